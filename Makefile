@@ -1,0 +1,39 @@
+# `make run` shows the main job; `make test` checks everything. Each sets itself up.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: run test quick lint types links clean
+.DEFAULT_GOAL := run
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("isthmus needs Python 3.11 or newer, this is %d.%d: make PYTHON=python3.x" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+run: $(STAMP)
+	@$(BIN)/isthmus demo
+
+test: lint types
+	@sh tests/real/setup.sh
+	$(BIN)/python -m pytest
+
+quick: $(STAMP)
+	$(BIN)/python -m pytest -m 'not real'
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP) links
+	$(BIN)/mypy .links/isthmus
+
+# Type checkers cannot follow package-dir: a folder of links shows them the installed layout.
+links:
+	@mkdir -p .links/isthmus
+	@for d in core transports storage app; do ln -sfn ../../$$d .links/isthmus/$$d; done
+
+clean:
+	rm -rf $(VENV) .links .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -1,0 +1,410 @@
+"""What the engine is told and what it orders: the whole vocabulary between it and its driver.
+
+`Opening`s and `Cause`s go in with the channel's events, `Effect`s come out, `StorageAnswer`s go in again by ticket. All
+are frozen, tagged structs of plain values, so that a run is recorded and replayed as JSON Lines without further code.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from .ids import ChannelId, Ticket
+
+
+class Fact(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """Something that happened."""
+
+
+# --- Openings: a channel exists now ---------------------------------------------------------------------------------
+
+
+class PostOpening(Fact, frozen=True):
+    """A client's POST to a server's endpoint; its body follows as one message."""
+
+    server: str
+    principal: str = ""
+    session: str | None = None
+    """The `Mcp-Session-Id` header."""
+    revision: str | None = None
+    """The `MCP-Protocol-Version` header."""
+    accepts_json: bool = True
+    accepts_events: bool = True
+    base_url: str = ""
+    """`http://host:port` as this client reached us; links handed to it start so, unless the plan names a public one."""
+
+
+class GetOpening(Fact, frozen=True):
+    """A client's GET for the session's own event stream."""
+
+    server: str
+    principal: str = ""
+    session: str | None = None
+    revision: str | None = None
+    last_event_id: str | None = None
+
+
+class DeleteOpening(Fact, frozen=True):
+    """A client ends its session."""
+
+    server: str
+    principal: str = ""
+    session: str | None = None
+    revision: str | None = None
+
+
+class PipeOpening(Fact, frozen=True):
+    """A client on stdio, or on any other two-way stream of messages. The channel is the session."""
+
+    server: str
+    principal: str = ""
+    base_url: str = ""
+
+
+class UploadOpening(Fact, frozen=True):
+    """A request to store files. Answered by `Receive` (go on) or a `Send` that refuses."""
+
+    server: str
+    query: dict[str, str]
+    session: str | None = None
+    size_bytes: int | None = None
+    """The announced length of the whole body, if any."""
+    principal: str = ""
+
+
+class DownloadOpening(Fact, frozen=True):
+    """A request for an artifact's bytes. Answered by `Serve` or a `Send` that refuses."""
+
+    server: str
+    sid: str
+    artifact: str
+    filename: str
+    query: dict[str, str]
+    principal: str = ""
+
+
+class Connected(Fact, frozen=True):
+    """A channel the engine dialled is open: the process runs, the response head was a success."""
+
+    session: str | None = None
+    """The `Mcp-Session-Id` header of the response."""
+
+
+Opening = PostOpening | GetOpening | DeleteOpening | PipeOpening | UploadOpening | DownloadOpening | Connected
+
+
+# --- Causes: a channel is gone --------------------------------------------------------------------------------------
+
+
+class End(enum.Enum):
+    """How a channel ended."""
+
+    DONE = "done"  # as it should: response complete, stream ended by its owner, our own Close carried out
+    GONE = "gone"  # the peer hung up
+    REFUSED = "refused"  # an HTTP status other than success: `status`, `body`
+    UNREACHABLE = "unreachable"  # never connected, or never started: nothing was sent
+    BROKEN = "broken"  # reset, cut off, died, framing destroyed
+    TIMED_OUT = "timed_out"  # a transport's own time limit
+
+
+class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a channel ended.
+
+    Attributes:
+        detail: one line for people: an errno's text, an exit code with the last lines of stderr, a time limit.
+        status: the HTTP status, for REFUSED.
+        body: at most 64 KiB of the refusing response's body.
+        unsent: the request provably never left this machine, so it can be sent again.
+    """
+
+    end: End
+    detail: str = ""
+    status: int = 0
+    body: bytes = b""
+    unsent: bool = False
+
+
+# --- Effects: orders, to be carried out in the order given ---------------------------------------------------------
+
+
+class Effect(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """An order to the driver."""
+
+
+class Send(Effect, frozen=True):
+    """Write one message to a channel.
+
+    On an HTTP reply, `is_last` ends it: a single last message travels as `application/json` (or as one event when the
+    client accepts only those), everything else as `text/event-stream`. `status` and `session` matter only when nothing
+    was written to the reply before.
+    """
+
+    channel: ChannelId
+    message: bytes
+    is_last: bool = False
+    status: int = 200
+    session: str | None = None
+
+
+class Close(Effect, frozen=True):
+    """End a channel. On an HTTP reply with nothing written: `status` without a body; an event stream ends; a pipe is
+    closed; a child process is stopped; a request in progress to an upstream is abandoned. What was sent before is
+    still delivered on downstream channels. The driver tells no more of this channel except `receive_close`."""
+
+    channel: ChannelId
+    status: int = 202
+    reason: str = ""
+
+
+class Spawn(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """Start the server's process; the channel is its stdin and stdout."""
+
+    server: str
+    workspace: str
+
+
+class Post(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """POST one message to the server's URL; the channel carries the response's messages."""
+
+    server: str
+    message: bytes
+    session: str | None = None
+    revision: str | None = None
+
+
+class Listen(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """GET the server's URL as an event stream."""
+
+    server: str
+    session: str | None = None
+    revision: str | None = None
+
+
+class Delete(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """DELETE the upstream session."""
+
+    server: str
+    session: str
+    revision: str | None = None
+
+
+Target = Spawn | Post | Listen | Delete
+
+
+class Dial(Effect, frozen=True):
+    """Open a channel to an upstream. Answered by `receive_open(channel, Connected(…))`, or by `receive_close`."""
+
+    channel: ChannelId
+    target: Target
+
+
+class Pause(Effect, frozen=True):
+    """Stop reading from a channel until `Resume`."""
+
+    channel: ChannelId
+
+
+class Resume(Effect, frozen=True):
+    channel: ChannelId
+
+
+class Note(Effect, frozen=True):
+    """Something worth a log line. `level` is one of debug, info, warning, error. Never holds secrets or payloads."""
+
+    level: str
+    text: str
+    server: str = ""
+
+
+# --- Storage orders: answered by `receive_answer(ticket, answer)` ----------------------------------------------------
+
+
+class Load(Effect, frozen=True):
+    """Read the record `key`. Answer: `Loaded`."""
+
+    ticket: Ticket
+    key: str
+
+
+class Save(Effect, frozen=True):
+    """Write the record `key` for good, expiring at `expires_at_unix`. Answer: `Saved`."""
+
+    ticket: Ticket
+    key: str
+    value: bytes
+    expires_at_unix: float | None = None
+
+
+class Forget(Effect, frozen=True):
+    """Remove a record. No answer."""
+
+    key: str
+
+
+class Allocate(Effect, frozen=True):
+    """Make the folder in which an upstream may write output `artifact`. Answer: `Allocated`."""
+
+    ticket: Ticket
+    workspace: str
+    artifact: str
+    filename: str
+
+
+class FileSource(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """A file an upstream says it wrote: `candidates` are spellings of one path, the first that exists is meant.
+
+    Relative candidates are resolved against the server's working directory.
+    """
+
+    candidates: tuple[str, ...]
+
+
+class InlineSource(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """Content that was embedded in a message."""
+
+    data: bytes
+    filename: str
+    mime_type: str | None = None
+
+
+Source = FileSource | InlineSource
+
+
+class Collect(Effect, frozen=True):
+    """Take files in: for each source that is an existing file under the workspace or the server's `artifact_roots`
+    (symlinks resolved), copy it into blob `blobs[i]`. Answer: `Collected`, one entry a source."""
+
+    ticket: Ticket
+    server: str
+    workspace: str
+    sources: tuple[Source, ...]
+    blobs: tuple[str, ...]
+    size_max_bytes: int
+
+
+class Materialize(Effect, frozen=True):
+    """Make a stored blob visible to an upstream as a file named `filename` in a folder of its own. Answer:
+    `Materialized`."""
+
+    ticket: Ticket
+    workspace: str
+    blob: str
+    upload: str
+    filename: str
+
+
+class Fetch(Effect, frozen=True):
+    """Read a whole blob into memory, at most `size_max_bytes`. Answer: `Fetched`."""
+
+    ticket: Ticket
+    blob: str
+    size_max_bytes: int
+
+
+class Discard(Effect, frozen=True):
+    """Remove a blob. No answer."""
+
+    blob: str
+
+
+class Sweep(Effect, frozen=True):
+    """Remove a workspace with all its folders. No answer."""
+
+    workspace: str
+
+
+class Receive(Effect, frozen=True):
+    """Take in the body of an upload: store its files as blobs named `blobs[0]`, `blobs[1]`, … in order, all or none.
+
+    When they are stored, `receive_message(channel, manifest)` with the JSON of an `UploadManifest`; when that fails,
+    the driver answers the client itself with the `UploadRefusal`'s status and calls `receive_close`.
+    """
+
+    channel: ChannelId
+    blobs: tuple[str, ...]
+    file_size_max_bytes: int
+    total_size_max_bytes: int
+    require_sha256: bool = False
+
+
+class Serve(Effect, frozen=True):
+    """Answer a download with a blob."""
+
+    channel: ChannelId
+    blob: str
+    filename: str
+    mime_type: str
+    size_bytes: int
+    sha256: str
+
+
+class StoredFile(msgspec.Struct, frozen=True):
+    """One file of an upload, as stored."""
+
+    filename: str
+    """As the client named it; not yet made safe."""
+    size_bytes: int
+    sha256: str
+    mime_type: str | None = None
+
+
+class UploadManifest(msgspec.Struct, frozen=True):
+    """The files of one upload request, in order; the i-th lies in blob `Receive.blobs[i]`."""
+
+    files: tuple[StoredFile, ...]
+
+
+# --- Storage answers ------------------------------------------------------------------------------------------------
+
+
+class Answer(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """What became of a storage order."""
+
+
+class Loaded(Answer, frozen=True):
+    value: bytes | None = None
+
+
+class Saved(Answer, frozen=True):
+    pass
+
+
+class Allocated(Answer, frozen=True):
+    path: str
+
+
+class CollectedFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One source: taken in when `problem` is empty. `path` is the real path it came from ("" for inline content)."""
+
+    problem: str = ""
+    path: str = ""
+    filename: str = ""
+    size_bytes: int = 0
+    sha256: str = ""
+    head: bytes = b""
+    """The first 512 bytes, to tell the type by."""
+
+
+class Collected(Answer, frozen=True):
+    files: tuple[CollectedFile, ...]
+
+
+class Materialized(Answer, frozen=True):
+    path: str
+
+
+class Fetched(Answer, frozen=True):
+    data: bytes
+
+
+class StorageFailed(Answer, frozen=True):
+    """The order could not be carried out: `reason` for people. `is_full` when space or a quota was the reason, and
+    `is_missing` when what was asked for does not exist."""
+
+    reason: str
+    is_full: bool = False
+    is_missing: bool = False
+
+
+StorageAnswer = Loaded | Saved | Allocated | Collected | Materialized | Fetched | StorageFailed

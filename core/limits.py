@@ -1,0 +1,121 @@
+"""Every bound of the engine and its drivers, in one place, each default with its reason."""
+
+from __future__ import annotations
+
+import msgspec
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Sizes in bytes, times in seconds, the rest are counts. Reaching one is an ordinary outcome with its own error."""
+
+    # Messages
+    request_size_max_bytes: int = 16 * MIB
+    """One message from a client. SDK servers stop at 1 to 4 MiB, which users of proxies complain about."""
+    reply_size_max_bytes: int = 64 * MIB
+    """One message from a server: base64 of a 40 MB file still passes."""
+    batch_max: int = 64
+    """Messages in one JSON-RPC batch (2025-03-26 only)."""
+
+    # HTTP
+    head_size_max_bytes: int = 64 * KIB
+    """Request line and headers together. Browsers and proxies send up to about 16 KiB."""
+    head_timeout_s: float = 20.0
+    """From a connection's first byte of a request to the end of its headers: slow senders hold a socket no longer."""
+    body_timeout_s: float = 60.0
+    """Silence within a request body after which its sender is given up."""
+    write_timeout_s: float = 60.0
+    """A reader that takes nothing for this long is disconnected."""
+    idle_connection_timeout_s: float = 75.0
+    """A kept-alive connection without a request. Longer than the usual 60 s of load balancers in front."""
+    connections_max: int = 4096
+    """Open client connections; one more is told 503."""
+    keep_alive_s: float = 15.0
+    """A comment on an idle event stream, so that load balancers (30 to 60 s) do not cut it."""
+    connect_timeout_s: float = 10.0
+    """TCP and TLS set-up to an upstream."""
+    pool_idle_max: int = 32
+    """Idle upstream connections kept for each origin."""
+    pool_idle_timeout_s: float = 30.0
+    """Shorter than servers' own keep-alive time-outs, so that a reused connection is rarely a dead one."""
+    upstream_connections_max: int = 1024
+    """Connections to one origin at once, GET streams included."""
+
+    # Flow control
+    outbox_high_bytes: int = 1 * MIB
+    """Unsent bytes on a channel above which its sources are paused."""
+    outbox_low_bytes: int = 256 * KIB
+    """Unsent bytes below which they are resumed."""
+    read_size_bytes: int = 64 * KIB
+    """One read from a socket or pipe."""
+
+    # Sessions
+    sessions_max: int = 10_000
+    """Live downstream sessions. The official Python SDK stops at 10,000 as well."""
+    session_idle_ttl_s: float = 1800.0
+    """A session with no request, stream or call for this long is ended. The official SDK's default."""
+    exchanges_per_session_max: int = 256
+    """Requests in flight in one session."""
+    asks_per_session_max: int = 256
+    """Requests of the server that wait for this client's answer."""
+    held_per_session_max: int = 256
+    """Messages of the server kept while the client has no stream open."""
+    held_timeout_s: float = 30.0
+    """How long a server's request waits for the client to open a stream."""
+    subscriptions_per_session_max: int = 1024
+    """Resource subscriptions remembered for replay after an upstream restart."""
+
+    # Upstreams
+    start_timeout_s: float = 60.0
+    """From dialling an upstream to its answer to `initialize`: real servers take up to 14 s, first-time npx more."""
+    listen_wait_s: float = 1.0
+    """How long first requests wait for the upstream's GET stream, so that its questions are not lost."""
+    listen_retry_s: float = 1.0
+    """First pause before a lost GET stream is opened again; doubled up to `listen_retry_max_s`."""
+    listen_retry_max_s: float = 30.0
+    reply_timeout_s: float = 3600.0
+    """An upstream's silence on a request, progress counted as speech. Long tools are normal, eternal ones are not."""
+    cancel_grace_s: float = 2.0
+    """How long a cancelled request's upstream stream may still speak before it is closed."""
+    restart_backoff_s: float = 1.0
+    """Pause after an upstream failed to start, doubled with each failure in a row up to `restart_backoff_max_s`."""
+    restart_backoff_max_s: float = 30.0
+    stop_grace_s: float = 3.0
+    """Between closing a child's stdin, TERM and KILL, each."""
+    stderr_ring_lines: int = 200
+    """Last lines of a child's stderr kept for error messages."""
+
+    # Files
+    storage_timeout_s: float = 120.0
+    """A storage order unanswered for this long counts as failed."""
+    upload_size_max_bytes: int = 50 * MIB
+    upload_files_max: int = 32
+    """Files in one upload request."""
+    upload_ttl_s: float = 3600.0
+    """Unused uploads are removed after this; each use starts it anew."""
+    upload_link_ttl_s: float = 120.0
+    """How long a signed upload link may be used: minutes, since the agent uses it at once."""
+    artifact_size_max_bytes: int = 1024 * MIB
+    artifact_ttl_s: float = 3600.0
+    artifacts_per_session_max: int = 1000
+    artifacts_per_call_max: int = 64
+    """Files taken in from one tool result."""
+    inline_size_max_bytes: int = 8 * MIB
+    """A larger artifact is not put into a `resources/read` result; its download link is named instead."""
+    session_storage_max_bytes: int = 1024 * MIB
+    """Uploads and artifacts of one session together."""
+    storage_max_bytes: int = 16 * 1024 * MIB
+    """Uploads and artifacts of all sessions together."""
+
+    # The engine's own tables
+    drain_s: float = 10.0
+    """On shutdown, how long running calls may finish."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if getattr(self, name) <= 0:
+                raise ValueError(f"limit {name} is {getattr(self, name)}, expected a positive number")
+        if self.outbox_low_bytes > self.outbox_high_bytes:
+            raise ValueError("limit outbox_low_bytes is above outbox_high_bytes, expected at most that")

@@ -1,0 +1,87 @@
+"""What the engine is to do: the part of a configuration that its decisions rest on, and no more.
+
+Addresses, command lines and credentials stay with the driver, which knows each server by its id.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class Kind(enum.Enum):
+    """How a server is reached, as far as the engine must know."""
+
+    PIPE = "pipe"  # one two-way stream a session: a child process
+    HTTP = "http"  # a POST an exchange, a GET stream beside them
+
+
+class UploadConsumer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Tools that take uploaded files. See FILES: `upload_consumer`."""
+
+    tools: tuple[str, ...]
+    file_path_argument: str
+    """Dotted path into the arguments; its value is one handle or a list of handles."""
+    uri_scheme: str = "upload://"
+    uri_prefix: bool = False
+    """Deliver `file:///…` instead of a bare absolute path."""
+
+
+class LocatorMode(enum.Enum):
+    NONE = "none"
+    REGEX = "regex"
+    STRUCTURED = "structured"
+    EMBEDDED = "embedded"
+
+
+class OutputLocator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a result says what was written."""
+
+    mode: LocatorMode = LocatorMode.NONE
+    output_path_key: str | None = None
+    output_path_regexes: tuple[str, ...] = ()
+
+
+class ArtifactProducer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Tools whose output files are taken in. See FILES: `artifact_producer`."""
+
+    tools: tuple[str, ...]
+    output_path_argument: str | None = None
+    output_locator: OutputLocator = OutputLocator()
+    persist: bool = True
+    expose_as_resource: bool = True
+    allow_raw_output: bool = False
+    required: bool = False
+
+
+class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    kind: Kind
+    consumers: tuple[UploadConsumer, ...] = ()
+    producers: tuple[ArtifactProducer, ...] = ()
+    session_retries: int = 1
+    """How often a request that provably did not run is sent again after the upstream forgot its session."""
+
+    @property
+    def has_files(self) -> bool:
+        return bool(self.consumers or self.producers)
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Args:
+    workspaces_path: absolute path under which the driver keeps each session's folders, as upstreams see it.
+    public_base_url: what links start with; empty: as the client reached us, else `fallback_base_url`.
+    link_key: the key that signs links; at least 16 bytes.
+    """
+
+    servers: tuple[ServerPlan, ...]
+    workspaces_path: str = "/nonexistent"
+    public_base_url: str = ""
+    fallback_base_url: str = ""
+    link_key: bytes = b""
+    uploads_enabled: bool = True
+    downloads_enabled: bool = True
+    require_sha256: bool = False
+    artifacts_enabled: bool = True
+    expose_as_resources: bool = True

@@ -1,0 +1,63 @@
+"""Deadlines by key, each with its reason, in one heap: one wake-up serves the whole engine."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable
+from typing import Generic, NamedTuple, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Deadline(NamedTuple):
+    """When something is due (seconds on the caller's monotonic clock), and why."""
+
+    at: float
+    why: str
+
+
+class Timers(Generic[K]):
+    """At most one deadline a key. Setting a key again replaces its deadline.
+
+    Replaced and cancelled entries stay in the heap until they surface, and the heap is rebuilt when they are the
+    majority, so memory stays proportional to the live deadlines.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, K]] = []
+        self._live: dict[K, tuple[float, int, str]] = {}
+        self._serial = 0
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def set(self, key: K, at: float, why: str) -> None:
+        self._serial += 1
+        self._live[key] = (at, self._serial, why)
+        heapq.heappush(self._heap, (at, self._serial, key))
+        if len(self._heap) > 64 and len(self._heap) > 2 * len(self._live):
+            self._heap = [(due, serial, k) for k, (due, serial, _) in self._live.items()]
+            heapq.heapify(self._heap)
+
+    def cancel(self, key: K) -> None:
+        """Forget the key's deadline, if it has one."""
+        self._live.pop(key, None)
+
+    def next_timeout(self) -> Deadline | None:
+        """The earliest deadline, or None."""
+        while self._heap:
+            at, serial, key = self._heap[0]
+            live = self._live.get(key)
+            if live is not None and live[1] == serial:
+                return Deadline(at, live[2])
+            heapq.heappop(self._heap)
+        return None
+
+    def take_due(self, now: float) -> list[K]:
+        """Remove and return the keys that are due, earliest first; set earlier goes first among equals."""
+        due: list[K] = []
+        while (head := self.next_timeout()) is not None and head.at <= now:
+            _, _, key = heapq.heappop(self._heap)
+            del self._live[key]
+            due.append(key)
+        return due

@@ -1,0 +1,1 @@
+"""Records and blobs: what is kept, behind two protocols with written laws."""

@@ -1,0 +1,1 @@
+"""Thin anyio drivers round the codecs of `core.wire`."""

@@ -1,0 +1,54 @@
+"""What a transport may ask of its owner, and what it must offer in return.
+
+A transport moves messages. It calls its `Port` for each thing that happens on a channel, and gets its orders through
+the `Outlet` it registered for that channel. No method here awaits, blocks or raises for what a peer did.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..core.effects import Cause, Close, Opening, Receive, Send, Serve
+from ..core.ids import ChannelId
+
+
+class Outlet(Protocol):
+    """A channel's writing end, as the owner of the engine sees it."""
+
+    def send(self, order: Send) -> None:
+        """Queue one message. The transport reports `Port.sent` once its bytes have left."""
+
+    def close(self, order: Close) -> None:
+        """End the channel once what was queued before has left. Safe to call twice."""
+
+    def pause(self) -> None:
+        """Stop reading from the peer until `resume`."""
+
+    def resume(self) -> None: ...
+
+
+class FileOutlet(Outlet, Protocol):
+    """An HTTP request outside the protocol: an upload or a download."""
+
+    def receive(self, order: Receive) -> None: ...
+
+    def serve(self, order: Serve) -> None: ...
+
+
+class Port(Protocol):
+    """The owner of the engine, as a transport sees it."""
+
+    def open(self, opening: Opening, outlet: Outlet) -> ChannelId:
+        """A downstream channel opened. Orders for it may reach `outlet` before this returns."""
+
+    def opened(self, channel: ChannelId, opening: Opening) -> None:
+        """A channel that the engine dialled is open."""
+
+    def message(self, channel: ChannelId, message: bytes) -> None:
+        """One message arrived, without its framing. It may be malformed: that is the engine's to judge."""
+
+    def sent(self, channel: ChannelId, size_bytes: int) -> None:
+        """So many bytes of messages (framing not counted) have left for the peer."""
+
+    def closed(self, channel: ChannelId, cause: Cause) -> None:
+        """The channel is gone. Nothing more is said of it. Calling it for a channel already gone does nothing."""
