@@ -6,6 +6,7 @@ the `Outlet` it registered for that channel. No method here awaits, blocks or ra
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 from ..core.effects import Cause, Close, Opening, Receive, Send, Serve
@@ -52,3 +53,27 @@ class Port(Protocol):
 
     def closed(self, channel: ChannelId, cause: Cause) -> None:
         """The channel is gone. Nothing more is said of it. Calling it for a channel already gone does nothing."""
+
+
+class UploadRefused(Exception):
+    """An upload that is not taken: `status` for HTTP, `code` for programs, `detail` for people."""
+
+    def __init__(self, status: int, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+
+
+class FileService(Protocol):
+    """Who stores and reads files for the HTTP listener."""
+
+    async def take_in(self, order: Receive, content_type: str, body: AsyncIterator[bytes]) -> bytes:
+        """Store the files of an upload as they arrive. Returns the JSON of an `UploadManifest`.
+
+        Raises:
+            UploadRefused: nothing of it is stored. Whatever else is raised leaves nothing behind either.
+        """
+
+    def give_out(self, order: Serve, start: int, stop: int) -> AsyncIterator[bytes]:
+        """The bytes `start:stop` of the blob, in chunks of at most 64 KiB."""

@@ -1,0 +1,18 @@
+"""Both event loops for every asynchronous test; hypothesis without deadlines, for machines are noisy."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("default")
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    backend = request.param
+    assert isinstance(backend, str)
+    return backend
