@@ -1,0 +1,609 @@
+"""The engine's downstream half: what clients open, say and are owed.
+
+Here live the session rules of Streamable HTTP (2025-03-26, 2025-06-18 and 2025-11-25, basic/transports) and of pipes,
+the scope of each reply, and the choice of the stream on which a server's message travels.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from . import jsonrpc
+from .desk import Desk, Role
+from .effects import DeleteOpening, GetOpening, PipeOpening, PostOpening
+from .eras import features_of, is_known_legacy
+from .errors import INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED, TIMED_OUT, RemoteProtocolError
+from .exchange import Exchange, ExchangeKey, Reply
+from .exchange import Input as ExchangeInput
+from .ids import ChannelId
+from .jsonrpc import Frame
+from .session import Ask, Held, Session
+from .session import Input as SessionInput
+from .session import State as SessionState
+
+LEVEL_TRIGGERED = frozenset(
+    {
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+    }
+)
+"""Notifications that say "look again": one that waits makes the next equal one superfluous, and none may be lost."""
+
+
+class PostRole(Role):
+    __slots__ = ("opening",)
+
+    def __init__(self, opening: PostOpening) -> None:
+        self.opening = opening
+
+
+class StreamRole(Role):
+    """A session's GET stream."""
+
+    __slots__ = ("session",)
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+
+class PipeRole(Role):
+    __slots__ = ("last_ordinal", "opening", "session")
+
+    def __init__(self, opening: PipeOpening) -> None:
+        self.opening = opening
+        self.session: Session | None = None
+        self.last_ordinal = 0
+
+
+class RefusedRole(Role):
+    """A channel that was answered at once."""
+
+    __slots__ = ()
+
+
+class Upward(Protocol):
+    """Where the downstream half sends what is not for itself."""
+
+    def begin(self, session: Session, initialize: bytes) -> None:
+        """A new session wants an upstream; `initialize` is the JSON of its params."""
+
+    def request(self, session: Session, exchange: Exchange) -> None: ...
+
+    def withdraw(self, session: Session, exchange: Exchange, reason: bytes | None) -> None:
+        """Nobody waits for it any more: the upstream, if it is at work, is told so. `reason` is the JSON of a text."""
+
+    def notify(self, session: Session, method: str, params: bytes | None) -> None: ...
+
+    def reply(self, session: Session, ask: Ask, answer: Frame) -> None: ...
+
+    def end(self, session: Session) -> None: ...
+
+
+class Clients:
+    """The downstream half of the engine."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.up: Upward
+        self.sessions: dict[str, Session] = {}
+        self._by_sid: dict[str, Session] = {}
+        self._desk = desk
+
+    def by_sid(self, sid: str) -> Session | None:
+        return self._by_sid.get(sid)
+
+    # --- Channels open and close --------------------------------------------------------------------------------
+
+    def open_post(self, channel: ChannelId, opening: PostOpening) -> None:
+        self._desk.register(channel, PostRole(opening))
+
+    def open_pipe(self, channel: ChannelId, opening: PipeOpening) -> None:
+        self._desk.register(channel, PipeRole(opening))
+
+    def open_stream(self, channel: ChannelId, opening: GetOpening) -> None:
+        """GET: the session's own stream. Refused with 400, 404 or 409; otherwise nothing is ordered, and it is open."""
+        session = self._session_for(channel, opening)
+        if session is None:
+            return
+        if session.stream is not None:
+            self._desk.register(channel, RefusedRole())
+            text = "this session has an event stream open already, expected at most one: close it first"
+            self._refuse(channel, 409, INVALID_REQUEST, text)
+            return
+        self._desk.register(channel, StreamRole(session))
+        session.stream = channel
+        self._release_held(session)
+
+    def open_delete(self, channel: ChannelId, opening: DeleteOpening) -> None:
+        session = self._session_for(channel, opening)
+        if session is None:
+            return
+        self._desk.register(channel, RefusedRole())
+        self.close_session(session, "session terminated")
+        self._desk.close(channel, status=204)
+
+    def receive_close(self, role: Role, channel: ChannelId) -> None:
+        """A client hung up. On HTTP that cancels nothing (2025-03-26 basic/transports, "Sending Messages": a
+        disconnection "SHOULD NOT be interpreted as the client cancelling its request"); a pipe was the session."""
+        if isinstance(role, StreamRole) and role.session.stream == channel:
+            role.session.stream = None
+            self._touch(role.session)
+        elif isinstance(role, PipeRole) and role.session is not None:
+            self.close_session(role.session, "client hung up")
+
+    # --- Messages -----------------------------------------------------------------------------------------------
+
+    def receive_post(self, channel: ChannelId, opening: PostOpening, body: bytes) -> None:
+        messages = self._messages_of(channel, body)
+        if messages is None:
+            return
+        is_batch = jsonrpc.is_batch(body)
+        frames: list[Frame] = []
+        for message in messages:
+            try:
+                frames.append(jsonrpc.decode(message))
+            except RemoteProtocolError as error:
+                self._desk.send(channel, jsonrpc.parse_failure(error), is_last=True, status=error.http_status)
+                return
+        if any(frame.method == "initialize" and frame.is_request for frame in frames):
+            self._open_session(channel, opening, frames)
+            return
+        session = self._find(channel, opening.session, opening)
+        if session is None:
+            return
+        if not self._check_revision(channel, session, opening.revision):
+            return
+        if is_batch and not self._check_batch(channel, session, frames):
+            return
+        self._touch(session)
+        reply = Reply(channel, ends_channel=True, can_stream=opening.accepts_events)
+        if is_batch and not opening.accepts_events:
+            reply.gathered = []
+        self._accept_all(session, reply, frames, first_ordinal=0)
+        if not any(frame.is_request for frame in frames):
+            self._desk.close(channel, status=202)
+
+    def receive_pipe(self, role: PipeRole, channel: ChannelId, message: bytes) -> None:
+        """One line of a pipe. What cannot be read is answered where its id can be, and else dropped with a note."""
+        messages = self._messages_of(channel, message, is_pipe=True)
+        if messages is None:
+            return
+        is_batch = jsonrpc.is_batch(message)
+        frames: list[Frame] = []
+        for one in messages:
+            try:
+                frames.append(jsonrpc.decode(one))
+            except RemoteProtocolError as error:
+                self._desk.note("warning", f"client sent what is no message: {error.message}", role.opening.server)
+                if error.id_raw is not None:
+                    self._desk.send(channel, jsonrpc.parse_failure(error))
+        if not frames:
+            return
+        session = role.session
+        if session is None or session.state is SessionState.CLOSED:
+            self._open_pipe_session(role, channel, frames)
+            return
+        if is_batch and not session.features.batching:
+            text = f"got a batch, which revision {session.features.revision} does not have: expected single messages"
+            self._desk.send(channel, jsonrpc.encode_error(None, INVALID_REQUEST, text))
+            return
+        reply = Reply(channel, ends_channel=False, can_stream=True)
+        if is_batch:
+            reply.gathered = []
+        self._accept_all(session, reply, frames, first_ordinal=role.last_ordinal)
+        role.last_ordinal += len(frames)
+
+    def _accept_all(self, session: Session, batch: Reply, frames: list[Frame], *, first_ordinal: int) -> None:
+        accepted: list[Exchange] = []
+        for index, frame in enumerate(frames):
+            reply = batch
+            if not batch.ends_channel and batch.gathered is None:
+                reply = Reply(batch.channel, ends_channel=False, can_stream=True)
+            exchange = self._receive_frame(session, reply, ExchangeKey(batch.channel, first_ordinal + index), frame)
+            if exchange is not None:
+                accepted.append(exchange)
+        for exchange in accepted:
+            self._start(session, exchange)
+
+    def _receive_frame(self, session: Session, reply: Reply, key: ExchangeKey, frame: Frame) -> Exchange | None:
+        """Take one message. A request becomes an exchange of its own, to be started when all of a body are taken."""
+        if frame.is_request:
+            assert frame.id_raw is not None
+            assert frame.method is not None
+            if session.state is SessionState.INITIALIZED:
+                self._confirm(session)  # the notification may be late or lost: a request counts as it
+            id_key = jsonrpc.id_key(frame.id_raw)
+            assert id_key is not None
+            return Exchange(
+                key,
+                reply,
+                sid=session.sid,
+                id_raw=frame.id_raw,
+                id_key=id_key,
+                method=frame.method,
+                params=frame.params,
+                token_raw=None,
+            )
+        if frame.is_notification:
+            self._receive_notification(session, frame)
+        else:
+            self._receive_reply(session, frame)
+        return None
+
+    def _start(self, session: Session, exchange: Exchange) -> None:
+        """An accepted request begins: refused here, answered here, or on its way up."""
+        duplicate = session.pipe is not None and any(e.id_key == exchange.id_key for e in session.exchanges.values())
+        is_full = len(session.exchanges) >= self._desk.limits.exchanges_per_session_max
+        session.exchanges[exchange.key] = exchange
+        if exchange.method == "ping":
+            self.answer(session, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
+        elif exchange.method == "initialize":
+            self.fail(session, exchange, INVALID_REQUEST, "this session is initialized already: open another one")
+        elif self._desk.is_draining:
+            self.fail(session, exchange, OVERLOADED, "shutting down: no new requests")
+        elif duplicate:
+            self.fail(
+                session, exchange, INVALID_REQUEST, "got the id of a request that is still open, expected another"
+            )
+        elif is_full:
+            limit = self._desk.limits.exchanges_per_session_max
+            self.fail(session, exchange, OVERLOADED, f"this session has {limit} requests open, the most allowed")
+        else:
+            try:
+                exchange.token_raw = jsonrpc.progress_token(exchange.params)
+            except RemoteProtocolError as error:
+                self.fail(session, exchange, error.rpc_code, error.message)
+                return
+            self.up.request(session, exchange)
+
+    def _receive_notification(self, session: Session, frame: Frame) -> None:
+        assert frame.method is not None
+        if frame.method == "notifications/initialized":
+            self._confirm(session)
+        elif frame.method == "notifications/cancelled":
+            self._receive_cancel(session, frame.params)
+        else:
+            self.up.notify(session, frame.method, frame.params)
+
+    def _receive_cancel(self, session: Session, params: bytes | None) -> None:
+        """2025-11-25 basic/utilities/cancellation: unknown, finished and malformed ones are ignored, initialize is
+        never cancelled."""
+        try:
+            id_raw = jsonrpc.member_of(params, "requestId")
+            reason = jsonrpc.member_of(params, "reason")
+        except RemoteProtocolError:
+            return
+        id_key = None if id_raw is None else jsonrpc.id_key(id_raw)
+        exchange = None if id_key is None else session.find_by_id(id_key)
+        if exchange is not None and exchange is not session.opener:
+            self.cancel(session, exchange, reason)
+
+    def _receive_reply(self, session: Session, frame: Frame) -> None:
+        """The client answers a request of the server. Unknown ids are ignored: it may have been withdrawn."""
+        id_key = None if frame.id_raw is None else jsonrpc.id_key(frame.id_raw)
+        if id_key is None or id_key[0] != "n":
+            return
+        assert isinstance(id_key[1], int)
+        ask = session.asks.pop(id_key[1], None)
+        if ask is not None:
+            self.up.reply(session, ask, frame)
+
+    # --- Sessions -----------------------------------------------------------------------------------------------
+
+    def _open_session(self, channel: ChannelId, opening: PostOpening, frames: list[Frame]) -> None:
+        if opening.session is not None and self._find(channel, opening.session, opening) is None:
+            return
+        if len(frames) > 1:
+            self._refuse(channel, 400, INVALID_REQUEST, "got initialize within a batch, expected it alone")
+        elif opening.session is not None:
+            self._refuse(channel, 400, INVALID_REQUEST, "got initialize for a session that is initialized already")
+        elif self._desk.is_draining:
+            self._refuse(channel, 503, OVERLOADED, "shutting down: no new sessions", frames[0].id_raw)
+        elif len(self.sessions) >= self._desk.limits.sessions_max:
+            limit = self._desk.limits.sessions_max
+            text = f"{limit} sessions are open, the most allowed: end one, or try again later"
+            self._refuse(channel, 503, OVERLOADED, text, frames[0].id_raw)
+        else:
+            reply = Reply(channel, ends_channel=True, can_stream=False)
+            session = self._new_session(opening.server, opening.principal, opening.base_url, pipe=None)
+            self._begin(session, reply, ExchangeKey(channel, 0), frames[0])
+
+    def _open_pipe_session(self, role: PipeRole, channel: ChannelId, frames: list[Frame]) -> None:
+        for frame in frames:
+            role.last_ordinal += 1
+            reply = Reply(channel, ends_channel=False, can_stream=False)
+            if frame.is_request and frame.method == "initialize":
+                role.session = self._new_session(
+                    role.opening.server, role.opening.principal, role.opening.base_url, pipe=channel
+                )
+                self._begin(role.session, reply, ExchangeKey(channel, role.last_ordinal), frame)
+            elif frame.is_request and frame.method == "ping":
+                assert frame.id_raw is not None
+                self._desk.send(channel, jsonrpc.encode_result(frame.id_raw, b"{}"))
+            elif frame.is_request:
+                text = f"got {frame.method} before initialize, expected initialize first"
+                self._desk.send(channel, jsonrpc.encode_error(frame.id_raw, INVALID_REQUEST, text))
+
+    def _new_session(self, server: str, principal: str, base_url: str, *, pipe: ChannelId | None) -> Session:
+        session = Session(
+            id=self._desk.mint(),
+            sid=self._desk.mint(),
+            workspace=self._desk.mint(),
+            server=server,
+            principal=principal,
+            pipe=pipe,
+            base_url=base_url,
+        )
+        self.sessions[session.id] = session
+        self._by_sid[session.sid] = session
+        return session
+
+    def _begin(self, session: Session, reply: Reply, key: ExchangeKey, frame: Frame) -> None:
+        exchange = self._receive_frame(session, reply, key, frame)
+        assert exchange is not None
+        session.opener = exchange
+        session.exchanges[key] = exchange
+        self.up.begin(session, frame.params or b"{}")
+
+    def accept_session(self, session: Session, result: bytes, revision: str | None) -> None:
+        """The upstream answered `initialize`: so is the client, and it is told its session id."""
+        opener = session.opener
+        assert opener is not None
+        session.opener = None
+        session.step(SessionInput.ACCEPT)
+        session.features = features_of(revision)
+        if session.pipe is None:
+            opener.reply.session = session.id
+        self.answer(session, opener, jsonrpc.encode_result(opener.id_raw, result))
+
+    def refuse_session(self, session: Session, error: bytes) -> None:
+        """The handshake failed: the client learns why, and there is no session."""
+        opener = session.opener
+        assert opener is not None
+        session.opener = None
+        self.answer(session, opener, jsonrpc.encode_error_raw(opener.id_raw, error))
+        self.close_session(session, "handshake failed")
+
+    def _confirm(self, session: Session) -> None:
+        if session.may(SessionInput.CONFIRM):
+            session.step(SessionInput.CONFIRM)
+            self._release_held(session)
+
+    def close_session(self, session: Session, why: str) -> None:
+        """End it: every open request is answered, every stream ends, the upstream session is let go."""
+        if session.state is SessionState.CLOSED:
+            return
+        for exchange in list(session.exchanges.values()):
+            self.fail(session, exchange, INVALID_REQUEST, why)
+        session.step(SessionInput.CLOSE)
+        session.asks.clear()
+        session.held.clear()
+        self._desk.close(session.stream, reason=why)
+        session.stream = None
+        del self.sessions[session.id]
+        del self._by_sid[session.sid]
+        self._desk.timers.cancel(("idle", session.sid))
+        self._desk.timers.cancel(("held", session.sid))
+        self.up.end(session)
+
+    def _touch(self, session: Session) -> None:
+        at = self._desk.now + self._desk.limits.session_idle_ttl_s
+        self._desk.timers.set(("idle", session.sid), at, "session idle")
+
+    def handle_idle(self, sid: str) -> None:
+        session = self._by_sid.get(sid)
+        if session is None:
+            return
+        if session.is_busy:
+            self._touch(session)
+        else:
+            self._desk.note("info", "session ended: idle", session.server)
+            self.close_session(session, "session expired")
+
+    # --- Answers ------------------------------------------------------------------------------------------------
+
+    def answer(self, session: Session, exchange: Exchange, message: bytes) -> None:
+        """Give an exchange its one answer."""
+        exchange.step(ExchangeInput.ANSWER)
+        self._settle(session, exchange, message)
+
+    def fail(self, session: Session, exchange: Exchange, code: int, text: str, data: object = None) -> None:
+        """Answer with an error of our own, and let the upstream know if it is at work."""
+        self.up.withdraw(session, exchange, None)
+        self.answer(session, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
+
+    def cancel(self, session: Session, exchange: Exchange, reason: bytes | None) -> None:
+        """The client cancelled: nobody answers any more ("SHOULD NOT send a response", 2025-11-25 cancellation)."""
+        self.up.withdraw(session, exchange, reason)
+        exchange.step(ExchangeInput.CANCEL)
+        self._settle(session, exchange, None)
+
+    def time_out(self, session: Session, exchange: Exchange) -> None:
+        limit = self._desk.limits.reply_timeout_s
+        text = f"the server said nothing for {limit:g} s: given up; the request may have run"
+        self.fail(session, exchange, TIMED_OUT, text, {"outcome": "unknown"})
+
+    def _settle(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
+        del session.exchanges[exchange.key]
+        self._touch(session)
+        reply = exchange.reply
+        reply.remaining -= 1
+        assert reply.remaining >= 0
+        is_last = reply.remaining == 0
+        if reply.gathered is not None:
+            if message is not None:
+                reply.gathered.append(message)
+            if not is_last:
+                return
+            message = b"[" + b",".join(reply.gathered) + b"]" if reply.gathered else None
+        if message is not None:
+            self._desk.send(reply.channel, message, is_last=is_last and reply.ends_channel, session=reply.session)
+        elif is_last and reply.ends_channel:
+            self._desk.close(reply.channel, status=202)
+
+    # --- Messages of the server ---------------------------------------------------------------------------------
+
+    def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
+        """Send the client a notification of the server, on the stream it belongs to, or keep it until there is one."""
+        channel = self._stream_for(session, method, related)
+        if channel is not None:
+            self._desk.send(channel, message)
+        else:
+            self._hold(session, Held(message, method, None))
+
+    def ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None:
+        """Ask the client what the server wants to know, under an id of ours."""
+        number = session.record_ask(ask)
+        id_raw = b"%d" % number
+        if ask.token_raw is not None and params is not None:
+            params = jsonrpc.replace_progress_token(params, id_raw)
+        message = jsonrpc.encode_request(id_raw, ask.method, params)
+        channel = self._stream_for(session, ask.method, related)
+        if channel is not None:
+            session.asks[number] = ask._replace(channel=channel)
+            self._desk.send(channel, message)
+        else:
+            self._hold(session, Held(message, ask.method, number))
+
+    def unask(self, session: Session, number: int, reason: bytes | None) -> None:
+        """The server withdrew its request, or is gone."""
+        ask = session.asks.pop(number, None)
+        if ask is None:
+            return
+        if ask.channel is None:
+            session.held = type(session.held)(held for held in session.held if held.ask != number)
+            return
+        params = b'{"requestId":%d' % number + (b',"reason":' + reason if reason is not None else b"") + b"}"
+        message = jsonrpc.encode_notification("notifications/cancelled", params)
+        if not self._desk.send(ask.channel, message):
+            self.deliver(session, "notifications/cancelled", message, None)
+
+    def _stream_for(self, session: Session, method: str, related: Exchange | None) -> ChannelId | None:
+        """Where the client listens. 2025-11-25 basic/transports: messages on a POST's stream "SHOULD relate to the
+        originating client request", the GET stream is for the rest; and each message travels on one stream only."""
+        if session.state is not SessionState.READY:
+            return None
+        if session.pipe is not None:
+            return session.pipe
+        if method in LEVEL_TRIGGERED:
+            return session.stream if self._desk.is_open(session.stream) else None
+        related = related or session.only_call()
+        if related is not None and related.reply.can_stream and self._desk.is_open(related.reply.channel):
+            return related.reply.channel
+        if self._desk.is_open(session.stream):
+            return session.stream
+        latest = session.latest_call()
+        return latest.reply.channel if latest is not None and self._desk.is_open(latest.reply.channel) else None
+
+    def _hold(self, session: Session, held: Held) -> None:
+        if held.method in LEVEL_TRIGGERED and any(other.message == held.message for other in session.held):
+            return
+        if len(session.held) >= self._desk.limits.held_per_session_max:
+            self._drop_held(session)
+        session.held.append(held)
+        self._desk.timers.set(
+            ("held", session.sid), self._desk.now + self._desk.limits.held_timeout_s, "held server messages"
+        )
+
+    def _drop_held(self, session: Session) -> None:
+        """Make room: the oldest message that is not level-triggered goes; a question among them is refused."""
+        victim = next((held for held in session.held if held.method not in LEVEL_TRIGGERED), session.held[0])
+        session.held.remove(victim)
+        self._desk.note("warning", f"client has no stream open: {victim.method} dropped", session.server)
+        if victim.ask is not None:
+            self._refuse_ask(session, victim.ask)
+
+    def _refuse_ask(self, session: Session, number: int) -> None:
+        ask = session.asks.pop(number, None)
+        if ask is not None:
+            text = "the client has no event stream open on which it could be asked"
+            self.up.reply(session, ask, Frame(error=msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})))
+
+    def _release_held(self, session: Session) -> None:
+        waiting, session.held = session.held, type(session.held)()
+        for held in waiting:
+            channel = self._stream_for(session, held.method, None)
+            if channel is None:
+                session.held.append(held)
+                continue
+            if held.ask is not None:
+                session.asks[held.ask] = session.asks[held.ask]._replace(channel=channel)
+            self._desk.send(channel, held.message)
+
+    def handle_held(self, sid: str) -> None:
+        """Questions nobody could be asked are refused; the rest goes on waiting."""
+        session = self._by_sid.get(sid)
+        if session is None:
+            return
+        for held in [held for held in session.held if held.ask is not None]:
+            session.held.remove(held)
+            assert held.ask is not None
+            self._refuse_ask(session, held.ask)
+
+    # --- Refusals -----------------------------------------------------------------------------------------------
+
+    def _messages_of(self, channel: ChannelId, body: bytes, *, is_pipe: bool = False) -> list[bytes] | None:
+        if not jsonrpc.is_batch(body):
+            return [body]
+        try:
+            messages = jsonrpc.split_batch(body)
+        except RemoteProtocolError as error:
+            self._desk.send(channel, jsonrpc.parse_failure(error), is_last=not is_pipe, status=error.http_status)
+            return None
+        limit = self._desk.limits.batch_max
+        if not messages or len(messages) > limit:
+            text = f"got a batch of {len(messages)} messages, expected 1 to {limit}"
+            message = jsonrpc.encode_error(None, INVALID_REQUEST, text)
+            self._desk.send(channel, message, is_last=not is_pipe, status=400)
+            return None
+        return messages
+
+    def _check_batch(self, channel: ChannelId, session: Session, frames: list[Frame]) -> bool:
+        if not session.features.batching:
+            text = f"got a batch, which revision {session.features.revision} does not have: expected one message"
+            self._refuse(channel, 400, INVALID_REQUEST, text)
+            return False
+        ids = [frame.id_raw for frame in frames if frame.is_request]
+        if len(set(ids)) != len(ids):
+            self._refuse(channel, 400, INVALID_REQUEST, "got an id twice in one batch, expected each once")
+            return False
+        return True
+
+    def _check_revision(self, channel: ChannelId, session: Session, revision: str | None) -> bool:
+        """2025-06-18 basic/transports: an "invalid or unsupported" version header is answered 400."""
+        if revision is None or is_known_legacy(revision) or revision == session.features.revision:
+            return True
+        expected = session.features.revision
+        text = f"got MCP-Protocol-Version {revision[:40]!r}, expected {expected}, which this session negotiated"
+        self._refuse(channel, 400, INVALID_REQUEST, text)
+        return False
+
+    def _session_for(self, channel: ChannelId, opening: GetOpening | DeleteOpening) -> Session | None:
+        """The session of a GET or DELETE; None when it was refused, and the channel registered for that."""
+        session = self.sessions.get(opening.session or "")
+        if session is not None and session.server == opening.server and session.principal == opening.principal:
+            return session
+        self._desk.register(channel, RefusedRole())
+        self._find(channel, opening.session, opening)
+        return None
+
+    def _find(
+        self, channel: ChannelId, id: str | None, opening: PostOpening | GetOpening | DeleteOpening
+    ) -> Session | None:
+        """The session an HTTP request names. A foreign one is answered exactly as an unknown one."""
+        if id is None:
+            text = "got no Mcp-Session-Id header, expected the one that initialize was answered with"
+            self._refuse(channel, 400, INVALID_REQUEST, text)
+            return None
+        session = self.sessions.get(id)
+        if session is None or session.server != opening.server or session.principal != opening.principal:
+            text = "Session not found: it has ended or never was; send initialize to begin a new one"
+            self._refuse(channel, 404, INVALID_REQUEST, text)
+            return None
+        return session
+
+    def _refuse(self, channel: ChannelId, status: int, code: int, text: str, id_raw: bytes | None = None) -> None:
+        self._desk.send(channel, jsonrpc.encode_error(id_raw, code, text), is_last=True, status=status)

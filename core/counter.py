@@ -1,0 +1,250 @@
+"""The counter where files are handed in and out over plain HTTP: signed uploads and signed downloads.
+
+A link is the whole credential. An upload's nonce is spent by the first request that succeeds, so a refused one may be
+tried again until the link expires; what a refused request stored is removed, and nothing else changes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+
+from . import catalog, handle
+from .clients import Clients
+from .desk import Desk, Role
+from .effects import (
+    Discard,
+    DownloadOpening,
+    Load,
+    Loaded,
+    Receive,
+    Save,
+    Saved,
+    Serve,
+    StorageAnswer,
+    StorageFailed,
+    StoredFile,
+    UploadManifest,
+    UploadOpening,
+)
+from .filename import mime_type_of, safe_filename
+from .ids import ChannelId, Ticket
+from .plane import Waiting
+from .session import Session
+from .shelf import Shelf, StoredArtifact, StoredUpload, artifact_key
+
+
+class UploadRole(Role):
+    """One upload under way."""
+
+    __slots__ = ("blobs", "is_settled", "nonce", "server", "sid")
+
+    def __init__(self, server: str, sid: str, nonce: str, blobs: tuple[str, ...]) -> None:
+        self.server = server
+        self.sid = sid
+        self.nonce = nonce
+        self.blobs = blobs
+        self.is_settled = False
+
+
+class FileRole(Role):
+    """A download, or a file request that was refused."""
+
+    __slots__ = ()
+
+
+class Counter:
+    def __init__(self, desk: Desk, clients: Clients, shelf: Shelf, nonces: handle.Nonces, waiting: Waiting) -> None:
+        self._desk = desk
+        self._clients = clients
+        self._shelf = shelf
+        self._nonces = nonces
+        self._waiting = waiting
+
+    # --- In ---------------------------------------------------------------------------------------------------------
+
+    def open_upload(self, channel: ChannelId, opening: UploadOpening) -> None:
+        """Check the link, then order the body to be received."""
+        plan, limits = self._desk.plan, self._desk.limits
+        server = self._desk.servers.get(opening.server)
+        nonce = handle.nonce_of(opening.query)
+        grant = None if nonce is None else self._nonces.find(nonce)
+        session = None if grant is None else self._clients.by_sid(grant.sid)
+        if server is None:
+            self._refuse(channel, 404, "unknown_server", f"there is no server {opening.server!r}")
+        elif not plan.uploads_enabled or not server.consumers:
+            self._refuse(channel, 403, "uploads_disabled", f"server {server.id!r} takes no uploads")
+        elif nonce is None or grant is None:
+            helper = catalog.helper_name(server.id)
+            text = f"this link is not valid, or was used already: call the tool {helper} for a new one"
+            self._refuse(channel, 403, "bad_credential", text)
+        elif (fault := self._fault(opening, grant)) is not None:
+            self._refuse(channel, 403, "bad_credential", fault)
+        elif session is None:
+            self._refuse(channel, 409, "session_gone", "the session this link belongs to has ended")
+        elif opening.session is not None and opening.session not in (session.id, session.sid):
+            self._refuse(channel, 403, "session_mismatch", "Mcp-Session-Id names another session than the link")
+        elif (room := self._shelf.room(session.sid)) == 0:
+            self._refuse(channel, 507, "storage_full", "this session's storage is full: let files expire first")
+        else:
+            total = min(room, limits.upload_size_max_bytes * limits.upload_files_max)
+            blobs = tuple(self._desk.mint() for _ in range(limits.upload_files_max))
+            self._desk.register(channel, UploadRole(server.id, session.sid, nonce, blobs))
+            self._desk.order(
+                Receive(
+                    channel=channel,
+                    blobs=blobs,
+                    file_size_max_bytes=limits.upload_size_max_bytes,
+                    total_size_max_bytes=total,
+                    require_sha256=plan.require_sha256,
+                )
+            )
+
+    def _fault(self, opening: UploadOpening, grant: handle.Grant) -> str | None:
+        fault = handle.check_upload(
+            self._desk.plan.link_key,
+            opening.query,
+            server=opening.server,
+            sid=grant.sid,
+            now_unix=self._desk.now_unix,
+        )
+        if fault is None:
+            return None
+        self._desk.note("warning", f"upload refused: link {fault}", opening.server)
+        helper = catalog.helper_name(opening.server)
+        said = "this link has expired" if fault == "expired" else "this link is not valid"
+        return f"{said}: call the tool {helper} for a new one"
+
+    def receive_manifest(self, role: UploadRole, channel: ChannelId, message: bytes) -> None:
+        """The body is stored: make handles of it."""
+        manifest = msgspec.json.decode(message, type=UploadManifest)
+        session = self._clients.by_sid(role.sid)
+        size = sum(file.size_bytes for file in manifest.files)
+        used = role.blobs[: len(manifest.files)]
+        if session is None:
+            self._undo(channel, role, used, 409, "session_gone", "the session this link belongs to has ended")
+        elif size > self._shelf.room(role.sid):
+            self._undo(channel, role, used, 507, "storage_full", "this session's storage is full")
+        elif not self._nonces.spend(role.nonce):
+            self._undo(channel, role, used, 403, "bad_credential", "this link was used already, by another upload")
+        else:
+            records = [self._record(session, *pair) for pair in zip(used, manifest.files, strict=True)]
+            self._save(role, channel, session, records)
+
+    def _record(self, session: Session, blob: str, file: StoredFile) -> StoredUpload:
+        filename = safe_filename(file.filename, "upload")
+        return StoredUpload(
+            server=session.server,
+            sid=session.sid,
+            uid=self._desk.mint(),
+            principal=session.principal,
+            blob=blob,
+            filename=filename,
+            mime_type=mime_type_of(filename, b"", file.mime_type),
+            size_bytes=file.size_bytes,
+            sha256=file.sha256,
+        )
+
+    def _save(self, role: UploadRole, channel: ChannelId, session: Session, records: list[StoredUpload]) -> None:
+        left = len(records)
+        problem: str | None = None
+
+        def saved(answer: StorageAnswer) -> None:
+            nonlocal left, problem
+            left -= 1
+            if not isinstance(answer, Saved):
+                problem = answer.reason if isinstance(answer, StorageFailed) else "storage failed"
+            if left:
+                return
+            if problem is not None or self._clients.by_sid(session.sid) is not session:
+                blobs = tuple(record.blob for record in records)
+                self._undo(channel, role, blobs, 507, "storage_failed", problem or "the session has ended")
+                return
+            role.is_settled = True
+            for record in records:
+                self._shelf.add_upload(record)
+            body = catalog.upload_reply(session.server, session.sid, [_uploaded(record) for record in records])
+            self._desk.send(channel, body, is_last=True)
+
+        for record in records:
+            self._waiting.order(partial(_saving, record), saved)
+
+    def _undo(
+        self, channel: ChannelId, role: UploadRole, blobs: tuple[str, ...], status: int, code: str, text: str
+    ) -> None:
+        role.is_settled = True
+        for blob in blobs:
+            self._desk.order(Discard(blob=blob))
+        self._desk.refuse(channel, status, {"detail": text, "code": code})
+
+    # --- Out --------------------------------------------------------------------------------------------------------
+
+    def open_download(self, channel: ChannelId, opening: DownloadOpening) -> None:
+        fault = handle.check_download(
+            self._desk.plan.link_key,
+            opening.query,
+            server=opening.server,
+            sid=opening.sid,
+            artifact=opening.artifact,
+            filename=opening.filename,
+            now_unix=self._desk.now_unix,
+        )
+        if not self._desk.plan.downloads_enabled:
+            self._refuse(channel, 404, "downloads_disabled", "downloads are switched off")
+            return
+        if fault is not None:
+            self._desk.note("warning", f"download refused: link {fault}", opening.server)
+            said = "has expired" if fault == "expired" else "is not valid"
+            self._refuse(channel, 403, "bad_credential", f"this link {said}: call the tool again for a new one")
+            return
+        self._desk.register(channel, FileRole())
+        record = self._shelf.find_artifact(opening.sid, opening.artifact)
+        if record is not None:
+            self._serve(channel, opening, record)
+            return
+
+        def loaded(answer: StorageAnswer) -> None:
+            value = answer.value if isinstance(answer, Loaded) else None
+            try:
+                found = None if value is None else msgspec.json.decode(value, type=StoredArtifact)
+            except msgspec.DecodeError:
+                found = None
+            self._serve(channel, opening, found)
+
+        key = artifact_key(opening.sid, opening.artifact)
+        self._waiting.order(lambda ticket: Load(ticket=ticket, key=key), loaded)
+
+    def _serve(self, channel: ChannelId, opening: DownloadOpening, record: StoredArtifact | None) -> None:
+        if record is None or record.server != opening.server or record.expires_at_unix < self._desk.now_unix:
+            self._desk.refuse(channel, 404, {"detail": "this artifact has expired", "code": "not_found"})
+            return
+        if self._desk.is_open(channel):
+            self._desk.order(
+                Serve(
+                    channel=channel,
+                    blob=record.blob,
+                    filename=record.filename,
+                    mime_type=record.mime_type,
+                    size_bytes=record.size_bytes,
+                    sha256=record.sha256,
+                )
+            )
+
+    def _refuse(self, channel: ChannelId, status: int, code: str, text: str) -> None:
+        self._desk.register(channel, FileRole())
+        self._desk.refuse(channel, status, {"detail": text, "code": code})
+
+
+def _saving(record: StoredUpload, ticket: Ticket) -> Save:
+    return Save(ticket=ticket, key=record.key, value=msgspec.json.encode(record))
+
+
+def _uploaded(record: StoredUpload) -> catalog.UploadedFile:
+    return catalog.UploadedFile(
+        upload_id=record.uid,
+        filename=record.filename,
+        mime_type=record.mime_type,
+        size_bytes=record.size_bytes,
+        sha256=record.sha256,
+    )

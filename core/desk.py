@@ -1,0 +1,179 @@
+"""What the parts of the engine share: the channel table, flow control, timers, tickets and the list of effects.
+
+Flow control: every message sent is counted against its channel until the driver says that it left. While a channel
+holds more than `outbox_high_bytes`, whatever feeds it is paused; below `outbox_low_bytes`, or when it is gone, that is
+resumed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from .effects import Close, Dial, Effect, Note, Pause, Resume, Send, Target
+from .errors import LocalProtocolError
+from .ids import ChannelId, Entropy, Ticket, mint
+from .limits import Limits
+from .plan import Plan, ServerPlan
+from .timers import Timers
+
+TimerKey = tuple[str, object]
+"""(purpose, whose)."""
+
+
+class Role:
+    """What a channel is for. Each part of the engine has its own."""
+
+    __slots__ = ()
+
+
+class _Channel:
+    __slots__ = ("feeders", "is_ending", "role", "unsent_bytes")
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+        self.unsent_bytes = 0
+        self.feeders: set[ChannelId] = set()  # channels paused because this one is full
+        self.is_ending = False
+
+
+class Desk:
+    """Shared by reference; only the engine's public methods set `now`, `source` and `out`."""
+
+    def __init__(self, plan: Plan, *, entropy: Entropy, unix_at_zero: float, limits: Limits) -> None:
+        self.plan = plan
+        self.limits = limits
+        self.entropy = entropy
+        self.servers: dict[str, ServerPlan] = {server.id: server for server in plan.servers}
+        self.timers: Timers[TimerKey] = Timers()
+        self.now = float("-inf")
+        self.out: list[Effect] = []
+        self.source: ChannelId | None = None
+        self.is_draining = False
+        self._unix_at_zero = unix_at_zero
+        self._channels: dict[ChannelId, _Channel] = {}
+        self._paused: dict[ChannelId, int] = {}
+        self._last_channel = 0
+        self._last_ticket = 0
+
+    @property
+    def now_unix(self) -> float:
+        return self._unix_at_zero + self.now
+
+    def mint(self) -> str:
+        return mint(self.entropy)
+
+    def new_channel(self) -> ChannelId:
+        self._last_channel += 1
+        return ChannelId(self._last_channel)
+
+    def new_ticket(self) -> Ticket:
+        self._last_ticket += 1
+        return Ticket(self._last_ticket)
+
+    def order(self, effect: Effect) -> None:
+        self.out.append(effect)
+
+    def note(self, level: str, text: str, server: str = "") -> None:
+        self.out.append(Note(level=level, text=text, server=server))
+
+    # --- Channels -----------------------------------------------------------------------------------------------
+
+    def register(self, channel: ChannelId, role: Role) -> None:
+        if channel in self._channels or channel > self._last_channel:
+            raise LocalProtocolError(f"channel {channel} was not given out by new_channel, or is open already")
+        self._channels[channel] = _Channel(role)
+
+    def dial(self, role: Role, target: Target) -> ChannelId:
+        channel = self.new_channel()
+        self._channels[channel] = _Channel(role)
+        self.out.append(Dial(channel=channel, target=target))
+        return channel
+
+    def role_of(self, channel: ChannelId) -> Role | None:
+        found = self._channels.get(channel)
+        return None if found is None else found.role
+
+    def is_open(self, channel: ChannelId | None) -> bool:
+        """Whether something can still be sent there."""
+        found = None if channel is None else self._channels.get(channel)
+        return found is not None and not found.is_ending
+
+    def release(self, channel: ChannelId) -> Role | None:
+        """The channel is gone. Returns what it was for."""
+        found = self._channels.pop(channel, None)
+        if found is None:
+            return None
+        self._feed_again(found)
+        if self._paused.pop(channel, 0):
+            for other in self._channels.values():
+                other.feeders.discard(channel)
+        return found.role
+
+    def channels(self) -> list[tuple[ChannelId, Role]]:
+        """All open ones, oldest first."""
+        return [(channel, found.role) for channel, found in self._channels.items()]
+
+    def send(
+        self,
+        channel: ChannelId,
+        message: bytes,
+        *,
+        is_last: bool = False,
+        status: int = 200,
+        session: str | None = None,
+    ) -> bool:
+        """Order one message. False if the channel is gone or ending: nothing is ordered then."""
+        found = self._channels.get(channel)
+        if found is None or found.is_ending:
+            return False
+        self.out.append(Send(channel=channel, message=message, is_last=is_last, status=status, session=session))
+        found.is_ending = is_last
+        found.unsent_bytes += len(message)
+        if found.unsent_bytes > self.limits.outbox_high_bytes:
+            self._hold_back(found, channel)
+        return True
+
+    def refuse(self, channel: ChannelId, status: int, body: dict[str, object]) -> None:
+        """Answer an HTTP request outside the protocol with a status and a JSON body."""
+        self.send(channel, msgspec.json.encode(body), is_last=True, status=status)
+
+    def close(self, channel: ChannelId | None, *, status: int = 202, reason: str = "") -> None:
+        """Order the end of a channel, once."""
+        found = None if channel is None else self._channels.get(channel)
+        if channel is None or found is None or found.is_ending:
+            return
+        found.is_ending = True
+        self.out.append(Close(channel=channel, status=status, reason=reason))
+
+    # --- Flow control -------------------------------------------------------------------------------------------
+
+    def receive_sent(self, channel: ChannelId, size_bytes: int) -> None:
+        found = self._channels.get(channel)
+        if found is None:
+            return
+        found.unsent_bytes -= size_bytes
+        if found.unsent_bytes < 0:
+            raise LocalProtocolError(f"channel {channel} reports more bytes sent than were ordered")
+        if found.feeders and found.unsent_bytes <= self.limits.outbox_low_bytes:
+            self._feed_again(found)
+
+    def _hold_back(self, full: _Channel, channel: ChannelId) -> None:
+        source = self.source
+        if source is None or source == channel or source in full.feeders or source not in self._channels:
+            return
+        full.feeders.add(source)
+        count = self._paused.get(source, 0)
+        self._paused[source] = count + 1
+        if count == 0:
+            self.out.append(Pause(channel=source))
+
+    def _feed_again(self, drained: _Channel) -> None:
+        for source in sorted(drained.feeders):
+            count = self._paused.get(source, 0)
+            if count > 1:
+                self._paused[source] = count - 1
+            elif count == 1:
+                del self._paused[source]
+                if source in self._channels:
+                    self.out.append(Resume(channel=source))
+        drained.feeders.clear()

@@ -1,0 +1,227 @@
+"""The engine: what happens is told to it, and it answers with what to do.
+
+Each input returns the effects it caused, in the order to carry them out, and leaves nothing to drain. Nothing here
+reads a clock, a socket or a file; equal inputs give equal effects, byte for byte. The driver's one rule: it awaits
+nothing between calling an input and queueing all that it returned.
+
+The engine composes: `clients` (the downstream half), `servers` (the upstream half), `plane` and `counter` (files),
+round one `desk`. It holds no rule of its own beyond who is asked what.
+"""
+
+from __future__ import annotations
+
+from .clients import Clients, PipeRole, PostRole, StreamRole
+from .counter import Counter, UploadRole
+from .desk import Desk
+from .effects import (
+    Cause,
+    Connected,
+    DeleteOpening,
+    DownloadOpening,
+    Effect,
+    GetOpening,
+    Opening,
+    PipeOpening,
+    PostOpening,
+    StorageAnswer,
+    UploadOpening,
+)
+from .errors import LocalProtocolError
+from .exchange import ExchangeKey
+from .handle import Nonces
+from .ids import ChannelId, Entropy, Ticket
+from .limits import Limits
+from .links import ChildRole, UpPostRole, UpStreamRole
+from .plan import Plan
+from .plane import FilePlane, Waiting
+from .servers import Servers
+from .shelf import Shelf
+from .timers import Deadline
+
+UPSTREAM_ROLES = (ChildRole, UpPostRole, UpStreamRole)
+
+
+class Engine:
+    """One proxy.
+
+    Args:
+        plan: the servers and what is done for each.
+        entropy: where names and secrets come from.
+        unix_at_zero: wall time, in seconds since 1970, at which `now` was 0.
+        limits: every bound.
+
+    All inputs take `now`, seconds on one monotonic clock that never runs backwards, and raise LocalProtocolError for
+    what only their caller can have got wrong; what a peer got wrong is answered or noted, never raised.
+    """
+
+    def __init__(self, plan: Plan, *, entropy: Entropy, unix_at_zero: float, limits: Limits | None = None) -> None:
+        desk = Desk(plan, entropy=entropy, unix_at_zero=unix_at_zero, limits=limits or Limits())
+        self._desk = desk
+        self._clients = Clients(desk)
+        self._servers = Servers(desk, self._clients)
+        nonces, shelf = Nonces(), Shelf(desk)
+        self._shelf = shelf
+        self._waiting = Waiting(desk)
+        self._plane = FilePlane(desk, shelf, nonces, self._waiting)
+        self._counter = Counter(desk, self._clients, shelf, nonces, self._waiting)
+        self._clients.up = self._servers
+        self._servers.files = self._plane
+        self._plane.onward = self._servers
+
+    # --- Queries ----------------------------------------------------------------------------------------------------
+
+    @property
+    def session_count(self) -> int:
+        return len(self._clients.sessions)
+
+    @property
+    def exchange_count(self) -> int:
+        """Requests of clients that are still owed an answer."""
+        return sum(len(session.exchanges) for session in self._clients.sessions.values())
+
+    def next_timeout(self) -> Deadline | None:
+        """When `handle_timeout` is wanted next, and why."""
+        return self._desk.timers.next_timeout()
+
+    # --- Inputs -----------------------------------------------------------------------------------------------------
+
+    def new_channel(self) -> ChannelId:
+        """A number for a downstream channel that is about to open."""
+        return self._desk.new_channel()
+
+    def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]:
+        """A channel exists: a downstream one numbered by `new_channel`, or one that a `Dial` ordered (`Connected`)."""
+        self._begin(now, channel)
+        if isinstance(opening, Connected):
+            role = self._desk.role_of(channel)
+            if isinstance(role, UPSTREAM_ROLES):
+                self._servers.receive_connected(role, opening)
+        elif isinstance(opening, UploadOpening):
+            self._counter.open_upload(channel, opening)
+        elif isinstance(opening, DownloadOpening):
+            self._counter.open_download(channel, opening)
+        elif opening.server not in self._desk.servers:
+            raise LocalProtocolError(f"there is no server {opening.server!r} in the plan")
+        elif isinstance(opening, PostOpening):
+            self._clients.open_post(channel, opening)
+        elif isinstance(opening, GetOpening):
+            self._clients.open_stream(channel, opening)
+        elif isinstance(opening, DeleteOpening):
+            self._clients.open_delete(channel, opening)
+        else:
+            assert isinstance(opening, PipeOpening)
+            self._clients.open_pipe(channel, opening)
+        return self._effects()
+
+    def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]:
+        """One message arrived, without framing: JSON-RPC on channels of the protocol, an `UploadManifest` on uploads.
+
+        A message on a channel that has ended, or was never opened, is dropped: it crossed our own `Close`.
+        """
+        self._begin(now, channel)
+        role = self._desk.role_of(channel)
+        if isinstance(role, UPSTREAM_ROLES):
+            if self._desk.is_open(channel):
+                self._servers.receive_message(role, message)
+        elif isinstance(role, PostRole):
+            if self._desk.is_open(channel):
+                self._clients.receive_post(channel, role.opening, message)
+        elif isinstance(role, PipeRole):
+            if self._desk.is_open(channel):
+                self._clients.receive_pipe(role, channel, message)
+        elif isinstance(role, UploadRole):
+            if not role.is_settled:
+                role.is_settled = True
+                self._counter.receive_manifest(role, channel, message)
+        return self._effects()
+
+    def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
+        """A channel is gone. Nothing is said of it afterwards; saying it twice does nothing."""
+        self._begin(now, None)
+        role = self._desk.release(channel)
+        if isinstance(role, UPSTREAM_ROLES):
+            self._servers.receive_close(role, channel, cause)
+        elif role is not None:
+            self._clients.receive_close(role, channel)
+        return self._effects()
+
+    def receive_answer(self, ticket: Ticket, answer: StorageAnswer, now: float) -> list[Effect]:
+        """A storage order was carried out, or failed. A second answer, or one that came too late, does nothing."""
+        self._begin(now, None)
+        self._waiting.receive_answer(ticket, answer)
+        return self._effects()
+
+    def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]:
+        """So many bytes of messages left for the peer of a channel."""
+        self._begin(now, None)
+        self._desk.receive_sent(channel, size_bytes)
+        return self._effects()
+
+    def receive_drain(self, now: float) -> list[Effect]:
+        """Take no new sessions and requests from now on; what runs may finish."""
+        self._begin(now, None)
+        self._desk.is_draining = True
+        return self._effects()
+
+    def receive_stop(self, now: float) -> list[Effect]:
+        """End every session: each open request is answered, each upstream let go."""
+        self._begin(now, None)
+        self._desk.is_draining = True
+        for session in list(self._clients.sessions.values()):
+            self._clients.close_session(session, "the proxy is shutting down")
+        for channel, role in self._desk.channels():
+            if isinstance(role, PipeRole | StreamRole | ChildRole | UpStreamRole):
+                self._desk.close(channel, reason="the proxy is shutting down")
+        return self._effects()
+
+    def handle_timeout(self, now: float) -> list[Effect]:
+        """Do what is due. Early calls do nothing; afterwards the next deadline is later than `now`."""
+        self._begin(now, None)
+        while due := self._desk.timers.take_due(now):
+            for purpose, whose in due:
+                self._handle(purpose, whose)
+        return self._effects()
+
+    # --- Helpers ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, now: float, source: ChannelId | None) -> None:
+        if now < self._desk.now:
+            raise LocalProtocolError(f"time runs backwards: {now} after {self._desk.now}")
+        self._desk.now = now
+        self._desk.source = source
+
+    def _effects(self) -> list[Effect]:
+        out, self._desk.out = self._desk.out, []
+        return out
+
+    def _handle(self, purpose: str, whose: object) -> None:
+        if purpose == "reply":
+            self._handle_reply_timeout(whose)
+        elif purpose in ("upload", "artifact"):
+            assert isinstance(whose, tuple)
+            handle = self._shelf.handle_upload_timeout if purpose == "upload" else self._shelf.handle_artifact_timeout
+            handle(*whose)
+        elif purpose == "grace":
+            assert isinstance(whose, int)
+            self._desk.close(ChannelId(whose), reason="cancelled")
+        elif purpose == "storage":
+            assert isinstance(whose, int)
+            self._waiting.handle_timeout(Ticket(whose))
+        else:
+            assert isinstance(whose, str)
+            {
+                "idle": self._clients.handle_idle,
+                "held": self._clients.handle_held,
+                "start": self._servers.handle_start_timeout,
+                "listening": self._servers.handle_listening_timeout,
+                "relisten": self._servers.handle_relisten,
+            }[purpose](whose)
+
+    def _handle_reply_timeout(self, whose: object) -> None:
+        assert isinstance(whose, tuple)
+        sid, key = whose
+        assert isinstance(key, ExchangeKey)
+        session = self._clients.by_sid(sid)
+        exchange = None if session is None else session.exchanges.get(key)
+        if session is not None and exchange is not None:
+            self._clients.time_out(session, exchange)

@@ -1,0 +1,55 @@
+"""What each protocol revision can do: a table of features. Nothing outside this file compares revision strings."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+
+class Features(msgspec.Struct, frozen=True, kw_only=True):
+    """One revision's abilities, as far as a decision depends on them."""
+
+    revision: str
+    sessions: bool = True
+    """Handshake with `initialize`; `Mcp-Session-Id` on Streamable HTTP."""
+    batching: bool = False
+    """JSON-RPC batches may be received (2025-03-26 basic, "Batching")."""
+    version_header: bool = False
+    """`MCP-Protocol-Version` accompanies requests (2025-06-18 basic/transports, "Protocol Version Header")."""
+    resource_links: bool = False
+    """Tool results may hold `resource_link` blocks (2025-06-18 server/tools)."""
+    elicitation: bool = False
+
+
+LEGACY: Final[dict[str, Features]] = {
+    features.revision: features
+    for features in (
+        Features(revision="2024-11-05", batching=True),
+        Features(revision="2025-03-26", batching=True),
+        Features(revision="2025-06-18", version_header=True, resource_links=True, elicitation=True),
+        Features(revision="2025-11-25", version_header=True, resource_links=True, elicitation=True),
+    )
+}
+"""Revisions with a handshake, oldest first."""
+
+LATEST_LEGACY: Final = "2025-11-25"
+MODERN_REVISIONS: Final = ("2026-07-28",)
+
+DEFAULT_HTTP_REVISION: Final = "2025-03-26"
+"""What a client speaks that sends no version header (2025-06-18 basic/transports)."""
+
+
+def features_of(revision: str | None) -> Features:
+    """The features of a revision; for dates nobody here has heard of, those of the newest older one."""
+    if revision is None:
+        return LEGACY[DEFAULT_HTTP_REVISION]
+    known = LEGACY.get(revision)
+    if known is not None:
+        return known
+    older = [features for name, features in LEGACY.items() if name <= revision]
+    return older[-1] if older else LEGACY["2024-11-05"]
+
+
+def is_known_legacy(revision: str) -> bool:
+    return revision in LEGACY

@@ -1,0 +1,172 @@
+"""One client request, from acceptance to its one answer.
+
+An exchange is known by (channel, ordinal), never by the id its client chose: clients reuse ids, even at the same time.
+The id is kept as bytes and only echoed. Upstream it travels under a number of our own.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, NamedTuple
+
+from .ids import ChannelId
+from .jsonrpc import IdKey
+from .machine import Machine
+
+
+class State(enum.Enum):
+    PREPARING = "preparing"  # its file handles are being resolved
+    QUEUED = "queued"  # ready to go; the upstream is not
+    SENT = "sent"  # written upstream: from here on it may have run
+    CAPTURING = "capturing"  # the reply is in hand; files it names are being taken in
+    ANSWERED = "answered"
+    CANCELLED = "cancelled"  # the client does not want an answer any more
+
+
+class Input(enum.Enum):
+    PREPARED = "prepared"
+    SEND = "send"
+    REQUEUE = "requeue"  # provably did not run, or may safely run again
+    REPLY = "reply"
+    ANSWER = "answer"
+    CANCEL = "cancel"
+
+
+# An input missing from a row is illegal in that state; an empty row is terminal. Only SENT can be requeued: what was
+# never written needs no second chance, and what was answered must not run again.
+TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
+    State.PREPARING: {
+        Input.PREPARED: State.QUEUED,
+        Input.ANSWER: State.ANSWERED,
+        Input.CANCEL: State.CANCELLED,
+    },
+    State.QUEUED: {
+        Input.SEND: State.SENT,
+        Input.ANSWER: State.ANSWERED,
+        Input.CANCEL: State.CANCELLED,
+    },
+    State.SENT: {
+        Input.REQUEUE: State.QUEUED,
+        Input.REPLY: State.CAPTURING,
+        Input.ANSWER: State.ANSWERED,
+        Input.CANCEL: State.CANCELLED,
+    },
+    State.CAPTURING: {
+        Input.ANSWER: State.ANSWERED,
+        Input.CANCEL: State.CANCELLED,
+    },
+    State.ANSWERED: {},
+    State.CANCELLED: {},
+}
+
+
+class ExchangeKey(NamedTuple):
+    """Where a request came in, and which of that channel's requests it was."""
+
+    channel: ChannelId
+    ordinal: int
+
+
+SAFE_TO_REPEAT: Final = frozenset(
+    {
+        "tools/list",
+        "prompts/list",
+        "prompts/get",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "completion/complete",
+        "logging/setLevel",
+    }
+)
+"""Requests that read, or set something to a value: running one twice is the same as once. A tool call is not among
+them: one whose fate is unknown is never repeated."""
+
+
+class Reply:
+    """What answers one incoming body: one request's answer, or all answers of a batch.
+
+    Attributes:
+        remaining: answers still owed.
+        ends_channel: an HTTP reply, which is over after its last answer; a pipe goes on.
+        gathered: answers are kept and sent as one array (a batch whose client takes no event stream); else None.
+        can_stream: messages other than the answers may travel here too.
+        session: the `Mcp-Session-Id` to hand out with the first bytes.
+    """
+
+    __slots__ = ("can_stream", "channel", "ends_channel", "gathered", "remaining", "session")
+
+    def __init__(self, channel: ChannelId, *, ends_channel: bool, can_stream: bool) -> None:
+        self.channel = channel
+        self.ends_channel = ends_channel
+        self.can_stream = can_stream
+        self.remaining = 0
+        self.gathered: list[bytes] | None = None
+        self.session: str | None = None
+
+
+class Exchange(Machine[State, Input]):
+    """Moves along `TRANSITIONS` only.
+
+    Attributes:
+        sid: the public name of the session it belongs to.
+        id_raw: the client's id, echoed byte for byte.
+        params: what is sent upstream: the client's, with handles and tokens replaced.
+        token_raw: the client's progress token, if it wants progress.
+        upstream_id: the number it travels under, once sent.
+        post: the channel of its POST to an HTTP upstream, while that is open.
+        attempts: how often it was written upstream.
+    """
+
+    __slots__ = (
+        "attempts",
+        "id_key",
+        "id_raw",
+        "key",
+        "method",
+        "params",
+        "post",
+        "reply",
+        "sid",
+        "token_raw",
+        "upstream_id",
+    )
+
+    TRANSITIONS = TRANSITIONS
+
+    def __init__(
+        self,
+        key: ExchangeKey,
+        reply: Reply,
+        *,
+        sid: str,
+        id_raw: bytes,
+        id_key: IdKey,
+        method: str,
+        params: bytes | None,
+        token_raw: bytes | None,
+    ) -> None:
+        super().__init__(State.PREPARING)
+        self.key = key
+        self.reply = reply
+        self.sid = sid
+        self.id_raw = id_raw
+        self.id_key = id_key
+        self.method = method
+        self.params = params
+        self.token_raw = token_raw
+        self.upstream_id: int | None = None
+        self.post: ChannelId | None = None
+        self.attempts = 0
+        reply.remaining += 1
+
+    def may_repeat(self, *, is_unsent: bool, retries: int) -> bool:
+        """Whether it can be written upstream again without the risk of running twice.
+
+        Args:
+            is_unsent: it is proved that the upstream did not run it.
+            retries: how many repetitions are allowed in all.
+        """
+        return self.attempts <= retries and (is_unsent or self.method in SAFE_TO_REPEAT)

@@ -1,0 +1,181 @@
+"""Names of files on the wire: `upload://` handles, `artifact://` URIs, and signed links to either.
+
+A handle says nothing by itself: who may use it is for its record to say. A link is a capability: whoever holds it may
+do the one thing it names until it expires, so it is signed, short-lived, and an upload link works once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from .ids import Entropy, is_minted, mint
+
+UPLOAD_SCHEME: Final = "upload://"
+ARTIFACT_SCHEME: Final = "artifact://"
+NONCES_MAX: Final = 4096
+"""Upload links on offer at once. Each lives for minutes; above this the oldest stops working first."""
+
+_UPLOAD_REST: Final = re.compile(r"sessions/([^/]+)/([^/]+)(?:/[^/]+)?")
+_ARTIFACT_REST: Final = re.compile(r"sessions/([^/]+)/([^/]+)(?:/.*)?", re.DOTALL)
+_EXPIRY: Final = re.compile(r"[1-9][0-9]{0,11}")
+_SIGNATURE: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class HandleError(ValueError):
+    """Text that is no handle. Its message says what was expected; it does not repeat what was seen."""
+
+
+def format_upload(sid: str, uid: str, scheme: str = UPLOAD_SCHEME) -> str:
+    return f"{scheme}sessions/{sid}/{uid}"
+
+
+def parse_upload(text: str, scheme: str) -> tuple[str, str]:
+    """The session id and upload id of a handle. A file name after them is accepted and ignored.
+
+    Raises:
+        HandleError: any other text; both ids must have exactly the form that is minted here.
+    """
+    ids = _ids(text, scheme, _UPLOAD_REST)
+    if ids is None:
+        raise HandleError(f"expected an upload handle, {scheme}sessions/<session>/<upload>")
+    return ids
+
+
+def format_artifact(sid: str, aid: str, filename: str) -> str:
+    return f"{ARTIFACT_SCHEME}sessions/{sid}/{aid}/{quote(filename, safe='', errors='replace')}"
+
+
+def parse_artifact(uri: str) -> tuple[str, str]:
+    """The session id and artifact id of a URI. Whatever follows them is ignored.
+
+    Raises:
+        HandleError: any other text.
+    """
+    ids = _ids(uri, ARTIFACT_SCHEME, _ARTIFACT_REST)
+    if ids is None:
+        raise HandleError(f"expected an artifact URI, {ARTIFACT_SCHEME}sessions/<session>/<artifact>/<name>")
+    return ids
+
+
+def _ids(text: str, scheme: str, rest: re.Pattern[str]) -> tuple[str, str] | None:
+    match = rest.fullmatch(text, len(scheme)) if text.startswith(scheme) else None
+    if match is None or not (is_minted(match[1]) and is_minted(match[2])):
+        return None
+    return match[1], match[2]
+
+
+# --- Signed links ---------------------------------------------------------------------------------------------------
+
+
+def sign_upload(key: bytes, *, server: str, sid: str, nonce: str, expires_at_unix: int) -> dict[str, str]:
+    """The query parameters of a link that may upload into a session, once, until it expires."""
+    expiry = str(expires_at_unix)
+    return {
+        "mcp_upload_exp": expiry,
+        "mcp_upload_nonce": nonce,
+        "mcp_upload_sig": _signature(key, "upload", server, sid, expiry, nonce),
+    }
+
+
+def check_upload(key: bytes, query: Mapping[str, str], *, server: str, sid: str, now_unix: float) -> str | None:
+    """Why a link is refused, in one word for the log: "missing", "malformed", "signature" or "expired"; None if it is
+    good. Whether it was used before is for `Nonces` to say."""
+    expiry, nonce, signature = (query.get(f"mcp_upload_{name}") for name in ("exp", "nonce", "sig"))
+    if expiry is None or nonce is None or signature is None:
+        return "missing"
+    if not is_minted(nonce):
+        return "malformed"
+    return _check(key, expiry, signature, now_unix, "upload", server, sid, expiry, nonce)
+
+
+def nonce_of(query: Mapping[str, str]) -> str | None:
+    """The nonce an upload link carries, if it has the form of one; nothing is checked beyond that."""
+    nonce = query.get("mcp_upload_nonce", "")
+    return nonce if is_minted(nonce) else None
+
+
+def sign_download(
+    key: bytes, *, server: str, sid: str, artifact: str, filename: str, expires_at_unix: int
+) -> dict[str, str]:
+    """The query parameters of a link that may read one artifact under one name until it expires."""
+    assert "\n" not in filename, "file names are made safe before they are signed"
+    expiry = str(expires_at_unix)
+    return {
+        "mcp_artifact_exp": expiry,
+        "mcp_artifact_sig": _signature(key, "artifact", server, sid, artifact, filename, expiry),
+    }
+
+
+def check_download(
+    key: bytes,
+    query: Mapping[str, str],
+    *,
+    server: str,
+    sid: str,
+    artifact: str,
+    filename: str,
+    now_unix: float,
+) -> str | None:
+    """As `check_upload`, for a download link."""
+    expiry, signature = query.get("mcp_artifact_exp"), query.get("mcp_artifact_sig")
+    if expiry is None or signature is None:
+        return "missing"
+    return _check(key, expiry, signature, now_unix, "artifact", server, sid, artifact, filename, expiry)
+
+
+def _check(key: bytes, expiry: str, signature: str, now_unix: float, purpose: str, *fields: str) -> str | None:
+    if not (_EXPIRY.fullmatch(expiry) and _SIGNATURE.fullmatch(signature)):
+        return "malformed"
+    if not hmac.compare_digest(signature, _signature(key, purpose, *fields)):
+        return "signature"
+    return "expired" if now_unix > int(expiry) else None
+
+
+def _signature(key: bytes, purpose: str, *fields: str) -> str:
+    """Unambiguous as long as what is signed holds no newline: a text with as many newlines as there are fields can be
+    cut only one way, so a field that arrives with a newline never matches."""
+    signed = "\n".join((f"isthmus {purpose} link 1", *fields))
+    return hmac.new(key, signed.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
+
+
+class Grant(NamedTuple):
+    """What an upload link was issued for; `expires_at` on the caller's monotonic clock."""
+
+    server: str
+    sid: str
+    expires_at: float
+
+
+class Nonces:
+    """The upload links that can still be used: each until it is spent, expires, or `NONCES_MAX` newer ones exist."""
+
+    def __init__(self) -> None:
+        self._grants: dict[str, Grant] = {}
+
+    def __len__(self) -> int:
+        return len(self._grants)
+
+    def mint(self, entropy: Entropy, *, server: str, sid: str, expires_at: float) -> str:
+        """A fresh nonce for one link."""
+        nonce = mint(entropy)
+        if len(self._grants) >= NONCES_MAX:
+            del self._grants[next(iter(self._grants))]
+        self._grants[nonce] = Grant(server, sid, expires_at)
+        return nonce
+
+    def find(self, nonce: str) -> Grant | None:
+        """What the nonce was minted for; None if it never was, is spent, or was dropped."""
+        return self._grants.get(nonce)
+
+    def spend(self, nonce: str) -> bool:
+        """Use the nonce up. False if somebody else has, or it was dropped."""
+        return self._grants.pop(nonce, None) is not None
+
+    def drop_expired(self, now: float) -> None:
+        """Forget the links whose time is over."""
+        self._grants = {nonce: grant for nonce, grant in self._grants.items() if grant.expires_at >= now}

@@ -1,0 +1,228 @@
+"""The JSON-RPC 2.0 envelope: decoded once, its payloads left as the bytes they came in.
+
+A `Frame` holds the JSON of params, result and error unread. Messages are built anew from their parts, so the members of
+the envelope itself are always exactly the standard's, and everything inside is exactly the sender's.
+
+Source: JSON-RPC 2.0; MCP base protocol, "Messages" (ids are strings or integers, never null).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from .errors import INTERNAL_ERROR, INVALID_REQUEST, RemoteProtocolError
+from .rewrite import Edit, Span, check_utf8, elements, members, splice, take
+
+IdKey = tuple[str, str | int]
+"""An id or token by value: ("s", text) or ("n", integer), so that 1 and "1" differ and 1 and 1.0 do not."""
+
+_INTEGRAL: Final = re.compile(rb"(-?(?:0|[1-9][0-9]*))(?:\.0+)?")
+_DIGITS_MAX: Final = 4000
+"""Python refuses to read longer integers by default; such an id is compared as text."""
+
+_string_decoder: Final = msgspec.json.Decoder(str)
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One message.
+
+    Attributes:
+        id_raw: the id's JSON; None for a notification, and for an error without a usable id.
+        method: set on requests and notifications only.
+        params, result, error: the JSON of each, unread.
+    """
+
+    id_raw: bytes | None = None
+    method: str | None = None
+    params: bytes | None = None
+    result: bytes | None = None
+    error: bytes | None = None
+
+    @property
+    def is_request(self) -> bool:
+        return self.method is not None and self.id_raw is not None
+
+    @property
+    def is_notification(self) -> bool:
+        return self.method is not None and self.id_raw is None
+
+
+def decode(message: bytes) -> Frame:
+    """Read one message.
+
+    Raises:
+        RemoteProtocolError: not JSON (PARSE_ERROR), or not a JSON-RPC 2.0 message (INVALID_REQUEST); `id_raw` is set
+            where the sender can be answered under its own id.
+    """
+    check_utf8(message)
+    spans = members(message)
+    id_raw = take(message, spans.get("id"))
+    is_null_id = id_raw == b"null"
+    if id_raw is not None and not is_null_id and id_key(id_raw) is None:
+        raise RemoteProtocolError(f"got the id {_excerpt(id_raw)}, expected a string or an integer")
+    answerable = None if is_null_id else id_raw
+    if take(message, spans.get("jsonrpc")) != b'"2.0"':
+        seen = take(message, spans.get("jsonrpc"))
+        said = "no member jsonrpc" if seen is None else f"jsonrpc {_excerpt(seen)}"
+        raise RemoteProtocolError(f'got {said}, expected "jsonrpc":"2.0"', id_raw=answerable)
+    if "method" in spans:
+        return _decode_call(message, spans, id_raw, is_null_id)
+    result, error = take(message, spans.get("result")), take(message, spans.get("error"))
+    if (result is None) == (error is None):
+        said = "neither method, result nor error" if result is None else "both result and error"
+        raise RemoteProtocolError(f"got {said}, expected exactly one", id_raw=answerable)
+    if result is not None and answerable is None:
+        raise RemoteProtocolError("got a result without an id, expected the id of its request")
+    return Frame(id_raw=answerable, result=result, error=error)
+
+
+def _decode_call(message: bytes, spans: dict[str, Span], id_raw: bytes | None, is_null_id: bool) -> Frame:
+    if is_null_id:
+        raise RemoteProtocolError("got the id null on a request, expected a string or an integer")
+    start, stop = spans["method"]
+    method_raw = message[start:stop]
+    if not method_raw.startswith(b'"'):
+        raise RemoteProtocolError(f"got the method {_excerpt(method_raw)}, expected a string", id_raw=id_raw)
+    if b"\\" not in method_raw:
+        method = method_raw[1:-1].decode()
+    else:
+        try:
+            method = _string_decoder.decode(method_raw)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise RemoteProtocolError("got a method that is not Unicode text", id_raw=id_raw) from None
+    params = None
+    if "params" in spans:
+        start, stop = spans["params"]
+        params = message[start:stop]
+        if not params.startswith((b"{", b"[")):
+            raise RemoteProtocolError(f"got params {_excerpt(params)}, expected an object", id_raw=id_raw)
+    return Frame(id_raw=id_raw, method=method, params=params)
+
+
+def is_batch(message: bytes) -> bool:
+    """Whether the message is an array of messages, as 2025-03-26 allows."""
+    return message.lstrip(b" \t\r\n")[:1] == b"["
+
+
+def split_batch(message: bytes) -> list[bytes]:
+    """The messages of a batch. Raises RemoteProtocolError when it is no JSON array."""
+    check_utf8(message)
+    return [message[start:stop] for start, stop in elements(message)]
+
+
+def id_key(id_raw: bytes) -> IdKey | None:
+    """The id by value, or None if it is neither a string nor integral. `1.0` and `1` are one id; `1.5` is none."""
+    if id_raw[:1] == b'"':
+        if b"\\" not in id_raw:
+            return ("s", id_raw[1:-1].decode())
+        try:
+            return ("s", _string_decoder.decode(id_raw))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return ("s", "\0" + id_raw.decode())  # half a surrogate pair: equal to itself only
+    match = _INTEGRAL.fullmatch(id_raw)
+    if match is None:
+        return None
+    if len(match[1]) > _DIGITS_MAX:
+        return ("s", "\0" + match[1].decode())
+    return ("n", int(match[1]))
+
+
+def encode_request(id_raw: bytes, method: str, params: bytes | None) -> bytes:
+    if params is None:
+        return b'{"jsonrpc":"2.0","id":%b,"method":%b}' % (id_raw, msgspec.json.encode(method))
+    return b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (id_raw, msgspec.json.encode(method), params)
+
+
+def encode_notification(method: str, params: bytes | None) -> bytes:
+    if params is None:
+        return b'{"jsonrpc":"2.0","method":%b}' % msgspec.json.encode(method)
+    return b'{"jsonrpc":"2.0","method":%b,"params":%b}' % (msgspec.json.encode(method), params)
+
+
+def encode_result(id_raw: bytes, result: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_raw, result)
+
+
+def encode_error_raw(id_raw: bytes | None, error: bytes) -> bytes:
+    """`error` is the JSON of a whole error object."""
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id_raw or b"null", error)
+
+
+def encode_error(id_raw: bytes | None, code: int, message: str, data: object = None) -> bytes:
+    error: dict[str, object] = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return encode_error_raw(id_raw, msgspec.json.encode(error))
+
+
+def usable_error(error: bytes) -> bytes:
+    """An error object every client can read: integer code, string message; anything else is wrapped, not lost."""
+    try:
+        spans = members(error)
+        code, message = take(error, spans.get("code")), take(error, spans.get("message"))
+    except RemoteProtocolError:
+        code = message = None
+    if code is not None and re.fullmatch(rb"-?[0-9]{1,15}", code) and message is not None and message.startswith(b'"'):
+        return error
+    text = message if message is not None and message.startswith(b'"') else b'""'
+    original = b'{"dev.isthmus/original":%b}' % error
+    return b'{"code":%d,"message":%b,"data":%b}' % (INTERNAL_ERROR, text, original)
+
+
+# --- Members the protocol itself puts into params -------------------------------------------------------------------
+
+
+def progress_token(params: bytes | None) -> bytes | None:
+    """The JSON of `params._meta.progressToken`, if it is a string or an integer; anything else counts as absent."""
+    if params is None or b"progressToken" not in params or not params.startswith(b"{"):
+        return None
+    span = _token_span(params)
+    if span is None:
+        return None
+    token = params[span[0] : span[1]]
+    return token if id_key(token) is not None else None
+
+
+def replace_progress_token(params: bytes, token_raw: bytes) -> bytes:
+    """`params` with the token that `progress_token` found replaced."""
+    span = _token_span(params)
+    assert span is not None
+    return splice(params, [Edit(span[0], span[1], token_raw)])
+
+
+def _token_span(params: bytes) -> tuple[int, int] | None:
+    meta = members(params).get("_meta")
+    if meta is None or params[meta.start : meta.start + 1] != b"{":
+        return None
+    token = members(params[meta.start : meta.stop]).get("progressToken")
+    return None if token is None else (meta.start + token.start, meta.start + token.stop)
+
+
+def member_of(params: bytes | None, key: str) -> bytes | None:
+    """The JSON of one member of an object; None if `params` is absent, no object, or lacks it."""
+    if params is None or not params.startswith(b"{"):
+        return None
+    return take(params, members(params).get(key))
+
+
+def text_of(raw: bytes | None) -> str | None:
+    """The text of a JSON string, or None if it is something else."""
+    if raw is None or not raw.startswith(b'"'):
+        return None
+    try:
+        return _string_decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _excerpt(raw: bytes) -> str:
+    text = raw[:60].decode(errors="replace")
+    return text if len(raw) <= 60 else text + "…"
+
+
+def parse_failure(error: RemoteProtocolError) -> bytes:
+    """The reply to a message that could not be read."""
+    return encode_error(error.id_raw, error.rpc_code or INVALID_REQUEST, error.message)

@@ -1,0 +1,109 @@
+"""What stands between one downstream session and its server: the upstream session, its channels and open requests."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from .desk import Role
+from .exchange import Exchange
+from .ids import ChannelId
+from .limits import Limits
+from .plan import Kind, ServerPlan
+from .session import Session
+from .upstream import Upstream
+
+
+class Link:
+    """Attributes:
+    channel: the child process, for a pipe.
+    stream: the GET stream, for HTTP.
+    pending: what each number written upstream is for; numbers are never used twice, over all incarnations.
+    queue: requests that wait for the upstream to be ready.
+    """
+
+    __slots__ = (
+        "channel",
+        "last_id",
+        "listen_failures",
+        "pending",
+        "plan",
+        "posts",
+        "queue",
+        "replaying",
+        "session",
+        "stream",
+        "upstream",
+    )
+
+    def __init__(self, session: Session, plan: ServerPlan, initialize: bytes, limits: Limits) -> None:
+        self.session = session
+        self.plan = plan
+        self.upstream = Upstream(initialize, limits)
+        self.channel: ChannelId | None = None
+        self.stream: ChannelId | None = None
+        self.posts: set[ChannelId] = set()
+        self.pending: dict[int, Exchange | Errand] = {}
+        self.queue: deque[Exchange] = deque()
+        self.last_id = 0
+        self.replaying = 0
+        self.listen_failures = 0
+
+    @property
+    def is_pipe(self) -> bool:
+        return self.plan.kind is Kind.PIPE
+
+    def next_id(self) -> int:
+        self.last_id += 1
+        return self.last_id
+
+
+class Errand:
+    """A request of our own to the upstream."""
+
+    __slots__ = ("incarnation", "purpose")
+
+    def __init__(self, purpose: str, incarnation: int) -> None:
+        self.purpose = purpose
+        self.incarnation = incarnation
+
+
+class ChildRole(Role):
+    __slots__ = ("link",)
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+
+class UpPostRole(Role):
+    """One POST to an upstream, and the stream of its reply.
+
+    Attributes:
+        number: the id of the request it carries; None for a notification or an answer.
+        session: the `Mcp-Session-Id` of the response.
+    """
+
+    __slots__ = ("incarnation", "is_confirmation", "link", "number", "session")
+
+    def __init__(self, link: Link, number: int | None, *, is_confirmation: bool = False) -> None:
+        self.link = link
+        self.number = number
+        self.incarnation = link.upstream.incarnation
+        self.is_confirmation = is_confirmation
+        self.session: str | None = None
+
+
+class UpStreamRole(Role):
+    """A GET stream from an upstream."""
+
+    __slots__ = ("incarnation", "is_open", "link")
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.incarnation = link.upstream.incarnation
+        self.is_open = False
+
+
+class FarewellRole(Role):
+    """A DELETE whose answer nobody waits for."""
+
+    __slots__ = ()

@@ -1,0 +1,141 @@
+"""Paths in prose: what a tool's text may mean by a file, as spellings to be tried in order.
+
+Nothing here knows which of them exists. Text is written for people, so a path comes quoted, in a Markdown link, with a
+full stop behind it, or as a `file://` URI; each match therefore yields the cleaned path first and doubtful readings
+after it. A URL on the web is never a path, nor is any part of one.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+from urllib.parse import unquote
+
+CANDIDATES_MAX: Final = 64
+"""Spellings that are tried for one result, each a look at the disk."""
+
+TEXT_MAX_CHARS: Final = 128 * 1024
+"""Longer text is searched in its first and last half of this: paths stand where a tool begins or sums up, and a
+pattern's cost stays bounded."""
+
+PATH_MAX_CHARS: Final = 4096
+"""What Linux takes for a path."""
+
+# Matching a URL as a whole, without a group `path`, keeps the search from starting again inside it.
+_URL: Final = r"(?<![\w+.-])[A-Za-z][A-Za-z0-9+.-]*+://[^\s<>\"'`]*+"
+_SKIP_URL: Final = _URL + "|"
+_SUFFIX: Final = r"\.[A-Za-z0-9]{1,8}"
+
+DEFAULT_PATTERNS: Final = (
+    # A Markdown link's target: [label](target), spaces and one level of brackets allowed.
+    r"\]\((?P<path>(?:[^()\n]|\([^()\n]*+\))++)\)",
+    # Quoted: a path by its beginning, or a name by its suffix; either may hold spaces.
+    r"[\"'`“](?P<path>(?:~?/|\.{1,2}/|[A-Za-z]:[\\/]|file:/)[^\"'`“”\n]++)[\"'`”]",
+    r"[\"'`“](?P<path>[^\"'`“”\n:]{1,255}" + _SUFFIX + r")[\"'`”]",
+    r"(?P<path>\bfile:/[^\s\"'`<>|]++)|" + _URL,
+    # Absolute POSIX, then Windows.
+    _SKIP_URL + r"(?<![\w/.\\~<$%)}\]-])(?P<path>~?/(?!/)[^\s\"'`<>|]++)",
+    r"(?<![A-Za-z0-9])(?P<path>[A-Za-z]:[\\/][^\s\"'`<>|]++)",
+    # Relative with a folder, then a bare name with a suffix.
+    _SKIP_URL + r"(?<![\w/.\\~:+@-])(?P<path>(?:[\w.+@-]++/)++[\w.+@-]++)",
+    _SKIP_URL + r"(?<![\w/.\\~:+@-])(?P<path>[\w.+@-]+" + _SUFFIX + r")(?![\w/\\])",
+    # Absolute with bare spaces, up to the last suffix on the line.
+    _SKIP_URL + r"(?<![\w/.\\~<$%)}\]-])(?P<path>~?/(?!/)[^\s\"'`<>|][^\n\"'`<>|]{0,255}" + _SUFFIX + r")(?!\w)",
+)
+
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?!\\)")
+_FILE_URI: Final = re.compile(r"file:(?://(?:localhost|127\.0\.0\.1)?(?=/))?", re.IGNORECASE)
+_LINK: Final = re.compile(r"!?\[[^\]\n]*\]\((.*)\)")
+_TITLED: Final = re.compile(r"(\S(?:.*?\S)?)\s++(?:\"[^\"]*\"|'[^']*')")
+_LINE_NUMBER: Final = re.compile(r":\d+(?::\d+)?$")
+_QUOTES: Final = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "<": ">", "(": ")", "[": "]", "{": "}"}
+_CLOSERS: Final = {")": "(", "]": "[", "}": "{", ">": "<"}
+_PEELS_MAX: Final = 16  # nobody wraps a path deeper
+_TRAILING: Final = ".,;:!?\"'`”’»…"
+
+
+def candidates(text: str, patterns: Sequence[str]) -> tuple[str, ...]:
+    """Every spelling of every match, in the order of the patterns (`DEFAULT_PATTERNS` if there are none), then of the
+    text; at most `CANDIDATES_MAX`. What a pattern found is its group `path`, else its first group, else the match.
+
+    Raises:
+        re.error: a pattern does not compile.
+    """
+    if len(text) > TEXT_MAX_CHARS:
+        half = TEXT_MAX_CHARS // 2
+        text = text[:half] + "\n" + text[-half:]
+    found: dict[str, None] = {}
+    for pattern in patterns or DEFAULT_PATTERNS:
+        for match in _compiled(pattern).finditer(text):
+            for spelling in spellings(_captured(match)):
+                found[spelling] = None
+                if len(found) == CANDIDATES_MAX:
+                    return tuple(found)
+    return tuple(found)
+
+
+def spellings(text: str) -> list[str]:
+    """What one piece of text may mean as a path, likeliest first; nothing if it is a URL on the web."""
+    text = text.strip()
+    if len(text) > PATH_MAX_CHARS or any(c in text for c in "\0\n\r"):
+        return []
+    return list(dict.fromkeys(reading for reading in _readings(text) if reading and "\0" not in reading))
+
+
+def _readings(text: str) -> Iterator[str]:
+    link = _LINK.fullmatch(_peel(text)) or _LINK.fullmatch(text)
+    if link is not None:
+        text = link[1].strip()
+    titled = _TITLED.fullmatch(text)
+    bare = titled[1] if titled else text
+    for path in (_peel(bare), bare) if titled is None else (_peel(bare), bare, text):
+        if path.lower().startswith("file:"):
+            yield from _of_uri(path)
+        elif not _SCHEME.match(path):
+            yield path
+            yield path.partition("#")[0]
+            yield _LINE_NUMBER.sub("", path)
+            if "%" in path:
+                yield unquote(path)
+            if "\\" in path:
+                yield path.replace("\\", "/")
+
+
+def _of_uri(uri: str) -> Iterator[str]:
+    """The path of a `file:` URI; with a raw `#` or `?` in it, which belong escaped, both ways."""
+    path = _FILE_URI.sub("", uri, count=1)
+    for form in (re.split(r"[?#]", path, maxsplit=1)[0], path):
+        decoded = unquote(form)
+        yield decoded[1:] if re.match(r"/[A-Za-z]:[\\/]", decoded) else decoded
+
+
+def _peel(text: str) -> str:
+    """`text` without the quotes and brackets round it and the punctuation behind it."""
+    for _ in range(_PEELS_MAX):
+        if len(text) < 2:
+            break
+        first, last = text[0], text[-1]
+        if _QUOTES.get(first) == last:
+            text = text[1:-1].strip()
+        elif last in _TRAILING or (last in _CLOSERS and text.count(_CLOSERS[last]) < text.count(last)):
+            text = text[:-1].rstrip()
+        elif first in "\"'`“‘«<" or (first in "([{" and _QUOTES[first] not in text):
+            text = text[1:].lstrip()
+        else:
+            break
+    return text
+
+
+def _captured(match: re.Match[str]) -> str:
+    if "path" in match.re.groupindex and match["path"] is not None:
+        return match["path"]
+    if match.re.groups and match[1] is not None:
+        return str(match[1])
+    return match[0]
+
+
+@functools.lru_cache(maxsize=512)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)

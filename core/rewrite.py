@@ -1,0 +1,203 @@
+"""Reading one level of JSON as spans, and editing by splicing, so that what nobody read travels byte for byte.
+
+`members` and `elements` say where the values of one object or array lie. Nothing below that level is decoded: numbers
+keep their digits, strings their escapes, objects their key order and duplicates. Within the level itself a duplicate
+key is refused, because two parsers that disagree about which of the two counts are a hole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from .errors import INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
+
+
+class Span(NamedTuple):
+    """`data[start:stop]` is the value's JSON."""
+
+    start: int
+    stop: int
+
+
+class Edit(NamedTuple):
+    """Replace `data[start:stop]` by `text`."""
+
+    start: int
+    stop: int
+    text: bytes
+
+
+_object_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_array_decoder: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_string_decoder: Final = msgspec.json.Decoder(str)
+
+_SPACE: Final = re.compile(rb"[ \t\r\n]*")
+_KEY: Final = re.compile(rb'[ \t\r\n]*"((?:[^"\\]|\\.)*)"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+_NEXT: Final = re.compile(rb"[ \t\r\n]*([,}\]])[ \t\r\n]*")
+_LONE_SURROGATE: Final = re.compile(
+    rb"\\\\"  # an escaped backslash: what follows it is no escape
+    rb"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a proper pair
+    rb"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"  # half a pair
+)
+
+
+def check_utf8(data: bytes) -> None:
+    """Raises RemoteProtocolError where `data` is not UTF-8 (JSON text is: RFC 8259, section 8.1)."""
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            raise RemoteProtocolError(
+                f"got a byte that is not UTF-8 at offset {error.start}, expected UTF-8 text", rpc_code=PARSE_ERROR
+            ) from None
+
+
+def members(data: bytes) -> dict[str, Span]:
+    """Where each member's value lies in the JSON object `data`, in order.
+
+    Raises:
+        RemoteProtocolError: `data` is not JSON (PARSE_ERROR), no object, or has a key twice (INVALID_REQUEST).
+    """
+    probe = data
+    try:
+        values = _object_decoder.decode(probe)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        probe = _readable(data, error)
+        values = _decode_object(probe)
+    spans: dict[str, Span] = {}
+    opening = _SPACE.match(probe)
+    assert opening is not None
+    at = opening.end() + 1
+    if not values:
+        return spans
+    while True:
+        key_match = _KEY.match(probe, at)
+        assert key_match is not None
+        raw_key = key_match[1]
+        key = _string_decoder.decode(b'"' + raw_key + b'"') if b"\\" in raw_key else raw_key.decode()
+        at = key_match.end()
+        if key in spans or not probe.startswith(value := bytes(values[key]), at):
+            # The decoder keeps the last of two values, so a first one that differs betrays the second.
+            raise RemoteProtocolError(f"got the member {key!r} twice in one object, expected it once")
+        spans[key] = Span(at, at + len(value))
+        next_match = _NEXT.match(probe, at + len(value))
+        if next_match is None:  # `1` would match at the start of a first value `12`
+            raise RemoteProtocolError(f"got the member {key!r} twice in one object, expected it once")
+        at = next_match.end()
+        if next_match[1] == b"}":
+            return spans
+
+
+def elements(data: bytes) -> list[Span]:
+    """Where each element lies in the JSON array `data`. Raises as `members` does."""
+    probe = data
+    try:
+        values = _array_decoder.decode(probe)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        probe = _readable(data, error)
+        values = _decode_array(probe)
+    opening = _SPACE.match(probe)
+    assert opening is not None
+    at = opening.end() + 1
+    spans: list[Span] = []
+    for raw in values:
+        space = _SPACE.match(probe, at)
+        assert space is not None
+        start = space.end()
+        stop = start + len(bytes(raw))
+        spans.append(Span(start, stop))
+        comma = _NEXT.match(probe, stop)
+        assert comma is not None
+        at = comma.end()
+    return spans
+
+
+def take(data: bytes, span: Span | None) -> bytes | None:
+    """The JSON at a span; None stays None."""
+    return None if span is None else data[span.start : span.stop]
+
+
+def splice(data: bytes, edits: Iterable[Edit]) -> bytes:
+    """`data` with each edit made; spans are those of `data` and must not overlap."""
+    pieces: list[bytes] = []
+    at = 0
+    for edit in sorted(edits):
+        assert edit.start >= at, "edits overlap"
+        pieces.append(data[at : edit.start])
+        pieces.append(edit.text)
+        at = edit.stop
+    pieces.append(data[at:])
+    return b"".join(pieces)
+
+
+def set_member(data: bytes, key: str, value: bytes) -> bytes:
+    """The object `data` with member `key` set to the JSON `value`: replaced in place, or added at the end."""
+    spans = members(data)
+    span = spans.get(key)
+    if span is not None:
+        return splice(data, [Edit(span.start, span.stop, value)])
+    member = msgspec.json.encode(key) + b":" + value
+    end = data.rindex(b"}")
+    return data[:end] + (b"," if spans else b"") + member + data[end:]
+
+
+def remove_member(data: bytes, key: str) -> bytes:
+    """The object `data` without member `key`; the others keep their bytes and order."""
+    spans = members(data)
+    if key not in spans:
+        return data
+    kept = [
+        msgspec.json.encode(name) + b":" + data[span.start : span.stop] for name, span in spans.items() if name != key
+    ]
+    return b"{" + b",".join(kept) + b"}"
+
+
+def extend_array(data: bytes, items: Iterable[bytes], *, at_front: bool = False) -> bytes:
+    """The array `data` with the JSON `items` added."""
+    added = b",".join(items)
+    if not added:
+        return data
+    spans = elements(data)
+    if at_front:
+        start = data.index(b"[") + 1
+        return data[:start] + added + (b"," if spans else b"") + data[start:]
+    end = data.rindex(b"]")
+    return data[:end] + (b"," if spans else b"") + added + data[end:]
+
+
+def _readable(data: bytes, error: Exception) -> bytes:
+    """`data` with half surrogate pairs made decodable, lengths unchanged.
+
+    JSON allows a lone `\\ud800` and peers send them (cut strings); the decoder does not. A stand-in of the same length
+    gives the same spans, and the spans are applied to the original bytes.
+    """
+    if isinstance(error, RecursionError):
+        raise RemoteProtocolError("got JSON nested too deeply", rpc_code=PARSE_ERROR) from None
+    readable = _LONE_SURROGATE.sub(lambda match: b"\\ufffd" if match[1] else match[0], data)
+    if readable == data:
+        raise _refusal(data, error) from None
+    return readable
+
+
+def _decode_object(data: bytes) -> dict[str, msgspec.Raw]:
+    try:
+        return _object_decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _refusal(data, error) from None
+
+
+def _decode_array(data: bytes) -> list[msgspec.Raw]:
+    try:
+        return _array_decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _refusal(data, error) from None
+
+
+def _refusal(data: bytes, error: Exception) -> RemoteProtocolError:
+    if isinstance(error, msgspec.ValidationError):
+        return RemoteProtocolError(f"got JSON of another type than expected: {error}", rpc_code=INVALID_REQUEST)
+    return RemoteProtocolError(f"got text that is not JSON: {error}", rpc_code=PARSE_ERROR)

@@ -1,0 +1,674 @@
+"""The engine's upstream half: handshakes, requests under ids of our own, and what servers say.
+
+One link belongs to one downstream session. When its upstream is lost, what provably did not run is sent again to a new
+one, what reads only is too, and every other open request ends in an error that says its outcome is unknown.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from . import jsonrpc
+from .clients import Clients
+from .desk import Desk
+from .effects import Cause, Connected, Delete, End, Listen, Post, Spawn
+from .errors import INTERNAL_ERROR, INVALID_REQUEST, OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE, RemoteProtocolError
+from .exchange import Exchange
+from .exchange import Input as ExchangeInput
+from .exchange import State as ExchangeState
+from .ids import ChannelId
+from .jsonrpc import Frame
+from .links import ChildRole, Errand, FarewellRole, Link, UpPostRole, UpStreamRole
+from .rewrite import members, set_member, take
+from .session import Ask, Session
+from .upstream import Input, State
+
+NOT_ALLOWED = 405
+NOT_FOUND = 404
+
+
+class FileRules(Protocol):
+    """What the file plane decides about messages of servers that it serves."""
+
+    def receive_call(self, link: Link, exchange: Exchange) -> bool:
+        """A request is about to go up. True if the file plane answers it, or sends it on later."""
+
+    def receive_result(self, link: Link, exchange: Exchange, result: bytes) -> bool:
+        """A result came. True if the file plane answers it, now or later."""
+
+    def adapt_handshake(self, link: Link, result: bytes) -> bytes:
+        """The `initialize` result the client is shown."""
+
+    def roots_of(self, session: Session) -> bytes:
+        """The JSON result of `roots/list` in that session."""
+
+    def forget(self, exchange: Exchange) -> None:
+        """The exchange is over, however it ended."""
+
+    def close_session(self, session: Session) -> None: ...
+
+
+class Servers:
+    """The upstream half of the engine. It is the clients' `Upward`."""
+
+    def __init__(self, desk: Desk, clients: Clients) -> None:
+        self.files: FileRules
+        self.links: dict[str, Link] = {}
+        self._desk = desk
+        self._clients = clients
+
+    # --- From the downstream half ---------------------------------------------------------------------------------
+
+    def begin(self, session: Session, initialize: bytes) -> None:
+        plan = self._desk.servers[session.server]
+        try:
+            if plan.has_files:
+                initialize = _with_roots(initialize)
+            else:
+                members(initialize)
+        except RemoteProtocolError as error:
+            text = f"initialize: {error.message}"
+            self._clients.refuse_session(session, msgspec.json.encode({"code": error.rpc_code, "message": text}))
+            return
+        link = Link(session, plan, initialize, self._desk.limits)
+        self.links[session.sid] = link
+        self._dial(link)
+
+    def request(self, session: Session, exchange: Exchange) -> None:
+        link = self.links[session.sid]
+        if link.plan.has_files and self.files.receive_call(link, exchange):
+            return
+        self.forward(link, exchange)
+
+    def forward(self, link: Link, exchange: Exchange) -> None:
+        """An exchange that is prepared goes up, or waits until the upstream is ready."""
+        exchange.step(ExchangeInput.PREPARED)
+        if link.upstream.state is State.READY:
+            self._write(link, exchange)
+        else:
+            link.queue.append(exchange)
+            self._need(link)
+
+    def withdraw(self, session: Session, exchange: Exchange, reason: bytes | None) -> None:
+        self.files.forget(exchange)
+        link = self.links.get(session.sid)
+        if link is None:
+            return
+        if exchange.state is ExchangeState.QUEUED and exchange in link.queue:
+            link.queue.remove(exchange)
+        if exchange.state is not ExchangeState.SENT or exchange.upstream_id is None:
+            return
+        self._desk.timers.cancel(("reply", (exchange.sid, exchange.key)))
+        if link.pending.pop(exchange.upstream_id, None) is None:
+            return
+        if exchange.post is not None:
+            grace = self._desk.now + self._desk.limits.cancel_grace_s
+            self._desk.timers.set(("grace", exchange.post), grace, "cancelled request's stream")
+        if link.upstream.state is State.READY:
+            params = b'{"requestId":%d' % exchange.upstream_id
+            params += (b',"reason":' + reason if reason is not None else b"") + b"}"
+            self._tell(link, jsonrpc.encode_notification("notifications/cancelled", params))
+
+    def notify(self, session: Session, method: str, params: bytes | None) -> None:
+        link = self.links[session.sid]
+        if link.plan.has_files and method == "notifications/roots/list_changed":
+            return  # its roots are not the client's
+        if method == "notifications/progress":
+            restored = self._restore_token(session, params)
+            if restored is None:
+                return
+            params = restored
+        if link.upstream.state is State.READY:
+            self._tell(link, jsonrpc.encode_notification(method, params))
+        else:
+            self._desk.note("debug", f"{method} dropped: the upstream is not ready", link.plan.id)
+
+    def _restore_token(self, session: Session, params: bytes | None) -> bytes | None:
+        """Progress on a server's request: its own token again. None when nothing of the kind is open."""
+        try:
+            token_raw = jsonrpc.member_of(params, "progressToken")
+        except RemoteProtocolError:
+            return None
+        key = None if token_raw is None else jsonrpc.id_key(token_raw)
+        if params is None or key is None or not isinstance(key[1], int):
+            return None
+        ask = session.asks.get(key[1])
+        return None if ask is None or ask.token_raw is None else set_member(params, "progressToken", ask.token_raw)
+
+    def reply(self, session: Session, ask: Ask, answer: Frame) -> None:
+        link = self.links[session.sid]
+        if ask.incarnation != link.upstream.incarnation or link.upstream.state in (State.IDLE, State.DIALING):
+            return  # who asked is gone
+        if answer.result is not None:
+            self._tell(link, jsonrpc.encode_result(ask.id_raw, answer.result))
+        else:
+            assert answer.error is not None
+            self._tell(link, jsonrpc.encode_error_raw(ask.id_raw, jsonrpc.usable_error(answer.error)))
+
+    def end(self, session: Session) -> None:
+        link = self.links.pop(session.sid, None)
+        self.files.close_session(session)
+        if link is None:
+            return
+        self._cancel_timers(link)
+        upstream = link.upstream
+        if not link.is_pipe and upstream.session is not None and upstream.state is not State.IDLE:
+            target = Delete(server=link.plan.id, session=upstream.session, revision=upstream.revision)
+            self._desk.dial(FarewellRole(), target)
+        upstream.step(Input.CLOSE)
+        self._desk.close(link.channel, reason="session over")
+        self._desk.close(link.stream, reason="session over")
+        for channel in sorted(link.posts):
+            role = self._desk.role_of(channel)
+            if isinstance(role, UpPostRole) and role.number is not None:
+                self._desk.close(channel, reason="session over")
+
+    # --- Handshake ------------------------------------------------------------------------------------------------
+
+    def _need(self, link: Link) -> None:
+        """Somebody waits for the upstream: begin a handshake unless one is under way or must pause."""
+        if link.upstream.state is not State.IDLE:
+            return
+        pause = link.upstream.pause_left(self._desk.now)
+        if pause > 0:
+            text = f"{link.upstream.failure}; it is tried again in {pause:.1f} s at the earliest"
+            self._fail_queue(link, text)
+        else:
+            self._dial(link)
+
+    def _dial(self, link: Link) -> None:
+        upstream = link.upstream
+        upstream.receive_need()
+        at = self._desk.now + self._desk.limits.start_timeout_s
+        self._desk.timers.set(("start", link.session.sid), at, "upstream start")
+        if link.is_pipe:
+            target = Spawn(server=link.plan.id, workspace=link.session.workspace)
+            link.channel = self._desk.dial(ChildRole(link), target)
+        else:
+            self._shake_hands(link)
+
+    def _shake_hands(self, link: Link) -> None:
+        link.upstream.step(Input.CONNECTED)
+        self._run(link, "initialize", "initialize", link.upstream.initialize)
+
+    def _run(self, link: Link, purpose: str, method: str, params: bytes | None) -> None:
+        """Send a request of our own."""
+        number = link.next_id()
+        link.pending[number] = Errand(purpose, link.upstream.incarnation)
+        self._emit(link, jsonrpc.encode_request(b"%d" % number, method, params), number)
+
+    def _receive_handshake(self, link: Link, frame: Frame, session: str | None) -> None:
+        if frame.error is not None:
+            self._lose(link, "it refused to initialize", error=jsonrpc.usable_error(frame.error))
+            return
+        assert frame.result is not None
+        try:
+            link.upstream.receive_initialized(frame.result, session)
+            shown = self.files.adapt_handshake(link, frame.result) if link.plan.has_files else frame.result
+        except (RemoteProtocolError, msgspec.DecodeError) as error:
+            self._lose(link, f"its answer to initialize is unusable: {error}")
+            return
+        if link.session.opener is not None:
+            self._clients.accept_session(link.session, shown, link.upstream.revision)
+        confirmation = jsonrpc.encode_notification("notifications/initialized", None)
+        self._emit(link, confirmation, None, is_confirmation=True)
+        if link.is_pipe:  # what is written first arrives first
+            self._receive_confirmed(link)
+
+    def _receive_confirmed(self, link: Link) -> None:
+        link.upstream.step(Input.CONFIRMED)
+        if link.is_pipe:
+            self._receive_listening(link)
+        else:
+            self._listen(link)
+            at = self._desk.now + self._desk.limits.listen_wait_s
+            self._desk.timers.set(("listening", link.session.sid), at, "upstream event stream")
+
+    def _listen(self, link: Link) -> None:
+        upstream = link.upstream
+        target = Listen(server=link.plan.id, session=upstream.session, revision=upstream.revision)
+        link.stream = self._desk.dial(UpStreamRole(link), target)
+
+    def _receive_listening(self, link: Link) -> None:
+        """The stream is open, refused, or long in coming: requests need not wait for it any longer."""
+        self._desk.timers.cancel(("listening", link.session.sid))
+        if link.upstream.state is not State.LISTENING:
+            return
+        link.upstream.step(Input.LISTENED)
+        replay = link.upstream.replay()
+        link.replaying = len(replay)
+        for method, params in replay:
+            self._run(link, "replay", method, params)
+        if not replay:
+            self._receive_ready(link)
+
+    def _receive_ready(self, link: Link) -> None:
+        link.upstream.receive_replayed()
+        self._desk.timers.cancel(("start", link.session.sid))
+        while link.queue and link.upstream.state is State.READY:
+            self._write(link, link.queue.popleft())
+
+    def handle_start_timeout(self, sid: str) -> None:
+        link = self.links.get(sid)
+        if link is not None:
+            limit = self._desk.limits.start_timeout_s
+            self._lose(link, f"it did not answer within {limit:g} s of being started")
+
+    def handle_listening_timeout(self, sid: str) -> None:
+        link = self.links.get(sid)
+        if link is not None:
+            self._receive_listening(link)
+
+    def handle_relisten(self, sid: str) -> None:
+        link = self.links.get(sid)
+        if link is not None and link.stream is None and link.upstream.state is State.READY:
+            self._listen(link)
+
+    # --- Writing --------------------------------------------------------------------------------------------------
+
+    def _write(self, link: Link, exchange: Exchange) -> None:
+        exchange.step(ExchangeInput.SEND)
+        exchange.attempts += 1
+        number = exchange.upstream_id = link.next_id()
+        link.pending[number] = exchange
+        params = exchange.params
+        if exchange.token_raw is not None:
+            assert params is not None
+            params = jsonrpc.replace_progress_token(params, b"%d" % number)
+        self._expect_reply(exchange)
+        message = jsonrpc.encode_request(b"%d" % number, exchange.method, params)
+        exchange.post = self._emit(link, message, number)
+
+    def _expect_reply(self, exchange: Exchange) -> None:
+        at = self._desk.now + self._desk.limits.reply_timeout_s
+        self._desk.timers.set(("reply", (exchange.sid, exchange.key)), at, "upstream reply")
+
+    def _tell(self, link: Link, message: bytes) -> None:
+        self._emit(link, message, None)
+
+    def _emit(
+        self, link: Link, message: bytes, number: int | None, *, is_confirmation: bool = False
+    ) -> ChannelId | None:
+        """Write one message upstream. Returns the POST's channel, on HTTP."""
+        if link.is_pipe:
+            assert link.channel is not None
+            self._desk.send(link.channel, message)
+            return None
+        upstream = link.upstream
+        role = UpPostRole(link, number, is_confirmation=is_confirmation)
+        revision = upstream.revision if upstream.state is not State.INITIALIZING else None
+        target = Post(server=link.plan.id, message=message, session=upstream.session, revision=revision)
+        channel = self._desk.dial(role, target)
+        link.posts.add(channel)
+        return channel
+
+    # --- Channels -------------------------------------------------------------------------------------------------
+
+    def receive_connected(self, role: ChildRole | UpPostRole | UpStreamRole, opening: Connected) -> None:
+        link = role.link
+        if isinstance(role, ChildRole):
+            if link.upstream.state is State.DIALING:
+                self._shake_hands(link)
+        elif isinstance(role, UpPostRole):
+            role.session = opening.session
+        else:
+            role.is_open = True
+            if role.incarnation == link.upstream.incarnation:
+                link.listen_failures = 0
+                self._receive_listening(link)
+
+    def receive_close(self, role: ChildRole | UpPostRole | UpStreamRole, channel: ChannelId, cause: Cause) -> None:
+        link = role.link
+        if isinstance(role, ChildRole):
+            if link.channel == channel:
+                link.channel = None
+                if link.upstream.state is not State.CLOSED:
+                    self._lose(link, cause.detail or "its process is gone")
+        elif isinstance(role, UpStreamRole):
+            self._receive_stream_close(link, role, channel, cause)
+        else:
+            link.posts.discard(channel)
+            self._desk.timers.cancel(("grace", channel))
+            if link.upstream.state is not State.CLOSED:
+                self._receive_post_close(link, role, cause)
+
+    def _receive_stream_close(self, link: Link, role: UpStreamRole, channel: ChannelId, cause: Cause) -> None:
+        if link.stream != channel:
+            return
+        link.stream = None
+        if link.upstream.state in (State.CLOSED, State.IDLE) or role.incarnation != link.upstream.incarnation:
+            return
+        if cause.end is End.REFUSED and cause.status == NOT_FOUND and link.upstream.session is not None:
+            self._lose(link, "it forgot the session")
+            return
+        self._receive_listening(link)
+        if cause.end is End.REFUSED and 400 <= cause.status < 500:
+            return  # 405 above all: it offers no stream, which is its right
+        limits = self._desk.limits
+        pause = min(limits.listen_retry_s * 2.0 ** min(link.listen_failures, 16), limits.listen_retry_max_s)
+        link.listen_failures += 1
+        self._desk.timers.set(("relisten", link.session.sid), self._desk.now + pause, "upstream event stream")
+
+    def _receive_post_close(self, link: Link, role: UpPostRole, cause: Cause) -> None:
+        is_current = role.incarnation == link.upstream.incarnation
+        is_forgotten = cause.end is End.REFUSED and cause.status == NOT_FOUND and link.upstream.session is not None
+        entry = None if role.number is None else link.pending.pop(role.number, None)
+        if isinstance(entry, Exchange):
+            entry.post = None
+            self._desk.timers.cancel(("reply", (entry.sid, entry.key)))
+            self._settle_post(link, entry, cause, is_unsent=cause.unsent or is_forgotten)
+            if is_forgotten and is_current and link.upstream.state is not State.IDLE:
+                self._lose(link, "it forgot the session")
+            elif link.queue:
+                self._resume_queue(link)
+        elif isinstance(entry, Errand):
+            if is_current:
+                self._receive_errand_close(link, entry, cause)
+        elif role.is_confirmation and is_current and link.upstream.state is State.CONFIRMING:
+            if cause.end is End.DONE:
+                self._receive_confirmed(link)
+            else:
+                self._lose(link, _describe(cause))
+        elif cause.end is not End.DONE:
+            self._desk.note("warning", f"a notification or answer did not arrive: {_describe(cause)}", link.plan.id)
+            if is_forgotten and is_current and link.upstream.state is not State.IDLE:
+                self._lose(link, "it forgot the session")
+
+    def _resume_queue(self, link: Link) -> None:
+        if link.upstream.state is State.READY:
+            waiting, link.queue = link.queue, type(link.queue)()
+            for exchange in waiting:
+                self._write(link, exchange)
+        else:
+            self._need(link)
+
+    def _receive_errand_close(self, link: Link, errand: Errand, cause: Cause) -> None:
+        if errand.purpose == "replay":
+            self._receive_replayed(link)
+        else:
+            error = _error_in(cause)
+            self._lose(link, _describe(cause), error=error)
+
+    def _settle_post(self, link: Link, exchange: Exchange, cause: Cause, *, is_unsent: bool) -> None:
+        """The POST of an open request ended without its answer."""
+        error = _error_in(cause)
+        if exchange.may_repeat(is_unsent=is_unsent, retries=link.plan.session_retries) and (
+            is_unsent or cause.end is not End.REFUSED
+        ):
+            exchange.step(ExchangeInput.REQUEUE)
+            exchange.upstream_id = None
+            link.queue.append(exchange)
+        elif error is not None:
+            self.finish(link, exchange, jsonrpc.encode_error_raw(exchange.id_raw, error))
+        elif is_unsent or cause.end is End.REFUSED or cause.end is End.UNREACHABLE:
+            self._fail(
+                link, exchange, UPSTREAM_UNAVAILABLE, f"the server could not be asked: {_describe(cause)}", cause
+            )
+        else:
+            self._fail_unknown(link, exchange, _describe(cause))
+
+    # --- Loss -----------------------------------------------------------------------------------------------------
+
+    def _lose(self, link: Link, reason: str, *, error: bytes | None = None) -> None:
+        """The upstream session is gone: settle what was open, and make a new one if somebody waits."""
+        upstream, session = link.upstream, link.session
+        was_ready = upstream.state is State.READY
+        if upstream.state is State.IDLE:
+            return
+        self._desk.note("warning", f"upstream lost: {reason}", link.plan.id)
+        upstream.receive_lost(reason, self._desk.now)
+        self._cancel_timers(link)
+        for number in list(session.asks):
+            self._clients.unask(session, number, None)
+        child, link.channel = link.channel, None
+        stream, link.stream = link.stream, None
+        self._desk.close(child, reason=reason)
+        self._desk.close(stream, reason=reason)
+        for number, entry in list(link.pending.items()):
+            if isinstance(entry, Errand):
+                del link.pending[number]
+            elif link.is_pipe:
+                del link.pending[number]
+                self._settle_lost(link, entry, reason)
+        if session.opener is not None:
+            fallback = {"code": UPSTREAM_UNAVAILABLE, "message": f"the server could not be started: {reason}"}
+            self._clients.refuse_session(session, error or msgspec.json.encode(fallback))
+        elif not was_ready:
+            self._fail_queue(link, reason)
+        elif link.queue or upstream.has_subscriptions:
+            self._need(link)
+
+    def _settle_lost(self, link: Link, exchange: Exchange, reason: str) -> None:
+        self._desk.timers.cancel(("reply", (exchange.sid, exchange.key)))
+        if exchange.may_repeat(is_unsent=False, retries=link.plan.session_retries):
+            exchange.step(ExchangeInput.REQUEUE)
+            exchange.upstream_id = None
+            link.queue.append(exchange)
+        else:
+            self._fail_unknown(link, exchange, reason)
+
+    def _fail_queue(self, link: Link, reason: str) -> None:
+        waiting, link.queue = link.queue, type(link.queue)()
+        for exchange in waiting:
+            self._fail(link, exchange, UPSTREAM_UNAVAILABLE, f"the server could not be started: {reason}", None)
+
+    def _fail_unknown(self, link: Link, exchange: Exchange, reason: str) -> None:
+        text = f"the server was lost before it answered: {reason}. {exchange.method} may have run; it is not repeated"
+        self.finish(
+            link, exchange, jsonrpc.encode_error(exchange.id_raw, OUTCOME_UNKNOWN, text, {"outcome": "unknown"})
+        )
+
+    def _fail(self, link: Link, exchange: Exchange, code: int, text: str, cause: Cause | None) -> None:
+        data: dict[str, object] = {"outcome": "not_executed"}
+        if cause is not None and cause.status:
+            data = {"httpStatus": cause.status, "body": cause.body[:200].decode(errors="replace")}
+        self.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
+
+    def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
+        self.files.forget(exchange)
+        self._clients.answer(link.session, exchange, message)
+
+    def _cancel_timers(self, link: Link) -> None:
+        for purpose in ("start", "listening", "relisten"):
+            self._desk.timers.cancel((purpose, link.session.sid))
+
+    # --- Messages of the server -------------------------------------------------------------------------------------
+
+    def receive_message(self, role: ChildRole | UpPostRole | UpStreamRole, message: bytes) -> None:
+        link = role.link
+        try:
+            parts = jsonrpc.split_batch(message) if jsonrpc.is_batch(message) else [message]
+        except RemoteProtocolError as error:
+            self._receive_garbage(link, role, error)
+            return
+        for part in parts:
+            try:
+                frame = jsonrpc.decode(part)
+            except RemoteProtocolError as error:
+                self._receive_garbage(link, role, error)
+                continue
+            if link.upstream.state in (State.CLOSED, State.IDLE) and not isinstance(role, UpPostRole):
+                return
+            self._receive_frame(link, role, frame)
+
+    def _receive_garbage(self, link: Link, role: object, error: RemoteProtocolError) -> None:
+        """Noise on stdout is dropped; a broken answer whose request is known ends that request."""
+        self._desk.note("warning", f"server sent what is no message: {error.message}", link.plan.id)
+        key = None if error.id_raw is None else jsonrpc.id_key(error.id_raw)
+        number = key[1] if key is not None else (role.number if isinstance(role, UpPostRole) else None)
+        entry = link.pending.get(number) if isinstance(number, int) else None
+        if isinstance(entry, Exchange) and isinstance(number, int):
+            text = f"the server's answer could not be read: {error.message}"
+            self._receive_reply(
+                link, role, Frame(error=msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})), number
+            )
+
+    def _receive_frame(self, link: Link, role: object, frame: Frame) -> None:
+        related = self._related(link, role)
+        if frame.is_request:
+            self._receive_request(link, frame, related)
+        elif frame.is_notification:
+            self._receive_notification(link, frame, related)
+        else:
+            number = self._number_of(frame, role)
+            if number is not None:
+                self._receive_reply(link, role, frame, number)
+
+    def _related(self, link: Link, role: object) -> Exchange | None:
+        entry = link.pending.get(role.number) if isinstance(role, UpPostRole) and role.number is not None else None
+        return entry if isinstance(entry, Exchange) else None
+
+    def _number_of(self, frame: Frame, role: object) -> int | None:
+        """Which of our requests is answered. Some servers echo the number as a string; an error without an id
+        belongs to the POST that carried it."""
+        if frame.id_raw is None:
+            return role.number if isinstance(role, UpPostRole) else None
+        key = jsonrpc.id_key(frame.id_raw)
+        if key is None:
+            return None
+        if isinstance(key[1], int):
+            return key[1]
+        if frame.error is not None and isinstance(role, UpPostRole) and not key[1].isdecimal():
+            return role.number
+        return int(key[1]) if key[1].isdecimal() and key[1].isascii() and len(key[1]) < 17 else None
+
+    def _receive_reply(self, link: Link, role: object, frame: Frame, number: int) -> None:
+        entry = link.pending.pop(number, None)
+        if entry is None:
+            self._desk.note("debug", "server answered what nobody waits for: dropped", link.plan.id)
+        elif isinstance(entry, Errand):
+            if entry.incarnation != link.upstream.incarnation:
+                return
+            if entry.purpose == "replay":
+                self._receive_replayed(link)
+            else:
+                self._receive_handshake(link, frame, role.session if isinstance(role, UpPostRole) else None)
+        else:
+            self._receive_answer(link, entry, frame)
+
+    def _receive_replayed(self, link: Link) -> None:
+        link.replaying -= 1
+        if link.replaying == 0 and link.upstream.state is State.REPLAYING:
+            self._receive_ready(link)
+
+    def _receive_answer(self, link: Link, exchange: Exchange, frame: Frame) -> None:
+        self._desk.timers.cancel(("reply", (exchange.sid, exchange.key)))
+        exchange.step(ExchangeInput.REPLY)
+        if frame.error is not None:
+            message = jsonrpc.encode_error_raw(exchange.id_raw, jsonrpc.usable_error(frame.error))
+            self.finish(link, exchange, message)
+            return
+        assert frame.result is not None
+        try:
+            link.upstream.remember(exchange.method, exchange.params)
+            if link.plan.has_files and self.files.receive_result(link, exchange, frame.result):
+                return
+        except RemoteProtocolError as error:
+            text = f"the server's answer could not be read: {error.message}"
+            self.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, INTERNAL_ERROR, text))
+            return
+        self.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, frame.result))
+
+    def _receive_request(self, link: Link, frame: Frame, related: Exchange | None) -> None:
+        assert frame.id_raw is not None
+        assert frame.method is not None
+        session = link.session
+        if frame.method == "ping":
+            self._tell(link, jsonrpc.encode_result(frame.id_raw, b"{}"))
+        elif frame.method == "roots/list" and link.plan.has_files:
+            self._tell(link, jsonrpc.encode_result(frame.id_raw, self.files.roots_of(session)))
+        elif len(session.asks) >= self._desk.limits.asks_per_session_max:
+            text = f"{len(session.asks)} requests to this client are open, the most allowed"
+            self._tell(link, jsonrpc.encode_error(frame.id_raw, INTERNAL_ERROR, text))
+        elif self._is_asked_already(link, frame.id_raw):
+            text = "got the id of a request that is still open, expected another"
+            self._tell(link, jsonrpc.encode_error(frame.id_raw, INVALID_REQUEST, text))
+        else:
+            try:
+                token = jsonrpc.progress_token(frame.params)
+            except RemoteProtocolError as error:
+                self._tell(link, jsonrpc.encode_error(frame.id_raw, error.rpc_code, error.message))
+                return
+            ask = Ask(frame.id_raw, token, frame.method, link.upstream.incarnation, None)
+            self._clients.ask(session, ask, frame.params, related)
+
+    def _is_asked_already(self, link: Link, id_raw: bytes) -> bool:
+        key = jsonrpc.id_key(id_raw)
+        return any(jsonrpc.id_key(ask.id_raw) == key for ask in link.session.asks.values())
+
+    def _receive_notification(self, link: Link, frame: Frame, related: Exchange | None) -> None:
+        assert frame.method is not None
+        try:
+            if frame.method == "notifications/progress":
+                self._receive_progress(link, frame.params)
+                return
+            if frame.method == "notifications/cancelled":
+                self._receive_withdrawal(link, frame.params)
+                return
+        except RemoteProtocolError as error:
+            self._desk.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
+            return
+        message = jsonrpc.encode_notification(frame.method, frame.params)
+        self._clients.deliver(link.session, frame.method, message, related)
+
+    def _receive_progress(self, link: Link, params: bytes | None) -> None:
+        """It goes to whose request it is about, under that request's own token, on that request's own stream."""
+        if params is None:
+            return
+        spans = members(params)
+        token = take(params, spans.get("progressToken"))
+        key = None if token is None else jsonrpc.id_key(token)
+        if key is None:
+            return
+        number = int(key[1]) if isinstance(key[1], int) or (key[1].isdecimal() and len(key[1]) < 17) else None
+        exchange = link.pending.get(number) if number is not None else None
+        if not isinstance(exchange, Exchange) or exchange.token_raw is None:
+            return
+        self._expect_reply(exchange)
+        restored = set_member(params, "progressToken", exchange.token_raw)
+        message = jsonrpc.encode_notification("notifications/progress", restored)
+        if exchange.reply.can_stream:
+            self._desk.send(exchange.reply.channel, message)
+
+    def _receive_withdrawal(self, link: Link, params: bytes | None) -> None:
+        id_raw = jsonrpc.member_of(params, "requestId")
+        key = None if id_raw is None else jsonrpc.id_key(id_raw)
+        for number, ask in list(link.session.asks.items()):
+            if key is not None and jsonrpc.id_key(ask.id_raw) == key:
+                self._clients.unask(link.session, number, jsonrpc.member_of(params, "reason"))
+
+
+def _with_roots(initialize: bytes) -> bytes:
+    """The client's initialize params, declaring roots: with a file plane they are its session's own folders."""
+    capabilities = jsonrpc.member_of(initialize, "capabilities")
+    if capabilities is None or not capabilities.startswith(b"{"):
+        capabilities = b"{}"
+    return set_member(initialize, "capabilities", set_member(capabilities, "roots", b"{}"))
+
+
+def _describe(cause: Cause) -> str:
+    return (
+        cause.detail
+        or {
+            End.DONE: "its reply ended without an answer",
+            End.GONE: "it hung up",
+            End.REFUSED: f"it answered with HTTP status {cause.status}",
+            End.UNREACHABLE: "it cannot be reached",
+            End.BROKEN: "the connection broke",
+            End.TIMED_OUT: "it took too long",
+        }[cause.end]
+    )
+
+
+def _error_in(cause: Cause) -> bytes | None:
+    """The JSON-RPC error in a refusing response's body, if it holds one. Its id is not looked at: servers put null,
+    "server-error" or the request's own there."""
+    if cause.end is not End.REFUSED or not cause.body.lstrip().startswith(b"{"):
+        return None
+    try:
+        error = jsonrpc.member_of(cause.body.strip(), "error")
+    except RemoteProtocolError:
+        return None
+    return None if error is None or not error.startswith(b"{") else jsonrpc.usable_error(error)

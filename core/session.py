@@ -1,0 +1,142 @@
+"""One client's session with one server, as the client sees it.
+
+It outlives the upstream session behind it: that one may be lost and made anew, this one keeps its id, its open
+requests and what it is owed. The server's messages wait in it until the client has confirmed the handshake and has a
+stream open.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import Final, NamedTuple
+
+from .eras import Features, features_of
+from .exchange import Exchange, ExchangeKey
+from .ids import ChannelId
+from .jsonrpc import IdKey
+from .machine import Machine
+
+
+class State(enum.Enum):
+    OPENING = "opening"  # initialize is on its way
+    INITIALIZED = "initialized"  # its result was sent; server messages are held
+    READY = "ready"  # the client said initialized, or behaved so
+    CLOSED = "closed"
+
+
+class Input(enum.Enum):
+    ACCEPT = "accept"
+    CONFIRM = "confirm"
+    CLOSE = "close"
+
+
+# Source: 2025-11-25 basic/lifecycle, "Initialization": the server "SHOULD NOT send requests other than pings and
+# logging before receiving the initialized notification".
+TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
+    State.OPENING: {Input.ACCEPT: State.INITIALIZED, Input.CLOSE: State.CLOSED},
+    State.INITIALIZED: {Input.CONFIRM: State.READY, Input.CLOSE: State.CLOSED},
+    State.READY: {Input.CLOSE: State.CLOSED},
+    State.CLOSED: {},
+}
+
+
+class Ask(NamedTuple):
+    """A request of the server that waits for the client.
+
+    Attributes:
+        id_raw: the server's own id, under which it is answered.
+        token_raw: the server's progress token, if any.
+        incarnation: which upstream session asked; an answer for an earlier one is dropped.
+        channel: where the client was asked; None while held.
+    """
+
+    id_raw: bytes
+    token_raw: bytes | None
+    method: str
+    incarnation: int
+    channel: ChannelId | None
+
+
+class Held(NamedTuple):
+    """A message of the server for which the client has no stream open."""
+
+    message: bytes
+    method: str
+    ask: int | None
+
+
+class Session(Machine[State, Input]):
+    """Moves along `TRANSITIONS` only.
+
+    Attributes:
+        id: the secret the client proves itself with (`Mcp-Session-Id`). Never in a handle, link, path or log.
+        sid: the public name used in handles and links; knowing it gives nothing.
+        workspace: the name of its folders.
+        pipe: its channel, if it is a pipe; None on HTTP.
+        stream: its GET stream, while one is open.
+        opener: the initialize exchange, until it is answered.
+    """
+
+    __slots__ = (
+        "asks",
+        "base_url",
+        "exchanges",
+        "features",
+        "held",
+        "id",
+        "last_ask",
+        "opener",
+        "pipe",
+        "principal",
+        "server",
+        "sid",
+        "stream",
+        "workspace",
+    )
+
+    TRANSITIONS = TRANSITIONS
+
+    def __init__(
+        self, *, id: str, sid: str, workspace: str, server: str, principal: str, pipe: ChannelId | None, base_url: str
+    ) -> None:
+        super().__init__(State.OPENING)
+        self.id = id
+        self.sid = sid
+        self.workspace = workspace
+        self.server = server
+        self.principal = principal
+        self.pipe = pipe
+        self.base_url = base_url
+        self.features: Features = features_of(None)
+        self.stream: ChannelId | None = None
+        self.opener: Exchange | None = None
+        self.exchanges: dict[ExchangeKey, Exchange] = {}
+        self.asks: dict[int, Ask] = {}
+        self.held: deque[Held] = deque()
+        self.last_ask = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is going on that idleness must not end."""
+        return bool(self.exchanges or self.asks or self.stream is not None or self.pipe is not None)
+
+    def find_by_id(self, id_key: IdKey) -> Exchange | None:
+        """The open request with that id; None if there is none, or more than one, which nobody can tell apart."""
+        found = [exchange for exchange in self.exchanges.values() if exchange.id_key == id_key]
+        return found[0] if len(found) == 1 else None
+
+    def record_ask(self, ask: Ask) -> int:
+        """Note a server's request. Returns the id under which the client is asked."""
+        self.last_ask += 1
+        self.asks[self.last_ask] = ask
+        return self.last_ask
+
+    def only_call(self) -> Exchange | None:
+        """The one request in flight upstream that messages can travel with, if there is exactly one."""
+        found = [e for e in self.exchanges.values() if e.upstream_id is not None and e.reply.can_stream]
+        return found[0] if len(found) == 1 else None
+
+    def latest_call(self) -> Exchange | None:
+        """The most recently accepted request that messages can travel with."""
+        return next((e for e in reversed(self.exchanges.values()) if e.reply.can_stream), None)

@@ -1,0 +1,188 @@
+"""A run as JSON Lines, and the proof that it can be had again.
+
+`Recorder` stands before an engine and writes each input with its effects, and the random bytes drawn, one JSON object
+a line. `replay` feeds the inputs of such a trace to a fresh engine and yields where its effects differ: none, for the
+same code, which is what deterministic means.
+
+A trace holds everything that crossed the wire, session ids and signed links included. Treat it as a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from .effects import Cause, Effect, Opening, StorageAnswer
+from .engine import Engine
+from .ids import ChannelId, Entropy, Ticket
+from .limits import Limits
+from .plan import Plan
+from .timers import Deadline
+
+
+class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One input and its outcome.
+
+    Attributes:
+        input: the engine method's name; `begin` for the line that holds what the engine was made with.
+        effects: the JSON of the list it returned.
+        drawn: the random bytes it drew, in order.
+    """
+
+    input: str
+    now: float = 0.0
+    channel: int | None = None
+    ticket: int | None = None
+    size_bytes: int | None = None
+    message: bytes | None = None
+    opening: Opening | None = None
+    cause: Cause | None = None
+    answer: StorageAnswer | None = None
+    effects: msgspec.Raw | None = None
+    drawn: tuple[bytes, ...] = ()
+    plan: Plan | None = None
+    limits: Limits | None = None
+    unix_at_zero: float = 0.0
+
+
+class Recorder:
+    """An engine that keeps a trace: the same inputs, and `write(line)` for each with a line of JSON and its newline."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        entropy: Entropy,
+        unix_at_zero: float,
+        limits: Limits | None = None,
+        write: Callable[[bytes], object],
+    ) -> None:
+        self._drawn: list[bytes] = []
+        self._entropy = entropy
+        self._write = write
+        limits = limits or Limits()
+        self._engine = Engine(plan, entropy=self._draw, unix_at_zero=unix_at_zero, limits=limits)
+        self._note(Line("begin", plan=plan, limits=limits, unix_at_zero=unix_at_zero))
+
+    def _draw(self, size: int) -> bytes:
+        drawn = self._entropy(size)
+        self._drawn.append(drawn)
+        return drawn
+
+    def _note(self, line: Line) -> None:
+        self._write(msgspec.json.encode(line) + b"\n")
+
+    def _record(self, line: Line, effects: list[Effect]) -> list[Effect]:
+        drawn, self._drawn = tuple(self._drawn), []
+        self._note(msgspec.structs.replace(line, effects=msgspec.Raw(msgspec.json.encode(effects)), drawn=drawn))
+        return effects
+
+    @property
+    def session_count(self) -> int:
+        return self._engine.session_count
+
+    @property
+    def exchange_count(self) -> int:
+        return self._engine.exchange_count
+
+    def next_timeout(self) -> Deadline | None:
+        return self._engine.next_timeout()
+
+    def new_channel(self) -> ChannelId:
+        channel = self._engine.new_channel()
+        self._note(Line("new_channel", channel=channel))
+        return channel
+
+    def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]:
+        line = Line("receive_open", now, channel, opening=opening)
+        return self._record(line, self._engine.receive_open(channel, opening, now))
+
+    def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]:
+        line = Line("receive_message", now, channel, message=message)
+        return self._record(line, self._engine.receive_message(channel, message, now))
+
+    def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
+        line = Line("receive_close", now, channel, cause=cause)
+        return self._record(line, self._engine.receive_close(channel, cause, now))
+
+    def receive_answer(self, ticket: Ticket, answer: StorageAnswer, now: float) -> list[Effect]:
+        line = Line("receive_answer", now, ticket=ticket, answer=answer)
+        return self._record(line, self._engine.receive_answer(ticket, answer, now))
+
+    def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]:
+        line = Line("receive_sent", now, channel, size_bytes=size_bytes)
+        return self._record(line, self._engine.receive_sent(channel, size_bytes, now))
+
+    def receive_drain(self, now: float) -> list[Effect]:
+        return self._record(Line("receive_drain", now), self._engine.receive_drain(now))
+
+    def receive_stop(self, now: float) -> list[Effect]:
+        return self._record(Line("receive_stop", now), self._engine.receive_stop(now))
+
+    def handle_timeout(self, now: float) -> list[Effect]:
+        return self._record(Line("handle_timeout", now), self._engine.handle_timeout(now))
+
+
+class Difference(NamedTuple):
+    """Where a replay parted from its trace: the line's number from 1, and the effects' JSON on both sides."""
+
+    line: int
+    recorded: bytes
+    replayed: bytes
+
+
+_decoder = msgspec.json.Decoder(Line)
+
+
+def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
+    """Feed a trace to a fresh engine. Yields every difference; nothing when the runs are the same.
+
+    Raises:
+        ValueError: it is no trace: a line cannot be read, or the first is not `begin`.
+    """
+    engine: Engine | None = None
+    pool: list[bytes] = []
+    for number, text in enumerate(lines, 1):
+        try:
+            line = _decoder.decode(text)
+        except msgspec.DecodeError as error:
+            raise ValueError(f"line {number} is no line of a trace: {error}") from None
+        if line.input == "begin":
+            assert line.plan is not None
+            engine = Engine(
+                line.plan, entropy=lambda size: pool.pop(0), unix_at_zero=line.unix_at_zero, limits=line.limits
+            )
+            continue
+        if engine is None:
+            raise ValueError(f"line {number} comes before the line that begins a trace")
+        pool.extend(line.drawn)
+        effects = _feed(engine, line)
+        if line.effects is not None and (replayed := msgspec.json.encode(effects)) != bytes(line.effects):
+            yield Difference(number, bytes(line.effects), replayed)
+
+
+def _feed(engine: Engine, line: Line) -> list[Effect]:
+    channel, ticket = ChannelId(line.channel or 0), Ticket(line.ticket or 0)
+    if line.input == "new_channel":
+        engine.new_channel()
+        return []
+    if line.opening is not None:
+        return engine.receive_open(channel, line.opening, line.now)
+    if line.cause is not None:
+        return engine.receive_close(channel, line.cause, line.now)
+    if line.answer is not None:
+        return engine.receive_answer(ticket, line.answer, line.now)
+    if line.size_bytes is not None:
+        return engine.receive_sent(channel, line.size_bytes, line.now)
+    if line.input == "receive_message":
+        return engine.receive_message(channel, line.message or b"", line.now)
+    simple = {
+        "receive_drain": engine.receive_drain,
+        "receive_stop": engine.receive_stop,
+        "handle_timeout": engine.handle_timeout,
+    }
+    if line.input not in simple:
+        raise ValueError(f"got the input {line.input!r}, which no engine has")
+    return simple[line.input](line.now)

@@ -1,0 +1,130 @@
+"""Messages as lines: the framing of stdio and of any other two-way stream of bytes.
+
+A line ends at 0x0A and nowhere else: U+2028, NEL and a lone CR are data inside JSON strings, though many readers split
+there. Bytes that arrive are searched once, for the line end, and kept only while their line is unfinished; so the
+buffer never holds a line end, and nothing in it is looked at again.
+
+Source: 2024-11-05 to 2026-07-28, basic/transports, "stdio": messages are delimited by newlines and contain none.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ..errors import LocalProtocolError
+
+HEAD_SIZE_MAX_BYTES: Final = 4096
+"""What is kept of a line that is dropped: `jsonrpc`, `id` and `method`, where peers put them first."""
+
+BOM: Final = b"\xef\xbb\xbf"
+
+
+class Line(msgspec.Struct, frozen=True, tag=True):
+    """One line that is not blank: its bytes without the line end."""
+
+    data: bytes
+
+
+class Oversize(msgspec.Struct, frozen=True, tag=True):
+    """A line over the limit was dropped; reading goes on after its line end.
+
+    `head` is how it began (at most `HEAD_SIZE_MAX_BYTES` and at most the limit), to find out whose it was;
+    `size_bytes` its whole length without the LF.
+    """
+
+    head: bytes
+    size_bytes: int
+
+
+class Truncated(msgspec.Struct, frozen=True, tag=True):
+    """The stream ended inside a line, which is dropped; `data` is how it began, at most `HEAD_SIZE_MAX_BYTES`."""
+
+    data: bytes
+
+
+class LineReader:
+    """Bytes in, lines out; blank lines (white space only) and a byte order mark at the very start vanish.
+
+    Args:
+        line_size_max_bytes: longest line taken, counting everything before the LF. No more than this is ever buffered.
+    """
+
+    def __init__(self, *, line_size_max_bytes: int) -> None:
+        assert line_size_max_bytes > 0
+        self._size_max = line_size_max_bytes
+        self._head_max = min(HEAD_SIZE_MAX_BYTES, line_size_max_bytes)
+        self._buffer = bytearray()  # the unfinished line, or its head once it is over the limit
+        self._dropped_size = 0  # length so far of an unfinished line over the limit; 0 if there is none
+        self._is_first_line = True
+        self._is_at_eof = False
+
+    def receive_bytes(self, data: bytes) -> list[Line | Oversize]:
+        """Take what arrived, cut anywhere; return the lines it completed.
+
+        Raises:
+            LocalProtocolError: the stream has ended already. Nothing has changed.
+        """
+        if self._is_at_eof:
+            raise LocalProtocolError("got bytes after the end of the stream, expected a new LineReader")
+        out: list[Line | Oversize] = []
+        start = 0
+        while (end := data.find(b"\n", start)) >= 0:
+            self._finish(data[start:end], out)
+            start = end + 1
+        if start < len(data):
+            self._keep(data[start:])
+        return out
+
+    def receive_eof(self) -> list[Truncated]:
+        """The stream ended: report an unfinished line, unless it is blank. Asked again, there is nothing to report."""
+        self._is_at_eof = True
+        is_over = self._dropped_size > 0
+        line = self._take(b"")
+        return [Truncated(line[: self._head_max])] if is_over or (line and not line.isspace()) else []
+
+    def _finish(self, piece: bytes, out: list[Line | Oversize]) -> None:
+        """`piece` ends the line at hand."""
+        if self._dropped_size or len(self._buffer) + len(piece) > self._size_max:
+            self._keep(piece)
+            size_bytes = self._dropped_size
+            out.append(Oversize(self._take(b""), size_bytes))
+            return
+        # One CR belongs to the line end. It goes before the parts are joined, so that a long line is copied only once.
+        if piece:
+            piece = piece.removesuffix(b"\r")
+        elif self._buffer.endswith(b"\r"):
+            del self._buffer[-1]
+        line = self._take(piece)
+        if line and not line.isspace():
+            out.append(Line(line))
+
+    def _keep(self, piece: bytes) -> None:
+        """`piece` continues the line at hand, whose end is not in sight."""
+        if self._dropped_size:
+            self._dropped_size += len(piece)
+        elif (size_bytes := len(self._buffer) + len(piece)) <= self._size_max:
+            self._buffer += piece
+        else:
+            self._dropped_size = size_bytes
+            del self._buffer[self._head_max :]
+            self._buffer += piece[: self._head_max - len(self._buffer)]
+
+    def _take(self, piece: bytes) -> bytes:
+        """The line at hand with `piece` at its end; the next line starts."""
+        line = piece
+        if self._buffer:
+            line = b"".join((self._buffer, piece))
+            self._buffer = bytearray()
+        self._dropped_size = 0
+        if self._is_first_line:
+            self._is_first_line = False
+            line = line.removeprefix(BOM)
+        return line
+
+
+def encode_line(message: bytes) -> bytes:
+    """`message` (the JSON of one message) as a line. CR and LF in it become spaces: inside JSON text they can only be
+    white space between tokens, since strings must escape them (RFC 8259, section 7)."""
+    return message.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"

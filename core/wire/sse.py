@@ -1,0 +1,263 @@
+"""The event stream of HTTP: server-sent events, read as a client does and written as a server does.
+
+A stream is lines; a line is a field, a comment, or blank; a blank line ends an event. Line ends are CR, LF or CRLF, so
+chunks are first brought to LF alone. What MCP servers send is nearly always the one block `event: message`,
+`data: …`, blank: it is recognised by its prefix and two searches. Everything else goes line by line. Bytes are searched
+when they arrive and not again; an unfinished line waits in a buffer that never holds a line end.
+
+Source: WHATWG HTML, "Server-sent events", sections "Parsing" and "Interpreting an event stream".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ..errors import LocalProtocolError
+
+BOM: Final = b"\xef\xbb\xbf"
+PLAIN: Final = b"event: message\ndata: "
+PLAIN_SIZE: Final = len(PLAIN) - 1  # as the limit counts it: without the line end
+
+RETRY_MAX_MS: Final = 24 * 60 * 60 * 1000
+"""A longer `retry` is read as a day: whoever says so does not want to be asked again."""
+
+COMMENT: Final = b": keep-alive\n\n"
+"""Says nothing. Written on an idle stream, so that nobody in between takes it for dead."""
+
+
+class Event(msgspec.Struct, frozen=True, tag=True, tag_field="fact"):
+    """An event with data, which is never empty.
+
+    `data` is what its data lines hold, joined by LF, as sent (UTF-8 is not checked); `id` is the stream's last event id
+    after this event: None if the stream has named none yet, "" if the server has withdrawn it.
+    """
+
+    type: str
+    data: bytes
+    id: str | None
+
+
+class Identified(msgspec.Struct, frozen=True, tag=True, tag_field="fact"):
+    """An event without data that names the last event id, or withdraws it (""): there is something to resume from.
+
+    Source: 2025-11-25 basic/transports, "Sending Messages to the Server": "an SSE event consisting of an event ID and
+    an empty data field in order to prime the client to reconnect".
+    """
+
+    id: str
+
+
+class Retry(msgspec.Struct, frozen=True, tag=True, tag_field="fact"):
+    """The server wants to be left alone for so long before a lost stream is opened again; at most `RETRY_MAX_MS`."""
+
+    ms: int
+
+
+class Oversize(msgspec.Struct, frozen=True, tag=True, tag_field="fact"):
+    """An event over the limit was dropped; the stream goes on. `size_bytes` is what the limit counted, and all that
+    followed up to the event's end."""
+
+    size_bytes: int
+
+
+SseEvent = Event | Identified | Retry | Oversize
+
+
+class EventReader:
+    """Bytes in, events out. `last_event_id` is what a request to resume this stream names (see `Event.id`).
+
+    Two things differ from a browser: an event with empty data is not an `Event`, as no message is empty, and data stays
+    bytes. An event over the limit still sets the last event id if it named it before it went over, so that resuming
+    does not bring it back for ever.
+
+    Args:
+        event_size_max_bytes: the most that the `data`, `event` and `id` lines of one event, and any one line, may hold
+            together, line ends not counted. About this much is ever buffered.
+    """
+
+    def __init__(self, *, event_size_max_bytes: int) -> None:
+        assert event_size_max_bytes > 0
+        self.last_event_id: str | None = None
+        self._size_max = event_size_max_bytes
+        self._is_first_line = True
+        self._ends_in_cr = False  # the LF of a CRLF may be next
+        self._is_at_eof = False
+        # The line at hand.
+        self._line = bytearray()
+        self._is_mid_line = False  # used while over the limit only, when `_line` stays empty
+        # The event at hand.
+        self._size = 0  # what counts towards the limit; above it, lines are only counted until the event ends
+        self._type = ""
+        self._data: bytes | bytearray | None = None
+        self._id: str | None = None
+
+    def receive_bytes(self, data: bytes) -> list[SseEvent]:
+        """Take what arrived, cut anywhere; return the events it completed.
+
+        Raises:
+            LocalProtocolError: the stream has ended already. Nothing has changed.
+        """
+        if self._is_at_eof:
+            raise LocalProtocolError("got bytes after the end of the stream, expected a new EventReader")
+        if self._ends_in_cr or b"\r" in data:
+            data = self._unify_line_ends(data)
+        out: list[SseEvent] = []
+        start = 0
+        while True:
+            if not self._size and not self._line and data.startswith(PLAIN, start):
+                begin = start + len(PLAIN)
+                end = data.find(b"\n", begin)
+                if begin < end <= begin + self._size_max - PLAIN_SIZE and data.startswith(b"\n", end + 1):
+                    self._is_first_line = False
+                    out.append(Event("message", data[begin:end], self.last_event_id))
+                    start = end + 2
+                    continue
+            end = data.find(b"\n", start)
+            if end < 0:
+                break
+            self._finish_line(data, start, end, out)
+            start = end + 1
+        if start < len(data):
+            self._keep(data[start:])
+        return out
+
+    def receive_eof(self) -> list[Oversize]:
+        """The stream ended. An event cut off by that is discarded, and reported only if it was over the limit already.
+        Asked again, there is nothing to report."""
+        self._is_at_eof = True
+        size_bytes = self._size
+        self._line = bytearray()
+        self._start_event()
+        return [Oversize(size_bytes)] if size_bytes > self._size_max else []
+
+    def _unify_line_ends(self, data: bytes) -> bytes:
+        """`data` with LF for every line end. A CR ends its line at once, or a last event would wait for the next."""
+        if not data:
+            return data
+        if self._ends_in_cr:
+            data = data.removeprefix(b"\n")
+        self._ends_in_cr = data.endswith(b"\r")
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _finish_line(self, data: bytes, start: int, end: int, out: list[SseEvent]) -> None:
+        """`data[start:end]` ends the line at hand."""
+        size_bytes = len(self._line) + end - start
+        if self._size > self._size_max:
+            if size_bytes or self._is_mid_line:
+                self._size += size_bytes
+                self._is_mid_line = False
+            else:
+                self._dispatch(out)
+            return
+        if self._size + size_bytes > self._size_max:
+            self._drop(size_bytes)
+            return
+        line: bytes | bytearray = data
+        if self._line:
+            self._line += data[start:end]
+            line, start, end = self._line, 0, size_bytes
+            self._line = bytearray()
+        if self._is_first_line:
+            self._is_first_line = False
+            if line.startswith(BOM, start, end):
+                start += len(BOM)
+        if start == end:
+            self._dispatch(out)
+        else:
+            self._receive_field(line, start, end, out)
+
+    def _keep(self, piece: bytes) -> None:
+        """`piece`, not empty, continues the line at hand, whose end is not in sight."""
+        size_bytes = len(self._line) + len(piece)
+        if self._size > self._size_max:
+            self._size += size_bytes
+            self._is_mid_line = True
+        elif self._size + size_bytes > self._size_max:
+            self._drop(size_bytes)
+            self._is_mid_line = True
+        else:
+            self._line += piece
+
+    def _drop(self, size_bytes: int) -> None:
+        """The line at hand, so far of `size_bytes`, takes the event over the limit: let go of both."""
+        self._size += size_bytes
+        self._line = bytearray()
+        self._data = None
+        self._is_first_line = False
+
+    def _receive_field(self, line: bytes | bytearray, start: int, end: int, out: list[SseEvent]) -> None:
+        colon = line.find(b":", start, end)
+        value_start = colon + 1
+        if colon < 0:
+            colon = value_start = end
+        elif line.startswith(b" ", value_start, end):
+            value_start += 1
+        name = line[start:colon]
+        # Of a long line that was gathered, only one copy.
+        value = line[value_start:end] if isinstance(line, bytes) else bytes(memoryview(line)[value_start:end])
+        if name == b"data":
+            if self._data is None:
+                self._data = value
+            else:
+                # Most events have one data line, kept as it is; many are gathered without an object for each.
+                if isinstance(self._data, bytes):
+                    self._data = bytearray(self._data)
+                self._data += b"\n"
+                self._data += value
+        elif name == b"event":
+            self._type = value.decode("utf-8", "replace")
+        elif name == b"id":
+            if b"\0" not in value:
+                self._id = value.decode("utf-8", "replace")
+        else:
+            # A comment (no name), or a field we do not know: not kept, hence not counted.
+            if name == b"retry" and value.isdigit():
+                # Nine digits are more than a day. Python refuses to read thousands of them.
+                digits = value.lstrip(b"0")
+                out.append(Retry(RETRY_MAX_MS if len(digits) > 8 else min(int(digits or b"0"), RETRY_MAX_MS)))
+            return
+        self._size += end - start
+
+    def _dispatch(self, out: list[SseEvent]) -> None:
+        """A blank line: the event at hand is complete."""
+        if self._id is not None:
+            self.last_event_id = self._id
+        if self._size > self._size_max:
+            out.append(Oversize(self._size))
+        elif self._data:
+            out.append(Event(self._type or "message", bytes(self._data), self.last_event_id))
+        elif self._id is not None:
+            out.append(Identified(self._id))
+        self._start_event()
+
+    def _start_event(self) -> None:
+        self._size = 0
+        self._is_mid_line = False
+        self._type = ""
+        self._data = None
+        self._id = None
+
+
+def encode_event(data: bytes, *, event: str = "message", id: str | None = None) -> bytes:
+    """One event with LF line ends and one data line, which is what clients read most widely.
+
+    Args:
+        data: the JSON of one message, or other text in UTF-8. CR and LF in it become spaces: inside JSON text they can
+            only be white space between tokens. Empty with an `id`: primes the client to resume (see `Identified`).
+        id: the last event id from here on; None leaves it as it is.
+
+    Raises:
+        LocalProtocolError: `event` or `id` holds a line end, or `id` a NUL, which readers would not take.
+    """
+    head = "event: message\n" if event == "message" else f"event: {_one_line('event', event)}\n"
+    if id is not None:
+        head += f"id: {_one_line('id', id)}\n"
+    return b"".join((head.encode(), b"data: ", data.replace(b"\r", b" ").replace(b"\n", b" "), b"\n\n"))
+
+
+def _one_line(field: str, value: str) -> str:
+    if any(c in value for c in "\r\n\0"):
+        raise LocalProtocolError(f"got {value!r} for {field}, expected text without CR, LF and NUL")
+    return value

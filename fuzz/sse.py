@@ -1,0 +1,64 @@
+"""Whatever bytes arrive, the events are the same however they are cut, within the limit, and can be sent on.
+
+The first byte sets the limit, the rest is the stream. Accepted outcomes: `Event`, `Identified`, `Retry`, `Oversize`. To
+search for others: `python -P fuzz/sse.py fuzz/corpus/sse`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from isthmus.core.wire.sse import (
+    COMMENT,
+    RETRY_MAX_MS,
+    Event,
+    EventReader,
+    Identified,
+    Oversize,
+    Retry,
+    SseEvent,
+    encode_event,
+)
+
+
+def events(chunks: list[bytes], limit: int) -> list[SseEvent]:
+    reader = EventReader(event_size_max_bytes=limit)
+    arrived: list[SseEvent] = []
+    for chunk in chunks:
+        arrived += reader.receive_bytes(chunk)
+    return [*arrived, *reader.receive_eof()]
+
+
+def test_one_input(data: bytes) -> None:
+    limit, stream = 1 + (data[0] if data else 0), data[1:]
+    whole = events([stream], limit)
+    middle = len(stream) // 2
+    assert events([stream[:middle], stream[middle:]], limit) == whole
+    assert events([stream[i : i + 1] for i in range(len(stream))], limit) == whole
+    for event in whole:
+        match event:
+            case Event(type, text, id):
+                assert type
+                assert 0 < len(text) <= limit
+                # A NUL is allowed in a name that is read, not in one that we write.
+                if "\0" not in type:
+                    sent = COMMENT + encode_event(text, event=type, id=id)
+                    assert events([sent], len(sent)) == [Event(type, text.replace(b"\n", b" "), id)]
+            case Identified(id):
+                assert events([encode_event(b"", id=id)], limit + 100 + 3 * len(id)) == [event]
+            case Retry(ms):
+                assert 0 <= ms <= RETRY_MAX_MS
+            case Oversize(size_bytes):
+                assert size_bytes > limit
+
+
+def main() -> None:
+    import atheris  # type: ignore[import-untyped]
+
+    atheris.instrument_all()
+    atheris.Setup(sys.argv, test_one_input)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
