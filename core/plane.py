@@ -593,7 +593,11 @@ class FilePlane:
     def close_session(self, session: Session) -> None:
         if self._desk.servers[session.server].has_files:
             self._shelf.close_session(session.sid)
-        self._desk.order(Sweep(workspace=session.workspace))
+
+    def sweep(self, session: Session) -> None:
+        """Nothing works in the session's folders any more: they go."""
+        if self._desk.servers[session.server].has_files:
+            self._desk.order(Sweep(workspace=session.workspace))
 
     def _finish(self, link: Link, exchange: Exchange, result: bytes) -> None:
         self.onward.finish(link, exchange, rpc.encode_result(exchange.id_raw, result))

@@ -49,6 +49,9 @@ class FileRules(Protocol):
 
     def close_session(self, session: Session) -> None: ...
 
+    def sweep(self, session: Session) -> None:
+        """The session is over and its process, if it had one, is gone."""
+
 
 class Servers:
     """The upstream half of the engine. It is the clients' `Upward`."""
@@ -154,6 +157,8 @@ class Servers:
             return
         self._cancel_timers(link)
         upstream = link.upstream
+        if link.channel is None:
+            self.files.sweep(session)
         if not link.is_pipe and upstream.session is not None and upstream.state is not State.IDLE:
             target = Delete(server=link.plan.id, session=upstream.session, revision=upstream.revision)
             self._desk.dial(FarewellRole(), target)
@@ -326,6 +331,8 @@ class Servers:
                 link.channel = None
                 if link.upstream.state is not State.CLOSED:
                     self._lose(link, cause.detail or "its process is gone")
+                else:
+                    self.files.sweep(link.session)
         elif isinstance(role, UpStreamRole):
             self._receive_stream_close(link, role, channel, cause)
         else:

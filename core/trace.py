@@ -40,7 +40,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     opening: Opening | None = None
     cause: Cause | None = None
     answer: StorageAnswer | None = None
-    effects: msgspec.Raw | None = None
+    effects: msgspec.Raw = msgspec.Raw()
     drawn: tuple[bytes, ...] = ()
     plan: Plan | None = None
     limits: Limits | None = None
@@ -159,7 +159,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
             raise ValueError(f"line {number} comes before the line that begins a trace")
         pool.extend(line.drawn)
         effects = _feed(engine, line)
-        if line.effects is not None and (replayed := msgspec.json.encode(effects)) != bytes(line.effects):
+        if bytes(line.effects) and (replayed := msgspec.json.encode(effects)) != bytes(line.effects):
             yield Difference(number, bytes(line.effects), replayed)
 
 

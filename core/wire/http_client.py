@@ -1,0 +1,329 @@
+"""Streamable HTTP as its client sees it: what a request looks like, and what a response to it means.
+
+A response is read in three steps, whatever carries it: head, body in pieces, end. Only the head decides how the body is
+taken: not at all (the server had nothing to say), gathered (one JSON document), event by event, or kept for the error
+message. `TRANSITIONS` says so as data. Whether a request was *answered* is not judged here: a stream may end in order
+without a reply, and what follows from that is the engine's business.
+
+Redirects are refused, not followed: a POST must not run twice, and credentials meant for one origin must not reach
+another.
+
+Source: 2025-03-26 to 2026-07-28, basic/transports, "Streamable HTTP", "Sending Messages to the Server".
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ..effects import Cause, Delete, End, Listen, Post
+from ..errors import LocalProtocolError
+from ..limits import Limits
+from .sse import Event, EventReader, Oversize
+
+REFUSAL_BODY_MAX_BYTES: Final = 64 * 1024
+"""What is kept of a refusing response's body. Enough for a JSON-RPC error or an HTML page's beginning."""
+
+PROTOCOL_HEADERS: Final = frozenset(
+    {b"accept", b"accept-encoding", b"content-type", b"mcp-session-id", b"mcp-protocol-version"}
+)
+"""The names, in lower case, that `request_for` may give. Nobody else should set them."""
+
+ENDED_ORDERLY: Final = Cause(End.DONE)
+
+
+class Opened(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """The server took the request. `session` is its `Mcp-Session-Id`, if it sent one of visible ASCII characters."""
+
+    session: str | None = None
+
+
+class Arrived(msgspec.Struct, frozen=True, tag=True):
+    """One JSON-RPC message, or a batch of them as a JSON array; not yet looked at, so it may be malformed."""
+
+    message: bytes
+
+
+class Ended(msgspec.Struct, frozen=True, tag=True):
+    """The exchange is over. Always there, once, last."""
+
+    cause: Cause
+
+
+ReplyEvent = Opened | Arrived | Ended
+
+
+class State(enum.Enum):
+    WAITING = "waiting"  # for the head
+    GATHERING = "gathering"  # a JSON document
+    STREAMING = "streaming"  # events
+    REFUSED = "refused"  # an error's body
+    ENDED = "ended"
+
+
+class Input(enum.Enum):
+    ACCEPTED = "accepted"  # a head: success, and no message will follow
+    PROMISED_DOCUMENT = "promised document"  # a head: success, with JSON to follow
+    PROMISED_EVENTS = "promised events"  # a head: success, with events to follow
+    PROMISED_OTHER = "promised other"  # a head: success, with a body nobody can read
+    DENIED = "denied"  # a head: no success
+    FED = "fed"  # a piece of the body, within its limit
+    OVERFED = "overfed"  # a piece of the body that passes the limit
+    FINISHED = "finished"  # the framing's own end
+    CUT = "cut"  # the connection ended before that
+
+
+# An input missing from a row is illegal in that state; an empty row is terminal.
+TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
+    State.WAITING: {
+        Input.ACCEPTED: State.ENDED,
+        Input.PROMISED_DOCUMENT: State.GATHERING,
+        Input.PROMISED_EVENTS: State.STREAMING,
+        Input.PROMISED_OTHER: State.ENDED,
+        Input.DENIED: State.REFUSED,
+        Input.CUT: State.ENDED,
+    },
+    State.GATHERING: {
+        Input.FED: State.GATHERING,
+        Input.OVERFED: State.ENDED,
+        Input.FINISHED: State.ENDED,
+        Input.CUT: State.ENDED,
+    },
+    State.STREAMING: {
+        Input.FED: State.STREAMING,
+        Input.OVERFED: State.ENDED,
+        Input.FINISHED: State.ENDED,
+        Input.CUT: State.ENDED,
+    },
+    State.REFUSED: {
+        Input.FED: State.REFUSED,
+        Input.OVERFED: State.ENDED,
+        Input.FINISHED: State.ENDED,
+        Input.CUT: State.ENDED,
+    },
+    State.ENDED: {},
+}
+
+
+def request_for(target: Post | Listen | Delete) -> tuple[str, list[tuple[bytes, bytes]], bytes]:
+    """The method, the protocol's own headers (names in lower case) and the body of the request for `target`.
+
+    Raises:
+        LocalProtocolError: a session or revision with other than visible ASCII characters, which no header can carry.
+    """
+    headers = [(b"accept-encoding", b"identity")]
+    body = b""
+    match target:
+        case Post():
+            method, body = "POST", target.message
+            headers.append((b"content-type", b"application/json"))
+            headers.append((b"accept", b"application/json, text/event-stream"))
+        case Listen():
+            method = "GET"
+            headers.append((b"accept", b"text/event-stream"))
+        case Delete():
+            method = "DELETE"
+    if target.session is not None:
+        headers.append((b"mcp-session-id", _encode_visible(target.session, "session id")))
+    if target.revision is not None:
+        headers.append((b"mcp-protocol-version", _encode_visible(target.revision, "revision")))
+    return method, headers, body
+
+
+class ReplyReader:
+    """One response to a `Post`, `Listen` or `Delete`. It moves along `TRANSITIONS` only.
+
+    How the body was cut into pieces never shows in the events. Once `is_ended`, the rest of the response means nothing
+    and is not to be fed; at most `limits.reply_size_max_bytes` of one message are held at any time.
+    """
+
+    def __init__(self, target: Post | Listen | Delete, limits: Limits) -> None:
+        self.state = State.WAITING
+        self._target = target
+        self._size_max = limits.reply_size_max_bytes
+        self._pieces: list[bytes | bytearray] = []  # of a body that is gathered or kept
+        self._size = 0  # of these together
+        self._status = 0  # in REFUSED
+        self._detail = ""  # in REFUSED
+        self._events: EventReader | None = None  # in STREAMING
+
+    @property
+    def is_ended(self) -> bool:
+        return self.state is State.ENDED
+
+    def receive_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> list[ReplyEvent]:
+        """The final response's status and headers (names in any case; the first of several equals counts).
+
+        Raises:
+            LocalProtocolError: this is not the first head, or an interim one (1xx). Nothing has changed.
+        """
+        self._check(Input.ACCEPTED)
+        if not 200 <= status <= 999:
+            raise LocalProtocolError(f"got status {status}, expected a final one (200 to 999)")
+        fields: dict[bytes, bytes] = {}
+        for name, value in headers:
+            fields.setdefault(name.lower(), value.strip())
+        out: list[ReplyEvent] = []
+        if status >= 300:
+            self._step(Input.DENIED)
+            self._status = status
+            self._detail = _describe_refusal(status, fields.get(b"location"))
+        elif isinstance(self._target, Delete) or status in (202, 204, 205) or fields.get(b"content-length") == b"0":
+            # Any success will do for a DELETE. An empty 200 is how some servers accept a notification.
+            self._step(Input.ACCEPTED)
+            out += [Opened(_session(fields)), Ended(ENDED_ORDERLY)]
+        else:
+            self._receive_promise(fields, out)
+        return out
+
+    def receive_body(self, data: bytes | bytearray) -> list[ReplyEvent]:
+        """A piece of the body, without transfer coding, cut anywhere.
+
+        Raises:
+            LocalProtocolError: before the head or after `Ended`. Nothing has changed.
+        """
+        self._check(Input.FED)
+        out: list[ReplyEvent] = []
+        if self._events is not None:
+            self._receive_events(self._events, bytes(data), out)
+            return out
+        is_refused = self.state is State.REFUSED
+        size_max = REFUSAL_BODY_MAX_BYTES if is_refused else self._size_max
+        if self._size + len(data) <= size_max:
+            self._step(Input.FED)
+            self._size += len(data)
+            self._pieces.append(data)
+            return out
+        self._step(Input.OVERFED)
+        if is_refused:
+            self._pieces.append(data[: size_max - self._size])
+            out.append(self._refusal())
+        else:
+            out.append(_broken(f"got a reply over the limit of {size_max} bytes"))
+        self._pieces.clear()
+        return out
+
+    def receive_eof(self, is_complete: bool) -> list[ReplyEvent]:
+        """The response is over: `is_complete` if its framing says so, not just because the connection ended.
+
+        Raises:
+            LocalProtocolError: after `Ended`, or complete before the head. Nothing has changed.
+        """
+        state = self.state
+        self._step(Input.FINISHED if is_complete else Input.CUT)
+        out: list[ReplyEvent] = []
+        dropped = self._events.receive_eof() if self._events is not None else []
+        if state is State.REFUSED:  # the status was the news; what was cut off of its body matters little
+            out.append(self._refusal())
+        elif not is_complete:
+            out.append(_broken(_CUT_DETAIL[state]))
+        elif dropped:  # what the last event, never finished, held is no longer known
+            out.append(self._oversize_event(dropped[0]))
+        else:
+            if self._size > 0:
+                out.append(Arrived(b"".join(self._pieces)))
+            out.append(Ended(ENDED_ORDERLY))
+        self._pieces.clear()
+        self._events = None
+        return out
+
+    def _receive_promise(self, fields: dict[bytes, bytes], out: list[ReplyEvent]) -> None:
+        """A success with a body: take it for what it says it is."""
+        wanted = [b"text/event-stream"] if isinstance(self._target, Listen) else list(_PROMISES)
+        content_type = fields.get(b"content-type", b"")
+        media_type = content_type.partition(b";")[0].strip().lower()
+        coding = fields.get(b"content-encoding", b"identity").lower()
+        if coding != b"identity":
+            self._step(Input.PROMISED_OTHER)
+            out.append(_broken(f"got Content-Encoding {_show(coding)}, expected none: none was offered"))
+        elif media_type not in wanted:
+            self._step(Input.PROMISED_OTHER)
+            seen = f"Content-Type {_show(content_type)}" if content_type else "no Content-Type"
+            out.append(_broken(f"got {seen}, expected {b' or '.join(wanted).decode()}; is this the MCP URL?"))
+        else:
+            self._step(_PROMISES[media_type])
+            if self.state is State.STREAMING:
+                self._events = EventReader(event_size_max_bytes=self._size_max)
+            out.append(Opened(_session(fields)))
+
+    def _receive_events(self, reader: EventReader, data: bytes, out: list[ReplyEvent]) -> None:
+        for event in reader.receive_bytes(data):
+            if isinstance(event, Event):
+                if event.type == "message":  # other types are somebody's extension
+                    out.append(Arrived(event.data))
+            elif isinstance(event, Oversize):
+                self._step(Input.OVERFED)
+                self._events = None
+                out.append(self._oversize_event(event))
+                return
+        self._step(Input.FED)
+
+    def _oversize_event(self, event: Oversize) -> Ended:
+        return _broken(f"got an event of {event.size_bytes} bytes, over the limit of {self._size_max} bytes")
+
+    def _refusal(self) -> Ended:
+        return Ended(Cause(End.REFUSED, self._detail, self._status, b"".join(self._pieces)))
+
+    def _check(self, given: Input) -> None:
+        if given not in TRANSITIONS[self.state]:
+            raise LocalProtocolError(f"got '{given.value}' while {self.state.value}")
+
+    def _step(self, given: Input) -> None:
+        self._check(given)
+        self.state = TRANSITIONS[self.state][given]
+
+
+_PROMISES: Final = {b"application/json": Input.PROMISED_DOCUMENT, b"text/event-stream": Input.PROMISED_EVENTS}
+
+_CUT_DETAIL: Final = {
+    State.WAITING: "the connection ended before a response",
+    State.GATHERING: "the connection ended within the response",
+    State.STREAMING: "the connection ended within the event stream",
+}
+
+
+def _broken(detail: str) -> Ended:
+    return Ended(Cause(End.BROKEN, detail))
+
+
+def _session(fields: dict[bytes, bytes]) -> str | None:
+    """Source: 2025-03-26 basic/transports, "Session Management": only 0x21 to 0x7E."""
+    value = fields.get(b"mcp-session-id", b"")
+    return value.decode("ascii") if value and all(0x21 <= c <= 0x7E for c in value) else None
+
+
+def _describe_refusal(status: int, location: bytes | None) -> str:
+    if location is None or status not in (301, 302, 303, 307, 308):
+        return f"got HTTP status {status}, expected success"
+    return f"got a redirect (HTTP status {status}) to {_origin(location)}, not followed; expected the final URL"
+
+
+def _origin(location: bytes) -> str:
+    """Where a redirect leads, for people: path and credentials are nobody's business in a log."""
+    try:
+        parts = urlsplit(location.decode("ascii"))
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return "an unreadable address"
+    if not host:
+        return "another path of the same origin"
+    shown = f"{parts.scheme}://" if parts.scheme else "//"
+    shown += f"[{host}]" if ":" in host else host
+    shown += "" if port is None else f":{port}"
+    return _show(shown.encode())
+
+
+def _show(value: bytes) -> str:
+    """A peer's header value in a line for people: short, and no control character."""
+    return "".join(chr(c) if 0x20 <= c <= 0x7E else "?" for c in value[:100])
+
+
+def _encode_visible(value: str, name: str) -> bytes:
+    encoded = value.encode("utf-8", "surrogatepass")
+    if not encoded or not all(0x21 <= c <= 0x7E for c in encoded):
+        raise LocalProtocolError(f"got a {name} that is no visible ASCII, expected only characters 0x21 to 0x7E")
+    return encoded

@@ -1,0 +1,183 @@
+"""One HTTP reply of the MCP endpoint, which stays undecided between JSON and an event stream as long as it can.
+
+A reply that turns out to be one message travels as `application/json`, so that simple clients need no event parser and
+the reply carries its own status. The first message that is not the last one commits to `text/event-stream`: from there
+on the status is 200, and only events, comments and the end can follow.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import msgspec
+
+from ..effects import Close, Send
+from ..errors import LocalProtocolError
+from .http_headers import EVENTS, JSON, Headers
+from .sse import COMMENT, encode_event
+
+
+class State(enum.Enum):
+    SILENT = "silent"  # nothing written, everything still possible
+    STREAMING = "streaming"  # an event stream is open
+    ENDED = "ended"
+
+
+class Input(enum.Enum):
+    OPENED = "opened"  # show the client an open stream before there is an event
+    MESSAGE = "message"  # a message that others follow
+    COMMENT = "comment"  # keep idle middle boxes from cutting the stream
+    LAST = "last"  # the last message
+    CLOSED = "closed"  # the end, without another message
+
+
+# Source: 2025-11-25 basic/transports, "Sending Messages to the Server" 5 and 6, "Listening for Messages" 3.
+# An input missing from a row is illegal in that state; an empty row is terminal.
+TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
+    State.SILENT: {
+        Input.OPENED: State.STREAMING,
+        Input.MESSAGE: State.STREAMING,
+        Input.LAST: State.ENDED,
+        Input.CLOSED: State.ENDED,
+    },
+    State.STREAMING: {
+        Input.MESSAGE: State.STREAMING,
+        Input.COMMENT: State.STREAMING,
+        Input.LAST: State.ENDED,
+        Input.CLOSED: State.ENDED,
+    },
+    State.ENDED: {},
+}
+
+
+class ReplyHead(msgspec.Struct, frozen=True, tag=True):
+    """Without a `content-length` among `headers` the length is open, and the framing is the driver's to choose."""
+
+    status: int
+    headers: Headers
+
+
+class ReplyBody(msgspec.Struct, frozen=True, tag=True):
+    data: bytes
+
+
+class ReplyEnd(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+Out = ReplyHead | ReplyBody | ReplyEnd
+
+
+class Reply:
+    """A reply moves along `TRANSITIONS` only.
+
+    Args:
+        accepts_json: the client takes `application/json`. Errors are sent as JSON whatever it takes.
+        accepts_events: the client takes `text/event-stream`.
+        is_stream: this answers a GET for an event stream, which ends as an empty one rather than with 202.
+    """
+
+    def __init__(self, *, accepts_json: bool = True, accepts_events: bool = True, is_stream: bool = False) -> None:
+        assert accepts_json or accepts_events
+        assert accepts_events or not is_stream
+        self.state = State.SILENT
+        self._accepts_json = accepts_json
+        self._accepts_events = accepts_events
+        self._is_stream = is_stream
+
+    def open(self) -> list[Out]:
+        """Begin the event stream before there is a message.
+
+        Raises:
+            LocalProtocolError: something was written already, or the client takes no events. Nothing has changed.
+        """
+        self._require_events()
+        self._step(Input.OPENED)
+        return [_stream_head(None)]
+
+    def receive_send(self, order: Send) -> list[Out]:
+        """One message for the client.
+
+        Raises:
+            LocalProtocolError: the reply has ended, or a message that is not the last one is meant for a client that
+                takes only JSON. Nothing has changed.
+        """
+        before = self.state
+        if not order.is_last:
+            self._require_events()
+        self._step(Input.LAST if order.is_last else Input.MESSAGE)
+        if not order.is_last:
+            head = [_stream_head(order.session)] if before is State.SILENT else []
+            return [*head, ReplyBody(encode_event(order.message))]
+        if before is State.STREAMING:
+            return [ReplyBody(encode_event(order.message)), ReplyEnd()]
+        # RFC 9110, 12.5.1 lets a server disregard Accept, and what reads errors reads JSON.
+        if self._accepts_json or order.status >= 400:
+            return _whole(order.status, JSON, order.message, order.session)
+        return _whole(order.status, EVENTS, encode_event(order.message), order.session)
+
+    def receive_close(self, order: Close) -> list[Out]:
+        """The end, without another message.
+
+        Raises:
+            LocalProtocolError: the reply has ended already.
+        """
+        before = self.state
+        self._step(Input.CLOSED)
+        if before is State.STREAMING:
+            return [ReplyEnd()]
+        if self._is_stream and order.status < 300:
+            return [_stream_head(None), ReplyEnd()]
+        # RFC 9110, 8.6: "A server MUST NOT send a Content-Length header field in any response with a status code of
+        # 1xx (Informational) or 204 (No Content)."
+        length = () if order.status == 204 else ((b"content-length", b"0"),)
+        return [ReplyHead(order.status, (*length, *_allow(order.status))), ReplyEnd()]
+
+    def keep_alive(self) -> list[Out]:
+        """A comment, if an event stream is open; nothing otherwise."""
+        if Input.COMMENT not in TRANSITIONS[self.state]:
+            return []
+        self._step(Input.COMMENT)
+        return [ReplyBody(COMMENT)]
+
+    def _require_events(self) -> None:
+        if not self._accepts_events:
+            raise LocalProtocolError("got a message before the last one for a client that accepts only JSON")
+
+    def _step(self, taken: Input) -> None:
+        following = TRANSITIONS[self.state].get(taken)
+        if following is None:
+            raise LocalProtocolError(f"got {taken.value} while the reply is {self.state.value}")
+        self.state = following
+
+
+def _stream_head(session: str | None) -> ReplyHead:
+    return ReplyHead(
+        200,
+        (
+            (b"content-type", EVENTS.encode()),
+            (b"cache-control", b"no-cache, no-transform"),
+            (b"x-accel-buffering", b"no"),  # nginx would collect the events otherwise
+            *_session(session),
+        ),
+    )
+
+
+def _whole(status: int, content_type: str, body: bytes, session: str | None) -> list[Out]:
+    headers = (
+        (b"content-type", content_type.encode()),
+        (b"content-length", str(len(body)).encode()),
+        *_session(session),
+        *_allow(status),
+    )
+    return [ReplyHead(status, headers), ReplyBody(body), ReplyEnd()]
+
+
+def _session(session: str | None) -> Headers:
+    return () if session is None else ((b"mcp-session-id", session.encode()),)
+
+
+def _allow(status: int) -> Headers:
+    """RFC 9110, 15.5.6: 405 MUST name the methods allowed. Only POST is never refused so by the engine."""
+    return ((b"allow", b"POST"),) if status == 405 else ()

@@ -1,0 +1,305 @@
+"""What a request's head asks for, and whether it may: the rules of MCP's HTTP endpoint and of the pages beside it.
+
+`judge` looks at method, target and headers only, before any byte of a body is read. It either names the route, with the
+opening the engine is told of, or gives the refusal to send. Whoever reads requests, with whatever parser, calls it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from ..effects import DeleteOpening, DownloadOpening, GetOpening, PostOpening, UploadOpening
+from ..errors import INVALID_REQUEST, RemoteProtocolError
+from .http_headers import (
+    EVENTS,
+    JSON,
+    TRANSPORTS,
+    USUAL_ACCEPT,
+    Headers,
+    accepts,
+    check_host,
+    check_origin,
+    read_fields,
+    read_session,
+    read_visible,
+)
+
+QUERY_FIELDS_MAX: Final = 32
+
+
+class Head(msgspec.Struct, frozen=True):
+    """A request line and its headers: `target` as it stood there, names in lower case, values without edge blanks."""
+
+    method: str
+    target: str
+    headers: Headers
+
+
+class Surface(msgspec.Struct, frozen=True):
+    """What exists, and under which names it may be reached.
+
+    Attributes:
+        servers: the ids under `/mcp`, `/upload` and `/artifacts`.
+        hosts: acceptable hosts, lower case, without port, IPv6 in brackets. The caller puts the loopback names in.
+        origins: acceptable Origins besides those whose host is in `hosts`: `scheme://host[:port]`, lower case.
+        any_host: whether every well-formed Host is acceptable. Origins are checked all the same.
+    """
+
+    servers: tuple[str, ...]
+    hosts: frozenset[str]
+    origins: frozenset[str]
+    any_host: bool = False
+
+
+class McpRoute(msgspec.Struct, frozen=True):
+    opening: PostOpening | GetOpening | DeleteOpening
+
+
+class UploadRoute(msgspec.Struct, frozen=True):
+    """`content_type` is the header as it came, for whoever parses the body."""
+
+    opening: UploadOpening
+    content_type: str
+
+
+class DownloadRoute(msgspec.Struct, frozen=True):
+    opening: DownloadOpening
+    head_only: bool
+
+
+class PageRoute(msgspec.Struct, frozen=True):
+    """GET or HEAD of anything else; who has no such page answers `not_found`."""
+
+    path: str
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The answer to send instead: `body` is JSON, and `headers` describe it."""
+
+    status: int
+    body: bytes
+    headers: Headers
+
+
+Route = McpRoute | UploadRoute | DownloadRoute | PageRoute | Refused
+
+
+def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
+    """Route a request by its head.
+
+    Args:
+        scheme: `http` or `https`, as the listener speaks it; links given to the client start with it.
+    """
+    path = ""
+    try:
+        authority, path, query = _split_target(head.target)
+        fields = read_fields(head.headers)
+        host = check_host(authority or fields.get(b"host"), surface.hosts, any_host=surface.any_host)
+        check_origin(fields.get(b"origin"), surface.hosts, surface.origins)
+        area, *rest = path[1:].split("/")
+        if area == "mcp":
+            return _mcp_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
+        if area == "upload" and len(rest) == 1:
+            return _upload_route(head.method, rest, query, fields, surface)
+        if area == "artifacts" and len(rest) == 4:
+            return _download_route(head.method, rest, query, surface)
+        if head.method in ("GET", "HEAD"):
+            return PageRoute(path)
+        return not_found(path, surface)
+    except _NotFound:
+        return not_found(path, surface)
+    except _NotAllowed as error:
+        return refusal(405, error.message, is_mcp=is_mcp(path), extra=((b"allow", error.allow.encode()),))
+    except RemoteProtocolError as error:
+        return refusal(error.http_status, error.message, is_mcp=is_mcp(path))
+
+
+def is_mcp(path: str) -> bool:
+    """Whether errors under this path are JSON-RPC errors."""
+    return path == "/mcp" or path.startswith("/mcp/")
+
+
+_CODES: Final = {
+    400: "bad_request",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    406: "not_acceptable",
+    408: "timed_out",
+    413: "request_too_large",
+    415: "unsupported_media_type",
+    431: "head_too_large",
+    500: "internal_error",
+    503: "overloaded",
+}
+
+
+def refusal(status: int, message: str, *, is_mcp: bool = False, code: str = "", extra: Headers = ()) -> Refused:
+    """An error for a client: a JSON-RPC error with id null on the MCP endpoint, `{"detail", "code"}` elsewhere.
+
+    Source: 2025-11-25 basic/transports, "Sending Messages to the Server": the body MAY be "a JSON-RPC error response
+    that has no id".
+    """
+    if is_mcp:
+        return _refused(
+            status, {"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": message}}, extra
+        )
+    return _refused(status, {"detail": message, "code": code or _CODES.get(status, "refused")}, extra)
+
+
+def not_found(path: str, surface: Surface) -> Refused:
+    """404 for `path`, saying what exists."""
+    endpoints = ["/mcp"] if len(surface.servers) == 1 else []
+    endpoints += [f"/{area}/{server}" for server in surface.servers for area in ("mcp", "upload")]
+    message = f"got path {path[:200]!r}, expected one of {', '.join([*endpoints, '/healthz'])}"
+    if is_mcp(path):
+        return refusal(404, message, is_mcp=True)
+    return _refused(404, {"detail": message, "code": "not_found", "endpoints": [*endpoints, "/healthz"]}, ())
+
+
+def _refused(status: int, body: dict[str, object], extra: Headers) -> Refused:
+    encoded = json.dumps(body).encode()
+    return Refused(
+        status,
+        encoded,
+        ((b"content-type", JSON.encode()), (b"content-length", str(len(encoded)).encode()), *extra),
+    )
+
+
+class _NotFound(Exception):
+    pass
+
+
+class _NotAllowed(Exception):
+    def __init__(self, method: str, allow: str) -> None:
+        super().__init__(method)
+        self.message = f"got method {method[:32]}, expected one of {allow}"
+        self.allow = allow
+
+
+# --- Routes ---------------------------------------------------------------------------------------------------------
+
+
+def _mcp_route(method: str, rest: list[str], fields: dict[bytes, str], surface: Surface, *, base_url: str) -> McpRoute:
+    if rest and rest[-1] == "":
+        rest = rest[:-1]  # many clients are configured with a slash at the end
+    server = _server(rest, surface)
+    if method not in ("GET", "POST", "DELETE"):
+        raise _NotAllowed(method, "GET, POST, DELETE")
+    session, revision = read_session(fields), read_visible(fields, b"mcp-protocol-version", "MCP-Protocol-Version")
+    if method == "DELETE":
+        return McpRoute(DeleteOpening(server, session=session, revision=revision))
+
+    accept = fields.get(b"accept", "")
+    accepts_json = accepts(accept, JSON)
+    accepts_events = accepts(accept, EVENTS)
+    if method == "GET":
+        if not accepts_events:
+            raise RemoteProtocolError(
+                f"got Accept {accept[:200]!r}, expected {EVENTS}: a GET here opens the event stream of a session, "
+                "requests are sent with POST",
+                http_status=406,
+                clause=f'{TRANSPORTS}, "Listening for Messages from the Server"',
+            )
+        last_event_id = fields.get(b"last-event-id")
+        return McpRoute(GetOpening(server, session=session, revision=revision, last_event_id=last_event_id))
+
+    clause = f'{TRANSPORTS}, "Sending Messages to the Server"'
+    content_type = fields.get(b"content-type")
+    if content_type is None or content_type.partition(";")[0].strip().lower() != JSON:
+        seen = "no Content-Type" if content_type is None else f"Content-Type {content_type[:200]}"
+        raise RemoteProtocolError(f"got {seen}, expected {JSON}", http_status=415, clause=clause)
+    if not (accepts_json or accepts_events):
+        raise RemoteProtocolError(
+            f"got Accept {accept[:200]!r}, expected {USUAL_ACCEPT}", http_status=406, clause=clause
+        )
+    return McpRoute(
+        PostOpening(
+            server,
+            session=session,
+            revision=revision,
+            accepts_json=accepts_json,
+            accepts_events=accepts_events,
+            base_url=base_url,
+        )
+    )
+
+
+def _upload_route(method: str, rest: list[str], query: str, fields: dict[bytes, str], surface: Surface) -> UploadRoute:
+    server = _server(rest, surface)
+    if method != "POST":
+        raise _NotAllowed(method, "POST")
+    length = fields.get(b"content-length")
+    if length is not None and not (length.isascii() and length.isdigit()):
+        raise RemoteProtocolError(f"got Content-Length {length[:32]!r}, expected digits")
+    opening = UploadOpening(
+        server,
+        query=_parse_query(query),
+        session=read_session(fields),
+        size_bytes=None if length is None else int(length),
+    )
+    return UploadRoute(opening, fields.get(b"content-type", ""))
+
+
+def _download_route(method: str, rest: list[str], query: str, surface: Surface) -> DownloadRoute:
+    server = _server(rest[:1], surface)
+    if method not in ("GET", "HEAD"):
+        raise _NotAllowed(method, "GET, HEAD")
+    sid, artifact, filename = (_decode_segment(part) for part in rest[1:])
+    opening = DownloadOpening(server, sid, artifact, filename, query=_parse_query(query))
+    return DownloadRoute(opening, head_only=method == "HEAD")
+
+
+def _server(rest: list[str], surface: Surface) -> str:
+    if not rest and len(surface.servers) == 1:
+        return surface.servers[0]
+    if len(rest) != 1:
+        raise _NotFound
+    server = _decode_segment(rest[0])
+    if server not in surface.servers:
+        raise _NotFound
+    return server
+
+
+# --- Target ---------------------------------------------------------------------------------------------------------
+
+
+def _split_target(target: str) -> tuple[str, str, str]:
+    """Authority (of an absolute target, else empty), path and query."""
+    authority = ""
+    if target.lower().startswith(("http://", "https://")):
+        # RFC 9112, 3.2.2: a server MUST accept the absolute form, and go by its host rather than by the Host header.
+        authority, slash, tail = target.partition("://")[2].partition("/")
+        if not authority:
+            raise RemoteProtocolError("got a request target without a host, expected http://host/path")
+        target = slash + tail if slash else "/"
+    if not target.startswith("/"):
+        raise RemoteProtocolError(f"got request target {target[:200]!r}, expected a path that starts with a slash")
+    path, _, query = target.partition("?")
+    return authority, path, query
+
+
+def _decode_segment(text: str) -> str:
+    """Undo the percent-encoding of one part of a path. What hides a slash or a control character is refused."""
+    try:
+        decoded = unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise RemoteProtocolError("got a path that is not UTF-8 once decoded, expected UTF-8")
+    if any(char == "/" or ord(char) < 0x20 or ord(char) == 0x7F for char in decoded):
+        raise RemoteProtocolError("got an encoded slash or control character in the path, expected none")
+    return decoded
+
+
+def _parse_query(query: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX)
+    except ValueError:  # too many, or not UTF-8
+        raise RemoteProtocolError(f"got a malformed query, expected at most {QUERY_FIELDS_MAX} fields of UTF-8")
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise RemoteProtocolError("got a query that names a field twice, expected each field once")
+    return fields

@@ -1,0 +1,60 @@
+"""Who must hear that a message was dropped for its size: read from the first bytes of it.
+
+The dropped line is never parsed. What can be told of it rests on an anchored reading of its top-level members up to
+the first that is not a number or a plain string; whatever does not match exactly has no known owner.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ..errors import OVERLOADED
+
+# A member whose value is an integer or a string of plain ASCII without escapes, and the comma after it.
+_MEMBER: Final = re.compile(
+    rb'[ \t\r\n]*"(jsonrpc|id|method)"[ \t\r\n]*:[ \t\r\n]*'
+    rb'(-?(?:0|[1-9][0-9]{0,18})|"[ !#-\[\]-~]{0,256}")[ \t\r\n]*,'
+)
+_NEXT_KEY: Final = re.compile(rb'[ \t\r\n]*"([a-z]+)"[ \t\r\n]*:')
+_START: Final = re.compile(rb"[ \t\r\n]*\{")
+
+
+def answer_for(head: bytes, size_bytes: int, limit: int, *, is_request: bool = False) -> bytes | None:
+    """The error response that settles a dropped message, or None if `head` does not say whose it is.
+
+    A dropped *response* is replaced by the answer on its way on; a dropped *request* (`is_request`) is refused with
+    the answer on the way back. One is never taken for the other: the ids of the two directions mean different things.
+
+    Args:
+        head: how the message began, any number of bytes.
+        size_bytes: its whole size.
+        limit: the size that would have been taken, in bytes.
+    """
+    start = _START.match(head)
+    if start is None:
+        return None
+    members: dict[bytes, bytes] = {}
+    at = start.end()
+    while (member := _MEMBER.match(head, at)) is not None:
+        key, value = member.groups()
+        if key in members:
+            return None  # which of the two counts is for nobody to guess
+        members[key] = value
+        at = member.end()
+    next_key = _NEXT_KEY.match(head, at)
+    if members.get(b"jsonrpc") != b'"2.0"' or b"id" not in members or next_key is None:
+        return None
+    if is_request:
+        # The method's name may be the very thing that is too long.
+        is_owned = (b"method" in members) != (next_key[1] == b"method")
+    else:
+        is_owned = b"method" not in members and next_key[1] in (b"result", b"error")
+    if not is_owned:
+        return None
+    what = "the request" if is_request else "the server's answer"
+    return b'{"jsonrpc":"2.0","id":%b,"error":{"code":%d,"message":"%b"}}' % (
+        members[b"id"],
+        OVERLOADED,
+        f"{what} has {size_bytes} bytes, over the limit of {limit} bytes".encode(),
+    )
