@@ -1,0 +1,75 @@
+"""What people see on start: what listens where, what is behind it, and the line to paste into a client."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..core.catalog import helper_name
+from .probe import ServerReport
+from .service import VERSION, Service
+from .settings import ArtifactProducerAdapter, Server, UploadConsumerAdapter
+
+TOOLS_SHOWN = 12
+
+
+def listening(service: Service, reports: list[ServerReport]) -> str:
+    """One screen for the HTTP listener."""
+    lines = [f"isthmus {VERSION} listens on {service.base_url}", ""]
+    only = len(service.settings.servers) == 1
+    for server, report in zip(service.settings.servers, reports, strict=True):
+        lines += describe(server, report)
+        lines.append(f"    at      {service.base_url}/mcp{'' if only else '/' + server.id}")
+        lines.append("")
+    lines += ["for a client's configuration:", "  " + paste_line(service), ""]
+    return "\n".join(lines)
+
+
+def paste_line(service: Service) -> str:
+    only = len(service.settings.servers) == 1
+    entries = {
+        server.id: {"url": f"{service.base_url}/mcp{'' if only else '/' + server.id}"}
+        for server in service.settings.servers
+    }
+    return msgspec.json.encode({"mcpServers": entries}).decode()
+
+
+def describe(server: Server, report: ServerReport) -> list[str]:
+    """A server in a few lines: who it is, what it can, what is done with its files, what is wrong."""
+    upstream = server.upstream
+    kind = "stdio" if upstream.command is not None else "http"
+    lines = [f"  {server.id}"]
+    if report.problem:
+        lines.append(f"    FAILED  {report.problem}")
+    else:
+        lines.append(f"    server  {report.name} {report.version} ({kind}, revision {report.revision})")
+        shown = ", ".join(report.tools[:TOOLS_SHOWN])
+        more = f" and {len(report.tools) - TOOLS_SHOWN} more" if len(report.tools) > TOOLS_SHOWN else ""
+        lines.append(f"    tools   {len(report.tools)}: {shown}{more}" if report.tools else "    tools   none")
+    lines += [f"    files   {line}" for line in _adapters(server)]
+    lines += [f"    WARNING {line}" for line in missing_tools(server, report)]
+    return lines
+
+
+def _adapters(server: Server) -> list[str]:
+    lines = []
+    for adapter in server.adapters:
+        tools = ", ".join(adapter.tools)
+        if isinstance(adapter, UploadConsumerAdapter):
+            how = f"{adapter.uri_scheme} handles in {adapter.file_path_argument} (from {helper_name(server.id)})"
+            lines.append(f"{tools} takes {how}")
+        else:
+            where = adapter.output_path_argument or adapter.output_locator.mode.value
+            lines.append(f"{tools} makes artifact:// resources ({where})")
+    return lines
+
+
+def missing_tools(server: Server, report: ServerReport) -> list[str]:
+    """Adapters for tools that the server does not have: a misspelling, or an option of the server that is off."""
+    if report.problem:
+        return []
+    lines = []
+    for adapter in server.adapters:
+        kind = "artifact_producer" if isinstance(adapter, ArtifactProducerAdapter) else "upload_consumer"
+        missing = [tool for tool in adapter.tools if tool not in report.tools]
+        lines += [f"{kind} names the tool {tool}, which this server does not have" for tool in missing]
+    return lines

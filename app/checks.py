@@ -1,0 +1,196 @@
+"""What must hold of a configuration beyond the types of its keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from ..core.plan import LocatorMode
+from .documents import Problem
+from .settings import (
+    ID_PATTERN,
+    ArtifactProducerAdapter,
+    McpServer,
+    Server,
+    Settings,
+    UploadConsumerAdapter,
+    Upstream,
+)
+
+_HTTP_TYPES: Final = ("http", "streamable-http", "streamable_http", "streamableHttp")
+_SCHEMES_TO_COME: Final = ("ws", "wss", "sse", "sse+http", "sse+https")
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_DOTTED: Final = re.compile(r"[^.\s\[\]]+(\.[^.\s\[\]]+)*")
+_URI_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
+
+
+def check(settings: Settings) -> list[Problem]:
+    """Everything that is wrong with `settings`, which have just been read: `mcp_servers` stand apart."""
+    return list(_check(settings))
+
+
+def _check(settings: Settings) -> Iterator[Problem]:
+    if settings.core.public_base_url is not None:
+        yield from _url("core.public_base_url", settings.core.public_base_url, may_query=False)
+    yield from _path("storage.root", settings.storage.root)
+    if not settings.servers and not settings.mcp_servers:
+        yield Problem("servers", "at least one server", "no server here or in mcpServers")
+    seen: dict[str, str] = {}
+    for i, server in enumerate(settings.servers):
+        yield from _id(f"servers[{i}].id", server.id, seen)
+        yield from _server(f"servers[{i}]", server)
+    for name, entry in settings.mcp_servers.items():
+        yield from _id(f"mcpServers.{name}", name, seen)
+        yield from _mcp_server(f"mcpServers.{name}", entry)
+
+
+def _id(key: str, id: str, seen: dict[str, str]) -> Iterator[Problem]:
+    if re.fullmatch(ID_PATTERN, id) is None:
+        right = "1 to 64 letters, digits, dots, dashes and underscores, the first a letter or digit"
+        yield Problem(key, right, f"got the id {id!r}")
+    if id in seen:
+        yield Problem(key, f"an id of its own ({seen[id]} has this one)", f"got the id {id!r}")
+    seen[id] = key
+
+
+def _server(key: str, server: Server) -> Iterator[Problem]:
+    yield from _upstream(f"{key}.upstream", server.upstream)
+    for i, root in enumerate(server.artifact_roots):
+        yield from _path(f"{key}.artifact_roots[{i}]", root)
+    for i, adapter in enumerate(server.adapters):
+        at = f"{key}.adapters[{i}]"
+        if not adapter.tools:
+            yield Problem(f"{at}.tools", "the name of at least one tool")
+        for j, tool in enumerate(adapter.tools):
+            if not tool.strip():
+                yield Problem(f"{at}.tools[{j}]", "the name of a tool")
+        if isinstance(adapter, UploadConsumerAdapter):
+            yield from _consumer(at, adapter)
+        else:
+            yield from _producer(at, adapter)
+
+
+def _mcp_server(key: str, entry: McpServer) -> Iterator[Problem]:
+    if entry.type in ("sse", "ws", "websocket"):
+        yield Problem(f"{key}.type", "http or stdio: others are not supported yet by this version")
+    elif entry.type is not None and entry.type not in ("stdio", *_HTTP_TYPES):
+        yield Problem(f"{key}.type", "stdio or http")
+    elif entry.type is not None and (entry.type == "stdio") != (entry.command is not None):
+        yield Problem(f"{key}.type", "stdio beside a command, http beside a url")
+    if entry.args and entry.command is None:
+        yield Problem(f"{key}.args", "args beside a command only")
+    yield from _upstream(key, upstream_of(entry))
+
+
+def upstream_of(entry: McpServer) -> Upstream:
+    """The same server in the form of `servers[].upstream`."""
+    return Upstream(
+        command=None if entry.command is None else (entry.command, *entry.args),
+        env=entry.env,
+        cwd=entry.cwd,
+        url=entry.url,
+        headers=entry.headers,
+    )
+
+
+def _upstream(key: str, upstream: Upstream) -> Iterator[Problem]:
+    if upstream.command is None and upstream.url is None:
+        yield Problem(key, "one of command and url", "neither command nor url")
+    elif upstream.command is not None and upstream.url is not None:
+        yield Problem(key, "one of command and url", "both command and url")
+    elif upstream.command is not None:
+        yield from _command(key, upstream)
+    elif upstream.url is not None:
+        yield from _url(f"{key}.url", upstream.url)
+        for name in ("env", "cwd", "inherit_env"):
+            if getattr(upstream, name):
+                yield Problem(f"{key}.{name}", f"{name} beside a command only, and this server has a url")
+        yield from _headers(f"{key}.headers", upstream.headers)
+        if upstream.ca_file is not None:
+            yield from _path(f"{key}.ca_file", upstream.ca_file)
+
+
+def _command(key: str, upstream: Upstream) -> Iterator[Problem]:
+    assert upstream.command is not None
+    if not upstream.command or not upstream.command[0].strip():
+        yield Problem(f"{key}.command", "a program to start, and its arguments")
+    elif any("\0" in argument for argument in upstream.command):
+        yield Problem(f"{key}.command", "arguments without NUL characters", "got one with NUL")
+    for name, value in upstream.env.items():
+        if not name or "=" in name or "\0" in name + value:
+            yield Problem(f"{key}.env.{name}", "a name without =, and no NUL in name or value")
+    if upstream.cwd is not None:
+        yield from _path(f"{key}.cwd", upstream.cwd)
+    for name in ("headers", "ca_file"):
+        if getattr(upstream, name):
+            yield Problem(f"{key}.{name}", f"{name} beside a url only, and this server has a command")
+    if not upstream.verify_tls:
+        yield Problem(f"{key}.verify_tls", "verify_tls beside a url only, and this server has a command")
+
+
+def _url(key: str, url: str, *, may_query: bool = True) -> Iterator[Problem]:
+    right = "an http:// or https:// URL with a host"
+    # urlsplit drops tabs and line ends; what is judged must be what is used.
+    if any(character <= " " or character == "\x7f" for character in url):
+        yield Problem(key, f"{right}, without spaces and control characters")
+        return
+    try:
+        parts = urlsplit(url)
+        assert parts.port is None or parts.port >= 0
+    except ValueError:
+        yield Problem(key, right)
+        return
+    if parts.scheme in _SCHEMES_TO_COME:
+        yield Problem(key, "http(s): ws and sse are not supported yet by this version")
+    elif parts.scheme not in ("http", "https") or not parts.hostname:
+        yield Problem(key, right)
+    elif parts.username is not None:
+        yield Problem(key, "a URL without credentials; they belong into headers", "got a URL with credentials")
+    elif not may_query and (parts.query or parts.fragment):
+        yield Problem(key, f"{right} and no query")
+
+
+def _headers(key: str, headers: Mapping[str, str]) -> Iterator[Problem]:
+    for name, value in headers.items():
+        if _HEADER_NAME.fullmatch(name) is None:
+            yield Problem(f"{key}.{name}", "a header name: letters, digits and dashes", f"got the name {name!r}")
+        if any((character < " " and character != "\t") or character == "\x7f" for character in value):
+            yield Problem(f"{key}.{name}", "a header value without control characters")
+
+
+def _path(key: str, path: str) -> Iterator[Problem]:
+    if not path.strip() or "\0" in path:
+        yield Problem(key, "the path of a file or folder")
+    elif path.startswith("~"):
+        yield Problem(key, "an absolute path, or one from the configuration's folder: write ${HOME} for ~")
+
+
+def _consumer(key: str, adapter: UploadConsumerAdapter) -> Iterator[Problem]:
+    yield from _dotted(f"{key}.file_path_argument", adapter.file_path_argument)
+    if _URI_SCHEME.fullmatch(adapter.uri_scheme) is None:
+        yield Problem(f"{key}.uri_scheme", "a scheme such as upload://")
+
+
+def _producer(key: str, adapter: ArtifactProducerAdapter) -> Iterator[Problem]:
+    locator = adapter.output_locator
+    at = f"{key}.output_locator"
+    if adapter.output_path_argument is not None:
+        yield from _dotted(f"{key}.output_path_argument", adapter.output_path_argument)
+    elif locator.mode is LocatorMode.NONE:
+        yield Problem(key, "output_path_argument, or another output_locator.mode", "no way to find the output")
+    elif locator.mode is LocatorMode.STRUCTURED and locator.output_path_key is None:
+        yield Problem(f"{at}.output_path_key", "a dotted path into the structured result, for mode structured needs it")
+    if locator.output_path_key is not None:
+        yield from _dotted(f"{at}.output_path_key", locator.output_path_key)
+    for i, regex in enumerate(locator.output_path_regexes):
+        try:
+            re.compile(regex)
+        except (re.error, RecursionError, OverflowError) as error:
+            yield Problem(f"{at}.output_path_regexes[{i}]", f"a regular expression ({error})")
+
+
+def _dotted(key: str, path: str) -> Iterator[Problem]:
+    if _DOTTED.fullmatch(path) is None:
+        yield Problem(key, "property names joined by dots, such as path or options.file, and no brackets")

@@ -1,0 +1,298 @@
+"""The command line: `isthmus serve | wrap | check | demo | schema`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path, PurePath
+from typing import NoReturn
+
+import anyio
+import msgspec
+
+from ..core.effects import PipeOpening
+from ..transports.pipe import serve_pipe
+from . import banner, logs
+from .config import ConfigError, load, schema
+from .probe import ServerReport, probe
+from .service import VERSION, Service, StartError, running
+from .settings import Core, Server, Settings, Upstream
+
+DONE, FAILED, USAGE = 0, 1, 2
+
+CONFIG_NAMES = ("isthmus.yaml", "isthmus.yml", "isthmus.toml", "isthmus.json")
+DEFAULT_LISTEN = "127.0.0.1:8932"
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command: list[str] = []
+    if "--" in arguments:
+        at = arguments.index("--")
+        arguments, command = arguments[:at], arguments[at + 1 :]
+    options = _parser().parse_args(arguments)
+    logs.set_up(options.log_level or "warning", options.log_format)
+    try:
+        sys.exit(_COMMANDS[options.command](options, command))
+    except ConfigError as error:
+        _complain(str(error))
+        sys.exit(USAGE)
+    except StartError as error:
+        _complain(str(error))
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        sys.exit(FAILED)
+
+
+def _parser() -> argparse.ArgumentParser:
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--log-level", choices=logs.LEVELS, help="least level that is logged to stderr")
+    shared.add_argument("--log-format", choices=("text", "json"), default="text", help="how log lines look")
+    parser = argparse.ArgumentParser(
+        prog="isthmus",
+        description="A proxy for the Model Context Protocol: joins transports, and carries files across machines.",
+        epilog="Exit codes: 0 done, 1 failed, 2 usage or configuration.",
+    )
+    parser.add_argument("--version", action="version", version=f"isthmus {VERSION}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    trace = argparse.ArgumentParser(add_help=False)
+    trace.add_argument(
+        "--trace", metavar="FILE", help="record the run as JSON Lines; it holds all that crossed the wire, secrets too"
+    )
+
+    serve = commands.add_parser("serve", parents=[shared, trace], help="run the gateway of a configuration file")
+    serve.add_argument("config", nargs="?", metavar="CONFIG", help="YAML, TOML or JSON; default ./isthmus.yaml")
+
+    wrap = commands.add_parser(
+        "wrap",
+        parents=[shared, trace],
+        help="put one server on another transport, without a configuration file",
+        usage="isthmus wrap [options] URL | isthmus wrap [options] -- COMMAND [ARG …]",
+        description="One upstream, relayed untouched. TARGET is http(s)://… or a command after `--`.",
+    )
+    wrap.add_argument("target", nargs="?", metavar="URL", help="where the server listens")
+    wrap.add_argument(
+        "--listen",
+        default=DEFAULT_LISTEN,
+        metavar="HOST:PORT|stdio",
+        help=f"default {DEFAULT_LISTEN}; port 0 picks one",
+    )
+    wrap.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the command")
+    wrap.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="header sent to the URL")
+    wrap.add_argument("--cwd", metavar="DIR", help="working directory of the command")
+
+    check = commands.add_parser(
+        "check", parents=[shared], help="validate a configuration, ask every upstream, say what is wired"
+    )
+    check.add_argument("config", nargs="?", metavar="CONFIG")
+    commands.add_parser("demo", parents=[shared], help="upload, use, produce and read back a file, step by step")
+    commands.add_parser("schema", parents=[shared], help="JSON Schema of the configuration file")
+    return parser
+
+
+# --- serve and wrap -------------------------------------------------------------------------------------------------
+
+
+def _serve(options: argparse.Namespace, command: list[str]) -> int:
+    _no_command(command, "serve")
+    settings = load(_config_path(options.config))
+    logs.set_up(options.log_level or settings.core.log_level, options.log_format)
+    return _run(partial(_serve_http, settings, options.trace, is_lasting=True))
+
+
+def _wrap(options: argparse.Namespace, command: list[str]) -> int:
+    upstream, id = _target(options, command)
+    if options.listen == "stdio":
+        return _run(partial(_wrap_stdio, _wrapping(upstream, id, Core()), options.trace))
+    host, port = _address(options.listen)
+    settings = _wrapping(upstream, id, Core(host=host, port=port))
+    return _run(partial(_serve_http, settings, options.trace, is_lasting=False))
+
+
+def _wrapping(upstream: Upstream, id: str, core: Core) -> Settings:
+    return Settings(core=core, servers=(Server(id=id, upstream=upstream),))
+
+
+async def _serve_http(settings: Settings, trace: str | None, *, is_lasting: bool) -> int:
+    async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace) as service:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_wait_for_signal, tasks.cancel_scope)
+            reports = await _probe_all(service)
+            print(banner.listening(service, reports), flush=True)
+            await anyio.sleep_forever()
+    return DONE
+
+
+async def _wrap_stdio(settings: Settings, trace: str | None) -> int:
+    async with running(settings, listen=False, is_lasting=False, trace_path=trace) as service:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_wait_for_signal, tasks.cancel_scope)
+            opening = PipeOpening(server=service.server_ids[0])
+            await serve_pipe(service.hub, opening, service.limits, wait_idle=service.hub.wait_idle)
+            tasks.cancel_scope.cancel()
+    return DONE
+
+
+async def _wait_for_signal(scope: anyio.CancelScope) -> None:
+    """The first signal drains; a second one ends at once."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+        async for _ in received:
+            scope.cancel()
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+async def _probe_all(service: Service) -> list[ServerReport]:
+    """Ask every upstream; say what is slow to answer while it is."""
+    reports: dict[str, ServerReport] = {}
+
+    async def ask(id: str) -> None:
+        reports[id] = await probe(service.hub, id, VERSION, timeout_s=service.limits.start_timeout_s)
+
+    async with anyio.create_task_group() as tasks:
+        for id in service.server_ids:
+            tasks.start_soon(ask, id)
+        tasks.start_soon(_say_waiting, service, reports)
+    return [reports[id] for id in service.server_ids]
+
+
+async def _say_waiting(service: Service, reports: dict[str, ServerReport]) -> None:
+    seconds = 0
+    while waiting := [id for id in service.server_ids if id not in reports]:
+        await anyio.sleep(0.05 if seconds == 0 else 2)
+        if seconds:
+            print(f"starting {', '.join(waiting)} … {seconds} s", file=sys.stderr, flush=True)
+        seconds += 2
+
+
+# --- check, demo, schema --------------------------------------------------------------------------------------------
+
+
+def _check(options: argparse.Namespace, command: list[str]) -> int:
+    _no_command(command, "check")
+    path = _config_path(options.config)
+    settings = load(path)
+    print(f"{path}: valid, {len(settings.servers)} server{'s' if len(settings.servers) != 1 else ''}")
+    return _run(partial(_check_upstreams, settings))
+
+
+async def _check_upstreams(settings: Settings) -> int:
+    async with running(settings, listen=False, is_lasting=False) as service:
+        reports = await _probe_all(service)
+    is_good = True
+    for server, report in zip(settings.servers, reports, strict=True):
+        print("\n".join(banner.describe(server, report)))
+        is_good = is_good and not report.problem and not banner.missing_tools(server, report)
+    print("all is wired" if is_good else "not all is wired: see above")
+    return DONE if is_good else FAILED
+
+
+def _demo(options: argparse.Namespace, command: list[str]) -> int:
+    from .demo import demonstrate  # what it needs is needed by nothing else
+
+    _no_command(command, "demo")
+    return _run(demonstrate)
+
+
+def _schema(options: argparse.Namespace, command: list[str]) -> int:
+    _no_command(command, "schema")
+    print(msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode())
+    return DONE
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
+    "serve": _serve,
+    "wrap": _wrap,
+    "check": _check,
+    "demo": _demo,
+    "schema": _schema,
+}
+
+
+# --- Arguments ------------------------------------------------------------------------------------------------------
+
+
+def _config_path(given: str | None) -> Path:
+    if given is not None:
+        return Path(given)
+    for name in CONFIG_NAMES:
+        if os.path.exists(name):
+            return Path(name)
+    raise ConfigError(f"no configuration given, and none of {', '.join(CONFIG_NAMES)} is in this folder")
+
+
+def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, str]:
+    url = options.target
+    if (url is None) == (not command):
+        said = "nothing" if url is None else f"both {url} and a command"
+        raise ConfigError(f"got {said} to wrap, expected a URL, or -- COMMAND ARG…")
+    if url is not None:
+        if not re.match(r"https?://[^/]", url):
+            raise ConfigError(f"got the URL {url}, expected http://… or https://… (or -- COMMAND ARG…)")
+        if options.env or options.cwd:
+            raise ConfigError("got --env or --cwd with a URL, expected them with a command only")
+        headers = dict(_pair(text, ":", "--header", "NAME: VALUE") for text in options.header)
+        return Upstream(url=url, headers=headers), _id_from(re.sub(r"https?://", "", url).split("/")[0])
+    if options.header:
+        raise ConfigError("got --header with a command, expected it with a URL only")
+    env = dict(_pair(text, "=", "--env", "NAME=VALUE") for text in options.env)
+    return Upstream(command=tuple(command), env=env, cwd=options.cwd), _id_from(_program(command))
+
+
+def _pair(text: str, separator: str, option: str, form: str) -> tuple[str, str]:
+    name, found, value = text.partition(separator)
+    if not found or not name.strip():
+        raise ConfigError(f"got {option} {name!r}, expected {form}")
+    return name.strip(), value.strip()
+
+
+def _program(command: list[str]) -> str:
+    """What the command runs: of `npx -y @scope/thing@1.2 --flag` that is `thing`."""
+    runners = {"npx", "uvx", "bunx", "pnpx", "node", "python", "python3", "uv", "pipx", "run"}
+    names = [PurePath(part).name for part in command if not part.startswith("-")]
+    meant = next((name for name in names if name not in runners), names[0] if names else "server")
+    return meant.rsplit("@", 1)[0] or meant
+
+
+def _id_from(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:64] or "server"
+
+
+def _address(text: str) -> tuple[str, int]:
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:]*)):([0-9]{1,5})", text)
+    if match is None or int(match[3]) > 65535:
+        raise ConfigError(f"got --listen {text}, expected HOST:PORT, such as {DEFAULT_LISTEN}, or stdio")
+    return match[1] or match[2] or "127.0.0.1", int(match[3])
+
+
+def _no_command(command: list[str], name: str) -> None:
+    if command:
+        raise ConfigError(f"got a command after --, which `isthmus {name}` does not take")
+
+
+def _run(work: Callable[[], Awaitable[int]]) -> int:
+    """Run on asyncio, on uvloop if it is installed."""
+    try:
+        import uvloop  # noqa: F401
+    except ImportError:
+        options = {}
+    else:
+        options = {"use_uvloop": True}
+    try:
+        return anyio.run(work, backend_options=options)
+    except* StartError as group:
+        raise _first(group) from None
+
+
+def _first(group: BaseExceptionGroup[StartError]) -> StartError:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _complain(text: str) -> None:
+    print(f"isthmus: {text}", file=sys.stderr)

@@ -1,0 +1,145 @@
+"""Reads configurations: YAML, TOML or JSON in, checked `Settings` out, or one error that names all that is wrong."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import posixpath
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from .checks import check, upstream_of
+from .documents import MalformedDocument, Reader, parse
+from .settings import REFERENCE, Server, Settings
+
+_ENDINGS: Final = {".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json"}
+_PLACEHOLDERS: Final = ("{ws}", "{in}", "{out}", "{tmp}")
+
+
+class ConfigError(Exception):
+    """A configuration that cannot be used.
+
+    Attributes:
+        message: a line for each fault: file, dotted key, what was seen, what would be right.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+def load(path: str | Path) -> Settings:
+    """The settings in the file `path`, which ends in .yaml, .yml, .toml or .json.
+
+    Raises:
+        ConfigError: it cannot be read, or what it says cannot be used.
+    """
+    path = Path(path)
+    format = _ENDINGS.get(path.suffix.lower())
+    if format is None:
+        raise ConfigError(f"{path}: got the ending {path.suffix!r}, expected one of {', '.join(_ENDINGS)}")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: got byte {error.start} that is not UTF-8, expected UTF-8 text") from error
+    try:
+        return loads(text, format, str(path.absolute().parent), os.environ)
+    except ConfigError as error:
+        raise ConfigError("\n".join(f"{path}: {line}" for line in error.message.splitlines())) from error
+
+
+def loads(text: str, format: str, base_dir: str, environ: Mapping[str, str]) -> Settings:
+    """The settings in `text`. Touches neither files nor the process's own environment.
+
+    Args:
+        format: yaml, toml or json.
+        base_dir: absolute path of the folder that relative paths start from.
+        environ: where `${NAME}` is looked up.
+
+    Raises:
+        ConfigError: what `text` says cannot be used; its lines name no file.
+    """
+    assert posixpath.isabs(base_dir)
+    try:
+        document = parse(text, format)
+    except MalformedDocument as error:
+        raise ConfigError(f"not {format.upper()}: {error}".replace("\n", " ")) from error
+    reader = Reader(environ)
+    settings = reader.read(document, Settings)
+    problems = reader.problems
+    if not problems:
+        assert isinstance(settings, Settings)
+        problems = check(settings)
+    if problems:
+        raise ConfigError("\n".join(reader.render(problem).replace("\n", " ") for problem in problems))
+    assert isinstance(settings, Settings)
+    return _settle(settings, base_dir)
+
+
+def _settle(settings: Settings, base_dir: str) -> Settings:
+    """One list of servers, absolute paths, no trailing slash."""
+
+    def absolute(path: str) -> str:
+        return posixpath.normpath(posixpath.join(base_dir, path))
+
+    def settled(server: Server) -> Server:
+        upstream = server.upstream
+        cwd, ca_file = upstream.cwd, upstream.ca_file
+        if cwd is not None and not cwd.startswith(_PLACEHOLDERS):
+            cwd = absolute(cwd)
+        if ca_file is not None:
+            ca_file = absolute(ca_file)
+        return msgspec.structs.replace(
+            server,
+            upstream=msgspec.structs.replace(upstream, cwd=cwd, ca_file=ca_file),
+            artifact_roots=tuple(map(absolute, server.artifact_roots)),
+        )
+
+    added = (Server(id=name, upstream=upstream_of(entry)) for name, entry in settings.mcp_servers.items())
+    base_url = settings.core.public_base_url
+    return msgspec.structs.replace(
+        settings,
+        core=msgspec.structs.replace(settings.core, public_base_url=base_url and base_url.rstrip("/")),
+        storage=msgspec.structs.replace(settings.storage, root=absolute(settings.storage.root)),
+        servers=tuple(map(settled, (*settings.servers, *added))),
+        mcp_servers={},
+    )
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a configuration as written: variables and byte sizes are text in it."""
+    made = msgspec.json.schema(Settings)
+    _loosen(made)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Isthmus configuration",
+        **made,
+        "anyOf": [
+            {"required": ["servers"], "properties": {"servers": {"minItems": 1}}},
+            {"required": ["mcpServers"], "properties": {"mcpServers": {"minProperties": 1}}},
+        ],
+    }
+
+
+def _loosen(node: object) -> None:
+    """Let `${NAME}` stand for every number, boolean and choice, except the one that tells adapters apart."""
+    if isinstance(node, list):
+        for item in node:
+            _loosen(item)
+    if not isinstance(node, dict):
+        return
+    if node.get("type") in ("integer", "number", "boolean"):
+        node["type"] = [node["type"], "string"]
+        node.setdefault("pattern", REFERENCE)
+    if isinstance(node.get("description"), str):
+        node["description"] = inspect.cleandoc(node["description"])
+    for key, value in node.items():
+        if key not in ("default", "type", "enum"):
+            _loosen(value)
+    if "enum" in node and len(node["enum"]) > 1:
+        node["anyOf"] = [{"enum": node.pop("enum")}, {"type": "string", "pattern": REFERENCE}]

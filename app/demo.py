@@ -1,0 +1,5 @@
+"""placeholder"""
+
+
+async def demonstrate() -> int:
+    return 0

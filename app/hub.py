@@ -1,0 +1,293 @@
+"""The hub owns the engine: it tells it what happens, and carries out what it orders.
+
+One rule keeps it free of locks: nothing is awaited between calling the engine and queueing all that it returned. An
+order may cause another input at once (a queue that reports a message sent); its effects then wait for their turn, so
+that effects are always carried out in the order in which they were given.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from ..core.effects import (
+    Allocate,
+    Cause,
+    Close,
+    Collect,
+    Dial,
+    Discard,
+    Effect,
+    End,
+    Fetch,
+    Forget,
+    Load,
+    Materialize,
+    Note,
+    Opening,
+    Pause,
+    Receive,
+    Resume,
+    Save,
+    Send,
+    Serve,
+    Spawn,
+    StorageAnswer,
+    Sweep,
+)
+from ..core.ids import ChannelId, Ticket
+from ..core.limits import Limits
+from ..core.plan import Plan
+from ..core.timers import Deadline
+from ..transports.http_client import Endpoint, HttpClient
+from ..transports.port import FileOutlet, Outlet
+from ..transports.stdio import Child, ChildSpec
+from .workspaces import Folders, Workspaces
+
+StorageOrder = Load | Save | Forget | Allocate | Collect | Materialize | Fetch | Discard | Sweep
+
+_log = logging.getLogger("isthmus.hub")
+
+
+class EngineLike(Protocol):
+    """`core.engine.Engine`, or a `core.trace.Recorder` before one."""
+
+    @property
+    def session_count(self) -> int: ...
+    @property
+    def exchange_count(self) -> int: ...
+    def next_timeout(self) -> Deadline | None: ...
+    def new_channel(self) -> ChannelId: ...
+    def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]: ...
+    def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]: ...
+    def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]: ...
+    def receive_answer(self, ticket: Ticket, answer: StorageAnswer, now: float) -> list[Effect]: ...
+    def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]: ...
+    def receive_drain(self, now: float) -> list[Effect]: ...
+    def receive_stop(self, now: float) -> list[Effect]: ...
+    def handle_timeout(self, now: float) -> list[Effect]: ...
+
+
+class Hub:
+    """A `transports.port.Port` over one engine.
+
+    Args:
+        make_engine: called once, inside the event loop, with the wall time at which its clock was 0.
+        upstreams: for each server of the plan, how to reach it.
+        log_server: called with each line that a child writes to stderr: (server, line).
+    """
+
+    def __init__(
+        self,
+        make_engine: Callable[[float], EngineLike],
+        plan: Plan,
+        upstreams: Mapping[str, ChildSpec | Endpoint],
+        workspaces: Workspaces,
+        limits: Limits,
+        *,
+        log_server: Callable[[str, str], None],
+    ) -> None:
+        self._make_engine = make_engine
+        self._plan = {server.id: server for server in plan.servers}
+        self._upstreams = dict(upstreams)
+        self._workspaces = workspaces
+        self._limits = limits
+        self._log_server = log_server
+        self._outlets: dict[ChannelId, Outlet] = {}
+        self._effects: deque[Effect] = deque()
+        self._is_applying = False
+        self._alarm_at = float("inf")
+        self._alarm = anyio.Event()
+        self._all_done = anyio.Event()
+        self._change: anyio.Event | None = None  # somebody waits for things to change
+        self._engine: EngineLike
+        self._tasks: TaskGroup
+        self._client: HttpClient
+
+    @property
+    def engine(self) -> EngineLike:
+        return self._engine
+
+    @property
+    def child_pids(self) -> list[int]:
+        """The server processes that run now."""
+        children = [outlet for outlet in self._outlets.values() if isinstance(outlet, Child)]
+        return [child.pid for child in children if child.pid is not None]
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Work until `stop` is through, or until cancelled; then every upstream is gone."""
+        self._engine = self._make_engine(time.time() - anyio.current_time())
+        async with HttpClient(self._limits) as self._client, anyio.create_task_group() as self._tasks:
+            self._tasks.start_soon(self._ring)
+            task_status.started()
+            await self._all_done.wait()
+            self._tasks.cancel_scope.cancel()
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no new work, let what runs finish within `grace_s`, then end everything."""
+        self._apply(self._engine.receive_drain(self._now()))
+        with anyio.move_on_after(grace_s):
+            await self.wait_idle()
+        self._apply(self._engine.receive_stop(self._now()))
+        # Children close their stdin, then get TERM, then KILL: each of these takes stop_grace_s at most.
+        with anyio.move_on_after(3 * self._limits.stop_grace_s + 2):
+            while self._outlets:
+                await self._wait_change()
+        self._all_done.set()
+
+    async def wait_idle(self) -> None:
+        """Return when no client is owed an answer."""
+        while self._engine.exchange_count:
+            await self._wait_change()
+
+    async def _wait_change(self) -> None:
+        self._change = anyio.Event()
+        await self._change.wait()
+
+    # --- The port ---------------------------------------------------------------------------------------------------
+
+    def open(self, opening: Opening, outlet: Outlet) -> ChannelId:
+        channel = self._engine.new_channel()
+        self._outlets[channel] = outlet
+        self._apply(self._engine.receive_open(channel, opening, self._now()))
+        return channel
+
+    def opened(self, channel: ChannelId, opening: Opening) -> None:
+        if channel in self._outlets:
+            self._apply(self._engine.receive_open(channel, opening, self._now()))
+
+    def message(self, channel: ChannelId, message: bytes) -> None:
+        self._apply(self._engine.receive_message(channel, message, self._now()))
+
+    def sent(self, channel: ChannelId, size_bytes: int) -> None:
+        self._apply(self._engine.receive_sent(channel, size_bytes, self._now()))
+
+    def closed(self, channel: ChannelId, cause: Cause) -> None:
+        if self._outlets.pop(channel, None) is not None:
+            self._apply(self._engine.receive_close(channel, cause, self._now()))
+
+    # --- Effects ----------------------------------------------------------------------------------------------------
+
+    def _now(self) -> float:
+        return anyio.current_time()
+
+    def _apply(self, effects: list[Effect]) -> None:
+        self._effects.extend(effects)
+        if self._is_applying:
+            return
+        self._is_applying = True
+        try:
+            while self._effects:
+                self._carry_out(self._effects.popleft())
+        finally:
+            self._is_applying = False
+        if self._change is not None:
+            self._change.set()
+        deadline = self._engine.next_timeout()
+        if deadline is not None and deadline.at < self._alarm_at:
+            self._alarm.set()
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Send():
+                outlet = self._outlets.get(effect.channel)
+                if outlet is not None:
+                    outlet.send(effect)
+            case Dial():
+                self._dial(effect)
+            case Close():
+                outlet = self._outlets.get(effect.channel)
+                if outlet is not None:
+                    outlet.close(effect)
+            case Pause() | Resume():
+                outlet = self._outlets.get(effect.channel)
+                if outlet is not None:
+                    outlet.pause() if isinstance(effect, Pause) else outlet.resume()
+            case Note():
+                level = logging.getLevelNamesMapping()[effect.level.upper()]
+                _log.log(level, "%s: %s" if effect.server else "%s%s", effect.server, effect.text)
+            case Receive() | Serve():
+                self._carry_out_file_order(effect)
+            case _:
+                assert isinstance(effect, StorageOrder), effect
+                self._tasks.start_soon(self._store, effect)
+
+    def _carry_out_file_order(self, effect: Receive | Serve) -> None:
+        outlet = self._outlets.get(effect.channel)
+        if outlet is None:
+            return
+        file_outlet: FileOutlet = outlet  # type: ignore[assignment]  # only HTTP file requests are ordered this
+        if isinstance(effect, Receive):
+            file_outlet.receive(effect)
+        else:
+            file_outlet.serve(effect)
+
+    def _dial(self, effect: Dial) -> None:
+        target, channel = effect.target, effect.channel
+        upstream = self._upstreams[target.server]
+        if isinstance(target, Spawn):
+            assert isinstance(upstream, ChildSpec)
+            has_files = self._plan[target.server].has_files
+            folders = self._workspaces.folders(target.workspace) if has_files else None
+            child = Child(
+                upstream if folders is None else _placed(upstream, folders),
+                channel,
+                self,
+                self._limits,
+                log=lambda line: self._log_server(target.server, line),
+            )
+            self._outlets[channel] = child
+            self._tasks.start_soon(self._run_child, child, channel, target.workspace if has_files else None)
+        else:
+            assert isinstance(upstream, Endpoint)
+            self._outlets[channel] = self._client.dial(upstream, target, channel, self)
+
+    async def _run_child(self, child: Child, channel: ChannelId, workspace: str | None) -> None:
+        if workspace is not None:
+            try:
+                await self._workspaces.prepare(workspace)
+            except OSError as error:
+                detail = f"the session's folders cannot be made: {error.strerror}"
+                self.closed(channel, Cause(End.UNREACHABLE, detail=detail, unsent=True))
+                return
+        await child.run()
+
+    async def _store(self, order: StorageOrder) -> None:
+        answer = await self._workspaces.carry_out(order)
+        if answer is not None and not isinstance(order, Forget | Discard | Sweep):
+            self._apply(self._engine.receive_answer(order.ticket, answer, self._now()))
+
+    # --- Time -------------------------------------------------------------------------------------------------------
+
+    async def _ring(self) -> None:
+        """One wake-up for all deadlines of the engine; asleep until the earliest."""
+        while True:
+            self._alarm = anyio.Event()
+            deadline = self._engine.next_timeout()
+            self._alarm_at = float("inf") if deadline is None else deadline.at
+            with anyio.move_on_at(self._alarm_at):
+                await self._alarm.wait()
+            if self._now() >= self._alarm_at:
+                self._apply(self._engine.handle_timeout(self._now()))
+
+
+def _placed(spec: ChildSpec, folders: Folders) -> ChildSpec:
+    """The child in its session's folders: `{ws}`, `{in}`, `{out}` and `{tmp}` stand for them in its command,
+    environment and working directory; without one it runs in `{ws}`, and its TMPDIR is `{tmp}`."""
+
+    def place(text: str) -> str:
+        text = text.replace("{ws}", folders.ws).replace("{in}", folders.in_)
+        return text.replace("{out}", folders.out).replace("{tmp}", folders.tmp)
+
+    return ChildSpec(
+        command=tuple(place(part) for part in spec.command),
+        env={"TMPDIR": folders.tmp} | {name: place(value) for name, value in spec.env.items()},
+        cwd=folders.ws if spec.cwd is None else place(spec.cwd),
+        inherit_env=spec.inherit_env,
+    )

@@ -1,0 +1,99 @@
+"""What the engine needs of the settings: a `Plan` to decide by, and `Limits` to keep."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..core.limits import Limits
+from ..core.plan import ArtifactProducer, Kind, OutputLocator, Plan, ServerPlan, UploadConsumer
+from .settings import ArtifactProducerAdapter, Server, Settings, UploadConsumerAdapter
+
+LINK_KEY_MIN_BYTES: Final = 16
+
+
+def to_plan(settings: Settings, link_key: bytes, workspaces_path: str, fallback_base_url: str) -> Plan:
+    """The plan of `settings` as `config.load` returned them.
+
+    Args:
+        link_key: what signs links, at least 16 bytes.
+        workspaces_path: absolute path of the sessions' folders.
+        fallback_base_url: what links start with when neither the settings nor the client's request say.
+    """
+    assert len(link_key) >= LINK_KEY_MIN_BYTES
+    retries = settings.sessions.upstream_session_termination_retries
+    return Plan(
+        servers=tuple(_server_plan(server, retries) for server in settings.servers),
+        workspaces_path=workspaces_path,
+        public_base_url=settings.core.public_base_url or "",
+        fallback_base_url=fallback_base_url,
+        link_key=link_key,
+        uploads_enabled=settings.uploads.enabled,
+        downloads_enabled=settings.core.allow_artifacts_download,
+        require_sha256=settings.uploads.require_sha256,
+        artifacts_enabled=settings.artifacts.enabled,
+        expose_as_resources=settings.artifacts.expose_as_resources,
+    )
+
+
+def to_limits(settings: Settings) -> Limits:
+    """The limits of `settings`; what they leave open stays as `Limits` has it.
+
+    The two time limits of servers are limits of all: the longest of each. A driver that knows the server applies its
+    own shorter one.
+    """
+    defaults = Limits()
+    sessions, uploads, artifacts = settings.sessions, settings.uploads, settings.artifacts
+    return Limits(
+        sessions_max=sessions.max_active,
+        session_idle_ttl_s=sessions.idle_ttl_seconds,
+        exchanges_per_session_max=sessions.max_in_flight_per_session,
+        session_storage_max_bytes=sessions.max_total_session_size or defaults.session_storage_max_bytes,
+        storage_max_bytes=settings.storage.max_size or defaults.storage_max_bytes,
+        upload_size_max_bytes=uploads.max_file_bytes,
+        upload_files_max=uploads.max_files_per_request,
+        upload_ttl_s=uploads.ttl_seconds,
+        upload_link_ttl_s=uploads.link_ttl_seconds,
+        artifact_size_max_bytes=artifacts.max_file_bytes,
+        artifact_ttl_s=artifacts.ttl_seconds,
+        artifacts_per_session_max=artifacts.max_per_session,
+        inline_size_max_bytes=artifacts.max_inline_bytes,
+        start_timeout_s=max(server.start_timeout_seconds for server in settings.servers),
+        reply_timeout_s=max(server.call_timeout_seconds for server in settings.servers),
+        drain_s=settings.core.drain_seconds,
+    )
+
+
+def _server_plan(server: Server, retries: int) -> ServerPlan:
+    return ServerPlan(
+        id=server.id,
+        kind=Kind.PIPE if server.upstream.command is not None else Kind.HTTP,
+        consumers=tuple(_consumer(entry) for entry in server.adapters if isinstance(entry, UploadConsumerAdapter)),
+        producers=tuple(_producer(entry) for entry in server.adapters if isinstance(entry, ArtifactProducerAdapter)),
+        session_retries=retries,
+    )
+
+
+def _consumer(adapter: UploadConsumerAdapter) -> UploadConsumer:
+    return UploadConsumer(
+        tools=adapter.tools,
+        file_path_argument=adapter.file_path_argument,
+        uri_scheme=adapter.uri_scheme,
+        uri_prefix=adapter.uri_prefix,
+    )
+
+
+def _producer(adapter: ArtifactProducerAdapter) -> ArtifactProducer:
+    locator = adapter.output_locator
+    return ArtifactProducer(
+        tools=adapter.tools,
+        output_path_argument=adapter.output_path_argument,
+        output_locator=OutputLocator(
+            mode=locator.mode,
+            output_path_key=locator.output_path_key,
+            output_path_regexes=locator.output_path_regexes,
+        ),
+        persist=adapter.persist,
+        expose_as_resource=adapter.expose_as_resource,
+        allow_raw_output=adapter.allow_raw_output,
+        required=adapter.required,
+    )

@@ -1,0 +1,276 @@
+"""From settings to a running proxy: storage, engine, hub and listeners put together, and taken apart in order."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import ipaddress
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version as version_of
+from typing import BinaryIO
+from urllib.parse import urlsplit
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from ..core.engine import Engine
+from ..core.limits import Limits
+from ..core.plan import Plan
+from ..core.shelf import StoredUpload
+from ..core.trace import Recorder
+from ..core.wire.http_server import Surface
+from ..storage.files import FileBlobs
+from ..storage.sqlite import SqliteRecords
+from ..transports.http_client import Endpoint
+from ..transports.http_server import HttpServer
+from ..transports.stdio import ChildSpec
+from .hub import EngineLike, Hub
+from .intake import BlobFiles
+from .planning import to_limits, to_plan
+from .settings import Server, Settings
+from .workspaces import Workspaces, WorkspacesInUse
+
+VERSION = version_of("isthmus")
+LINK_KEY_BYTES = 32
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+
+class StartError(Exception):
+    """The proxy cannot start; the message says why and what would help."""
+
+
+_log = logging.getLogger("isthmus.server")
+
+
+def _log_server(server: str, line: str) -> None:
+    _log.info("%s: %s", server, line)
+
+
+@dataclass
+class Service:
+    """A proxy at work.
+
+    Attributes:
+        base_url: what its HTTP listener is reached by; empty without one.
+    """
+
+    settings: Settings
+    plan: Plan
+    limits: Limits
+    hub: Hub
+    base_url: str = ""
+
+    @property
+    def server_ids(self) -> list[str]:
+        return [server.id for server in self.settings.servers]
+
+
+@contextlib.asynccontextmanager
+async def running(
+    settings: Settings,
+    *,
+    listen: bool,
+    is_lasting: bool,
+    trace_path: str | None = None,
+    log_server: Callable[[str, str], None] | None = None,
+) -> AsyncIterator[Service]:
+    """A proxy for `settings`, until the context is left: then it drains, and everything it started is gone.
+
+    Args:
+        listen: whether to open the HTTP listener of `settings.core`.
+        is_lasting: whether what is stored stays in `settings.storage.root`; else it lives in a temporary folder.
+
+    Raises:
+        StartError: the port is taken, the storage is in use, the trace cannot be written.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        trace = stack.enter_context(_open_trace(trace_path)) if trace_path is not None else None
+        root = settings.storage.root if is_lasting else stack.enter_context(_temporary_folder())
+        limits = to_limits(settings)
+        with _start_errors(root):
+            link_key = await to_thread.run_sync(_link_key, root)
+            records = SqliteRecords(os.path.join(root, "records.sqlite"))
+            stack.push_async_callback(records.aclose)
+            blobs = FileBlobs(os.path.join(root, "blobs"))
+            stack.push_async_callback(blobs.aclose)
+            workspaces = Workspaces(
+                os.path.join(root, "workspaces"),
+                records,
+                blobs,
+                artifact_roots={server.id: server.artifact_roots for server in settings.servers},
+                working_directories={server.id: _fixed_cwd(server) for server in settings.servers},
+                limits=limits,
+                private_paths=(root,),
+            )
+            stack.push_async_callback(workspaces.aclose)
+            await workspaces.start_up()
+            async for key, record in records.scan("upload/"):  # their sessions ended with the process that had them
+                await blobs.delete(msgspec.json.decode(record.value, type=StoredUpload).blob)
+                await records.delete(key)
+        listener, base_url = await _listener(settings) if listen else (None, "")
+        plan = to_plan(settings, link_key, workspaces.root, base_url)
+        hub = Hub(
+            functools.partial(_make_engine, plan, limits, trace),
+            plan,
+            {server.id: upstream_of(server) for server in settings.servers},
+            workspaces,
+            limits,
+            log_server=log_server or _log_server,
+        )
+        service = Service(settings, plan, limits, hub, base_url)
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(_run_hub, hub)
+            http: HttpServer | None = None
+            if listener is not None:
+                http = HttpServer(_surface(settings), hub, BlobFiles(blobs), limits, pages=_pages(service))
+                await tasks.start(http.serve, listener)
+            try:
+                yield service
+            finally:
+                with anyio.CancelScope(shield=True):
+                    if http is not None:
+                        tasks.start_soon(http.drain)
+                    await hub.stop(limits.drain_s)
+                    tasks.cancel_scope.cancel()
+
+
+async def _run_hub(hub: Hub, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+    # Outlives the cancellation of its surroundings: whoever leaves `running` stops it in order.
+    with anyio.CancelScope(shield=True):
+        await hub.run(task_status=task_status)
+
+
+def _make_engine(plan: Plan, limits: Limits, trace: BinaryIO | None, unix_at_zero: float) -> EngineLike:
+    if trace is None:
+        return Engine(plan, entropy=os.urandom, unix_at_zero=unix_at_zero, limits=limits)
+    return Recorder(plan, entropy=os.urandom, unix_at_zero=unix_at_zero, limits=limits, write=trace.write)
+
+
+def upstream_of(server: Server) -> ChildSpec | Endpoint:
+    upstream = server.upstream
+    if upstream.command is not None:
+        return ChildSpec(upstream.command, dict(upstream.env), upstream.cwd, upstream.inherit_env)
+    assert upstream.url is not None
+    headers = tuple(upstream.headers.items())
+    return Endpoint(upstream.url, headers, verify_tls=upstream.verify_tls, ca_file=upstream.ca_file)
+
+
+def _fixed_cwd(server: Server) -> str | None:
+    cwd = server.upstream.cwd
+    return None if cwd is None or "{" in cwd else cwd
+
+
+# --- Listening ------------------------------------------------------------------------------------------------------
+
+
+async def _listener(settings: Settings) -> tuple[anyio.abc.Listener[anyio.abc.SocketStream], str]:
+    host, port = settings.core.host, settings.core.port
+    try:
+        listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
+    except OSError as error:
+        raise StartError(_why_not_listening(host, port, error)) from error
+    bound = listener.extra(anyio.abc.SocketAttribute.local_port)
+    shown = "127.0.0.1" if is_wildcard(host) else host
+    return listener, f"http://{f'[{shown}]' if ':' in shown else shown}:{bound}"
+
+
+def _why_not_listening(host: str, port: int, error: OSError) -> str:
+    inner = error.__cause__ if isinstance(error.__cause__, OSError) else error
+    if errno.EADDRINUSE in (error.errno, inner.errno) or "in use" in str(error):
+        return f"port {port} on {host} is taken by another program: choose another one, or 0 for any that is free"
+    if errno.EACCES in (error.errno, inner.errno):
+        return f"port {port} may not be opened by this user: choose one above 1023"
+    return f"cannot listen on {host}:{port}: {error.strerror or error}"
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether the address means every interface."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _surface(settings: Settings) -> Surface:
+    core = settings.core
+    hosts = {*LOOPBACK_NAMES, *(name.lower() for name in core.allowed_hosts)}
+    if not is_wildcard(core.host):
+        hosts.add(f"[{core.host}]" if ":" in core.host else core.host.lower())
+    if core.public_base_url:
+        hosts.add((urlsplit(core.public_base_url).hostname or "").lower())
+    return Surface(
+        servers=tuple(server.id for server in settings.servers),
+        hosts=frozenset(hosts),
+        origins=frozenset(origin.lower() for origin in core.allowed_origins),
+    )
+
+
+def _pages(service: Service) -> Callable[[str], tuple[int, str, bytes] | None]:
+    def page(path: str) -> tuple[int, str, bytes] | None:
+        if path in ("/healthz", "/readyz"):
+            body = {"status": "ok", "version": VERSION, "sessions": service.hub.engine.session_count}
+            return 200, "application/json", msgspec.json.encode(body)
+        return None
+
+    return page
+
+
+# --- Storage --------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _start_errors(root: str) -> Iterator[None]:
+    try:
+        yield
+    except WorkspacesInUse as error:
+        raise StartError(f"{error}: stop the other process, or set storage.root to another folder") from error
+    except OSError as error:
+        raise StartError(f"storage.root {root} cannot be used: {error.strerror or error}") from error
+
+
+def _link_key(root: str) -> bytes:
+    """The key that signs links, made once and kept beside what it protects, so that links outlive a restart."""
+    os.makedirs(root, mode=0o700, exist_ok=True)
+    path = os.path.join(root, "link.key")
+    try:
+        with open(path, "rb") as file:
+            key = file.read()
+        if len(key) == LINK_KEY_BYTES:
+            return key
+    except FileNotFoundError:
+        pass
+    key = secrets.token_bytes(LINK_KEY_BYTES)
+    temporary = f"{path}.{os.getpid()}"
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(key)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    return key
+
+
+@contextlib.contextmanager
+def _temporary_folder() -> Iterator[str]:
+    path = tempfile.mkdtemp(prefix="isthmus-")
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _open_trace(path: str) -> Iterator[BinaryIO]:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    except OSError as error:
+        raise StartError(f"the trace {path} cannot be written: {error.strerror}") from error
+    with open(descriptor, "wb") as file:
+        yield file

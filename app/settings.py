@@ -1,0 +1,196 @@
+"""The shape of a configuration: every key, its type, its default and what it is for.
+
+The descriptions are those of the JSON Schema. What a type cannot say is in `checks`; how a file becomes these structs
+is in `config`. All is frozen; every collection is a tuple, save the mappings of names to text.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta, Struct, field
+
+from ..core.plan import LocatorMode
+from . import sizes
+from .sizes import GIB, MIB
+
+REFERENCE: Final = r"\$\{"
+"""What every value with a variable in it contains. Until it is read its meaning is unknown: the schema lets it be."""
+
+ID_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+
+Id = Annotated[str, Meta(extra_json_schema={"pattern": rf"{REFERENCE}|^{ID_PATTERN}$"})]
+Count = Annotated[int, Meta(gt=0, le=1_000_000_000)]
+Seconds = Annotated[float, Meta(gt=0, le=10 * 366 * 86_400)]
+Size = Annotated[
+    int,
+    Meta(
+        gt=0,
+        le=1 << 60,
+        extra={"unit": "bytes"},
+        extra_json_schema={"pattern": rf"{REFERENCE}|{sizes.PATTERN}"},
+    ),
+]
+Texts = tuple[str, ...]
+
+
+def _about(description: str) -> Meta:
+    return Meta(description=description)
+
+
+class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The listener."""
+
+    host: Annotated[str, Meta(min_length=1, description="Address to listen on.")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")] = 8932
+    public_base_url: Annotated[
+        str | None, _about("What upload and download links start with, where clients reach this host by another name.")
+    ] = None
+    allow_artifacts_download: Annotated[bool, _about("Offer signed download links for artifacts.")] = True
+    allowed_hosts: Annotated[Texts, _about("Host headers accepted beside those of the listening address.")] = ()
+    allowed_origins: Annotated[Texts, _about("Origins of web pages that may speak to this listener.")] = ()
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error", "critical"], _about("The least level that is logged.")
+    ] = "info"
+    drain_seconds: Annotated[Seconds, _about("How long running calls may finish on shutdown.")] = 10.0
+
+
+class Storage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where files and records are kept."""
+
+    root: Annotated[str, Meta(min_length=1, description="Folder of everything kept.")] = "./data"
+    max_size: Annotated[Size | None, _about("Files of all sessions together, in bytes; null: 16 GiB.")] = None
+
+
+class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Clients' sessions."""
+
+    idle_ttl_seconds: Annotated[Seconds, _about("A session without any use for this long is ended.")] = 1800.0
+    max_active: Annotated[Count, _about("Sessions alive at once.")] = 10_000
+    max_in_flight_per_session: Annotated[Count, _about("Requests of one session that wait for their answers.")] = 256
+    max_total_session_size: Annotated[Size | None, _about("Files of one session together, in bytes; null: 1 GiB.")] = (
+        None
+    )
+    upstream_session_termination_retries: Annotated[
+        int, Meta(ge=0, le=5, description="Repeats of a request that did not run since the server forgot its session.")
+    ] = 1
+
+
+class Uploads(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Files that clients hand in."""
+
+    enabled: Annotated[bool, _about("Offer the upload helper tool and take uploads.")] = True
+    max_file_bytes: Annotated[Size, _about("One file, in bytes.")] = 50 * MIB
+    ttl_seconds: Annotated[Seconds, _about("A file not used for this long is removed.")] = 3600.0
+    require_sha256: Annotated[bool, _about("Refuse uploads that do not state each file's SHA-256.")] = False
+    max_files_per_request: Annotated[Count, _about("Files in one upload.")] = 32
+    link_ttl_seconds: Annotated[Seconds, _about("How long an upload link may be used.")] = 120.0
+
+
+class Artifacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Files that tools make."""
+
+    enabled: Annotated[bool, _about("Take in the files that artifact_producer tools make.")] = True
+    ttl_seconds: Annotated[Seconds, _about("An artifact is removed after this.")] = 3600.0
+    max_per_session: Annotated[Count, _about("Artifacts of one session.")] = 1000
+    max_file_bytes: Annotated[Size, _about("One artifact, in bytes.")] = GIB
+    expose_as_resources: Annotated[bool, _about("List artifacts among the session's resources.")] = True
+    max_inline_bytes: Annotated[
+        Size, _about("A larger artifact is not put into a resources/read answer; its link is named instead.")
+    ] = 8 * MIB
+
+
+class UploadConsumerAdapter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="upload_consumer"):
+    """Tools that take uploaded files: a handle in the argument becomes a path the server can open."""
+
+    tools: Annotated[Texts, Meta(min_length=1, description="Names of tools.")]
+    file_path_argument: Annotated[
+        str, _about("Dotted path of the argument; its value is one handle or a list of handles.")
+    ]
+    uri_scheme: Annotated[str, _about("What handles start with.")] = "upload://"
+    uri_prefix: Annotated[bool, _about("Deliver a file:// URI, not a bare path.")] = False
+
+
+class OutputLocator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a tool's result says what was written."""
+
+    mode: Annotated[LocatorMode, _about("Which part of the result to look in.")] = LocatorMode.NONE
+    output_path_key: Annotated[str | None, _about("Dotted path into the structured result.")] = None
+    output_path_regexes: Annotated[
+        Texts, _about("Searched for in the result's text; the path is group `path`, else group 1, else all of it.")
+    ] = ()
+
+
+class ArtifactProducerAdapter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="artifact_producer"):
+    """Tools whose output files are taken in and handed out as artifacts."""
+
+    tools: Annotated[Texts, Meta(min_length=1, description="Names of tools.")]
+    output_path_argument: Annotated[str | None, _about("The argument that tells the tool where to write.")] = None
+    output_locator: OutputLocator = OutputLocator()
+    persist: Annotated[bool, _about("Take the file in; false leaves results alone.")] = True
+    expose_as_resource: Annotated[bool, _about("List the artifact among the session's resources.")] = True
+    allow_raw_output: Annotated[bool, _about("Put the file's content into the result as well.")] = False
+    required: Annotated[bool, _about("A result without its file is an error.")] = False
+
+
+class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a server is reached: a command to start, or a URL."""
+
+    command: Annotated[Texts | None, _about("Program and arguments.")] = None
+    env: Annotated[dict[str, str], _about("Environment variables of the program.")] = {}
+    cwd: Annotated[str | None, _about("Working directory of the program.")] = None
+    inherit_env: Annotated[bool, _about("Hand on the whole environment, not just its harmless part.")] = False
+    url: Annotated[str | None, _about("Where the server listens, http:// or https://.")] = None
+    headers: Annotated[dict[str, str], _about("Headers of every request to the URL.")] = {}
+    verify_tls: Annotated[bool, _about("Check the server's certificate.")] = True
+    ca_file: Annotated[str | None, _about("Certificates to trust in place of the system's, as PEM.")] = None
+
+
+# A null is as good as nothing said, so it is the type that tells which of the two is there.
+_ONE_OF = {
+    "oneOf": [
+        {"required": ["command"], "properties": {"command": {"type": ["array", "string"]}}},
+        {"required": ["url"], "properties": {"url": {"type": "string"}}},
+    ]
+}
+
+Adapter = UploadConsumerAdapter | ArtifactProducerAdapter
+
+
+class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One server, and what is done about its files."""
+
+    id: Annotated[Id, _about("Names the server in URLs and tool names.")]
+    upstream: Annotated[Upstream, Meta(extra_json_schema=_ONE_OF)]
+    adapters: Annotated[tuple[Adapter, ...], _about("Tools whose files are carried. Others are left alone.")] = ()
+    artifact_roots: Annotated[Texts, _about("Folders, beside the session's own, that artifacts may lie in.")] = ()
+    start_timeout_seconds: Annotated[Seconds, _about("From starting the server to its first answer.")] = 60.0
+    call_timeout_seconds: Annotated[Seconds, _about("How long a server may be silent on a call.")] = 3600.0
+
+
+class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One server as MCP clients write it."""
+
+    type: Annotated[str | None, _about("stdio or http; not needed.")] = None
+    command: Annotated[str | None, _about("The program.")] = None
+    args: Annotated[Texts, _about("Its arguments.")] = ()
+    env: Annotated[dict[str, str], _about("Its environment variables.")] = {}
+    cwd: Annotated[str | None, _about("Its working directory.")] = None
+    url: Annotated[str | None, _about("Where the server listens, http:// or https://.")] = None
+    headers: Annotated[dict[str, str], _about("Headers of every request to the URL.")] = {}
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A configuration of Isthmus."""
+
+    core: Core = Core()
+    storage: Storage = Storage()
+    sessions: Sessions = Sessions()
+    uploads: Uploads = Uploads()
+    artifacts: Artifacts = Artifacts()
+    servers: Annotated[tuple[Server, ...], _about("The servers.")] = ()
+    mcp_servers: Annotated[
+        dict[str, Annotated[McpServer, Meta(extra_json_schema=_ONE_OF)]],
+        _about("More servers, by name, in the form that MCP clients use."),
+    ] = field(default_factory=dict, name="mcpServers")
+    """Empty once read: they are in `servers` then."""
