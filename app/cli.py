@@ -27,6 +27,7 @@ DONE, FAILED, USAGE = 0, 1, 2
 
 CONFIG_NAMES = ("isthmus.yaml", "isthmus.yml", "isthmus.toml", "isthmus.json")
 DEFAULT_LISTEN = "127.0.0.1:8932"
+WAITING_LINE_S = 2
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -154,20 +155,23 @@ async def _probe_all(service: Service) -> list[ServerReport]:
     async def ask(id: str) -> None:
         reports[id] = await probe(service.hub, id, VERSION, timeout_s=service.limits.start_timeout_s)
 
-    async with anyio.create_task_group() as tasks:
-        for id in service.server_ids:
-            tasks.start_soon(ask, id)
-        tasks.start_soon(_say_waiting, service, reports)
+    async with anyio.create_task_group() as waiting:
+        waiting.start_soon(_say_waiting, service, reports)
+        async with anyio.create_task_group() as tasks:
+            for id in service.server_ids:
+                tasks.start_soon(ask, id)
+        waiting.cancel_scope.cancel()
     return [reports[id] for id in service.server_ids]
 
 
 async def _say_waiting(service: Service, reports: dict[str, ServerReport]) -> None:
     seconds = 0
-    while waiting := [id for id in service.server_ids if id not in reports]:
-        await anyio.sleep(0.05 if seconds == 0 else 2)
-        if seconds:
+    while len(reports) < len(service.server_ids):
+        await anyio.sleep(WAITING_LINE_S)
+        seconds += WAITING_LINE_S
+        waiting = [id for id in service.server_ids if id not in reports]
+        if waiting:
             print(f"starting {', '.join(waiting)} … {seconds} s", file=sys.stderr, flush=True)
-        seconds += 2
 
 
 # --- check, demo, schema --------------------------------------------------------------------------------------------

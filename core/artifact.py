@@ -11,6 +11,7 @@ import binascii
 import datetime
 import posixpath
 from collections.abc import Sequence
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -23,6 +24,8 @@ from .filename import is_text, safe_filename, suffix_of
 from .pathtext import candidates, spellings
 from .plan import ArtifactProducer, LocatorMode
 from .rewrite import take
+
+_LATEST_UNIX: Final = 253_402_300_799  # the end of the year 9999, which is the last that RFC 3339 can write
 
 
 class Artifact(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,7 +223,5 @@ def _base64(data: bytes) -> str:
 
 
 def _rfc3339(at_unix: float) -> str:
-    start = datetime.datetime(1970, 1, 1)
-    latest = (datetime.datetime.max - start).total_seconds()
-    at = start + datetime.timedelta(seconds=int(min(max(at_unix, 0), latest)))
-    return at.isoformat(timespec="seconds") + "Z"
+    at = datetime.datetime.fromtimestamp(min(max(int(at_unix), 0), _LATEST_UNIX), tz=datetime.UTC)
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,96 +1,34 @@
-"""The engine's downstream half: what clients open, say and are owed.
+"""The engine's downstream half: what clients open and say.
 
 Here live the session rules of Streamable HTTP (2025-03-26, 2025-06-18 and 2025-11-25, basic/transports) and of pipes,
-the scope of each reply, and the choice of the stream on which a server's message travels.
+and the scope of each reply. What clients are given is the `courier`'s.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
-
-import msgspec
-
 from . import jsonrpc
+from .courier import Courier
 from .desk import Desk, Role
 from .effects import DeleteOpening, GetOpening, PipeOpening, PostOpening
 from .eras import features_of, is_known_legacy
-from .errors import INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED, TIMED_OUT, RemoteProtocolError
+from .errors import INVALID_REQUEST, OVERLOADED, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey, Reply
-from .exchange import Input as ExchangeInput
 from .ids import ChannelId
 from .jsonrpc import Frame
-from .session import Ask, Held, Session
+from .roles import PipeRole, PostRole, RefusedRole, StreamRole
 from .session import Input as SessionInput
+from .session import Session
 from .session import State as SessionState
-
-LEVEL_TRIGGERED = frozenset(
-    {
-        "notifications/tools/list_changed",
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-        "notifications/resources/updated",
-    }
-)
-"""Notifications that say "look again": one that waits makes the next equal one superfluous, and none may be lost."""
-
-
-class PostRole(Role):
-    __slots__ = ("opening",)
-
-    def __init__(self, opening: PostOpening) -> None:
-        self.opening = opening
-
-
-class StreamRole(Role):
-    """A session's GET stream."""
-
-    __slots__ = ("session",)
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-
-
-class PipeRole(Role):
-    __slots__ = ("last_ordinal", "opening", "session")
-
-    def __init__(self, opening: PipeOpening) -> None:
-        self.opening = opening
-        self.session: Session | None = None
-        self.last_ordinal = 0
-
-
-class RefusedRole(Role):
-    """A channel that was answered at once."""
-
-    __slots__ = ()
-
-
-class Upward(Protocol):
-    """Where the downstream half sends what is not for itself."""
-
-    def begin(self, session: Session, initialize: bytes) -> None:
-        """A new session wants an upstream; `initialize` is the JSON of its params."""
-
-    def request(self, session: Session, exchange: Exchange) -> None: ...
-
-    def withdraw(self, session: Session, exchange: Exchange, reason: bytes | None) -> None:
-        """Nobody waits for it any more: the upstream, if it is at work, is told so. `reason` is the JSON of a text."""
-
-    def notify(self, session: Session, method: str, params: bytes | None) -> None: ...
-
-    def reply(self, session: Session, ask: Ask, answer: Frame) -> None: ...
-
-    def end(self, session: Session) -> None: ...
 
 
 class Clients:
     """The downstream half of the engine."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.up: Upward
+    def __init__(self, desk: Desk, courier: Courier) -> None:
         self.sessions: dict[str, Session] = {}
         self._by_sid: dict[str, Session] = {}
         self._desk = desk
+        self._courier = courier
 
     def by_sid(self, sid: str) -> Session | None:
         return self._by_sid.get(sid)
@@ -115,7 +53,7 @@ class Clients:
             return
         self._desk.register(channel, StreamRole(session))
         session.stream = channel
-        self._release_held(session)
+        self._courier.release_held(session)
 
     def open_delete(self, channel: ChannelId, opening: DeleteOpening) -> None:
         session = self._session_for(channel, opening)
@@ -130,7 +68,7 @@ class Clients:
         disconnection "SHOULD NOT be interpreted as the client cancelling its request"); a pipe was the session."""
         if isinstance(role, StreamRole) and role.session.stream == channel:
             role.session.stream = None
-            self._touch(role.session)
+            self._courier.touch(role.session)
         elif isinstance(role, PipeRole) and role.session is not None:
             self.close_session(role.session, "client hung up")
 
@@ -158,7 +96,7 @@ class Clients:
             return
         if is_batch and not self._check_batch(channel, session, frames):
             return
-        self._touch(session)
+        self._courier.touch(session)
         reply = Reply(channel, ends_channel=True, can_stream=opening.accepts_events)
         if is_batch and not opening.accepts_events:
             reply.gathered = []
@@ -239,25 +177,25 @@ class Clients:
         is_full = len(session.exchanges) >= self._desk.limits.exchanges_per_session_max
         session.exchanges[exchange.key] = exchange
         if exchange.method == "ping":
-            self.answer(session, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
+            self._courier.answer(session, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
         elif exchange.method == "initialize":
-            self.fail(session, exchange, INVALID_REQUEST, "this session is initialized already: open another one")
+            self._courier.fail(session, exchange, INVALID_REQUEST, "this session is initialized: open another one")
         elif self._desk.is_draining:
-            self.fail(session, exchange, OVERLOADED, "shutting down: no new requests")
+            self._courier.fail(session, exchange, OVERLOADED, "shutting down: no new requests")
         elif duplicate:
-            self.fail(
+            self._courier.fail(
                 session, exchange, INVALID_REQUEST, "got the id of a request that is still open, expected another"
             )
         elif is_full:
             limit = self._desk.limits.exchanges_per_session_max
-            self.fail(session, exchange, OVERLOADED, f"this session has {limit} requests open, the most allowed")
+            self._courier.fail(session, exchange, OVERLOADED, f"{limit} requests are open, the most a session may have")
         else:
             try:
                 exchange.token_raw = jsonrpc.progress_token(exchange.params)
             except RemoteProtocolError as error:
-                self.fail(session, exchange, error.rpc_code, error.message)
+                self._courier.fail(session, exchange, error.rpc_code, error.message)
                 return
-            self.up.request(session, exchange)
+            self._courier.up.request(session, exchange)
 
     def _receive_notification(self, session: Session, frame: Frame) -> None:
         assert frame.method is not None
@@ -266,7 +204,7 @@ class Clients:
         elif frame.method == "notifications/cancelled":
             self._receive_cancel(session, frame.params)
         else:
-            self.up.notify(session, frame.method, frame.params)
+            self._courier.up.notify(session, frame.method, frame.params)
 
     def _receive_cancel(self, session: Session, params: bytes | None) -> None:
         """2025-11-25 basic/utilities/cancellation: unknown, finished and malformed ones are ignored, initialize is
@@ -279,7 +217,7 @@ class Clients:
         id_key = None if id_raw is None else jsonrpc.id_key(id_raw)
         exchange = None if id_key is None else session.find_by_id(id_key)
         if exchange is not None and exchange is not session.opener:
-            self.cancel(session, exchange, reason)
+            self._courier.cancel(session, exchange, reason)
 
     def _receive_reply(self, session: Session, frame: Frame) -> None:
         """The client answers a request of the server. Unknown ids are ignored: it may have been withdrawn."""
@@ -289,7 +227,7 @@ class Clients:
         assert isinstance(id_key[1], int)
         ask = session.asks.pop(id_key[1], None)
         if ask is not None:
-            self.up.reply(session, ask, frame)
+            self._courier.up.reply(session, ask, frame)
 
     # --- Sessions -----------------------------------------------------------------------------------------------
 
@@ -346,7 +284,7 @@ class Clients:
         assert exchange is not None
         session.opener = exchange
         session.exchanges[key] = exchange
-        self.up.begin(session, frame.params or b"{}")
+        self._courier.up.begin(session, frame.params or b"{}")
 
     def accept_session(self, session: Session, result: bytes, revision: str | None) -> None:
         """The upstream answered `initialize`: so is the client, and it is told its session id."""
@@ -357,27 +295,27 @@ class Clients:
         session.features = features_of(revision)
         if session.pipe is None:
             opener.reply.session = session.id
-        self.answer(session, opener, jsonrpc.encode_result(opener.id_raw, result))
+        self._courier.answer(session, opener, jsonrpc.encode_result(opener.id_raw, result))
 
     def refuse_session(self, session: Session, error: bytes) -> None:
         """The handshake failed: the client learns why, and there is no session."""
         opener = session.opener
         assert opener is not None
         session.opener = None
-        self.answer(session, opener, jsonrpc.encode_error_raw(opener.id_raw, error))
+        self._courier.answer(session, opener, jsonrpc.encode_error_raw(opener.id_raw, error))
         self.close_session(session, "handshake failed")
 
     def _confirm(self, session: Session) -> None:
         if session.may(SessionInput.CONFIRM):
             session.step(SessionInput.CONFIRM)
-            self._release_held(session)
+            self._courier.release_held(session)
 
     def close_session(self, session: Session, why: str) -> None:
         """End it: every open request is answered, every stream ends, the upstream session is let go."""
         if session.state is SessionState.CLOSED:
             return
         for exchange in list(session.exchanges.values()):
-            self.fail(session, exchange, INVALID_REQUEST, why)
+            self._courier.fail(session, exchange, INVALID_REQUEST, why)
         session.step(SessionInput.CLOSE)
         session.asks.clear()
         session.held.clear()
@@ -387,161 +325,22 @@ class Clients:
         del self._by_sid[session.sid]
         self._desk.timers.cancel(("idle", session.sid))
         self._desk.timers.cancel(("held", session.sid))
-        self.up.end(session)
-
-    def _touch(self, session: Session) -> None:
-        at = self._desk.now + self._desk.limits.session_idle_ttl_s
-        self._desk.timers.set(("idle", session.sid), at, "session idle")
+        self._courier.up.end(session)
 
     def handle_idle(self, sid: str) -> None:
         session = self._by_sid.get(sid)
         if session is None:
             return
         if session.is_busy:
-            self._touch(session)
+            self._courier.touch(session)
         else:
             self._desk.note("info", "session ended: idle", session.server)
             self.close_session(session, "session expired")
 
-    # --- Answers ------------------------------------------------------------------------------------------------
-
-    def answer(self, session: Session, exchange: Exchange, message: bytes) -> None:
-        """Give an exchange its one answer."""
-        exchange.step(ExchangeInput.ANSWER)
-        self._settle(session, exchange, message)
-
-    def fail(self, session: Session, exchange: Exchange, code: int, text: str, data: object = None) -> None:
-        """Answer with an error of our own, and let the upstream know if it is at work."""
-        self.up.withdraw(session, exchange, None)
-        self.answer(session, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
-
-    def cancel(self, session: Session, exchange: Exchange, reason: bytes | None) -> None:
-        """The client cancelled: nobody answers any more ("SHOULD NOT send a response", 2025-11-25 cancellation)."""
-        self.up.withdraw(session, exchange, reason)
-        exchange.step(ExchangeInput.CANCEL)
-        self._settle(session, exchange, None)
-
-    def time_out(self, session: Session, exchange: Exchange) -> None:
-        limit = self._desk.limits.reply_timeout_s
-        text = f"the server said nothing for {limit:g} s: given up; the request may have run"
-        self.fail(session, exchange, TIMED_OUT, text, {"outcome": "unknown"})
-
-    def _settle(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
-        del session.exchanges[exchange.key]
-        self._touch(session)
-        reply = exchange.reply
-        reply.remaining -= 1
-        assert reply.remaining >= 0
-        is_last = reply.remaining == 0
-        if reply.gathered is not None:
-            if message is not None:
-                reply.gathered.append(message)
-            if not is_last:
-                return
-            message = b"[" + b",".join(reply.gathered) + b"]" if reply.gathered else None
-        if message is not None:
-            self._desk.send(reply.channel, message, is_last=is_last and reply.ends_channel, session=reply.session)
-        elif is_last and reply.ends_channel:
-            self._desk.close(reply.channel, status=202)
-
-    # --- Messages of the server ---------------------------------------------------------------------------------
-
-    def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
-        """Send the client a notification of the server, on the stream it belongs to, or keep it until there is one."""
-        channel = self._stream_for(session, method, related)
-        if channel is not None:
-            self._desk.send(channel, message)
-        else:
-            self._hold(session, Held(message, method, None))
-
-    def ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None:
-        """Ask the client what the server wants to know, under an id of ours."""
-        number = session.record_ask(ask)
-        id_raw = b"%d" % number
-        if ask.token_raw is not None and params is not None:
-            params = jsonrpc.replace_progress_token(params, id_raw)
-        message = jsonrpc.encode_request(id_raw, ask.method, params)
-        channel = self._stream_for(session, ask.method, related)
-        if channel is not None:
-            session.asks[number] = ask._replace(channel=channel)
-            self._desk.send(channel, message)
-        else:
-            self._hold(session, Held(message, ask.method, number))
-
-    def unask(self, session: Session, number: int, reason: bytes | None) -> None:
-        """The server withdrew its request, or is gone."""
-        ask = session.asks.pop(number, None)
-        if ask is None:
-            return
-        if ask.channel is None:
-            session.held = type(session.held)(held for held in session.held if held.ask != number)
-            return
-        params = b'{"requestId":%d' % number + (b',"reason":' + reason if reason is not None else b"") + b"}"
-        message = jsonrpc.encode_notification("notifications/cancelled", params)
-        if not self._desk.send(ask.channel, message):
-            self.deliver(session, "notifications/cancelled", message, None)
-
-    def _stream_for(self, session: Session, method: str, related: Exchange | None) -> ChannelId | None:
-        """Where the client listens. 2025-11-25 basic/transports: messages on a POST's stream "SHOULD relate to the
-        originating client request", the GET stream is for the rest; and each message travels on one stream only."""
-        if session.state is not SessionState.READY:
-            return None
-        if session.pipe is not None:
-            return session.pipe
-        if method in LEVEL_TRIGGERED:
-            return session.stream if self._desk.is_open(session.stream) else None
-        related = related or session.only_call()
-        if related is not None and related.reply.can_stream and self._desk.is_open(related.reply.channel):
-            return related.reply.channel
-        if self._desk.is_open(session.stream):
-            return session.stream
-        latest = session.latest_call()
-        return latest.reply.channel if latest is not None and self._desk.is_open(latest.reply.channel) else None
-
-    def _hold(self, session: Session, held: Held) -> None:
-        if held.method in LEVEL_TRIGGERED and any(other.message == held.message for other in session.held):
-            return
-        if len(session.held) >= self._desk.limits.held_per_session_max:
-            self._drop_held(session)
-        session.held.append(held)
-        self._desk.timers.set(
-            ("held", session.sid), self._desk.now + self._desk.limits.held_timeout_s, "held server messages"
-        )
-
-    def _drop_held(self, session: Session) -> None:
-        """Make room: the oldest message that is not level-triggered goes; a question among them is refused."""
-        victim = next((held for held in session.held if held.method not in LEVEL_TRIGGERED), session.held[0])
-        session.held.remove(victim)
-        self._desk.note("warning", f"client has no stream open: {victim.method} dropped", session.server)
-        if victim.ask is not None:
-            self._refuse_ask(session, victim.ask)
-
-    def _refuse_ask(self, session: Session, number: int) -> None:
-        ask = session.asks.pop(number, None)
-        if ask is not None:
-            text = "the client has no event stream open on which it could be asked"
-            self.up.reply(session, ask, Frame(error=msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})))
-
-    def _release_held(self, session: Session) -> None:
-        waiting, session.held = session.held, type(session.held)()
-        for held in waiting:
-            channel = self._stream_for(session, held.method, None)
-            if channel is None:
-                session.held.append(held)
-                continue
-            if held.ask is not None:
-                session.asks[held.ask] = session.asks[held.ask]._replace(channel=channel)
-            self._desk.send(channel, held.message)
-
     def handle_held(self, sid: str) -> None:
-        """Questions nobody could be asked are refused; the rest goes on waiting."""
         session = self._by_sid.get(sid)
-        if session is None:
-            return
-        for held in [held for held in session.held if held.ask is not None]:
-            session.held.remove(held)
-            assert held.ask is not None
-            self._refuse_ask(session, held.ask)
+        if session is not None:
+            self._courier.refuse_held(session)
 
     # --- Refusals -----------------------------------------------------------------------------------------------
 

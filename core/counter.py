@@ -30,9 +30,9 @@ from .effects import (
 )
 from .filename import mime_type_of, safe_filename
 from .ids import ChannelId, Ticket
-from .plane import Waiting
 from .session import Session
 from .shelf import Shelf, StoredArtifact, StoredUpload, artifact_key
+from .waiting import Waiting
 
 
 class UploadRole(Role):

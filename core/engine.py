@@ -4,14 +4,16 @@ Each input returns the effects it caused, in the order to carry them out, and le
 reads a clock, a socket or a file; equal inputs give equal effects, byte for byte. The driver's one rule: it awaits
 nothing between calling an input and queueing all that it returned.
 
-The engine composes: `clients` (the downstream half), `servers` (the upstream half), `plane` and `counter` (files),
-round one `desk`. It holds no rule of its own beyond who is asked what.
+The engine composes: `clients` and `courier` (the downstream half), `servers` (the upstream half), `plane`, `calls`
+and `counter` (files), round one `desk`. It holds no rule of its own beyond who is asked what.
 """
 
 from __future__ import annotations
 
-from .clients import Clients, PipeRole, PostRole, StreamRole
+from .calls import Calls
+from .clients import Clients
 from .counter import Counter, UploadRole
+from .courier import Courier
 from .desk import Desk
 from .effects import (
     Cause,
@@ -33,10 +35,12 @@ from .ids import ChannelId, Entropy, Ticket
 from .limits import Limits
 from .links import ChildRole, UpPostRole, UpStreamRole
 from .plan import Plan
-from .plane import FilePlane, Waiting
+from .plane import FilePlane
+from .roles import PipeRole, PostRole, StreamRole
 from .servers import Servers
 from .shelf import Shelf
 from .timers import Deadline
+from .waiting import Waiting
 
 UPSTREAM_ROLES = (ChildRole, UpPostRole, UpStreamRole)
 
@@ -57,16 +61,18 @@ class Engine:
     def __init__(self, plan: Plan, *, entropy: Entropy, unix_at_zero: float, limits: Limits | None = None) -> None:
         desk = Desk(plan, entropy=entropy, unix_at_zero=unix_at_zero, limits=limits or Limits())
         self._desk = desk
-        self._clients = Clients(desk)
-        self._servers = Servers(desk, self._clients)
+        self._courier = courier = Courier(desk)
+        self._clients = Clients(desk, courier)
+        self._servers = Servers(desk, self._clients, courier)
         nonces, shelf = Nonces(), Shelf(desk)
         self._shelf = shelf
         self._waiting = Waiting(desk)
-        self._plane = FilePlane(desk, shelf, nonces, self._waiting)
+        calls = Calls(desk, shelf, self._waiting)
+        self._plane = FilePlane(desk, shelf, nonces, self._waiting, calls)
         self._counter = Counter(desk, self._clients, shelf, nonces, self._waiting)
-        self._clients.up = self._servers
+        courier.up = self._servers
         self._servers.files = self._plane
-        self._plane.onward = self._servers
+        self._plane.onward = calls.onward = self._servers
 
     # --- Queries ----------------------------------------------------------------------------------------------------
 
@@ -224,4 +230,4 @@ class Engine:
         session = self._clients.by_sid(sid)
         exchange = None if session is None else session.exchanges.get(key)
         if session is not None and exchange is not None:
-            self._clients.time_out(session, exchange)
+            self._courier.time_out(session, exchange)

@@ -12,6 +12,7 @@ import msgspec
 
 from . import jsonrpc
 from .clients import Clients
+from .courier import Courier
 from .desk import Desk
 from .effects import Cause, Connected, Delete, End, Listen, Post, Spawn
 from .errors import INTERNAL_ERROR, INVALID_REQUEST, OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE, RemoteProtocolError
@@ -54,13 +55,14 @@ class FileRules(Protocol):
 
 
 class Servers:
-    """The upstream half of the engine. It is the clients' `Upward`."""
+    """The upstream half of the engine. It is the courier's `Upward`."""
 
-    def __init__(self, desk: Desk, clients: Clients) -> None:
+    def __init__(self, desk: Desk, clients: Clients, courier: Courier) -> None:
         self.files: FileRules
         self.links: dict[str, Link] = {}
         self._desk = desk
         self._clients = clients
+        self._courier = courier
 
     # --- From the downstream half ---------------------------------------------------------------------------------
 
@@ -428,7 +430,7 @@ class Servers:
         upstream.receive_lost(reason, self._desk.now)
         self._cancel_timers(link)
         for number in list(session.asks):
-            self._clients.unask(session, number, None)
+            self._courier.unask(session, number, None)
         child, link.channel = link.channel, None
         stream, link.stream = link.stream, None
         self._desk.close(child, reason=reason)
@@ -475,7 +477,7 @@ class Servers:
 
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
         self.files.forget(exchange)
-        self._clients.answer(link.session, exchange, message)
+        self._courier.answer(link.session, exchange, message)
 
     def _cancel_timers(self, link: Link) -> None:
         for purpose in ("start", "listening", "relisten"):
@@ -599,7 +601,7 @@ class Servers:
                 self._tell(link, jsonrpc.encode_error(frame.id_raw, error.rpc_code, error.message))
                 return
             ask = Ask(frame.id_raw, token, frame.method, link.upstream.incarnation, None)
-            self._clients.ask(session, ask, frame.params, related)
+            self._courier.ask(session, ask, frame.params, related)
 
     def _is_asked_already(self, link: Link, id_raw: bytes) -> bool:
         key = jsonrpc.id_key(id_raw)
@@ -618,7 +620,7 @@ class Servers:
             self._desk.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
             return
         message = jsonrpc.encode_notification(frame.method, frame.params)
-        self._clients.deliver(link.session, frame.method, message, related)
+        self._courier.deliver(link.session, frame.method, message, related)
 
     def _receive_progress(self, link: Link, params: bytes | None) -> None:
         """It goes to whose request it is about, under that request's own token, on that request's own stream."""
@@ -644,7 +646,7 @@ class Servers:
         key = None if id_raw is None else jsonrpc.id_key(id_raw)
         for number, ask in list(link.session.asks.items()):
             if key is not None and jsonrpc.id_key(ask.id_raw) == key:
-                self._clients.unask(link.session, number, jsonrpc.member_of(params, "reason"))
+                self._courier.unask(link.session, number, jsonrpc.member_of(params, "reason"))
 
 
 def _with_roots(initialize: bytes) -> bytes:

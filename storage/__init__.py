@@ -1,1 +1,38 @@
 """Records and blobs: what is kept, behind two protocols with written laws."""
+
+from .files import FileBlobs
+from .interface import (
+    CHUNK_SIZE_MAX,
+    Blobs,
+    BlobStat,
+    BlobWriter,
+    NotStored,
+    Record,
+    Records,
+    StorageError,
+    StorageFull,
+    VersionConflict,
+)
+from .keys import KEY_SIZE_MAX, check_key, check_prefix
+from .memory import MemoryBlobs, MemoryRecords
+from .sqlite import SqliteRecords
+
+__all__ = [
+    "CHUNK_SIZE_MAX",
+    "KEY_SIZE_MAX",
+    "BlobStat",
+    "BlobWriter",
+    "Blobs",
+    "FileBlobs",
+    "MemoryBlobs",
+    "MemoryRecords",
+    "NotStored",
+    "Record",
+    "Records",
+    "SqliteRecords",
+    "StorageError",
+    "StorageFull",
+    "VersionConflict",
+    "check_key",
+    "check_prefix",
+]

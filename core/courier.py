@@ -1,0 +1,198 @@
+"""What clients are given: the one answer to each request, and the server's own messages on the right stream.
+
+A message of the server that has no stream to travel on waits in the session, within bounds, until there is one.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from . import jsonrpc
+from .desk import Desk
+from .errors import INTERNAL_ERROR, TIMED_OUT
+from .exchange import Exchange
+from .exchange import Input as ExchangeInput
+from .ids import ChannelId
+from .jsonrpc import Frame
+from .session import Ask, Held, Session
+from .session import State as SessionState
+
+LEVEL_TRIGGERED = frozenset(
+    {
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+    }
+)
+"""Notifications that say "look again": one that waits makes the next equal one superfluous, and none may be lost."""
+
+
+class Upward(Protocol):
+    """Where the downstream half sends what is not for itself."""
+
+    def begin(self, session: Session, initialize: bytes) -> None:
+        """A new session wants an upstream; `initialize` is the JSON of its params."""
+
+    def request(self, session: Session, exchange: Exchange) -> None: ...
+
+    def withdraw(self, session: Session, exchange: Exchange, reason: bytes | None) -> None:
+        """Nobody waits for it any more: the upstream, if it is at work, is told so. `reason` is the JSON of a text."""
+
+    def notify(self, session: Session, method: str, params: bytes | None) -> None: ...
+
+    def reply(self, session: Session, ask: Ask, answer: Frame) -> None: ...
+
+    def end(self, session: Session) -> None: ...
+
+
+class Courier:
+    """The way down to clients."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.up: Upward
+        self._desk = desk
+
+    def touch(self, session: Session) -> None:
+        """The session is in use: its idle time starts anew."""
+        at = self._desk.now + self._desk.limits.session_idle_ttl_s
+        self._desk.timers.set(("idle", session.sid), at, "session idle")
+
+    # --- Answers ------------------------------------------------------------------------------------------------
+
+    def answer(self, session: Session, exchange: Exchange, message: bytes) -> None:
+        """Give an exchange its one answer."""
+        exchange.step(ExchangeInput.ANSWER)
+        self._settle(session, exchange, message)
+
+    def fail(self, session: Session, exchange: Exchange, code: int, text: str, data: object = None) -> None:
+        """Answer with an error of our own, and let the upstream know if it is at work."""
+        self.up.withdraw(session, exchange, None)
+        self.answer(session, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
+
+    def cancel(self, session: Session, exchange: Exchange, reason: bytes | None) -> None:
+        """The client cancelled: nobody answers any more ("SHOULD NOT send a response", 2025-11-25 cancellation)."""
+        self.up.withdraw(session, exchange, reason)
+        exchange.step(ExchangeInput.CANCEL)
+        self._settle(session, exchange, None)
+
+    def time_out(self, session: Session, exchange: Exchange) -> None:
+        limit = self._desk.limits.reply_timeout_s
+        text = f"the server said nothing for {limit:g} s: given up; the request may have run"
+        self.fail(session, exchange, TIMED_OUT, text, {"outcome": "unknown"})
+
+    def _settle(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
+        del session.exchanges[exchange.key]
+        self.touch(session)
+        reply = exchange.reply
+        reply.remaining -= 1
+        assert reply.remaining >= 0
+        is_last = reply.remaining == 0
+        if reply.gathered is not None:
+            if message is not None:
+                reply.gathered.append(message)
+            if not is_last:
+                return
+            message = b"[" + b",".join(reply.gathered) + b"]" if reply.gathered else None
+        if message is not None:
+            self._desk.send(reply.channel, message, is_last=is_last and reply.ends_channel, session=reply.session)
+        elif is_last and reply.ends_channel:
+            self._desk.close(reply.channel, status=202)
+
+    # --- Messages of the server ---------------------------------------------------------------------------------
+
+    def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
+        """Send the client a notification of the server, on the stream it belongs to, or keep it until there is one."""
+        channel = self._stream_for(session, method, related)
+        if channel is not None:
+            self._desk.send(channel, message)
+        else:
+            self._hold(session, Held(message, method, None))
+
+    def ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None:
+        """Ask the client what the server wants to know, under an id of ours."""
+        number = session.record_ask(ask)
+        id_raw = b"%d" % number
+        if ask.token_raw is not None and params is not None:
+            params = jsonrpc.replace_progress_token(params, id_raw)
+        message = jsonrpc.encode_request(id_raw, ask.method, params)
+        channel = self._stream_for(session, ask.method, related)
+        if channel is not None:
+            session.asks[number] = ask._replace(channel=channel)
+            self._desk.send(channel, message)
+        else:
+            self._hold(session, Held(message, ask.method, number))
+
+    def unask(self, session: Session, number: int, reason: bytes | None) -> None:
+        """The server withdrew its request, or is gone."""
+        ask = session.asks.pop(number, None)
+        if ask is None:
+            return
+        if ask.channel is None:
+            session.held = type(session.held)(held for held in session.held if held.ask != number)
+            return
+        params = b'{"requestId":%d' % number + (b',"reason":' + reason if reason is not None else b"") + b"}"
+        message = jsonrpc.encode_notification("notifications/cancelled", params)
+        if not self._desk.send(ask.channel, message):
+            self.deliver(session, "notifications/cancelled", message, None)
+
+    def _stream_for(self, session: Session, method: str, related: Exchange | None) -> ChannelId | None:
+        """Where the client listens. 2025-11-25 basic/transports: messages on a POST's stream "SHOULD relate to the
+        originating client request", the GET stream is for the rest; and each message travels on one stream only."""
+        if session.state is not SessionState.READY:
+            return None
+        if session.pipe is not None:
+            return session.pipe
+        if method in LEVEL_TRIGGERED:
+            return session.stream if self._desk.is_open(session.stream) else None
+        related = related or session.only_call()
+        if related is not None and related.reply.can_stream and self._desk.is_open(related.reply.channel):
+            return related.reply.channel
+        if self._desk.is_open(session.stream):
+            return session.stream
+        latest = session.latest_call()
+        return latest.reply.channel if latest is not None and self._desk.is_open(latest.reply.channel) else None
+
+    def _hold(self, session: Session, held: Held) -> None:
+        if held.method in LEVEL_TRIGGERED and any(other.message == held.message for other in session.held):
+            return
+        if len(session.held) >= self._desk.limits.held_per_session_max:
+            self._drop_held(session)
+        session.held.append(held)
+        self._desk.timers.set(
+            ("held", session.sid), self._desk.now + self._desk.limits.held_timeout_s, "held server messages"
+        )
+
+    def _drop_held(self, session: Session) -> None:
+        """Make room: the oldest message that is not level-triggered goes; a question among them is refused."""
+        victim = next((held for held in session.held if held.method not in LEVEL_TRIGGERED), session.held[0])
+        session.held.remove(victim)
+        self._desk.note("warning", f"client has no stream open: {victim.method} dropped", session.server)
+        if victim.ask is not None:
+            self._refuse_ask(session, victim.ask)
+
+    def _refuse_ask(self, session: Session, number: int) -> None:
+        ask = session.asks.pop(number, None)
+        if ask is not None:
+            text = "the client has no event stream open on which it could be asked"
+            self.up.reply(session, ask, Frame(error=msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})))
+
+    def release_held(self, session: Session) -> None:
+        waiting, session.held = session.held, type(session.held)()
+        for held in waiting:
+            channel = self._stream_for(session, held.method, None)
+            if channel is None:
+                session.held.append(held)
+                continue
+            if held.ask is not None:
+                session.asks[held.ask] = session.asks[held.ask]._replace(channel=channel)
+            self._desk.send(channel, held.message)
+
+    def refuse_held(self, session: Session) -> None:
+        """Questions nobody could be asked are refused; the rest goes on waiting."""
+        for held in [held for held in session.held if held.ask is not None]:
+            session.held.remove(held)
+            assert held.ask is not None
+            self._refuse_ask(session, held.ask)

@@ -1,0 +1,46 @@
+"""How a stored artifact is shown to clients: its URI, and the signed link it can be downloaded from."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, urlencode
+
+from . import handle
+from .artifact import Artifact
+from .desk import Desk
+from .session import Session
+from .shelf import StoredArtifact
+
+
+def describe(desk: Desk, session: Session, record: StoredArtifact) -> Artifact:
+    return Artifact(
+        artifact_uri=handle.format_artifact(record.sid, record.aid, record.filename),
+        artifact_id=record.aid,
+        filename=record.filename,
+        mime_type=record.mime_type,
+        size_bytes=record.size_bytes,
+        sha256=record.sha256,
+        expose_as_resource=record.is_exposed,
+        expires_at_unix=record.expires_at_unix,
+        download_url=_download_url(desk, session, record),
+    )
+
+
+def _download_url(desk: Desk, session: Session, record: StoredArtifact) -> str | None:
+    base = base_url(desk, session)
+    if not base or not desk.plan.downloads_enabled:
+        return None
+    query = handle.sign_download(
+        desk.plan.link_key,
+        server=record.server,
+        sid=record.sid,
+        artifact=record.aid,
+        filename=record.filename,
+        expires_at_unix=int(record.expires_at_unix),
+    )
+    path = f"/artifacts/{record.server}/{record.sid}/{record.aid}/{quote(record.filename, safe='')}"
+    return f"{base}{path}?{urlencode(query)}"
+
+
+def base_url(desk: Desk, session: Session) -> str:
+    """What links handed to this client start with; empty if there is nothing that could serve them."""
+    return desk.plan.public_base_url or session.base_url or desk.plan.fallback_base_url

@@ -1,0 +1,268 @@
+"""Blobs as files of one folder, each of whose names says all there is to know.
+
+A committed blob is the file `<key>~<serial>~<sha256>`, the key's slashes written as `+`. It is written under a
+temporary name (`~…`), forced to disk, then renamed, so it is there whole or not at all, and its hash needs no second
+file that could disagree. A commit takes a greater serial than any before; of two files with one key the greater serial
+counts, and the other, which only a crash between commit and removal leaves, goes with the next `sweep`.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Final, NamedTuple
+
+from anyio import CancelScope, Lock, to_thread
+
+from .interface import CHUNK_SIZE_MAX, BlobStat, BlobWriter, NotStored, StorageError, StorageFull
+from .keys import check_key
+
+_NAME: Final = re.compile(r"(?P<key>[A-Za-z0-9._+-]+)~(?P<serial>[0-9a-f]{1,16})~(?P<sha256>[0-9a-f]{64})")
+_READ_SIZE: Final = 1024 * 1024
+"""Bytes read with one visit to a worker thread: a visit costs as much as reading some 100 KiB."""
+_WRITE_SIZE: Final = 256 * 1024
+"""Bytes gathered for one visit to a worker thread, since network chunks are small."""
+
+
+class _Entry(NamedTuple):
+    stat: BlobStat
+    serial: int
+    name: str
+
+
+class FileBlobs:
+    """See `Blobs` for the laws.
+
+    The folder is made with mode 0700 if it is missing, files have 0600. Files with names of another form are left
+    alone. What the folder holds is read here, once.
+
+    Args:
+        root: the folder; no other process may use it.
+
+    Raises:
+        OSError: the folder cannot be made or read.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = os.path.abspath(root)
+        os.makedirs(self._root, mode=0o700, exist_ok=True)
+        self._turn = Lock()  # one change of the folder's names at a time
+        self._index, _ = self._survey()
+        self._last_serial = max((entry.serial for entry in self._index.values()), default=0)
+        self._temporary: set[str] = set()  # names of open writers
+
+    @asynccontextmanager
+    async def create(self, key: str, *, size_max_bytes: int) -> AsyncIterator[BlobWriter]:
+        writer = FileWriter(self, check_key(key), size_max_bytes, f"~{secrets.token_hex(16)}")
+        self._temporary.add(writer.name)
+        try:
+            with _as_storage_errors():
+                await to_thread.run_sync(writer.open)
+            yield writer
+        finally:
+            with CancelScope(shield=True):
+                await to_thread.run_sync(writer.discard)
+            self._temporary.discard(writer.name)
+
+    async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
+        entry = self._index.get(check_key(key))
+        if start < 0 or (stop is not None and stop < 0):
+            raise ValueError(f"got the range {start}:{stop}, expected bounds of 0 or more")
+        if entry is None:
+            raise NotStored(f"there is no blob {key}")
+        end = entry.stat.size_bytes if stop is None else min(stop, entry.stat.size_bytes)
+        with _as_storage_errors():
+            try:
+                fd = await to_thread.run_sync(os.open, self._path(entry.name), os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError as error:
+                raise NotStored(f"the file of blob {key} is gone") from error
+        try:
+            while start < end:
+                with _as_storage_errors():
+                    piece = await to_thread.run_sync(os.pread, fd, min(_READ_SIZE, end - start), start)
+                if not piece:
+                    raise StorageError(f"blob {key} is shorter than the {entry.stat.size_bytes} bytes it had")
+                start += len(piece)
+                for at in range(0, len(piece), CHUNK_SIZE_MAX):
+                    yield piece[at : at + CHUNK_SIZE_MAX]
+        finally:
+            os.close(fd)
+
+    async def stat(self, key: str) -> BlobStat | None:
+        entry = self._index.get(check_key(key))
+        return None if entry is None else entry.stat
+
+    async def delete(self, key: str) -> bool:
+        check_key(key)
+        async with self._turn:
+            entry = self._index.get(key)
+            if entry is None:
+                return False
+            # Shielded: the index and the folder change together. Each step is short.
+            with CancelScope(shield=True), _as_storage_errors():
+                with suppress(FileNotFoundError):
+                    await to_thread.run_sync(os.unlink, self._path(entry.name))
+                del self._index[key]
+                await to_thread.run_sync(self._sync)
+        return True
+
+    async def keys(self) -> AsyncIterator[str]:
+        for key in sorted(self._index):
+            yield key
+
+    def path_for(self, key: str) -> str | None:
+        entry = self._index.get(check_key(key))
+        return None if entry is None else self._path(entry.name)
+
+    async def sweep(self) -> int:
+        async with self._turn:
+            with _as_storage_errors():
+                index, leftovers = await to_thread.run_sync(self._survey)
+                doomed = [name for name in leftovers if name not in self._temporary]
+                await to_thread.run_sync(self._remove, doomed)
+            self._index = index
+            self._last_serial = max([self._last_serial, *(entry.serial for entry in index.values())])
+        return len(doomed)
+
+    async def aclose(self) -> None:
+        """Nothing is held between calls."""
+
+    async def adopt(self, writer: FileWriter, stat: BlobStat) -> None:
+        """Make a writer's file, complete and on disk, the blob: the commit of `FileWriter`."""
+        with CancelScope(shield=True):
+            async with self._turn:
+                serial = self._last_serial + 1
+                entry = _Entry(stat, serial, f"{writer.key.replace('/', '+')}~{serial:x}~{stat.sha256}")
+                self._last_serial = serial
+                await to_thread.run_sync(self._publish, writer.name, entry.name)
+                older = self._index.get(writer.key)
+                self._index[writer.key] = entry
+                if older is not None:
+                    # The new one counts already; what cannot be removed now goes with the next sweep.
+                    with suppress(OSError):
+                        await to_thread.run_sync(os.unlink, self._path(older.name))
+
+    def _publish(self, temporary: str, name: str) -> None:
+        os.replace(self._path(temporary), self._path(name))
+        try:
+            self._sync()
+        except OSError:
+            # Whether the rename lasts is unknown, and the caller hears that it failed: take it back if that can be.
+            with suppress(OSError):
+                os.unlink(self._path(name))
+            raise
+
+    def _survey(self) -> tuple[dict[str, _Entry], list[str]]:
+        """What the folder holds: the blobs, and the names of what an unfinished change left."""
+        index: dict[str, _Entry] = {}
+        leftovers: list[str] = []
+        with os.scandir(self._root) as found:
+            for file in found:
+                if file.name.startswith("~"):
+                    leftovers.append(file.name)
+                    continue
+                match = _NAME.fullmatch(file.name)
+                if match is None or not file.is_file(follow_symlinks=False):
+                    continue
+                key = match["key"].replace("+", "/")
+                size_bytes = file.stat(follow_symlinks=False).st_size
+                entry = _Entry(BlobStat(size_bytes, match["sha256"]), int(match["serial"], 16), file.name)
+                other = index.get(key)
+                if other is not None:
+                    entry, older = (entry, other) if entry.serial > other.serial else (other, entry)
+                    leftovers.append(older.name)
+                index[key] = entry
+        return index, leftovers
+
+    def _remove(self, names: list[str]) -> None:
+        for name in names:
+            with suppress(FileNotFoundError):
+                os.unlink(self._path(name))
+
+    def _sync(self) -> None:
+        fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._root, name)
+
+
+class FileWriter:
+    """See `BlobWriter` for the laws. `open` and `discard` are for `FileBlobs.create`, in a worker thread."""
+
+    def __init__(self, blobs: FileBlobs, key: str, size_max_bytes: int, name: str) -> None:
+        self.key = key
+        self.name = name
+        self._blobs = blobs
+        self._path = blobs._path(name)
+        self._size_max_bytes = size_max_bytes
+        self._size_bytes = 0
+        self._hash = hashlib.sha256()
+        self._gathered = bytearray()
+        self._fd = -1
+        self._is_spent = False
+
+    async def write(self, chunk: bytes) -> None:
+        if self._size_bytes + len(chunk) > self._size_max_bytes:
+            self._is_spent = True
+            raise StorageFull(f"the blob would exceed its limit of {self._size_max_bytes} bytes")
+        self._size_bytes += len(chunk)
+        self._gathered += chunk
+        if len(self._gathered) >= _WRITE_SIZE:
+            await self._run_flush(is_last=False)
+
+    async def commit(self) -> BlobStat:
+        if self._is_spent:
+            raise StorageError("the blob was committed before, or could not be written")
+        await self._run_flush(is_last=True)
+        self._is_spent = True
+        stat = BlobStat(self._size_bytes, self._hash.hexdigest())
+        with _as_storage_errors():
+            await self._blobs.adopt(self, stat)
+        return stat
+
+    async def _run_flush(self, *, is_last: bool) -> None:
+        was_spent, self._is_spent = self._is_spent, True  # until it is known to have worked
+        with _as_storage_errors():
+            await to_thread.run_sync(self._flush, is_last)
+        self._is_spent = was_spent
+
+    def _flush(self, is_last: bool) -> None:
+        gathered, self._gathered = self._gathered, bytearray()
+        self._hash.update(gathered)
+        with memoryview(gathered) as rest:
+            at = 0
+            while at < len(rest):
+                at += os.write(self._fd, rest[at:])
+        if is_last:
+            os.fsync(self._fd)
+
+    def open(self) -> None:
+        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+    def discard(self) -> None:
+        """Close the file, and remove it if it is still there under its temporary name."""
+        if self._fd >= 0:
+            with suppress(OSError):  # what counts was forced to disk before
+                os.close(self._fd)
+            with suppress(OSError):  # committed, so renamed; or it goes with the next sweep
+                os.unlink(self._path)
+
+
+@contextmanager
+def _as_storage_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        # Not the error's own text: that names the path.
+        reason = os.strerror(error.errno) if error.errno is not None else "unknown error"
+        kind = StorageFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StorageError
+        raise kind(f"the file cannot be stored or read: {reason}") from error

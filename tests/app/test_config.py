@@ -1,0 +1,468 @@
+"""Configurations: what they become, what is refused and how it is said, and that the schema says the same."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext, suppress
+from decimal import Decimal
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from isthmus.app.config import ConfigError, load, loads, schema
+from isthmus.app.documents import expand
+from isthmus.app.planning import to_limits, to_plan
+from isthmus.app.settings import ArtifactProducerAdapter, Settings, UploadConsumerAdapter
+from isthmus.app.sizes import parse_size
+from isthmus.core.limits import Limits
+from isthmus.core.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, Plan, ServerPlan, UploadConsumer
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SCHEMA = jsonschema.Draft202012Validator(schema())
+
+MINIMAL = """
+servers:
+  - {id: a, upstream: {command: [x]}}
+"""
+FULL_YAML = """
+core: {host: 0.0.0.0, port: "${PORT:-81}", public_base_url: "https://mcp.example/x/", allow_artifacts_download: false,
+       allowed_hosts: [mcp.example], allowed_origins: ["https://app.example"], log_level: "${LEVEL}",
+       drain_seconds: 2.5}
+storage: {root: "${ROOT:-kept}", max_size: 2Gi}
+sessions: {idle_ttl_seconds: 60, max_active: 5, max_in_flight_per_session: 6, max_total_session_size: 1MB,
+           upstream_session_termination_retries: 0}
+uploads: {enabled: false, max_file_bytes: 512k, ttl_seconds: 10, require_sha256: true, max_files_per_request: 3,
+          link_ttl_seconds: 4}
+artifacts: {enabled: false, ttl_seconds: 11, max_per_session: 12, max_file_bytes: 1.5Ki, expose_as_resources: false,
+            max_inline_bytes: 100}
+servers:
+  - id: one
+    upstream: {command: [run, "${ARG}", "$$HOME"], env: {A: "1", B: "a${ARG}b"}, cwd: work, inherit_env: true}
+    adapters:
+      - {type: upload_consumer, tools: [up], file_path_argument: a.b, uri_prefix: true}
+      - type: artifact_producer
+        tools: [shot]
+        output_path_argument: filename
+        output_locator: {mode: regex, output_path_regexes: ['(\\S+\\.png)$']}
+        required: true
+      - {type: artifact_producer, tools: [t], output_locator: {mode: structured, output_path_key: x.y}, persist: false}
+    artifact_roots: [out, /abs/out]
+    start_timeout_seconds: 7
+  - {id: two, upstream: {url: "https://h/mcp", headers: {Authorization: "Bearer ${ARG}"}, ca_file: ca.pem},
+     call_timeout_seconds: 9000}
+mcpServers:
+  three: {command: npx, args: [-y, thing], env: {K: v}}
+  four: {type: http, url: "http://127.0.0.1:1/mcp", headers: {X-A: b}}
+"""
+ENVIRON = {"LEVEL": "debug", "ARG": "${PORT}"}
+
+
+def read(text: str, environ: dict[str, str] | None = None, format: str = "yaml") -> Settings:
+    return loads(text, format, "/etc/isthmus", ENVIRON if environ is None else environ)
+
+
+def refusal(text: str, format: str = "yaml", environ: dict[str, str] | None = None) -> str:
+    with pytest.raises(ConfigError) as error:
+        read(text, environ, format)
+    return error.value.message
+
+
+def test_everything_can_be_said() -> None:
+    settings = read(FULL_YAML)
+    assert settings.core.port == 81
+    assert settings.core.public_base_url == "https://mcp.example/x"
+    assert settings.core.log_level == "debug"
+    assert settings.storage.root == "/etc/isthmus/kept"
+    assert (settings.storage.max_size, settings.uploads.max_file_bytes) == (2 << 30, 512_000)
+    one, two, three, four = settings.servers
+    # What a variable holds is text for good, and a lone dollar is one.
+    assert one.upstream.command == ("run", "${PORT}", "$HOME")
+    assert one.upstream.env == {"A": "1", "B": "a${PORT}b"}
+    assert one.upstream.cwd == "/etc/isthmus/work"
+    assert one.artifact_roots == ("/etc/isthmus/out", "/abs/out")
+    consumer, producer, other = one.adapters
+    assert consumer == UploadConsumerAdapter(tools=("up",), file_path_argument="a.b", uri_prefix=True)
+    assert isinstance(producer, ArtifactProducerAdapter) and isinstance(other, ArtifactProducerAdapter)
+    assert producer.output_locator.output_path_regexes == (r"(\S+\.png)$",)
+    assert other.output_locator.mode is LocatorMode.STRUCTURED
+    assert two.upstream.headers == {"Authorization": "Bearer ${PORT}"}
+    assert two.upstream.ca_file == "/etc/isthmus/ca.pem"
+    assert (three.id, three.upstream.command, three.upstream.env) == ("three", ("npx", "-y", "thing"), {"K": "v"})
+    assert (four.id, four.upstream.url, four.upstream.headers) == ("four", "http://127.0.0.1:1/mcp", {"X-A": "b"})
+    assert settings.mcp_servers == {}
+
+
+def test_the_formats_say_the_same() -> None:
+    assert read(json.dumps(yaml.safe_load(FULL_YAML)), format="json") == read(FULL_YAML)
+    toml = '[core]\nport = 81\n[[servers]]\nid = "a"\nupstream = {command = ["x"]}\n'
+    assert read(toml, format="toml") == read(f"core: {{port: 81}}\n{MINIMAL}")
+
+
+def test_what_is_left_out_has_the_engines_default() -> None:
+    """Settings and `Limits` were written apart, and agree."""
+    assert to_limits(read(MINIMAL)) == Limits()
+
+
+def test_limits_follow_the_settings() -> None:
+    limits = to_limits(read(FULL_YAML))
+    changed = {name: getattr(limits, name) for name in limits.__struct_fields__}
+    defaults = Limits()
+    assert {name: value for name, value in changed.items() if value != getattr(defaults, name)} == {
+        "sessions_max": 5,
+        "session_idle_ttl_s": 60,
+        "exchanges_per_session_max": 6,
+        "session_storage_max_bytes": 1_000_000,
+        "storage_max_bytes": 2 << 30,
+        "upload_size_max_bytes": 512_000,
+        "upload_files_max": 3,
+        "upload_ttl_s": 10,
+        "upload_link_ttl_s": 4,
+        "artifact_size_max_bytes": 1536,
+        "artifact_ttl_s": 11,
+        "artifacts_per_session_max": 12,
+        "inline_size_max_bytes": 100,
+        "reply_timeout_s": 9000,
+        "drain_s": 2.5,
+    }
+    assert to_limits(read(server("start_timeout_seconds: 7"))).start_timeout_s == 7
+
+
+def test_the_plan_follows_the_settings() -> None:
+    structured = OutputLocator(mode=LocatorMode.STRUCTURED, output_path_key="x.y")
+    regex = OutputLocator(mode=LocatorMode.REGEX, output_path_regexes=(r"(\S+\.png)$",))
+    assert to_plan(read(FULL_YAML), b"k" * 32, "/ws", "http://127.0.0.1:81") == Plan(
+        servers=(
+            ServerPlan(
+                id="one",
+                kind=Kind.PIPE,
+                consumers=(UploadConsumer(tools=("up",), file_path_argument="a.b", uri_prefix=True),),
+                producers=(
+                    ArtifactProducer(
+                        tools=("shot",), output_path_argument="filename", output_locator=regex, required=True
+                    ),
+                    ArtifactProducer(tools=("t",), output_locator=structured, persist=False),
+                ),
+                session_retries=0,
+            ),
+            ServerPlan(id="two", kind=Kind.HTTP, session_retries=0),
+            ServerPlan(id="three", kind=Kind.PIPE, session_retries=0),
+            ServerPlan(id="four", kind=Kind.HTTP, session_retries=0),
+        ),
+        workspaces_path="/ws",
+        public_base_url="https://mcp.example/x",
+        fallback_base_url="http://127.0.0.1:81",
+        link_key=b"k" * 32,
+        uploads_enabled=False,
+        downloads_enabled=False,
+        require_sha256=True,
+        artifacts_enabled=False,
+        expose_as_resources=False,
+    )
+    plain = to_plan(read(MINIMAL), b"k" * 16, "/ws", "")
+    assert plain == Plan(servers=(ServerPlan(id="a", kind=Kind.PIPE),), workspaces_path="/ws", link_key=b"k" * 16)
+
+
+@pytest.mark.parametrize(
+    "value", ["producers: 1", "{persist: false, allow_raw_output: true, expose_as_resource: false}"]
+)
+def test_a_producers_flags_reach_the_plan(value: str) -> None:
+    if value.startswith("{"):
+        entry = {"type": "artifact_producer", "tools": ["t"], "output_path_argument": "p", **yaml.safe_load(value)}
+        text = json.dumps({"servers": [{"id": "a", "upstream": {"command": ["x"]}, "adapters": [entry]}]})
+        (producer,) = to_plan(read(text, format="json"), b"k" * 16, "/ws", "").servers[0].producers
+        assert (producer.persist, producer.allow_raw_output, producer.expose_as_resource) == (False, True, False)
+    else:
+        assert to_plan(read(MINIMAL), b"k" * 16, "/ws", "").servers[0].producers == ()
+
+
+def test_session_placeholders_are_not_resolved() -> None:
+    (server,) = read("servers: [{id: a, upstream: {command: [x], cwd: '{ws}/sub'}}]").servers
+    assert server.upstream.cwd == "{ws}/sub"
+
+
+AT = "servers[0].adapters[0]"
+
+
+def server(rest: str) -> str:
+    return f"servers: [{{id: a, upstream: {{command: [x]}}, {rest}}}]"
+
+
+def upstream(inside: str) -> str:
+    return f"servers: [{{id: a, upstream: {{{inside}}}}}]"
+
+
+def consumer(rest: str, tools: str = "[t]") -> str:
+    return server(f"adapters: [{{type: upload_consumer, tools: {tools}, {rest}}}]")
+
+
+def producer(rest: str) -> str:
+    return server(f"adapters: [{{type: artifact_producer, tools: [t], {rest}}}]")
+
+
+REFUSED = {
+    # the text itself
+    "core: [": ["not YAML: line 1"],
+    "core: {}\ncore: {}\n": ["not YAML: line 2, column 1: key 'core' appears twice"],
+    "a: !!python/object:os.system {}": ["not YAML", "could not determine a constructor"],
+    "": ["the document: got null, expected a mapping"],
+    "3: 4": ["3: got 3 as a key, expected a key that is text"],
+    # keys
+    f"core: {{prot: 1}}\n{MINIMAL}": ["core.prot: unknown key, expected port (the nearest known key)"],
+    f"telemetry: {{}}\n{MINIMAL}": ["telemetry: unknown key, expected one of core, storage"],
+    server("adaptors: []"): ["servers[0].adaptors: unknown key, expected adapters"],
+    upstream("command: [x], envs: {}"): ["servers[0].upstream.envs: unknown key, expected env "],
+    "servers: [{upstream: {command: [x]}}]": ["servers[0].id: missing, expected a value"],
+    server("adapters: [{tools: [t]}]"): [f"{AT}.type: missing, expected one of upload_consumer, artifact_"],
+    server("adapters: [{type: upload_consumr}]"): [f'{AT}.type: got "upload_consumr", expected one of upload_c'],
+    server("adapters: [{type: upload_consumer, tools: [t]}]"): [f"{AT}.file_path_argument: missing"],
+    # types
+    f"core: {{port: 70000}}\n{MINIMAL}": ["core.port: got 70000, expected a whole number <= 65535"],
+    f"core: {{port: '80'}}\n{MINIMAL}": ['core.port: got "80", expected a whole number'],
+    f"core: {{port: -1}}\n{MINIMAL}": ["core.port: got -1"],
+    f"core: {{log_level: loud}}\n{MINIMAL}": ['core.log_level: got "loud", expected one of debug, info, warning'],
+    f"core: {{drain_seconds: .nan}}\n{MINIMAL}": ["core.drain_seconds: got NaN, expected a number > 0"],
+    f"core: {{drain_seconds: .inf}}\n{MINIMAL}": ["core.drain_seconds: got Infinity, expected a number <= 3"],
+    f"core:\n{MINIMAL}": ["core: got null, expected a mapping"],
+    f"uploads: {{enabled: 1}}\n{MINIMAL}": ["uploads.enabled: got 1, expected true or false"],
+    f"uploads: {{max_file_bytes: 5 apples}}\n{MINIMAL}": [
+        'uploads.max_file_bytes: got "5 apples", expected a byte size'
+    ],
+    f"uploads: {{max_file_bytes: 0k}}\n{MINIMAL}": ['uploads.max_file_bytes: got "0k", expected a whole number'],
+    f"uploads: {{ttl_seconds: null}}\n{MINIMAL}": ["uploads.ttl_seconds: got null"],
+    "servers: {a: {}}": ["servers: got a mapping, expected a list"],
+    "servers: [5]": ["servers[0]: got 5, expected a mapping"],
+    upstream("command: x"): ['servers[0].upstream.command: got "x", expected a list'],
+    upstream("command: [x, 8080]"): ["servers[0].upstream.command[1]: got 8080, expected text (in quotes)"],
+    producer("output_locator: {mode: regexp}"): [f'{AT}.output_locator.mode: got "regexp", expected one of none'],
+    # variables
+    f"core: {{host: '${{NOPE}}'}}\n{MINIMAL}": ['core.host: got "${NOPE}"', "environment variable NOPE to be set"],
+    f"core: {{host: '${{NOPE'}}\n{MINIMAL}": ['core.host: got "${NOPE"', "expected ${NAME} or ${NAME:-default}"],
+    f"core: {{port: '${{ARG}}'}}\n{MINIMAL}": ['core.port: got "${ARG}", expected a whole number'],
+    f"core: {{port: '${{LEVEL}}'}}\n{MINIMAL}": ['core.port: got "${LEVEL}", expected a whole number'],
+    # checks
+    "core: {}": ["servers: no server here or in mcpServers, expected at least one server"],
+    "servers: []": ["servers: no server here"],
+    f"core: {{public_base_url: example.org}}\n{MINIMAL}": [
+        'core.public_base_url: got "example.org", expected an http://'
+    ],
+    f"core: {{public_base_url: 'http://h/?a=b'}}\n{MINIMAL}": ["core.public_base_url: ", "no query"],
+    f"storage: {{root: ~/data}}\n{MINIMAL}": ['storage.root: got "~/data"', "write ${HOME} for ~"],
+    "servers: [{id: .a, upstream: {command: [x]}}]": ["servers[0].id: got the id '.a', expected 1 to 64"],
+    f"servers: [{{id: {'a' * 65}, upstream: {{command: [x]}}}}]": ["servers[0].id: got the id 'aaa"],
+    'servers: [{id: "a\\n", upstream: {command: [x]}}]': ["servers[0].id: got the id 'a\\n'"],
+    f"{MINIMAL}  - {{id: a, upstream: {{command: [y]}}}}": [
+        "servers[1].id: got the id 'a'",
+        "servers[0].id has this one",
+    ],
+    f"{MINIMAL}mcpServers: {{a: {{command: y}}}}": ["mcpServers.a: got the id 'a'", "servers[0].id has this one"],
+    upstream(""): ["servers[0].upstream: neither command nor url, expected one"],
+    upstream("command: [x], url: 'http://h'"): ["servers[0].upstream: both command and url, expected one"],
+    upstream("command: []"): ["servers[0].upstream.command: got a list of 0, expected a program"],
+    upstream("command: ['']"): ["servers[0].upstream.command: got a list of 1, expected a program"],
+    upstream('command: ["x\\0"]'): ["servers[0].upstream.command: got one with NUL"],
+    upstream("command: [x], env: {A=: b}"): ["servers[0].upstream.env.A=: ", "a name without ="],
+    upstream("command: [x], headers: {A: b}"): ["servers[0].upstream.headers: got a mapping, expected headers"],
+    upstream("command: [x], verify_tls: false"): ["servers[0].upstream.verify_tls: got false"],
+    upstream("command: [x], cwd: ~me"): ['servers[0].upstream.cwd: got "~me"'],
+    upstream("url: 'http://h', env: {A: b}"): ["servers[0].upstream.env: got a mapping, expected env"],
+    upstream("url: 'ws://h/mcp'"): ['servers[0].upstream.url: got "ws://h/mcp"', "not supported yet"],
+    upstream("url: 'sse+https://h/sse'"): ["not supported yet by this version"],
+    upstream("url: 'ftp://h'"): ['servers[0].upstream.url: got "ftp://h", expected an http:// or https:// URL'],
+    upstream("url: 'http:///mcp'"): ["expected an http:// or https:// URL with a host"],
+    upstream("url: 'http://h:x'"): ["expected an http:// or https:// URL with a host"],
+    upstream("url: 'http://h:99999'"): ["expected an http:// or https:// URL with a host"],
+    upstream('url: "http://h/\\tx"'): ["without spaces and control characters"],
+    upstream("url: 'http://h', headers: {'A b': c}"): ["servers[0].upstream.headers.A b: got the name 'A b'"],
+    server("artifact_roots: ['']"): ['servers[0].artifact_roots[0]: got "", expected the path'],
+    consumer("file_path_argument: a", "[]"): [f"{AT}.tools: got a list of 0"],
+    consumer("file_path_argument: a", "[' ']"): [f'{AT}.tools[0]: got " "'],
+    consumer("file_path_argument: a..b"): [f'{AT}.file_path_argument: got "a..b", expected property names joined'],
+    consumer("file_path_argument: 'a[*]'"): [f'{AT}.file_path_argument: got "a[*]"'],
+    consumer("file_path_argument: ''"): [f'{AT}.file_path_argument: got ""'],
+    consumer("file_path_argument: a, uri_scheme: upload"): [f'{AT}.uri_scheme: got "upload", expected a scheme'],
+    producer("persist: true"): [f"{AT}: no way to find the output, expected output_path_argument"],
+    producer("output_locator: {mode: structured}"): [f"{AT}.output_locator.output_path_key: missing"],
+    producer("output_locator: {mode: structured, output_path_key: a.}"): [f"{AT}.output_locator.output_path_key: got"],
+    producer("output_path_argument: 'a b'"): [f'{AT}.output_path_argument: got "a b"'],
+    producer("output_locator: {mode: regex, output_path_regexes: [a, '(']}"): [
+        f'{AT}.output_locator.output_path_regexes[1]: got "(", expected a regular expression ('
+    ],
+    "mcpServers: {a: {type: sse, url: 'http://h'}}": ['mcpServers.a.type: got "sse"', "not supported yet"],
+    "mcpServers: {a: {type: http, command: x}}": ["mcpServers.a.type: ", "stdio beside a command, http beside a url"],
+    "mcpServers: {a: {type: carrier pigeon, command: x}}": ["mcpServers.a.type: ", "expected stdio or http"],
+    "mcpServers: {a: {url: 'http://h', args: [b]}}": ["mcpServers.a.args: got a list of 1"],
+    "mcpServers: {a: {command: x, disabled: true}}": ["mcpServers.a.disabled: unknown key"],
+    "mcpServers: {a b: {command: x}}": ["mcpServers.a b: got the id 'a b'"],
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_refusal_names_the_key_what_was_seen_and_what_would_be_right(text: str) -> None:
+    message = refusal(text)
+    for expected in REFUSED[text]:
+        assert expected in message
+    assert len(message.splitlines()) == 1
+
+
+def test_all_faults_are_told_at_once() -> None:
+    assert len(refusal("core: {prot: 1, port: x}\nservers: [{id: a}, 3]").splitlines()) == 4
+
+
+def test_secrets_are_not_shown() -> None:
+    assert "4711" not in refusal(upstream("command: [x], env: {TOKEN: 4711}"))
+    assert "4711" not in refusal(upstream("url: 'http://h', headers: {TOKEN: 4711}"))
+    assert "4711" not in refusal(upstream("url: 'http://me:4711@h'"))
+    assert "4711" not in refusal(upstream("url: '${URL}'"), environ={"URL": "4711://h"})
+    assert "4711" not in refusal(upstream("url: 'http://h', headers: {A: '${B}'}"), environ={"B": "4711\n"})
+
+
+@pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '{"core": {"drain_seconds": NaN}}', "[" * 5000, "{,}"])
+def test_json_is_taken_strictly(text: str) -> None:
+    assert refusal(text, "json").startswith("not JSON: ")
+
+
+@pytest.mark.parametrize("text", ["a = 1\na = 2", "= 1"])
+def test_toml_is_taken_strictly(text: str) -> None:
+    assert refusal(text, "toml").startswith("not TOML: ")
+
+
+def test_yaml_may_merge_and_override() -> None:
+    """Only what is written twice is refused; a merged key that is written anew is what merging is for."""
+    text = "uploads: &x {ttl_seconds: 1}\nartifacts: {<<: *x, ttl_seconds: 2}\n" + MINIMAL
+    assert (read(text).uploads.ttl_seconds, read(text).artifacts.ttl_seconds) == (1, 2)
+
+
+def test_yaml_that_holds_itself_is_refused() -> None:
+    assert "core.host: got a mapping" in refusal(f"core: &a {{host: *a}}\n{MINIMAL}")
+
+
+def test_files_are_read_by_their_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ISTHMUS_TEST_ID", "from-env")
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps({"mcpServers": {"a": {"command": "x", "args": ["${ISTHMUS_TEST_ID}"]}}}))
+    settings = load(path)
+    assert settings.servers[0].upstream.command == ("x", "from-env")
+    assert settings.storage.root == str(tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    assert load("c.json") == settings
+
+
+def test_a_refused_file_is_named(tmp_path: Path) -> None:
+    cases = {"a.ini": b"", "missing.yaml": None, "bytes.yaml": b"\xff\xfe", "wrong.toml": b"core = {prot = 1}\n"}
+    for name, content in cases.items():
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(ConfigError) as error:
+            load(tmp_path / name)
+        assert error.value.message.startswith(f"{tmp_path / name}: ")
+
+
+@given(text=st.text(alphabet="${}:-A \n0"), value=st.text())
+def test_expansion_is_total_and_goes_over_the_text_once(text: str, value: str) -> None:
+    """Text without a dollar is itself, doubling each dollar makes any text literal, and values are not expanded."""
+    assert expand(text.replace("$", "$$"), {}) == text
+    assert expand("<${A}>", {"A": value}) == f"<{value}>"
+    with nullcontext() if "${" not in text else suppress(ValueError):
+        expand(text, {"A": value})
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "expected"),
+    [
+        ("${A:-b}", {}, "b"),
+        ("${A:-b}", {"A": ""}, "b"),
+        ("${A:-b}", {"A": "c"}, "c"),
+        ("${A:-}", {}, ""),
+        ("${A}", {"A": ""}, ""),
+        ("${A:-$$x}", {}, "$x"),
+        ("a$b$", {}, "a$b$"),
+        ("$${A}", {}, "${A}"),
+        ("$$${A}", {"A": "b"}, "$b"),
+        ("${A}${B}", {"A": "${B}", "B": "c"}, "${B}c"),
+    ],
+)
+def test_expansion(text: str, environ: dict[str, str], expected: str) -> None:
+    assert expand(text, environ) == expected
+
+
+UNITS = {"": 1, "b": 1, "B": 1}
+for power, letter in enumerate("kMGT", 1):
+    for spelled in (letter, letter.lower(), letter.upper()):
+        UNITS |= {spelled: 1000**power, f"{spelled}B": 1000**power}
+        UNITS |= {f"{spelled}i": 1024**power, f"{spelled}iB": 1024**power}
+
+
+@given(unit=st.sampled_from(sorted(UNITS)), whole=st.integers(0, 10**9), thousandths=st.integers(0, 999))
+def test_sizes(unit: str, whole: int, thousandths: int) -> None:
+    assert parse_size(f"{whole}{unit}") == parse_size(f"{whole} {unit}") == whole * UNITS[unit]
+    assert parse_size(f"{whole}.{thousandths:03}{unit}") == int(
+        (Decimal(whole) + Decimal(thousandths) / 1000) * UNITS[unit]
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["", "k", "-1", "1i", "1iB", "1kk", "1e3", ".5k", "1.k", "1_0", "0x1", "1kib\n", "٣k", "9" * 16]
+)
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(ValueError, match="expected one such as"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
+def test_the_examples_load_and_fit_the_schema(path: Path) -> None:
+    SCHEMA.validate(yaml.safe_load(path.read_text()))
+    settings = load(path)
+    to_plan(settings, b"k" * 16, "/ws", "")
+    to_limits(settings)
+
+
+def test_the_main_example_has_its_servers() -> None:
+    settings = load(EXAMPLES / "isthmus.yaml")
+    assert [server.id for server in settings.servers] == ["playwright", "markitdown"]
+    assert all(server.adapters for server in settings.servers)
+    assert settings.core.port == 8932
+
+
+def test_the_example_shows_the_defaults() -> None:
+    """What it says of every section but the servers is what leaving it out means."""
+    bare = read(MINIMAL)
+    example = load(EXAMPLES / "isthmus.yaml")
+    assert to_limits(msgspec.structs.replace(example, servers=bare.servers)) == to_limits(bare)
+    assert example.core == bare.core
+
+
+@pytest.mark.parametrize("text", [FULL_YAML, MINIMAL, "mcpServers: {a: {command: x}}"])
+def test_what_loads_fits_the_schema(text: str) -> None:
+    SCHEMA.validate(yaml.safe_load(text))
+    read(text)
+
+
+STRUCTURAL = ("unknown key", ".type: ", ".file_path_argument: missing", ".id: missing", "no server", "neither", "both")
+TYPED = ("core: {port: 7", "core: {port: '80", "core: {log_level", "uploads: {", "servers: [5", "servers: {")
+BROKEN = [
+    text
+    for text, expected in REFUSED.items()
+    if (any(word in expected[0] for word in STRUCTURAL) and "mcpServers.a.type" not in expected[0])
+    or (text.startswith(TYPED) and "0k" not in text)
+]
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_what_is_broken_in_structure_does_not_fit_the_schema(text: str) -> None:
+    assert not SCHEMA.is_valid(yaml.safe_load(text))
+
+
+def test_the_schema_is_a_schema_and_describes_every_key() -> None:
+    made = schema()
+    jsonschema.Draft202012Validator.check_schema(made)
+    for name, definition in made["$defs"].items():
+        if "properties" not in definition:
+            continue
+        assert definition["description"], name
+        assert definition["additionalProperties"] is False
+        for key, value in definition["properties"].items():
+            assert "description" in value or "$ref" in value or key == "type", f"{name}.{key}"

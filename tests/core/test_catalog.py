@@ -1,0 +1,311 @@
+"""Lists gain our entries and notes; every other byte of them stays."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from isthmus.core.artifact import Artifact
+from isthmus.core.catalog import (
+    WORKFLOW_URI,
+    UploadedFile,
+    extend_capabilities,
+    extend_resources,
+    extend_tools,
+    helper_name,
+    resource_contents,
+    resource_entry,
+    upload_offer,
+    upload_reply,
+    workflow_entry,
+    workflow_text,
+)
+from isthmus.core.plan import ArtifactProducer, Kind, ServerPlan, UploadConsumer
+from isthmus.core.rewrite import elements, members, take
+
+SID, UID = "a" * 32, "b" * 32
+
+
+def server(*paths: str, tool: str = "up") -> ServerPlan:
+    consumers = tuple(UploadConsumer(tools=(tool,), file_path_argument=path) for path in paths)
+    return ServerPlan(id="files-1", kind=Kind.PIPE, consumers=consumers)
+
+
+def tool(name: str, schema: object, **more: object) -> dict[str, object]:
+    return {"name": name, "inputSchema": schema, **more}
+
+
+@pytest.mark.parametrize(
+    ("server_id", "name"),
+    [
+        ("files-1", "files_1_get_upload_url"),
+        ("a.- b", "a_b_get_upload_url"),
+        ("-x-", "x_get_upload_url"),
+        ("файл", "server_get_upload_url"),
+        ("", "server_get_upload_url"),
+    ],
+)
+def test_the_helper_is_named_after_its_server(server_id: str, name: str) -> None:
+    assert helper_name(server_id) == name
+
+
+def test_the_helper_comes_first_on_the_first_page() -> None:
+    page = json.dumps({"tools": [tool("x", {"type": "object"})], "nextCursor": "c"}).encode()
+    extended = json.loads(extend_tools(page, server("p"), is_first_page=True, offers_uploads=True))
+    helper, other = extended["tools"]
+    assert other["name"] == "x"
+    assert extended["nextCursor"] == "c"
+    assert helper["name"] == "files_1_get_upload_url"
+    assert helper["title"]
+    assert helper["description"]
+    assert helper["outputSchema"]["type"] == "object"
+    assert helper["annotations"] == {"readOnlyHint": True, "idempotentHint": False, "openWorldHint": False}
+    schema = helper["inputSchema"]
+    jsonschema.validate({}, schema)
+    jsonschema.validate({"filename": "a", "size_bytes": 1, "sha256": "00"}, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"other": 1}, schema)
+    assert extend_tools(page, server("p"), is_first_page=False, offers_uploads=True) == page
+
+
+@pytest.mark.parametrize(
+    ("path", "schema", "where"),
+    [
+        ("path", {"properties": {"path": {"type": "string"}}}, ["properties", "path"]),
+        ("paths", {"properties": {"paths": {"type": "array", "items": {}}}}, ["properties", "paths"]),
+        ("paths[*]", {"properties": {"paths": {"type": "array", "items": {}}}}, ["properties", "paths"]),
+        (
+            "o.file",
+            {"properties": {"o": {"properties": {"file": {"description": "A file."}}}}},
+            ["properties", "o", "properties", "file"],
+        ),
+        (
+            "fs[*].p",
+            {"properties": {"fs": {"items": {"properties": {"p": {}}}}}},
+            ["properties", "fs", "items", "properties", "p"],
+        ),
+        (
+            "fs.p",
+            {"properties": {"fs": {"items": {"properties": {"p": {}}}}}},
+            ["properties", "fs", "items", "properties", "p"],
+        ),
+    ],
+)
+def test_tools_that_take_files_say_so(path: str, schema: dict[str, object], where: list[str]) -> None:
+    page = json.dumps({"tools": [tool("up", schema, description="Uploads.")]}).encode()
+    extended = json.loads(extend_tools(page, server(path), is_first_page=False, offers_uploads=True))["tools"][0]
+    assert extended["description"].startswith("Uploads.\n\n")
+    assert "files_1_get_upload_url" in extended["description"]
+    noted, plain = extended["inputSchema"], json.loads(json.dumps(schema))
+    before = plain
+    for step in where:
+        noted, before = noted[step], before[step]
+    assert noted["description"].startswith(before.get("description", ""))
+    assert "upload://" in noted["description"]
+    before["description"] = noted["description"]
+    assert extended["inputSchema"] == plain  # nothing else of the schema changed, its types least of all
+
+
+@pytest.mark.parametrize(
+    "schema", [{}, {"properties": {"other": {}}}, {"properties": {"path": True}}, {"properties": 5}, True, {"items": 5}]
+)
+def test_a_schema_without_the_argument_stays(schema: object) -> None:
+    page = json.dumps({"tools": [tool("up", schema)]}).encode()
+    extended = json.loads(extend_tools(page, server("path"), is_first_page=False, offers_uploads=True))["tools"][0]
+    assert extended["inputSchema"] == schema
+    assert "files_1_get_upload_url" in extended["description"]
+
+
+ODD_TOOL = st.sampled_from(
+    [
+        b'{"name":"x", "n":1.0,"u":"\\u00e9\\ud800"}',
+        b'{ "name" : "y" , "inputSchema":{"type":"object","a":1,"a":2}}',
+        b"5",
+        b"{}",
+        b'{"name":"up","name":"up"}',
+        b'{"name":5}',
+    ]
+)
+
+
+@given(before=st.lists(ODD_TOOL, max_size=3), after=st.lists(ODD_TOOL, max_size=3), is_first_page=st.booleans())
+def test_other_tools_keep_their_bytes(before: list[bytes], after: list[bytes], is_first_page: bool) -> None:
+    taking = b'{"x":1.0,"name":"up","inputSchema":{"y":1e0,"properties":{"p":{"z":-0}}}}'
+    page = b'{"tools":[%b],"nextCursor": "\\u0041"}' % b" , ".join([*before, taking, *after])
+    extended = extend_tools(page, server("p"), is_first_page=is_first_page, offers_uploads=True)
+    array = take(extended, members(extended)["tools"])
+    assert array is not None
+    tools = [array[start:stop] for start, stop in elements(array)][is_first_page:]
+    assert tools[: len(before)] == before
+    assert tools[len(before) + 1 :] == after
+    assert tools[len(before)].startswith(b'{"x":1.0,"name":"up","inputSchema":{"y":1e0,"properties":{"p":{"z":-0,')
+    assert extended.endswith(b'"nextCursor": "\\u0041"}')
+
+
+@pytest.mark.parametrize("page", [b"5", b"{}", b'{"tools":5}', b'{"tools":[],"tools":[]}', b""])
+def test_a_page_that_cannot_be_added_to_stays(page: bytes) -> None:
+    assert extend_tools(page, server("p"), is_first_page=True, offers_uploads=True) == page
+    assert extend_resources(b'{"resources":5}', [b"{}"]) == b'{"resources":5}'
+
+
+def test_without_uploads_tools_stay_as_they_are() -> None:
+    page = b'{"tools":[{"name":"up"}]}'
+    assert extend_tools(page, server("p"), is_first_page=True, offers_uploads=False) == page
+    assert extend_tools(page, server(), is_first_page=True, offers_uploads=True) == page
+
+
+def test_an_upstream_tool_of_the_helpers_name_is_not_listed_twice() -> None:
+    page = b'{"tools":[{"name":"files_1_get_upload_url","x":1},{"name":"a"}]}'
+    extended = json.loads(extend_tools(page, server("p"), is_first_page=True, offers_uploads=True))
+    assert [entry["name"] for entry in extended["tools"]] == ["files_1_get_upload_url", "a"]
+    assert "x" not in extended["tools"][0]
+
+
+# --- Uploading ------------------------------------------------------------------------------------------------------
+
+
+def offer(url: str = "http://127.0.0.1:8932/upload/files-1?a=1&b=2", *, sha256_required: bool = False) -> bytes:
+    return upload_offer(
+        server_id="files-1", upload_url=url, sid=SID, ttl_seconds=120, max_file_bytes=52428800,
+        sha256_required=sha256_required, max_files=32,
+    )  # fmt: skip
+
+
+def test_the_offer_has_the_established_keys() -> None:
+    result = json.loads(offer())
+    structured = result["structuredContent"]
+    assert json.loads(result["content"][0]["text"]) == structured
+    assert result["isError"] is False
+    fixed = {
+        "server_id": "files-1",
+        "tool_name": "files_1_get_upload_url",
+        "upload_url": "http://127.0.0.1:8932/upload/files-1?a=1&b=2",
+        "method": "POST",
+        "headers": {"Mcp-Session-Id": SID},
+        "auth_mode": "signed_upload_credentials",
+        "credential_ttl_seconds": 120,
+        "field_name": "file",
+        "supports_multiple_files": True,
+        "sha256_required": False,
+        "sha256_field_name": "sha256",
+        "sha256_per_file": True,
+        "session_id": SID,
+        "max_file_bytes": 52428800,
+    }
+    assert {key: structured[key] for key in fixed} == fixed
+    assert set(structured) - set(fixed) == {"example_curl", "example_curl_multiple", "note", "integrity_note"}
+
+
+def test_the_examples_are_commands_that_send_to_the_link() -> None:
+    structured = json.loads(offer(sha256_required=True))["structuredContent"]
+    words = shlex.split(structured["example_curl_multiple"])
+    assert structured["upload_url"] in words
+    assert [word for word in words if word.startswith("file=@")] == ["file=@/path/to/file1", "file=@/path/to/file2"]
+    assert sum(word.startswith("sha256=") for word in words) == 2
+    assert sum(word.startswith("sha256=") for word in shlex.split(structured["example_curl"])) == 1
+
+
+def test_a_hostile_host_name_cannot_leave_its_quotes() -> None:
+    structured = json.loads(offer('http://h"; rm -rf $(x) `y` \\ !z'))["structuredContent"]
+    quoted = structured["example_curl"].split('"')[1]
+    assert not set(quoted) & set('$`"\\! ')
+    assert len(structured["example_curl"].split('"')) == 7
+
+
+def stored(name: str) -> UploadedFile:
+    return UploadedFile(upload_id=UID, filename=name, mime_type="text/plain", size_bytes=11, sha256="00")
+
+
+def test_the_reply_to_one_file_and_to_several() -> None:
+    handle = f"upload://sessions/{SID}/{UID}"
+    upload = {"upload_id": UID, "filename": "a b.txt", "mime_type": "text/plain", "size_bytes": 11, "sha256": "00"}
+    assert json.loads(upload_reply("files-1", SID, [stored("a b.txt")], "upload://")) == {
+        "server_id": "files-1",
+        "session_id": SID,
+        "count": 1,
+        "upload_handles": [handle],
+        "uploads": [{"upload_handle": handle, **upload}],
+        "upload_handle": handle,
+        "upload": upload,
+    }
+    several = json.loads(upload_reply("files-1", SID, [stored("a"), stored("b")], "upload://"))
+    assert several["count"] == 2
+    assert [entry["filename"] for entry in several["uploads"]] == ["a", "b"]
+    assert not {"upload", "upload_handle"} & set(several)
+
+
+# --- Capabilities and resources -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("declared", "uploads", "resources", "expected"),
+    [
+        (b"{}", True, True, {"tools": {}, "resources": {}}),
+        (b"{}", True, False, {"tools": {}}),
+        (b"{}", False, True, {"resources": {}}),
+        (b"{}", False, False, {}),
+        (b"null", True, False, {"tools": {}}),
+        (
+            b'{"tools":{"listChanged":true},"x":1}',
+            True,
+            True,
+            {"tools": {"listChanged": True}, "x": 1, "resources": {}},
+        ),
+        (b'{"resources":null}', False, True, {"resources": {}}),
+    ],
+)
+def test_missing_capabilities_are_declared(declared: bytes, uploads: bool, resources: bool, expected: object) -> None:
+    result = b'{"protocolVersion":"2025-11-25","capabilities":%b,"serverInfo":{"v":1.0}}' % declared
+    extended = extend_capabilities(result, server("p"), offers_uploads=uploads, offers_resources=resources)
+    assert json.loads(extended)["capabilities"] == expected
+    assert extended.endswith(b',"serverInfo":{"v":1.0}}')
+
+
+def test_a_server_without_files_declares_what_it_did() -> None:
+    result = b'{"capabilities":{}}'
+    assert extend_capabilities(result, server(), offers_uploads=True, offers_resources=True) == result
+    producing = ServerPlan(id="s", kind=Kind.PIPE, producers=(ArtifactProducer(tools=("t",)),))
+    extended = extend_capabilities(b"{}", producing, offers_uploads=False, offers_resources=True)
+    assert json.loads(extended) == {"capabilities": {"resources": {}}}
+
+
+def test_our_resources_follow_the_upstreams() -> None:
+    artifact = Artifact(
+        artifact_uri="artifact://sessions/s/a/r.txt", artifact_id="a", filename="r.txt", mime_type="text/plain",
+        size_bytes=13, sha256="00", expose_as_resource=True,
+    )  # fmt: skip
+    page = b'{"resources":[{"uri":"x:1","n":1.0}],"nextCursor":null}'
+    extended = extend_resources(page, [workflow_entry(), resource_entry(artifact, "write_report")])
+    assert extended.startswith(b'{"resources":[{"uri":"x:1","n":1.0},')
+    _, guide, entry = json.loads(extended)["resources"]
+    assert guide["uri"] == WORKFLOW_URI
+    assert guide["mimeType"] == "text/markdown"
+    assert entry["uri"] == artifact.artifact_uri
+    assert entry["name"] == "r.txt"
+    assert entry["mimeType"] == "text/plain"
+    assert entry["_meta"] == {"size_bytes": 13}
+    assert "write_report" in entry["description"]
+    assert json.loads(extend_resources(b"{}", [b'{"a":1}'])) == {"resources": [{"a": 1}]}
+
+
+@pytest.mark.parametrize(
+    ("mime", "data", "member", "value"),
+    [
+        ("application/json", b'{"a":"\xc3\xa9"}', "text", '{"a":"é"}'),
+        ("text/plain", b"", "text", ""),
+        ("text/plain", b"\xff", "blob", "/w=="),
+        ("image/png", b"ab", "blob", "YWI="),
+    ],
+)
+def test_contents_are_text_where_they_can_be(mime: str, data: bytes, member: str, value: str) -> None:
+    assert json.loads(resource_contents("artifact://x", mime, data)) == {
+        "contents": [{"uri": "artifact://x", "mimeType": mime, member: value, "_meta": {"size_bytes": len(data)}}]
+    }
+
+
+def test_the_guide_names_the_helper() -> None:
+    assert "`files_1_get_upload_url`" in workflow_text("files_1_get_upload_url")

@@ -1,0 +1,169 @@
+"""Handles in arguments are found, checked and replaced; nothing else in the params changes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from isthmus.core.delivery import (
+    REFERENCES_MAX,
+    ArgumentProblem,
+    deliver,
+    find_references,
+    place_output,
+    requested_filename,
+    tool_named,
+)
+from isthmus.core.handle import format_upload
+from isthmus.core.plan import UploadConsumer
+
+IDS = st.binary(min_size=16, max_size=16).map(bytes.hex)
+SID, UID = "a" * 32, "b" * 32
+HANDLE = format_upload(SID, UID)
+
+
+def consumer(path: str, **more: bool | str) -> UploadConsumer:
+    return UploadConsumer(tools=("t",), file_path_argument=path, **more)  # type: ignore[arg-type]
+
+
+def delivered(params: bytes, path: str, **more: bool | str) -> bytes:
+    used = consumer(path, **more)
+    found = find_references(params, used, helper="h")
+    return deliver(params, used, [(reference, f"/up/{n}/é a.txt") for n, reference in enumerate(found)])
+
+
+@pytest.mark.parametrize(
+    ("path", "arguments", "expected"),
+    [
+        ("path", {"path": HANDLE}, {"path": "/up/0/é a.txt"}),
+        ("path", {"path": HANDLE + "/x.txt"}, {"path": "/up/0/é a.txt"}),
+        ("paths", {"paths": [HANDLE, HANDLE]}, {"paths": ["/up/0/é a.txt", "/up/1/é a.txt"]}),
+        ("paths", {"paths": []}, {"paths": []}),
+        ("o.file", {"o": {"file": HANDLE, "x": 1}}, {"o": {"file": "/up/0/é a.txt", "x": 1}}),
+        ("fs[*].p", {"fs": [{"p": HANDLE}, {}]}, {"fs": [{"p": "/up/0/é a.txt"}, {}]}),
+        ("path", {}, {}),
+        ("path", {"path": None}, {"path": None}),
+        ("o.file", {"o": None}, {"o": None}),
+        ("o.file", {"other": "x"}, {"other": "x"}),
+    ],
+)
+def test_handles_become_paths(path: str, arguments: object, expected: object) -> None:
+    params = json.dumps({"name": "t", "arguments": arguments}).encode()
+    assert json.loads(delivered(params, path)) == {"name": "t", "arguments": expected}
+
+
+@pytest.mark.parametrize("params", [b'{"name":"t"}', b'{"name":"t","arguments":null}'])
+def test_a_call_without_arguments_passes(params: bytes) -> None:
+    assert delivered(params, "path") == params
+
+
+def test_a_uri_is_percent_encoded() -> None:
+    params = b'{"arguments":{"p":"%b"}}' % HANDLE.encode()
+    assert json.loads(delivered(params, "p", uri_prefix=True)) == {"arguments": {"p": "file:///up/0/%C3%A9%20a.txt"}}
+
+
+def test_another_scheme_can_be_configured() -> None:
+    params = b'{"arguments":{"p":"%b"}}' % format_upload(SID, UID, "staged://").encode()
+    assert b"/up/0/" in delivered(params, "p", uri_scheme="staged://")
+
+
+@given(
+    ids=st.lists(st.tuples(IDS, IDS), max_size=5),
+    before=st.sampled_from([b"1.0", b'"\\ud800"', b"1e400", b'{"a":1,"a":2}', b'"\\u00e9"', b"[ ]"]),
+    space=st.sampled_from([b"", b" ", b"\n\t "]),
+)
+def test_what_is_not_a_handle_keeps_its_bytes(ids: list[tuple[str, str]], before: bytes, space: bytes) -> None:
+    """The handles come back in order, and replacing each by itself is the identity on the bytes."""
+    handles = [json.dumps(format_upload(sid, uid)).encode() for sid, uid in ids]
+    listed = (b"," + space).join(handles)
+    params = b'{"arguments":{"z":%b,%b"p":[%b%b%b]},"_meta":%b}' % (before, space, space, listed, space, before)
+    found = find_references(params, consumer("p"), helper="h")
+    assert [(reference.sid, reference.uid) for reference in found] == ids
+    assert deliver(params, consumer("p"), [(reference, reference.text) for reference in found]) == params
+    moved = deliver(params, consumer("p"), [(reference, "/x") for reference in found])
+    assert moved == params.replace(listed, (b"," + space).join([b'"/x"'] * len(ids)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path", "named", "shown"),
+    [
+        (b'{"path":"/etc/hostname"}', "path", "Argument path:", "/etc/hostname"),
+        (b'{"path":"https://h/x"}', "path", "Argument path:", "https://h/x"),
+        (b'{"path":"upload://sessions/x/y"}', "path", "Argument path:", "upload://sessions/x/y"),
+        (b'{"path":5}', "path", "Argument path:", "5"),
+        (b'{"path":{}}', "path", "Argument path:", "{}"),
+        (b'{"path":""}', "path", "Argument path:", '""'),
+        (b'{"path":"\\ud800"}', "path", "Argument path:", "\\ud800"),
+        (b'{"paths":["%b",null]}' % HANDLE.encode(), "paths", "Argument paths[1]:", "null"),
+        (b'{"paths":[["%b"]]}' % HANDLE.encode(), "paths", "Argument paths[0]:", "[["[:1]),
+        (b'{"o":"x"}', "o.file", "Argument o:", '"x"'),
+        (b'{"o":"%b"}' % HANDLE.encode(), "o.file", "Argument o:", "upload://"),
+        (b'{"fs":{"p":1}}', "fs[*].p", "Argument fs:", '{"p":1}'),
+        (b'"x"', "path", "Argument arguments:", '"x"'),
+    ],
+)
+def test_anything_else_is_named_shown_and_explained(arguments: bytes, path: str, named: str, shown: str) -> None:
+    with pytest.raises(ArgumentProblem) as caught:
+        find_references(b'{"arguments":%b}' % arguments, consumer(path), helper="files_get_upload_url")
+    text = str(caught.value)
+    assert text.startswith(named)
+    assert shown in text
+    assert "files_get_upload_url" in text
+
+
+def test_two_values_for_one_argument_are_refused() -> None:
+    params = b'{"arguments":{"path":"/etc/passwd","path":"%b"}}' % HANDLE.encode()
+    with pytest.raises(ArgumentProblem, match="twice"):
+        find_references(params, consumer("path"), helper="h")
+
+
+def test_long_values_are_shown_in_part() -> None:
+    with pytest.raises(ArgumentProblem) as caught:
+        find_references(b'{"arguments":{"p":"%b"}}' % (b"x" * 100_000), consumer("p"), helper="h")
+    assert len(str(caught.value)) < 500
+
+
+def test_the_number_of_handles_is_bounded() -> None:
+    params = json.dumps({"arguments": {"p": [HANDLE] * REFERENCES_MAX}}).encode()
+    assert len(find_references(params, consumer("p"), helper="h")) == REFERENCES_MAX
+    params = json.dumps({"arguments": {"p": [HANDLE] * (REFERENCES_MAX + 1)}}).encode()
+    with pytest.raises(ArgumentProblem, match=f"at most {REFERENCES_MAX}"):
+        find_references(params, consumer("p"), helper="h")
+
+
+@pytest.mark.parametrize(
+    ("params", "argument", "expected"),
+    [
+        (b'{"arguments":{"f":"a.png","x":1.0}}', "f", b'{"arguments":{"f":"/o/b.png","x":1.0}}'),
+        (b'{"arguments":{ "x":1.0}}', "f", b'{"arguments":{ "x":1.0,"f":"/o/b.png"}}'),
+        (b'{"arguments":{}}', "f", b'{"arguments":{"f":"/o/b.png"}}'),
+        (b'{"name":"t"}', "f", b'{"name":"t","arguments":{"f":"/o/b.png"}}'),
+        (b'{"arguments":null}', "f", b'{"arguments":{"f":"/o/b.png"}}'),
+        (b'{"arguments":{"o":{"k":"\\u0041"}}}', "o.f", b'{"arguments":{"o":{"k":"\\u0041","f":"/o/b.png"}}}'),
+        (b"{}", "o.p.f", b'{"arguments":{"o":{"p":{"f":"/o/b.png"}}}}'),
+    ],
+)
+def test_the_output_path_is_put_where_the_tool_reads_it(params: bytes, argument: str, expected: bytes) -> None:
+    assert place_output(params, argument, "/o/b.png") == expected
+    assert requested_filename(expected, argument) == "/o/b.png"
+
+
+@pytest.mark.parametrize(
+    "params", [b'{"arguments":5}', b'{"arguments":{"o":[]}}', b'{"arguments":{"o":{"f":1,"f":2}}}']
+)
+def test_an_output_path_is_not_forced_into_something_else(params: bytes) -> None:
+    with pytest.raises(ArgumentProblem):
+        place_output(params, "o.f", "/x")
+    assert requested_filename(params, "o.f") is None
+
+
+@pytest.mark.parametrize("params", [b"{}", b'{"arguments":{"f":5}}', b'{"arguments":{"f":null}}', b'{"arguments":[]}'])
+def test_no_name_was_requested(params: bytes) -> None:
+    assert requested_filename(params, "f") is None
+
+
+def test_tools_are_named_exactly() -> None:
+    assert tool_named(("a", "b"), "b")
+    assert not tool_named(("ab",), "a")

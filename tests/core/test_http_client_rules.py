@@ -1,0 +1,313 @@
+"""What a request to an upstream looks like, and what each response to it means."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from isthmus.core.effects import Cause, Delete, End, Listen, Post
+from isthmus.core.errors import LocalProtocolError
+from isthmus.core.limits import Limits
+from isthmus.core.wire.http_client import (
+    PROTOCOL_HEADERS,
+    REFUSAL_BODY_MAX_BYTES,
+    TRANSITIONS,
+    Arrived,
+    Ended,
+    Input,
+    Opened,
+    ReplyEvent,
+    ReplyReader,
+    State,
+    request_for,
+)
+
+POST = Post("s", b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+LISTEN = Listen("s")
+DELETE = Delete("s", "abc")
+DONE = Ended(Cause(End.DONE))
+JSON = [(b"Content-Type", b"application/json")]
+EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8")]
+SMALL = Limits(reply_size_max_bytes=100)
+
+# --- Requests -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("revision", [None, "2025-06-18"])
+@pytest.mark.parametrize("session", [None, "abc~!"])
+def test_each_target_has_its_method_headers_and_body(session: str | None, revision: str | None) -> None:
+    both = {b"content-type": b"application/json", b"accept": b"application/json, text/event-stream"}
+    optional = {b"accept-encoding": b"identity"}
+    if session is not None:
+        optional[b"mcp-session-id"] = session.encode()
+    if revision is not None:
+        optional[b"mcp-protocol-version"] = revision.encode()
+    method, headers, body = request_for(Post("s", b"{}", session, revision))
+    assert (method, dict(headers), body) == ("POST", both | optional, b"{}")
+    assert {name for name, _ in headers} <= PROTOCOL_HEADERS and len(headers) == len(dict(headers))
+    method, headers, body = request_for(Listen("s", session, revision))
+    assert (method, dict(headers), body) == ("GET", {b"accept": b"text/event-stream"} | optional, b"")
+    if session is not None:
+        method, headers, body = request_for(Delete("s", session, revision))
+        assert (method, dict(headers), body) == ("DELETE", optional, b"")
+
+
+@given(st.text().filter(lambda text: not text or not all("!" <= c <= "~" for c in text)))
+def test_what_no_header_can_carry_is_refused(text: str) -> None:
+    with pytest.raises(LocalProtocolError):
+        request_for(Post("s", b"{}", session=text))
+    with pytest.raises(LocalProtocolError):
+        request_for(Listen("s", revision=text))
+
+
+# --- The table ------------------------------------------------------------------------------------------------------
+
+Act = Callable[[ReplyReader], list[ReplyEvent]]
+ACTS: dict[Input, Act] = {
+    Input.ACCEPTED: lambda reader: reader.receive_head(202, []),
+    Input.PROMISED_DOCUMENT: lambda reader: reader.receive_head(200, JSON),
+    Input.PROMISED_EVENTS: lambda reader: reader.receive_head(200, EVENTS),
+    Input.PROMISED_OTHER: lambda reader: reader.receive_head(200, [(b"content-type", b"text/html")]),
+    Input.DENIED: lambda reader: reader.receive_head(404, JSON),
+    Input.FED: lambda reader: reader.receive_body(b"x"),
+    Input.OVERFED: lambda reader: reader.receive_body(b"data: " + b"x" * REFUSAL_BODY_MAX_BYTES + b"\n\n"),
+    Input.FINISHED: lambda reader: reader.receive_eof(True),
+    Input.CUT: lambda reader: reader.receive_eof(False),
+}
+
+
+def reader_in(state: State) -> ReplyReader:
+    reader = ReplyReader(POST, SMALL)
+    path: dict[State, list[Input]] = {
+        State.WAITING: [],
+        State.GATHERING: [Input.PROMISED_DOCUMENT],
+        State.STREAMING: [Input.PROMISED_EVENTS],
+        State.REFUSED: [Input.DENIED],
+        State.ENDED: [Input.ACCEPTED],
+    }
+    for given_input in path[state]:
+        ACTS[given_input](reader)
+    assert reader.state is state
+    return reader
+
+
+def test_the_table_is_total() -> None:
+    """Each state has a row, each input a use, and each state but the first is reached."""
+    assert set(TRANSITIONS) == set(State)
+    assert {given_input for row in TRANSITIONS.values() for given_input in row} == set(Input)
+    assert {state for row in TRANSITIONS.values() for state in row.values()} >= set(State) - {State.WAITING}
+
+
+@pytest.mark.parametrize("given_input", list(Input))
+@pytest.mark.parametrize("state", list(State))
+def test_the_reader_moves_along_the_table_only(state: State, given_input: Input) -> None:
+    reader = reader_in(state)
+    if given_input in TRANSITIONS[state]:
+        events = ACTS[given_input](reader)
+        assert reader.state is TRANSITIONS[state][given_input]
+        assert [isinstance(event, Ended) for event in events].count(True) == reader.is_ended
+        assert not reader.is_ended or isinstance(events[-1], Ended)
+    else:
+        with pytest.raises(LocalProtocolError):
+            ACTS[given_input](reader)
+        assert reader.state is state
+
+
+@pytest.mark.parametrize("status", [100, 101, 199])
+def test_an_interim_response_is_our_callers_mistake(status: int) -> None:
+    reader = ReplyReader(POST, SMALL)
+    with pytest.raises(LocalProtocolError):
+        reader.receive_head(status, [])
+    assert reader.state is State.WAITING
+
+
+# --- Responses ------------------------------------------------------------------------------------------------------
+
+
+def feed(
+    head: tuple[int, list[tuple[bytes, bytes]]],
+    pieces: list[bytes],
+    *,
+    target: Post | Listen | Delete = POST,
+    is_complete: bool = True,
+    limits: Limits = SMALL,
+) -> list[ReplyEvent]:
+    """Feed a whole response, as a driver does: nothing after `Ended`."""
+    reader = ReplyReader(target, limits)
+    out = reader.receive_head(*head)
+    for piece in pieces:
+        if not reader.is_ended:
+            out += reader.receive_body(piece)
+    if not reader.is_ended:
+        out += reader.receive_eof(is_complete)
+    assert [isinstance(event, Ended) for event in out] == [False] * (len(out) - 1) + [True]
+    return out
+
+
+def cause_of(events: list[ReplyEvent]) -> Cause:
+    last = events[-1]
+    assert isinstance(last, Ended)
+    return last.cause
+
+
+@pytest.mark.parametrize("target", [POST, LISTEN, DELETE])
+@pytest.mark.parametrize("status", range(200, 600))
+def test_every_status_means_one_thing(status: int, target: Post | Listen | Delete) -> None:
+    body = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+    content, message = (EVENTS, b"data: " + body + b"\n\n") if isinstance(target, Listen) else (JSON, body)
+    events = feed((status, content), [message], target=target)
+    if status >= 300:
+        [ended] = events
+        assert isinstance(ended, Ended)
+        assert (ended.cause.end, ended.cause.status, ended.cause.body) == (End.REFUSED, status, message)
+        assert str(status) in ended.cause.detail
+        assert not ended.cause.unsent
+    elif isinstance(target, Delete) or status in (202, 204, 205):
+        assert events == [Opened(), DONE]
+    else:
+        assert events == [Opened(), Arrived(body), DONE]
+
+
+def test_an_empty_success_carries_no_message_whatever_its_type() -> None:
+    for content_type in ([], JSON, EVENTS, [(b"content-type", b"text/plain")]):
+        assert feed((200, [*content_type, (b"Content-Length", b"0")]), []) == [Opened(), DONE]
+    assert feed((200, JSON), []) == [Opened(), DONE]
+
+
+@pytest.mark.parametrize(
+    ("headers", "seen"),
+    [
+        ([(b"Content-Type", b"text/html; charset=utf-8")], "got Content-Type text/html; charset=utf-8, expected"),
+        ([], "got no Content-Type, expected application/json or text/event-stream"),
+        ([(b"content-type", b"application/json-seq")], "got Content-Type application/json-seq"),
+        ([*JSON, (b"content-encoding", b"gzip")], "got Content-Encoding gzip"),
+        ([(b"content-type", b"a\x1b\xff" + b"b" * 500)], "got Content-Type a??bbb"),
+    ],
+)
+def test_a_body_nobody_can_read_is_said(headers: list[tuple[bytes, bytes]], seen: str) -> None:
+    [ended] = feed((200, headers), [b"<html>"])
+    assert cause_of([ended]).end is End.BROKEN
+    assert seen in cause_of([ended]).detail
+    assert len(cause_of([ended]).detail) < 300
+
+
+def test_a_listen_is_answered_with_events_only() -> None:
+    cause = cause_of(feed((200, JSON), [b"{}"], target=LISTEN))
+    assert cause.end is End.BROKEN
+    assert "application/json, expected text/event-stream" in cause.detail
+
+
+@pytest.mark.parametrize(
+    ("value", "session"),
+    [
+        (b"abc", "abc"),
+        (b"!~", "!~"),
+        (b" abc\t", "abc"),
+        (b"", None),
+        (b"a b", None),
+        (b"\xe9", None),
+        (b"a\x7f", None),
+    ],
+)
+def test_a_session_id_is_visible_ascii_or_nothing(value: bytes, session: str | None) -> None:
+    assert feed((202, [(b"MCP-Session-ID", value)]), [])[0] == Opened(session)
+    assert feed((200, [*JSON, (b"Mcp-Session-Id", value)]), [])[0] == Opened(session)
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        (b"https://other.example:8443/mcp?token=secret", "https://other.example:8443,"),
+        (b"https://user:secret@other.example/", "https://other.example,"),
+        (b"//other.example/secret", "//other.example,"),
+        (b"http://[::1]:80/secret", "http://[::1]:80,"),
+        (b"/login?secret", "another path of the same origin"),
+        (b"http://[secret", "an unreadable address"),
+        (b"http://h:secret/", "an unreadable address"),
+        (b"http://\xff.secret/", "an unreadable address"),
+    ],
+)
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_refused_with_the_origin_it_names(status: int, location: bytes, shown: str) -> None:
+    cause = cause_of(feed((status, [(b"location", location)]), []))
+    assert (cause.end, cause.status) == (End.REFUSED, status)
+    assert shown in cause.detail
+    assert "secret" not in cause.detail
+
+
+def test_sizes_at_and_over_the_limit() -> None:
+    assert feed((200, JSON), [b"x" * 100]) == [Opened(), Arrived(b"x" * 100), DONE]
+    for pieces in ([b"x" * 101], [b"x" * 100, b"x"]):
+        opened, ended = feed((200, JSON), pieces)
+        assert opened == Opened()
+        assert cause_of([ended]) == Cause(End.BROKEN, "got a reply over the limit of 100 bytes")
+    small = b"data: " + b"x" * 94 + b"\n\n"
+    assert feed((200, EVENTS), [small, small]) == [Opened(), Arrived(b"x" * 94), Arrived(b"x" * 94), DONE]
+    for end in (b"\n\n", b""):  # also if it never ends
+        *events, ended = feed((200, EVENTS), [small, b"data: " + b"x" * 95 + end])
+        assert events == [Opened(), Arrived(b"x" * 94)]
+        assert cause_of([ended]).end is End.BROKEN
+        assert "limit of 100 bytes" in cause_of([ended]).detail
+
+
+def test_of_a_refusal_64_kib_are_kept() -> None:
+    body = bytes(range(256)) * 300
+    assert cause_of(feed((500, []), [body])).body == body[:REFUSAL_BODY_MAX_BYTES]
+    assert cause_of(feed((500, []), [body[:-1], body])).body == body[:REFUSAL_BODY_MAX_BYTES]
+    assert cause_of(feed((500, []), [body[:9], body[9:20]], is_complete=False)).body == body[:20]
+
+
+def test_a_connection_that_ends_early_is_broken() -> None:
+    reader = ReplyReader(POST, SMALL)
+    assert cause_of(reader.receive_eof(False)).end is End.BROKEN
+    assert feed((200, JSON), [b'{"a"'], is_complete=False)[1:] == [
+        Ended(Cause(End.BROKEN, "the connection ended within the response"))
+    ]
+    *events, ended = feed((200, EVENTS), [b"data: 1\n\nda"], is_complete=False)
+    assert events == [Opened(), Arrived(b"1")]
+    assert cause_of([ended]) == Cause(End.BROKEN, "the connection ended within the event stream")
+
+
+@st.composite
+def responses(draw: st.DrawFn) -> tuple[tuple[int, list[tuple[bytes, bytes]]], bytes]:
+    kind = draw(st.sampled_from(["json", "events", "refusal"]))
+    if kind == "json":
+        return (200, JSON), draw(st.binary(max_size=130))
+    if kind == "refusal":
+        return (draw(st.sampled_from([302, 404, 500])), JSON), draw(st.binary(max_size=130))
+    blocks = st.sampled_from(
+        [
+            b"data: {}\n\n",
+            b"event: ping\ndata: 1\n\n",
+            b": hi\r\n\r\n",
+            b"id: 7\ndata:\n\n",
+            b"retry: 5\n\n",
+            b"event: message\r\ndata: [1,\r\ndata: 2]\r\n\r\n",
+            b"data: " + b"y" * 120 + b"\n\n",
+            b"data: cut",
+            b"\r",
+        ]
+    )
+    return (200, EVENTS), b"".join(draw(st.lists(blocks, max_size=8)))
+
+
+@given(response=responses(), cuts=st.lists(st.integers(0, 500), max_size=12), is_complete=st.booleans())
+def test_cutting_never_shows(
+    response: tuple[tuple[int, list[tuple[bytes, bytes]]], bytes], cuts: list[int], is_complete: bool
+) -> None:
+    """The events depend on the bytes, not on how they arrived."""
+    head, body = response
+    borders = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    pieces = [body[start:stop] for start, stop in itertools.pairwise(borders)]
+    assert feed(head, pieces, is_complete=is_complete) == feed(head, [body], is_complete=is_complete)
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=5), st.integers(), max_size=2), max_size=5))
+def test_each_message_of_a_stream_arrives_once_and_in_order(messages: list[dict[str, int]]) -> None:
+    sent = [json.dumps(message).encode() for message in messages]
+    stream = b"".join(b"event: message\ndata: " + message + b"\n\nevent: other\ndata: 1\n\n" for message in sent)
+    assert feed((200, EVENTS), [stream], limits=Limits()) == [Opened(), *(Arrived(message) for message in sent), DONE]

@@ -1,0 +1,96 @@
+"""Whose a dropped message was: told from its first bytes, or not at all."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from isthmus.core.wire.oversize import answer_for
+
+SIZE, LIMIT = 70_000_000, 64_000_000
+plain_ids = st.one_of(
+    st.integers(-(10**18), 10**18),
+    st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E, exclude_characters='"\\'), max_size=40),
+)
+spacings = st.sampled_from([(",", ":"), (", ", ": "), (" ,\t", " : ")])
+
+
+def head_of(members: list[tuple[str, object]], spacing: tuple[str, str] = (",", ":"), size: int = 4096) -> bytes:
+    comma, colon = spacing
+    return ("{" + comma.join(f"{json.dumps(k)}{colon}{json.dumps(v)}" for k, v in members) + "}").encode()[:size]
+
+
+@given(
+    id=plain_ids,
+    order=st.permutations(["jsonrpc", "id"]),
+    payload=st.sampled_from(["result", "error"]),
+    spacing=spacings,
+)
+def test_a_response_is_known_by_the_members_before_its_payload(
+    id: int | str, order: list[str], payload: str, spacing: tuple[str, str]
+) -> None:
+    values: dict[str, object] = {"jsonrpc": "2.0", "id": id}
+    head = head_of([(k, values[k]) for k in order] + [(payload, {"text": "x" * 5000})], spacing)
+    answer = answer_for(head, SIZE, LIMIT)
+    assert answer is not None
+    decoded = json.loads(answer)
+    assert decoded["id"] == id
+    assert type(decoded["id"]) is type(id)
+    assert decoded["jsonrpc"] == "2.0"
+    assert decoded["error"]["code"] == -31007
+    assert str(SIZE) in decoded["error"]["message"]
+    assert str(LIMIT) in decoded["error"]["message"]
+    assert answer_for(head, SIZE, LIMIT, is_request=True) is None
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(["jsonrpc", "id", "method"])))
+def test_a_request_is_refused_and_never_taken_for_a_response(order: tuple[str, ...]) -> None:
+    values: dict[str, object] = {"jsonrpc": "2.0", "id": 7, "method": "tools/call"}
+    head = head_of([(k, values[k]) for k in order] + [("params", {"text": "x" * 5000})])
+    assert answer_for(head, SIZE, LIMIT) is None
+    answer = answer_for(head, SIZE, LIMIT, is_request=True)
+    assert answer is not None
+    assert json.loads(answer)["id"] == 7
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        b"{",
+        b"x" * 4096,
+        b'[{"jsonrpc":"2.0","id":1,"result":{}}]',
+        b'{"result":{"content":[',  # the id comes last, out of sight
+        b'{"jsonrpc":"2.0","result":{"id":1,"result":',
+        b'{"jsonrpc":"2.0","id":null,"result":{',
+        b'{"jsonrpc":"2.0","id":true,"result":{',
+        b'{"jsonrpc":"2.0","id":1.0,"result":{',
+        b'{"jsonrpc":"2.0","id":01,"result":{',
+        b'{"jsonrpc":"2.0","id":"\\u0041","result":{',
+        b'{"jsonrpc":"2.0","id":"\xff","result":{',
+        b'{"jsonrpc":"2.0","id":1,"id":2,"result":{',
+        b'{"jsonrpc":"1.0","id":1,"result":{',
+        b'{"id":1,"result":{',
+        b'{"jsonrpc":"2.0","id":1',
+        b'{"jsonrpc":"2.0","id":1,"resu',
+        b'{"jsonrpc":"2.0","id":1,"x":{"result":',
+        b'x{"jsonrpc":"2.0","id":1,"result":{',
+    ],
+)
+def test_what_does_not_match_exactly_has_no_owner(head: bytes) -> None:
+    assert answer_for(head, SIZE, LIMIT) is None
+    assert answer_for(head, SIZE, LIMIT, is_request=True) is None
+
+
+def test_what_asks_is_no_answer() -> None:
+    assert answer_for(b'{"jsonrpc":"2.0","id":1,"method":"x","result":{', SIZE, LIMIT) is None
+
+
+@given(head=st.binary(max_size=200), is_request=st.booleans())
+@example(head=b'{"jsonrpc":"2.0","id":"' + b"a" * 5000, is_request=False)
+def test_whatever_the_bytes_the_answer_is_a_message_or_none(head: bytes, is_request: bool) -> None:
+    answer = answer_for(head, SIZE, LIMIT, is_request=is_request)
+    assert answer is None or set(json.loads(answer)) == {"jsonrpc", "id", "error"}

@@ -1,0 +1,172 @@
+"""A crash at any step of a change of files leaves the old or the new state, on disk and once reopened.
+
+Every call by which `FileBlobs` changes a folder is counted. In turn each of them is where the machine stops: it and
+all later calls fail, and what was never forced to disk is lost. Then each is where the disk fails once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import laws
+import pytest
+from isthmus.storage.files import FileBlobs
+from isthmus.storage.interface import StorageError, StorageFull
+
+CALLS = ("open", "write", "fsync", "replace", "unlink", "close")
+OLD, NEW = b"old" * 200_000, b"new" * 200_000
+STEPS_MAX = 60
+
+
+class Machine:
+    """Counts the calls in `CALLS`, and fails those that `fails` says."""
+
+    def __init__(self, fails: Callable[[int], bool], error: int) -> None:
+        self.count = 0
+        self.synced: set[int] = set()
+        self._fails = fails
+        self._error = error
+        self._real = {name: getattr(os, name) for name in CALLS}
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in CALLS:
+                patch.setattr(os, name, self._faulty(name))
+            yield
+
+    def _faulty(self, name: str) -> Callable[..., object]:
+        def call(*args: object, **kwargs: object) -> object:
+            self.count += 1
+            if self._fails(self.count):
+                if name == "close":  # the descriptor is gone all the same
+                    self._real[name](*args)
+                raise OSError(self._error, os.strerror(self._error), "/secret/path")
+            result = self._real[name](*args, **kwargs)
+            if name == "fsync":
+                self.synced.add(os.fstat(args[0]).st_ino)  # type: ignore[arg-type]
+            return result
+
+        return call
+
+
+async def replace(blobs: FileBlobs) -> None:
+    await laws.put(blobs, "k", NEW)
+
+
+async def create(blobs: FileBlobs) -> None:
+    await laws.put(blobs, "fresh", NEW)
+
+
+async def delete(blobs: FileBlobs) -> None:
+    await blobs.delete("k")
+
+
+BEFORE = {"k": OLD, "other/k": b"other"}
+AFTER = {
+    replace: {"k": NEW, "other/k": b"other"},
+    create: {"k": OLD, "other/k": b"other", "fresh": NEW},
+    delete: {"other/k": b"other"},
+}
+
+
+async def prepared(root: Path) -> FileBlobs:
+    blobs = FileBlobs(str(root))
+    for key, content in BEFORE.items():
+        await laws.put(blobs, key, content)
+    return blobs
+
+
+async def outcome(change: Callable[[FileBlobs], Awaitable[None]], blobs: FileBlobs, machine: Machine) -> bool:
+    """Whether the change was reported as done."""
+    with machine.running():
+        try:
+            await change(blobs)
+        except StorageError as error:
+            return _checked(error)
+    return True
+
+
+def _checked(error: StorageError) -> bool:
+    assert "/secret" not in str(error)
+    return False
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("change", AFTER)
+async def test_a_crash_leaves_old_or_new(change: Callable[[FileBlobs], Awaitable[None]], tmp_path: Path) -> None:
+    seen = []
+    for step in range(1, STEPS_MAX):
+        root = tmp_path / str(step)
+        blobs = await prepared(root)
+        kept = {file.stat().st_ino for file in root.iterdir()}
+        machine = Machine(lambda count, step=step: count >= step, errno.EIO)  # type: ignore[misc]
+        is_done = await outcome(change, blobs, machine)
+        for file in root.iterdir():
+            if file.stat().st_ino not in kept | machine.synced:
+                os.truncate(file, 0)
+
+        reopened = FileBlobs(str(root))
+        found = await laws.contents(reopened)
+        assert found in ((AFTER[change],) if is_done else (BEFORE, AFTER[change]))
+        await reopened.sweep()
+        assert await laws.contents(reopened) == found
+        assert len(list(root.iterdir())) == len(found)  # nothing is left over
+        assert await laws.contents(FileBlobs(str(root))) == found
+        seen.append(found == AFTER[change])
+        if machine.count < step:
+            break
+    else:
+        raise AssertionError("the change never ran to its end")
+    assert seen[0] is False
+    assert seen[-1] is True
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("change", AFTER)
+async def test_one_failing_call_leaves_old_or_new(
+    change: Callable[[FileBlobs], Awaitable[None]], error: int, tmp_path: Path
+) -> None:
+    for step in range(1, STEPS_MAX):
+        root = tmp_path / str(step)
+        blobs = await prepared(root)
+        machine = Machine(lambda count, step=step: count == step, error)  # type: ignore[misc]
+        is_done = await outcome(change, blobs, machine)
+        found = await laws.contents(blobs)
+        assert found in ((AFTER[change],) if is_done else (BEFORE, AFTER[change]))
+        await change(blobs)  # the store still works
+        assert await laws.contents(blobs) == AFTER[change]
+        await blobs.sweep()
+        assert len(list(root.iterdir())) == len(AFTER[change])
+        assert await laws.contents(FileBlobs(str(root))) == AFTER[change]
+        if machine.count < step:
+            return
+    raise AssertionError("the change never ran to its end")
+
+
+@pytest.mark.anyio
+async def test_a_full_disk_is_told_from_a_broken_one(tmp_path: Path) -> None:
+    blobs = FileBlobs(str(tmp_path))
+    for error, kind in ((errno.ENOSPC, StorageFull), (errno.EDQUOT, StorageFull), (errno.EIO, StorageError)):
+        with Machine(lambda count: count == 2, error).running():
+            with pytest.raises(StorageError) as raised:
+                await laws.put(blobs, "k", b"x" * 300_000)
+        assert raised.type is kind
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.anyio
+async def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: real(fd, data[: max(1, len(data) // 3)]))
+    blobs = FileBlobs(str(tmp_path))
+    with anyio.fail_after(20):
+        await laws.put(blobs, "k", bytes(range(256)) * 2000)
+    monkeypatch.undo()
+    assert await laws.contents(blobs) == {"k": bytes(range(256)) * 2000}

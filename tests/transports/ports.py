@@ -1,0 +1,92 @@
+"""A `Port` that records what a transport says, holds it to the contract, and can be waited on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+import anyio
+from isthmus.core.effects import Cause, Opening
+from isthmus.core.ids import ChannelId
+from isthmus.transports.port import Outlet
+
+PATIENCE_S = 20.0
+
+
+class RecordingPort:
+    """Channels opened through `open` are numbered from 1000; tests choose lower numbers for dialled channels."""
+
+    def __init__(self) -> None:
+        self.opened_channels: dict[ChannelId, Opening] = {}
+        self.outlets: dict[ChannelId, Outlet] = {}
+        self.messages: defaultdict[ChannelId, list[bytes]] = defaultdict(list)
+        self.sent_bytes: defaultdict[ChannelId, int] = defaultdict(int)
+        self.closes: dict[ChannelId, Cause] = {}
+        self._changed = anyio.Event()
+
+    def open(self, opening: Opening, outlet: Outlet) -> ChannelId:
+        channel = ChannelId(1000 + len(self.outlets))
+        self.outlets[channel] = outlet
+        self.opened_channels[channel] = opening
+        self._change()
+        return channel
+
+    def opened(self, channel: ChannelId, opening: Opening) -> None:
+        assert channel not in self.opened_channels, f"channel {channel} opened twice"
+        assert channel not in self.closes, f"channel {channel} opened after its end"
+        self.opened_channels[channel] = opening
+        self._change()
+
+    def message(self, channel: ChannelId, message: bytes) -> None:
+        self._check_open(channel)
+        self.messages[channel].append(message)
+        self._change()
+
+    def sent(self, channel: ChannelId, size_bytes: int) -> None:
+        self._check_open(channel)
+        self.sent_bytes[channel] += size_bytes
+        self._change()
+
+    def closed(self, channel: ChannelId, cause: Cause) -> None:
+        assert channel not in self.closes, f"channel {channel} closed twice"
+        self.closes[channel] = cause
+        self._change()
+
+    async def wait_opened(self, channel: ChannelId) -> Opening:
+        await self.wait_until(lambda: channel in self.opened_channels)
+        return self.opened_channels[channel]
+
+    async def wait_any_opened(self) -> ChannelId:
+        """The first channel a client opened."""
+        await self.wait_until(lambda: bool(self.outlets))
+        return next(iter(self.outlets))
+
+    async def wait_message(self, channel: ChannelId, n: int = 1) -> list[bytes]:
+        """All messages of the channel, as soon as there are n."""
+        await self.wait_until(lambda: len(self.messages[channel]) >= n)
+        return self.messages[channel]
+
+    async def wait_sent(self, channel: ChannelId, size_bytes: int) -> None:
+        await self.wait_until(lambda: self.sent_bytes[channel] >= size_bytes)
+
+    async def wait_closed(self, channel: ChannelId) -> Cause:
+        await self.wait_until(lambda: channel in self.closes)
+        return self.closes[channel]
+
+    async def wait_until(self, is_true: Callable[[], bool]) -> None:
+        """Return when something said to this port has made it true.
+
+        Raises:
+            TimeoutError: not within `PATIENCE_S`.
+        """
+        with anyio.fail_after(PATIENCE_S):
+            while not is_true():
+                await self._changed.wait()
+
+    def _check_open(self, channel: ChannelId) -> None:
+        assert channel in self.opened_channels, f"channel {channel} speaks before it is open"
+        assert channel not in self.closes, f"channel {channel} speaks after its end"
+
+    def _change(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()

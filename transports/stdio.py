@@ -1,0 +1,431 @@
+"""A server as our child process: messages on its stdin and stdout, its stderr for people.
+
+A child is alone in a session and process group of its own, so that what it starts can be ended with it. It ends in one
+of three ways, and each leads to one `Port.closed`:
+
+- by order: what is queued is written, stdin closed, then patience, TERM, patience, KILL;
+- by itself: it exits, or closes its stdout or stdin, which is as good as gone. What it said before is still delivered;
+- by cancellation of `Child.run`: TERM, a short patience, KILL.
+
+Whichever it is, `run` returns when the process is reaped and its group and marked descendants have been killed.
+
+Source: 2024-11-05 to 2026-07-28, basic/transports "stdio" and basic/lifecycle "Shutdown".
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+from typing import IO, Final
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from ..core.effects import Cause, Close, Connected, End, Send
+from ..core.ids import ChannelId
+from ..core.limits import Limits
+from ..core.wire.ndjson import Line, LineReader, Oversize, Truncated
+from ..core.wire.oversize import answer_for
+from .pipe import Descriptor, Gate, Outbox, read_lines
+from .port import Port
+from .warden import MARK_NAME, WARDEN, Warden, end_marked
+
+STDERR_LINE_MAX_BYTES: Final = 4096
+FLUSH_GRACE_S: Final = 1.0
+"""How long a child that is to stop may take to read what was queued for it."""
+EXIT_GRACE_S: Final = 1.0
+"""From the end of a child's stdout to its exit: normally milliseconds."""
+QUICK_GRACE_S: Final = 1.0
+"""Between TERM and KILL where nobody waits for good manners."""
+KILL_WAIT_S: Final = 5.0
+"""From KILL to the exit. What outlasts it is not ours to kill (another user's) or stuck in the kernel."""
+LAST_WORDS_MAX_BYTES: Final = 1024 * 1024
+"""Read from the pipe of a child that has exited. Linux pipes hold at most this much."""
+LAST_LINES: Final = 5
+LAST_LINE_MAX_CHARS: Final = 512
+
+INHERITED: Final = frozenset({"PATH", "HOME", "LANG", "LOGNAME", "SHELL", "TERM", "USER", "TMPDIR", "TZ"})
+"""What a child sees of our environment, besides `LC_*`. The rest may hold secrets that are none of its business."""
+
+# What is found in the stderr of children that die at start, most telling first.
+HINTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
+    (re.compile(pattern, re.IGNORECASE), hint)
+    for pattern, hint in (
+        (r"npm (ERR!|error) (code )?E?404", "npm knows no such package: check its name and version"),
+        (r"Not found in the package registry|No solution found", "no such Python package: check its name and version"),
+        (
+            r"\bENOTFOUND\b|EAI_AGAIN|name resolution|dns error",
+            "a download failed: check network and proxy settings",
+        ),
+        (
+            r"\bEADDRINUSE\b|address already in use",
+            "another process listens on that port: stop it or choose another",
+        ),
+        (r"ModuleNotFoundError|No module named", "a Python module is missing: install it where this command runs"),
+        (r"ERR_MODULE_NOT_FOUND|Cannot find module", "a Node.js module is missing: run its installation first"),
+        (r"Unsupported engine|EBADENGINE", "it wants another version of Node.js"),
+        (r"\bEACCES\b|\bEPERM\b|Permission denied", "it may not use a file or port: check owner and permissions"),
+        (r"command not found", "it calls a command that is not on PATH: install it"),
+        (
+            r"\bENOENT\b|No such file or directory",
+            "a file or folder it needs is missing: check the paths given to it",
+        ),
+        (r"unrecognized arguments?|unknown (option|argument|flag)", "it does not know one of its arguments"),
+    )
+)
+
+INSTALLERS: Final[Mapping[str, str]] = {
+    "npx": "install Node.js",
+    "npm": "install Node.js",
+    "node": "install Node.js",
+    "uvx": "install uv",
+    "uv": "install uv",
+    "docker": "install Docker",
+}
+
+_ESCAPE_SEQUENCE: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+
+
+class ChildSpec(msgspec.Struct, frozen=True):
+    """How to start a server.
+
+    Attributes:
+        command: the program, looked up on PATH, and its arguments.
+        env: added to the environment, over what is inherited.
+        cwd: where it runs; None: where we do.
+        inherit_env: pass all of our environment on, instead of `INHERITED` only.
+    """
+
+    command: tuple[str, ...]
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    inherit_env: bool = False
+
+
+def environment_for(spec: ChildSpec, ours: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a child, without its mark."""
+    inherited = {
+        name: value for name, value in ours.items() if spec.inherit_env or name in INHERITED or name.startswith("LC_")
+    }
+    return inherited | spec.env
+
+
+class StartError(Exception):
+    """A child could not be started; the message says why and what would help. Nothing runs."""
+
+
+class Child:
+    """One server process, from its start to its end, as the `Outlet` of its channel.
+
+    Orders may be given from the beginning; what is sent before the process runs is queued. Give it a task:
+    `tasks.start_soon(child.run)`.
+
+    Args:
+        log: called with each line of stderr and with what else people may want to know, without line ends.
+    """
+
+    def __init__(
+        self,
+        spec: ChildSpec,
+        channel: ChannelId,
+        port: Port,
+        limits: Limits,
+        *,
+        log: Callable[[str], None],
+        warden: Warden = WARDEN,
+    ) -> None:
+        assert spec.command
+        self.pid: int | None = None
+        self._spec = spec
+        self._channel = channel
+        self._port = port
+        self._limits = limits
+        self._log = log
+        self._warden = warden
+        self._outbox = Outbox()
+        self._gate = Gate()
+        self._stderr: collections.deque[str] = collections.deque(maxlen=limits.stderr_ring_lines)
+        self._over = anyio.Event()
+        self._written = anyio.Event()
+        self._is_closing = False
+        self._is_reported = False
+        self._is_terminated = False
+        self._is_killed = False
+        self._has_spoken = False
+
+    @property
+    def last_stderr(self) -> list[str]:
+        """The last lines of stderr, at most `Limits.stderr_ring_lines`."""
+        return list(self._stderr)
+
+    def send(self, order: Send) -> None:
+        self._outbox.put(order.message)
+
+    def close(self, order: Close) -> None:
+        self._is_closing = True
+        self._outbox.end()
+        self._gate.open()  # from now on its output is thrown away, lest it blocks on a full pipe
+        self._over.set()
+
+    def pause(self) -> None:
+        if not self._is_closing:
+            self._gate.shut()
+
+    def resume(self) -> None:
+        self._gate.open()
+
+    async def run(self) -> None:
+        """Start the process and stay until it is gone."""
+        try:
+            if not self._is_closing:
+                await self._live()
+        except StartError as error:
+            self._report_end(Cause(End.UNREACHABLE, detail=str(error), unsent=True))
+        finally:
+            self._report_end(Cause(End.DONE))
+
+    async def _live(self) -> None:
+        mark = self._warden.mint_mark()
+        process = await to_thread.run_sync(self._start, mark)
+        try:
+            await self._serve(process)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._finish(process, mark)
+
+    def _start(self, mark: str) -> subprocess.Popen[bytes]:
+        """Start the process, in a worker thread: it may take milliseconds."""
+        try:
+            self._warden.start()
+        except OSError as error:
+            self._log(f"children will outlive a sudden death of this process: {error}")
+        environment = environment_for(self._spec, os.environ) | {MARK_NAME: mark}
+        try:
+            process = subprocess.Popen(
+                self._spec.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                cwd=self._spec.cwd,
+                env=environment,
+                start_new_session=True,
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            raise StartError(_explain(self._spec, environment, error)) from error
+        self._warden.watch(process.pid)
+        self.pid = process.pid
+        return process
+
+    async def _serve(self, process: subprocess.Popen[bytes]) -> None:
+        """Carry messages until the channel ends, by order or by itself."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with Descriptor(process.stdout.fileno()) as stdout, Descriptor(process.stderr.fileno()) as stderr:
+            said = LineReader(line_size_max_bytes=self._limits.reply_size_max_bytes)
+            complained = LineReader(line_size_max_bytes=STDERR_LINE_MAX_BYTES)
+            if not self._is_closing:
+                self._port.opened(self._channel, Connected())
+            writing = anyio.CancelScope()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._watch_exit, process)
+                tasks.start_soon(self._write, process.stdin, writing)
+                tasks.start_soon(self._read_stdout, stdout, said)
+                tasks.start_soon(self._read_stderr, stderr, complained)
+                await self._over.wait()
+                if self._is_closing:
+                    await self._stop(process, writing)
+                else:
+                    writing.cancel()
+                    await _exits_within(process, EXIT_GRACE_S)
+                tasks.cancel_scope.cancel()
+            has_exited = _has_exited(process)
+            if has_exited:
+                self._kill_group(process)  # before it is reaped; and nobody may go on speaking for it
+            _read_last(stdout, said, self._take_stdout)
+            _read_last(stderr, complained, self._take_stderr)
+            if not self._is_closing:
+                self._report_end(Cause(End.BROKEN, detail=self._describe_end(process, has_exited)))
+
+    async def _watch_exit(self, process: subprocess.Popen[bytes]) -> None:
+        await _wait_exit(process)
+        self._over.set()
+
+    async def _write(self, stdin: IO[bytes], writing: anyio.CancelScope) -> None:
+        try:
+            with writing, Descriptor(stdin.fileno()) as sink:
+                await self._outbox.write_to(sink, self._report_sent)
+        except OSError:
+            self._over.set()  # it closed its stdin: nothing can reach it any more
+        finally:
+            stdin.close()
+            self._written.set()
+
+    async def _read_stdout(self, source: Descriptor, lines: LineReader) -> None:
+        await read_lines(source, lines, self._gate, self._take_stdout, read_size_bytes=self._limits.read_size_bytes)
+        self._over.set()
+
+    async def _read_stderr(self, source: Descriptor, lines: LineReader) -> None:
+        await read_lines(source, lines, Gate(), self._take_stderr, read_size_bytes=self._limits.read_size_bytes)
+
+    def _take_stdout(self, line: Line | Oversize | Truncated) -> None:
+        if self._is_closing:
+            return
+        message: bytes | None = None
+        if isinstance(line, Line):
+            message = line.data
+        elif isinstance(line, Truncated):
+            self._log(f"stdout ended within a line, which is dropped: {line.data[:80]!r}")
+        else:
+            limit = self._limits.reply_size_max_bytes
+            self._log(f"dropped a line of {line.size_bytes} bytes, the limit is {limit}: {line.head[:80]!r}")
+            message = answer_for(line.head, line.size_bytes, limit)
+        if message is not None:
+            self._has_spoken = True
+            self._port.message(self._channel, message)
+
+    def _take_stderr(self, line: Line | Oversize | Truncated) -> None:
+        text = (line.head if isinstance(line, Oversize) else line.data).decode("utf-8", "replace")
+        self._stderr.append(text)
+        self._log(text)
+
+    def _report_sent(self, size_bytes: int) -> None:
+        if not self._is_closing:
+            self._port.sent(self._channel, size_bytes)
+
+    def _report_end(self, cause: Cause) -> None:
+        if not self._is_reported:
+            self._is_reported = True
+            self._port.closed(self._channel, cause)
+
+    async def _stop(self, process: subprocess.Popen[bytes], writing: anyio.CancelScope) -> None:
+        """The orderly end, up to TERM."""
+        with anyio.move_on_after(FLUSH_GRACE_S):
+            await self._written.wait()
+        writing.cancel()
+        if not await _exits_within(process, self._limits.stop_grace_s):
+            await self._terminate(process, self._limits.stop_grace_s)
+
+    async def _terminate(self, process: subprocess.Popen[bytes], grace_s: float) -> None:
+        self._is_terminated = True
+        _signal_group(process, signal.SIGTERM)
+        await _exits_within(process, grace_s)
+
+    def _kill_group(self, process: subprocess.Popen[bytes]) -> None:
+        """Once, since the group's number may come to mean another after its leader is reaped."""
+        if not self._is_killed:
+            self._is_killed = True
+            _signal_group(process, signal.SIGKILL)
+
+    async def _finish(self, process: subprocess.Popen[bytes], mark: str) -> None:
+        """Make sure that nothing is left of it: no process, no descriptor."""
+        if not self._is_terminated and not _has_exited(process):
+            await self._terminate(process, min(QUICK_GRACE_S, self._limits.stop_grace_s))
+        self._kill_group(process)
+        if await _exits_within(process, KILL_WAIT_S):
+            process.wait()
+            self._warden.forget(process.pid)
+        else:
+            self._log(f"process {process.pid} could not be killed and is left behind")
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+        await to_thread.run_sync(end_marked, mark, QUICK_GRACE_S)
+
+    def _describe_end(self, process: subprocess.Popen[bytes], has_exited: bool) -> str:
+        """One line for people: how it ended, its last words, and what may help."""
+        if not has_exited:
+            how = "closed its stdin or stdout but went on running, so it was stopped"
+        elif (code := process.wait()) >= 0:
+            how = f"exited with code {code}"
+        else:
+            how = f"was killed by signal {-code}"
+        parts = [how]
+        if last_words := [_tidy(line) for line in self.last_stderr[-LAST_LINES:]]:
+            parts.append("last stderr: " + " | ".join(last_words))
+        if not self._has_spoken:
+            stderr = "\n".join(self._stderr)
+            parts += [f"hint: {hint}" for pattern, hint in HINTS if pattern.search(stderr)][:1]
+        return "; ".join(parts)
+
+
+def _explain(spec: ChildSpec, environment: Mapping[str, str], error: Exception) -> str:
+    """Why a child did not start, and what would help."""
+    program = spec.command[0]
+    if spec.cwd is not None and not os.path.isdir(spec.cwd):
+        return f"working directory {spec.cwd!r} is not a folder; create it or correct `cwd`"
+    if isinstance(error, FileNotFoundError):
+        if "/" in program:
+            return f"command {program!r} does not exist, or what its #! line names; correct the path"
+        if shutil.which(program, path=environment.get("PATH")) is not None:
+            return f"command {program!r} is on PATH, but what its #! line names is not; reinstall it"
+        fix = INSTALLERS.get(program, "install it")
+        return f"command {program!r} not found on PATH; {fix} or give the full path"
+    if isinstance(error, PermissionError):
+        return f"command {program!r} is not executable; chmod +x it or name the interpreter that runs it"
+    return f"command {program!r} cannot be started: {error}"
+
+
+def _tidy(line: str) -> str:
+    """A line of stderr, fit for an error message."""
+    text = _ESCAPE_SEQUENCE.sub("", line)
+    return "".join(c if c.isprintable() else " " for c in text).strip()[:LAST_LINE_MAX_CHARS]
+
+
+def _read_last(source: Descriptor, lines: LineReader, take: Callable[[Line | Oversize | Truncated], None]) -> None:
+    """Take what is in the pipe already. A process that has exited adds nothing, and others are not waited for."""
+    left = LAST_WORDS_MAX_BYTES
+    while left > 0 and (data := source.read_now(left)):
+        left -= len(data)
+        for line in lines.receive_bytes(data):
+            take(line)
+    for cut in lines.receive_eof():
+        take(cut)
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+    """Signal everyone in the child's group. Who left it, or belongs to another user, is not reached."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _has_exited(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the process has exited. Where the system can tell, it is not reaped."""
+    try:
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except (AttributeError, ChildProcessError):  # a system without it, or it is reaped already
+        return process.poll() is not None
+
+
+async def _exits_within(process: subprocess.Popen[bytes], limit_s: float) -> bool:
+    """Whether the process has exited, or does within so many seconds."""
+    if _has_exited(process):
+        return True
+    with anyio.move_on_after(limit_s):
+        await _wait_exit(process)
+        return True
+    return False
+
+
+async def _wait_exit(process: subprocess.Popen[bytes]) -> None:
+    """Return when the process has exited; where the system can tell, before it is reaped."""
+    if process.returncode is not None:
+        return
+    try:
+        watch = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        # Not Linux, or forbidden. A limiter of its own, or long-lived children would use up the common threads.
+        await to_thread.run_sync(process.wait, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
+        return
+    try:
+        await anyio.wait_readable(watch)
+    finally:
+        os.close(watch)
