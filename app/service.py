@@ -96,10 +96,12 @@ async def running(
         root = settings.storage.root if is_lasting else stack.enter_context(_temporary_folder())
         limits = to_limits(settings)
         with _start_errors(root):
-            link_key = await to_thread.run_sync(_link_key, root)
-            records = SqliteRecords(os.path.join(root, "records.sqlite"))
+            state = os.path.join(root, "state")
+            link_key = await to_thread.run_sync(_link_key, state)
+            records = SqliteRecords(os.path.join(state, "records.sqlite"))
             stack.push_async_callback(records.aclose)
-            blobs = FileBlobs(os.path.join(root, "blobs"))
+            blobs_path = os.path.join(root, "blobs")
+            blobs = FileBlobs(blobs_path)
             stack.push_async_callback(blobs.aclose)
             workspaces = Workspaces(
                 os.path.join(root, "workspaces"),
@@ -108,7 +110,7 @@ async def running(
                 artifact_roots={server.id: server.artifact_roots for server in settings.servers},
                 working_directories={server.id: _fixed_cwd(server) for server in settings.servers},
                 limits=limits,
-                private_paths=(root,),
+                private_paths=(state, blobs_path),
             )
             stack.push_async_callback(workspaces.aclose)
             await workspaces.start_up()
@@ -236,10 +238,10 @@ def _start_errors(root: str) -> Iterator[None]:
         raise StartError(f"storage.root {root} cannot be used: {error.strerror or error}") from error
 
 
-def _link_key(root: str) -> bytes:
+def _link_key(folder: str) -> bytes:
     """The key that signs links, made once and kept beside what it protects, so that links outlive a restart."""
-    os.makedirs(root, mode=0o700, exist_ok=True)
-    path = os.path.join(root, "link.key")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    path = os.path.join(folder, "link.key")
     try:
         with open(path, "rb") as file:
             key = file.read()

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from isthmus.app import confinement
 from isthmus.app.capture import PATH_SIZE_MAX
@@ -648,6 +649,10 @@ class HangingBlobs(MemoryBlobs):
                 await anyio.sleep_forever()
             yield writer
 
+    async def delete(self, key: str) -> bool:
+        await anyio.lowlevel.checkpoint()
+        return await super().delete(key)
+
 
 async def test_cancellation_passes_and_leaves_nothing(tmp_path: Path) -> None:
     blobs = HangingBlobs()
@@ -721,6 +726,7 @@ async def test_start_up_removes_what_nobody_owns(tmp_path: Path) -> None:
     assert await blob_keys(blobs) == ["owned"]
     assert sorted(os.listdir(tmp_path / "blobs")) == [os.path.basename(blobs.path_for("owned") or "")]
     assert {key async for key, _ in records.scan("")} == {"up/1", *others}
+    assert await records.purge(1000.0) == 0
     assert sorted(os.listdir(root)) == [".lock", "not-a-workspace"]
     await work.prepare(OTHER)
     await work.aclose()
