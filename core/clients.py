@@ -131,7 +131,7 @@ class Clients:
         reply = Reply(channel, ends_channel=False, can_stream=True)
         if is_batch:
             reply.gathered = []
-        self._accept_all(session, reply, frames, first_ordinal=role.last_ordinal)
+        self._accept_all(session, reply, frames, first_ordinal=role.last_ordinal + 1)
         role.last_ordinal += len(frames)
 
     def _accept_all(self, session: Session, batch: Reply, frames: list[Frame], *, first_ordinal: int) -> None:

@@ -151,9 +151,9 @@ class Desk:
         found = self._channels.get(channel)
         if found is None:
             return
-        found.unsent_bytes -= size_bytes
-        if found.unsent_bytes < 0:
+        if size_bytes > found.unsent_bytes:
             raise LocalProtocolError(f"channel {channel} reports more bytes sent than were ordered")
+        found.unsent_bytes -= size_bytes
         if found.feeders and found.unsent_bytes <= self.limits.outbox_low_bytes:
             self._feed_again(found)
 

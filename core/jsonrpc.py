@@ -177,7 +177,9 @@ def usable_error(error: bytes) -> bytes:
 
 def progress_token(params: bytes | None) -> bytes | None:
     """The JSON of `params._meta.progressToken`, if it is a string or an integer; anything else counts as absent."""
-    if params is None or b"progressToken" not in params or not params.startswith(b"{"):
+    if params is None or not params.startswith(b"{"):
+        return None
+    if b"progressToken" not in params and b"\\u" not in params:  # it may be spelled with escapes
         return None
     span = _token_span(params)
     if span is None:

@@ -146,6 +146,8 @@ class Servers:
         link = self.links[session.sid]
         if ask.incarnation != link.upstream.incarnation or link.upstream.state in (State.IDLE, State.DIALING):
             return  # who asked is gone
+        if link.upstream.state is State.INITIALIZING and not link.is_pipe:
+            return  # it asked before it gave its session a name: there is nowhere to send an answer
         if answer.result is not None:
             self._tell(link, jsonrpc.encode_result(ask.id_raw, answer.result))
         else:

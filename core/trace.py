@@ -16,6 +16,7 @@ import msgspec
 
 from .effects import Cause, Effect, Opening, StorageAnswer
 from .engine import Engine
+from .errors import LocalProtocolError
 from .ids import ChannelId, Entropy, Ticket
 from .limits import Limits
 from .plan import Plan
@@ -140,25 +141,33 @@ def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
     """Feed a trace to a fresh engine. Yields every difference; nothing when the runs are the same.
 
     Raises:
-        ValueError: it is no trace: a line cannot be read, or the first is not `begin`.
+        ValueError: it is no trace: a line cannot be read or cannot follow the ones before it, or the first is not
+            `begin`.
     """
     engine: Engine | None = None
     pool: list[bytes] = []
+
+    def draw(size: int) -> bytes:
+        # Other code may draw more than was recorded: that shows as a difference, so it must not stop the replay.
+        return pool.pop(0) if pool else bytes(size)
+
     for number, text in enumerate(lines, 1):
         try:
             line = _decoder.decode(text)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"line {number} is no line of a trace: {error}") from None
         if line.input == "begin":
-            assert line.plan is not None
-            engine = Engine(
-                line.plan, entropy=lambda size: pool.pop(0), unix_at_zero=line.unix_at_zero, limits=line.limits
-            )
+            if line.plan is None:
+                raise ValueError(f"line {number} begins a trace without a plan")
+            engine = Engine(line.plan, entropy=draw, unix_at_zero=line.unix_at_zero, limits=line.limits)
             continue
         if engine is None:
             raise ValueError(f"line {number} comes before the line that begins a trace")
         pool.extend(line.drawn)
-        effects = _feed(engine, line)
+        try:
+            effects = _feed(engine, line)
+        except LocalProtocolError as error:
+            raise ValueError(f"line {number} cannot follow the ones before it: {error}") from None
         if bytes(line.effects) and (replayed := msgspec.json.encode(effects)) != bytes(line.effects):
             yield Difference(number, bytes(line.effects), replayed)
 

@@ -8,13 +8,20 @@ passes. An upstream that will not start is left alone for a while, longer each t
 from __future__ import annotations
 
 import enum
+import re
 from typing import Final
 
-import msgspec
-
+from .errors import RemoteProtocolError
 from .jsonrpc import member_of, text_of
 from .limits import Limits
 from .machine import Machine
+from .rewrite import members, remove_member, take
+
+REVISION: Final = re.compile(r"[!-~]{1,64}")
+"""What a revision may look like to be echoed in a header; real ones are dates."""
+
+REMEMBERED: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+"""Requests that set what a new upstream session must be set to again."""
 
 
 class State(enum.Enum):
@@ -112,9 +119,12 @@ class Upstream(Machine[State, Input]):
         Raises:
             RemoteProtocolError: the result is no object, or has a member twice. Nothing has changed.
         """
-        revision = text_of(member_of(result, "protocolVersion"))
-        declared = member_of(result, "capabilities")
-        names = msgspec.json.decode(declared, type=dict[str, msgspec.Raw]) if declared and declared[:1] == b"{" else {}
+        spans = members(result)
+        revision = text_of(take(result, spans.get("protocolVersion")))
+        if revision is not None and not REVISION.fullmatch(revision):
+            revision = None  # it could not be said back in a header
+        declared = take(result, spans.get("capabilities"))
+        names = members(declared) if declared is not None and declared.startswith(b"{") else {}
         self.step(Input.INITIALIZED)
         self.revision = revision
         self.session = session
@@ -136,10 +146,20 @@ class Upstream(Machine[State, Input]):
             self._not_before = now + min(pause, self._limits.restart_backoff_max_s)
 
     def remember(self, method: str, params: bytes | None) -> None:
-        """A request that sets something succeeded: a later incarnation is set the same way."""
+        """A request that sets something succeeded: a later incarnation is set the same way.
+
+        Its `_meta` is left out: the progress token in it was the client's, for that one request. What no two readers
+        would read alike (a member twice) is not remembered.
+        """
+        if method not in REMEMBERED or params is None or not params.startswith(b"{"):
+            return
+        try:
+            params = remove_member(params, "_meta")
+        except RemoteProtocolError:
+            return
         if method == "logging/setLevel":
             self._level = params
-        elif method in ("resources/subscribe", "resources/unsubscribe") and params is not None:
+        else:
             uri = text_of(member_of(params, "uri"))
             if uri is None:
                 return
