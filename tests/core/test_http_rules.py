@@ -45,6 +45,7 @@ ACCEPTS = {  # what is allowed: JSON, events
     "text/*;q=0, text/event-stream": (False, True),
     "text/event-stream;q=0.0, */*;q=0.5": (True, False),
     "text/html": (False, False),
+    "application/json, application/json;q=0": (True, False),
     "*/*;q=0": (False, False),
     "application/jsonx": (False, False),
     ",;,": (False, False),

@@ -1,0 +1,173 @@
+"""What the HTTP client is tested between: a `Port` that records, and a server that follows a script to the byte."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+from anyio.abc import ByteStream, SocketAttribute
+from anyio.streams.tls import TLSListener
+from isthmus.core.effects import Cause, Connected, Opening
+from isthmus.core.ids import ChannelId
+from isthmus.transports.http_client import Endpoint
+from isthmus.transports.port import Outlet
+
+PATIENCE_S = 10.0
+
+Told = Connected | bytes | Cause
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """For what sets no event."""
+    with anyio.fail_after(PATIENCE_S):
+        while not is_so():  # noqa: ASYNC110
+            await anyio.sleep(0.001)
+
+
+class FakePort:
+    """Records what each dialled channel is told; `on_told` may act at once, as an engine's orders do."""
+
+    def __init__(self) -> None:
+        self.told: dict[ChannelId, list[Told]] = {}
+        self.on_told: Callable[[ChannelId, Told], None] | None = None
+        self._changed = anyio.Event()
+
+    def open(self, opening: Opening, outlet: Outlet) -> ChannelId:
+        raise AssertionError("no client opens a downstream channel")
+
+    def opened(self, channel: ChannelId, opening: Opening) -> None:
+        assert isinstance(opening, Connected)
+        assert channel not in self.told, "opened twice, or late"
+        self._tell(channel, opening)
+
+    def message(self, channel: ChannelId, message: bytes) -> None:
+        assert isinstance(self.told[channel][0], Connected)
+        self._tell(channel, message)
+
+    def sent(self, channel: ChannelId, size_bytes: int) -> None:
+        raise AssertionError("no request is sent in parts")
+
+    def closed(self, channel: ChannelId, cause: Cause) -> None:
+        self._tell(channel, cause)
+
+    def _tell(self, channel: ChannelId, what: Told) -> None:
+        told = self.told.setdefault(channel, [])
+        assert not any(isinstance(earlier, Cause) for earlier in told), "told of a channel that is gone"
+        told.append(what)
+        self._changed.set()
+        self._changed = anyio.Event()
+        if self.on_told is not None:
+            self.on_told(channel, what)
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        with anyio.fail_after(PATIENCE_S):
+            while not is_so():
+                await self._changed.wait()
+
+    async def until_told(self, channel: int, count: int) -> list[Told]:
+        await self.until(lambda: len(self.told.get(ChannelId(channel), ())) >= count)
+        return self.told[ChannelId(channel)]
+
+    async def until_closed(self, channel: int) -> list[Told]:
+        """All that the channel was told; the last is its `Cause`."""
+        await self.until(lambda: isinstance((self.told.get(ChannelId(channel)) or [b""])[-1], Cause))
+        return self.told[ChannelId(channel)]
+
+    async def cause(self, channel: int) -> Cause:
+        last = (await self.until_closed(channel))[-1]
+        assert isinstance(last, Cause)
+        return last
+
+
+class Peer:
+    """The server's end of one connection."""
+
+    def __init__(self, server: ScriptedServer, stream: ByteStream, number: int) -> None:
+        self.number = number
+        self.stream = stream
+        self._server = server
+        self._buffer = b""
+
+    async def request(self) -> bytes:
+        """The next request, head and body."""
+        while b"\r\n\r\n" not in self._buffer:
+            self._buffer += await self.stream.receive()
+        head, _, rest = self._buffer.partition(b"\r\n\r\n")
+        size = 0
+        for line in head.split(b"\r\n"):
+            name, _, value = line.partition(b":")
+            if name.lower() == b"content-length":
+                size = int(value)
+        while len(rest) < size:
+            rest += await self.stream.receive()
+        self._buffer = rest[size:]
+        request = head + b"\r\n\r\n" + rest[:size]
+        self._server.requests.append(request)
+        return request
+
+    async def send(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            await self.stream.send(piece)
+
+    async def wait_gone(self) -> None:
+        """Until the client closes the connection; that it says anything more is a failure."""
+        try:
+            more = await self.stream.receive()
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            self._server.gone[self.number].set()
+        else:
+            raise AssertionError(f"got {more!r}, expected the connection to be closed")
+
+
+Script = Callable[[Peer], Awaitable[None]]
+
+
+class ScriptedServer:
+    def __init__(self, port: int, scheme: str) -> None:
+        self.port = port
+        self.url = f"{scheme}://127.0.0.1:{port}/mcp?a=b"
+        self.endpoint = Endpoint(self.url)
+        self.requests: list[bytes] = []
+        self.connections = 0
+        self.gone: list[anyio.Event] = []
+        self.finished: list[anyio.Event] = []
+
+    async def wait_finished(self, number: int) -> None:
+        """Until the script of connection `number` (from 0) has run and the server has closed it."""
+        with anyio.fail_after(PATIENCE_S):
+            await self.finished[number].wait()
+
+    async def wait_gone(self, number: int) -> None:
+        """Until the script of connection `number` (from 0) has seen the client leave."""
+        await until(lambda: number < len(self.gone) and self.gone[number].is_set())
+
+
+@asynccontextmanager
+async def serving(script: Script, tls: ssl.SSLContext | None = None) -> AsyncIterator[ScriptedServer]:
+    """Run `script` on every connection to a fresh port of 127.0.0.1, then close it."""
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+    server = ScriptedServer(listener.extra(SocketAttribute.local_port), "http" if tls is None else "https")
+
+    async def handle(stream: ByteStream) -> None:
+        number = server.connections
+        server.connections += 1
+        server.gone.append(anyio.Event())
+        server.finished.append(anyio.Event())
+        try:
+            await script(Peer(server, stream, number))
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            server.gone[number].set()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await stream.aclose()
+            server.finished[number].set()
+
+    async with listener, anyio.create_task_group() as tasks:
+        if tls is None:
+            tasks.start_soon(listener.serve, handle)
+        else:
+            tasks.start_soon(TLSListener(listener, tls, standard_compatible=False).serve, handle)
+        yield server
+        tasks.cancel_scope.cancel()

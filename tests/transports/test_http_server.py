@@ -1,0 +1,685 @@
+"""The HTTP listener over streams in memory: what crosses, what is refused, and what the port is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+from anyio.abc import ByteStream
+from http_fakes import SURFACE, WAIT_S, Client, FakeFiles, FakePort, get, pages, post, stream_pair, world
+from isthmus.core.effects import (
+    Close,
+    DeleteOpening,
+    DownloadOpening,
+    End,
+    GetOpening,
+    Opening,
+    PostOpening,
+    Receive,
+    Send,
+    Serve,
+    UploadOpening,
+)
+from isthmus.core.errors import LocalProtocolError
+from isthmus.core.ids import ChannelId
+from isthmus.core.limits import Limits
+from isthmus.core.wire.http_server import Surface
+from isthmus.transports.http_connection import HELD_MAX_BYTES, SKIP_MAX_BYTES
+from isthmus.transports.http_server import HttpServer
+from isthmus.transports.port import Outlet, UploadRefused
+
+pytestmark = pytest.mark.anyio
+
+ONE = ChannelId(1)
+RECEIVE = Receive(ONE, ("b0",), file_size_max_bytes=1 << 20, total_size_max_bytes=1 << 20)
+
+
+def echo(channel: ChannelId, message: bytes, outlet: Outlet) -> None:
+    """Answer with the message itself."""
+    outlet.send(Send(channel, message, is_last=True))
+
+
+# --- Ordinary requests ----------------------------------------------------------------------------------------------
+
+
+async def test_one_connection_serves_many_requests() -> None:
+    async with world() as w:
+        w.port.on_message = echo
+        for n in range(1, 4):
+            await w.client.send(post(b"%d" % n))
+            answer = await w.client.read()
+            assert (answer.status, answer.body) == (200, b"%d" % n)
+            assert answer.headers[b"content-type"] == b"application/json"
+            assert b"connection" not in answer.headers
+            assert await w.port.wait_closed(n) is End.DONE
+            assert w.port.sent_bytes[ChannelId(n)] == len(answer.body)
+        assert w.port.log[:3] == [("open", 1), ("message", 1), ("closed", 1)]
+
+
+@pytest.mark.parametrize("cut", [1, 2, 7, 64])
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_cutting_never_shows(cut: int, chunked: bool) -> None:
+    """The port hears the same, however the bytes of the requests arrive."""
+    async with world() as w:
+        w.port.on_message = echo
+        await w.client.send(post(b'{"a":1}', chunked=chunked) + post(b'{"b":2}', chunked=chunked), cut=cut)
+        assert [(await w.client.read()).body for _ in range(2)] == [b'{"a":1}', b'{"b":2}']
+        opening = w.port.openings[ONE]
+        assert opening == PostOpening("files", base_url="http://localhost:8932")
+        assert w.port.messages == [(1, b'{"a":1}'), (2, b'{"b":2}')]
+
+
+async def test_a_large_reply_arrives_whole() -> None:
+    async with world(capacity=50_000) as w:
+        message = bytes(range(256)) * 4096
+        w.port.on_message = lambda channel, _, outlet: outlet.send(Send(channel, message, is_last=True))
+        await w.client.send(post())
+        assert (await w.client.read()).body == message
+        await w.port.wait_closed(1)
+        assert w.port.sent_bytes[ONE] == len(message)
+
+
+async def test_pipelined_requests_wait_for_their_turn() -> None:
+    """The second request is not told of before the first reply has left."""
+    async with world() as w:
+        await w.client.send(post(b"1") + post(b"2") + get("/healthz"))
+        await w.port.wait_message()
+        await anyio.wait_all_tasks_blocked()
+        assert len(w.port.openings) == 1
+        w.port.outlets[ONE].send(Send(ONE, b"one", is_last=True))
+        assert (await w.client.read()).body == b"one"
+        await w.port.wait_message(2)
+        w.port.outlets[ChannelId(2)].send(Send(ChannelId(2), b"two", is_last=True))
+        assert (await w.client.read()).body == b"two"
+        assert (await w.client.read("GET")).body == b"fine\n"
+
+
+async def test_held_bytes_are_bounded() -> None:
+    """While a reply is due, a client that goes on sending is not read without end, and loses nothing."""
+    limits = Limits(read_size_bytes=4096)
+    async with world(limits, capacity=4096) as w:
+        many = 3 * HELD_MAX_BYTES // len(post(b"2"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(w.client.stream.send, post(b"1") + post(b"2") * many)
+            await w.port.wait_message()
+            await anyio.wait_all_tasks_blocked()
+            assert len(w.client.stream.outgoing.data) == 4096, "the client is held back"
+            w.port.on_message = echo
+            echo(ONE, b"1", w.port.outlets[ONE])
+            for _ in range(many + 1):
+                assert (await w.client.read()).status == 200
+        assert len(w.port.messages) == many + 1
+
+
+async def test_continue_is_said_only_when_the_body_is_wanted() -> None:
+    async with world(Limits(request_size_max_bytes=1000)) as w:
+        w.port.on_message = echo
+        head, body = post(b"{}", "Expect: 100-continue")[:-2], b"{}"
+        await w.client.send(head)
+        with anyio.fail_after(WAIT_S):
+            assert (await w.client.stream.receive()).startswith(b"HTTP/1.1 100 Continue\r\n")
+        await w.client.send(body)
+        assert (await w.client.read()).status == 200
+
+        await w.client.send(post(b"x" * 2000, "Expect: 100-continue")[:-2000])
+        answer = await w.client.read()
+        assert (answer.status, answer.informational) == (413, [])
+        assert answer.headers[b"connection"] == b"close"
+
+
+async def test_a_reply_queued_behind_a_blocked_write_ends_only_when_it_has_left() -> None:
+    async with world(capacity=10) as w:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(w.client.send, post(b"1", "Expect: 100-continue"))
+            await w.port.wait_message()
+            echo(ONE, b"1", w.port.outlets[ONE])
+            await anyio.wait_all_tasks_blocked()
+            assert ONE not in w.port.closes and ONE not in w.port.sent_bytes
+            answer = await w.client.read()
+            assert (answer.informational, answer.body) == ([100], b"1")
+            assert await w.port.wait_closed(1) is End.DONE
+            assert w.port.sent_bytes[ONE] == 1
+
+
+async def test_old_and_closing_clients_get_their_connection_closed() -> None:
+    for request in (post(b"1").replace(b"HTTP/1.1", b"HTTP/1.0"), post(b"1", "Connection: close")):
+        async with world() as w:
+            w.port.on_message = echo
+            await w.client.send(request)
+            raw = await w.client.read_eof()
+            assert b"connection: close" in raw.lower() and raw.endswith(b"\r\n\r\n1")
+
+
+async def test_orders_may_come_before_the_opening_is_over() -> None:
+    async with world() as w:
+        w.port.on_open = lambda channel, opening, outlet: outlet.close(Close(channel, status=204))
+        await w.client.send(get(method="DELETE"))
+        assert (await w.client.read("DELETE")).status == 204
+        w.port.on_open = lambda channel, opening, outlet: outlet.close(Close(channel, status=405))
+        await w.client.send(get())
+        answer = await w.client.read("GET")
+        assert (answer.status, answer.headers[b"allow"]) == (405, b"POST")
+        w.port.on_open = lambda channel, opening, outlet: outlet.close(Close(channel, status=202))
+        await w.client.send(post(b"a message nobody waits for"))
+        assert (await w.client.read()).status == 202
+        assert [type(o) for o in w.port.openings.values()] == [DeleteOpening, GetOpening, PostOpening]
+        assert not w.port.messages
+
+
+async def test_closing_twice_is_safe() -> None:
+    async with world() as w:
+        await w.client.send(post())
+        await w.port.wait_message()
+        echo(ONE, b"1", w.port.outlets[ONE])
+        for _ in range(2):
+            w.port.outlets[ONE].close(Close(ONE))
+        assert (await w.client.read()).body == b"1"
+
+
+# --- Event streams --------------------------------------------------------------------------------------------------
+
+
+async def test_events_arrive_as_they_are_sent() -> None:
+    async with world() as w:
+        await w.client.send(post())
+        await w.port.wait_message()
+        outlet = w.port.outlets[ONE]
+        outlet.send(Send(ONE, b"first", session="s1"))
+        answer = await w.client.read_head()
+        assert answer.headers[b"content-type"] == b"text/event-stream"
+        assert answer.headers[b"mcp-session-id"] == b"s1"
+        assert await w.client.read_piece() == b"event: message\ndata: first\n\n"
+        outlet.send(Send(ONE, b"last", is_last=True))
+        assert await w.client.read_piece() == b"event: message\ndata: last\n\n"
+        assert await w.client.read_piece() is None
+        assert await w.port.wait_closed(1) is End.DONE
+        assert w.port.sent_bytes[ONE] == len(b"firstlast")
+        await w.client.send(get("/healthz"))
+        assert (await w.client.read("GET")).status == 200
+
+
+async def test_a_stream_shows_itself_open_and_departure_is_seen() -> None:
+    async with world() as w:
+        await w.client.send(get())
+        assert (await w.client.read_head("GET")).status == 200
+        assert ONE not in w.port.closes
+        w.client.stream.hang_up()
+        assert await w.port.wait_closed(1) is End.GONE
+        w.port.outlets[ONE].send(Send(ONE, b"too late"))
+        w.port.outlets[ONE].close(Close(ONE))
+
+
+async def test_departure_while_waiting_is_seen() -> None:
+    async with world() as w:
+        await w.client.send(post())
+        await w.port.wait_message()
+        await w.client.stream.send_eof()
+        assert await w.port.wait_closed(1) is End.GONE
+
+
+class OneStream(anyio.abc.Listener[ByteStream]):
+    """A listener that accepts one connection and then waits."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self.stream = stream
+        self.is_closed = False
+
+    async def serve(self, handler, task_group=None) -> None:  # type: ignore[no-untyped-def]
+        task_group.start_soon(handler, self.stream)
+        await anyio.sleep_forever()
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+
+
+async def test_idle_streams_are_kept_alive_and_drain_waits_for_replies() -> None:
+    port = FakePort()
+    server = HttpServer(SURFACE, port, FakeFiles(), Limits(keep_alive_s=0.02), pages=pages)
+    near, far = stream_pair()
+    listener = OneStream(far)
+    client = Client(near)
+    with anyio.fail_after(WAIT_S):
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(server.serve, listener)
+            await client.send(get())
+            await client.read_head("GET")
+            for _ in range(2):
+                piece = await client.read_piece()
+                assert piece is not None and piece.startswith(b":") and piece.endswith(b"\n\n")
+            idle_near, idle_far = stream_pair()
+            tasks.start_soon(server.handle, idle_far)
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(server.drain)
+            assert await Client(idle_near).read_eof() == b"", "an idle connection is closed at once"
+            assert ONE not in port.closes, "an open reply is not"
+            port.outlets[ONE].close(Close(ONE))
+            while (piece := await client.read_piece()) is not None:
+                assert piece.startswith(b":")
+            assert await client.read_eof() == b""
+    assert listener.is_closed
+    assert port.closes[ONE].end is End.DONE
+
+
+async def test_a_reply_begun_while_draining_closes_its_connection() -> None:
+    async with world() as w:
+        await w.client.send(post())
+        await w.port.wait_message()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(w.server.drain)
+            await anyio.wait_all_tasks_blocked()
+            echo(ONE, b"1", w.port.outlets[ONE])
+            answer = await w.client.read()
+            assert answer.headers[b"connection"] == b"close"
+            assert await w.client.read_eof() == b""
+
+
+async def test_stopping_the_server_closes_every_channel() -> None:
+    port = FakePort()
+    server = HttpServer(SURFACE, port, FakeFiles(), Limits(), pages=pages)
+    near, far = stream_pair()
+    with anyio.fail_after(WAIT_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.serve, OneStream(far))
+            await Client(near).send(post())
+            await port.wait_message()
+            tasks.cancel_scope.cancel()
+    assert port.closes[ONE].end is End.BROKEN
+
+
+# --- Refusals and limits --------------------------------------------------------------------------------------------
+
+
+async def test_a_refused_request_leaves_a_usable_connection() -> None:
+    async with world() as w:
+        w.port.on_message = echo
+        for request, status in (
+            (post(b"{}").replace(b"application/json\r\nAcc", b"text/plain\r\nAcc"), 415),
+            (post(b"x" * 1000, path="/nothing"), 404),
+            (get("/mcp", "Origin: http://evil.example"), 403),
+            (get(method="PUT"), 405),
+        ):
+            await w.client.send(request)
+            answer = await w.client.read()
+            assert answer.status == status
+            json.loads(answer.body)
+            assert b"connection" not in answer.headers
+        await w.client.send(post(b"1"))
+        assert (await w.client.read()).body == b"1"
+        assert len(w.port.openings) == 1
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_oversize_is_refused_before_the_port_hears_of_it(chunked: bool) -> None:
+    limits = Limits(request_size_max_bytes=SKIP_MAX_BYTES * 2)
+    async with world(limits, capacity=4096) as w:
+        async with anyio.create_task_group() as tasks:
+            body = b"x" * (limits.request_size_max_bytes + 1)
+            if chunked:
+                sent = post(chunked=True)[: -len(b"1\r\n{\r\n1\r\n}\r\n0\r\n\r\n")]
+                tasks.start_soon(w.client.send, sent + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+            else:
+                tasks.start_soon(w.client.send, post(body))
+            answer = await w.client.read()
+            assert (answer.status, answer.headers[b"connection"]) == (413, b"close")
+            error = json.loads(answer.body)
+            assert error["id"] is None and str(limits.request_size_max_bytes) in error["error"]["message"]
+        w.client.stream.hang_up()
+        assert not w.port.openings
+
+
+async def test_exactly_the_limit_passes() -> None:
+    async with world(Limits(request_size_max_bytes=100)) as w:
+        w.port.on_message = echo
+        for chunked in (False, True):
+            await w.client.send(post(b"x" * 100, chunked=chunked))
+            assert (await w.client.read()).body == b"x" * 100
+        await w.client.send(post(b"x" * 101) + post(b"1"))
+        assert (await w.client.read()).status == 413
+        assert (await w.client.read()).body == b"1", "a short body is skipped, and the connection kept"
+
+
+@pytest.mark.parametrize("cut", [None, 100])
+async def test_a_head_over_the_limit_is_refused(cut: int | None) -> None:
+    async with world(Limits(head_size_max_bytes=1000)) as w:
+        await w.client.send(post(b"{}", "X-Long: " + "x" * 1000), cut=cut)
+        answer = await w.client.read()
+        assert (answer.status, answer.headers[b"connection"]) == (431, b"close")
+        assert not w.port.openings
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+        b"GET /mcp HTTP/1.1\r\n\r\n",  # no Host
+        b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n",
+        b"GET  /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: -2\r\n\r\nxx",
+        post(chunked=True)[: -len(b"0\r\n\r\n")] + b"zz\r\n",
+        b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nX\x00Y: 1\r\n\r\n",
+    ],
+)
+async def test_malformed_requests_get_400_and_nothing_else(garbage: bytes) -> None:
+    async with world() as w:
+        await w.client.send(garbage + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = await w.client.read()
+        assert (answer.status, answer.headers[b"connection"]) == (400, b"close")
+        assert await w.client.read_eof() == b"", "what follows malformed framing is not looked at"
+        assert not w.port.openings
+
+
+async def test_over_real_sockets_a_refused_client_still_reads_why() -> None:
+    """Closing while the client is still sending must not take the answer away."""
+    port = FakePort()
+    port.on_message = echo
+    server = HttpServer(SURFACE, port, FakeFiles(), Limits(request_size_max_bytes=1 << 20), pages=pages)
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+    address = listener.extra(anyio.abc.SocketAttribute.local_port)
+    with anyio.fail_after(WAIT_S):
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(server.serve, listener)
+            for body, status in ((b"x" * (1 << 20), b"200"), (b"x" * (2 << 20), b"413")):
+                async with await anyio.connect_tcp("127.0.0.1", address) as stream:
+                    await stream.send(post(body, "Connection: close"))
+                    answer = bytearray()
+                    try:
+                        while True:
+                            answer += await stream.receive()
+                    except anyio.EndOfStream:
+                        assert answer.startswith(b"HTTP/1.1 " + status)
+            await server.drain()
+    assert port.closes[ONE].end is End.DONE
+
+
+async def test_slow_heads_and_bodies_are_given_up() -> None:
+    limits = Limits(head_timeout_s=0.05, body_timeout_s=0.05)
+    for part in (post()[:30], post()[:-1]):
+        async with world(limits) as w:
+            await w.client.send(part)
+            answer = await w.client.read()
+            assert (answer.status, answer.headers[b"connection"]) == (408, b"close")
+            w.client.stream.hang_up()
+
+
+async def test_idle_connections_are_closed_without_a_word() -> None:
+    async with world(Limits(idle_connection_timeout_s=0.2)) as w:
+        assert await w.client.read_eof() == b""
+        second = w.connect()
+        await second.send(get("/healthz"))
+        assert (await second.read("GET")).status == 200
+        assert await second.read_eof() == b""
+
+
+async def test_a_reply_outlasts_the_idle_time_limit() -> None:
+    limits = Limits(idle_connection_timeout_s=0.2, head_timeout_s=0.2, body_timeout_s=0.2)
+    async with world(limits) as w:
+        await w.client.send(post(b"1"))
+        await w.port.wait_message()
+        with anyio.move_on_after(0.5):
+            await w.port.wait_closed(1)
+        assert not w.port.closes
+        echo(ONE, b"1", w.port.outlets[ONE])
+        assert (await w.client.read()).body == b"1"
+
+
+async def test_a_client_that_takes_nothing_is_disconnected() -> None:
+    async with world(Limits(write_timeout_s=0.05), capacity=1000) as w:
+        w.port.on_message = lambda channel, message, outlet: outlet.send(Send(channel, b"x" * 5000, is_last=True))
+        await w.client.send(post())
+        assert await w.port.wait_closed(1) is End.TIMED_OUT
+        assert not w.port.sent_bytes
+
+
+async def test_one_connection_too_many_is_told_503() -> None:
+    async with world(Limits(connections_max=1)) as w:
+        await w.client.send(get("/healthz"))
+        assert (await w.client.read("GET")).status == 200
+        second = w.connect()
+        await second.send(get("/healthz"))
+        answer = await second.read("GET")
+        assert (answer.status, json.loads(answer.body)["code"]) == (503, "overloaded")
+        assert await second.read_eof() == b""
+        assert not second.stream.outgoing.data, "its request was taken, so that the answer survives closing"
+        await w.client.send(get("/healthz"))
+        assert (await w.client.read("GET")).status == 200
+
+
+async def test_pages_answer_get_and_head_alike() -> None:
+    async with world(surface=Surface(("a", "b"), SURFACE.hosts, frozenset())) as w:
+        await w.client.send(get("/healthz") + get("/healthz", method="HEAD") + get("/x"))
+        full, head, missing = await w.client.read("GET"), await w.client.read("HEAD"), await w.client.read("GET")
+        assert (full.body, head.body) == (b"fine\n", b"")
+        assert full.headers[b"content-length"] == head.headers[b"content-length"] == b"5"
+        assert b"date" in full.headers
+        assert json.loads(missing.body)["endpoints"] == ["/mcp/a", "/upload/a", "/mcp/b", "/upload/b", "/healthz"]
+
+
+# --- Uploads --------------------------------------------------------------------------------------------------------
+
+
+def upload(body: bytes, *extra: str, chunked: bool = False) -> bytes:
+    return post(body, *extra, path="/upload/files?sig=1", chunked=chunked)
+
+
+def permit(channel: ChannelId, opening: Opening, outlet: Outlet) -> None:
+    if isinstance(opening, UploadOpening):
+        outlet.receive(Receive(channel, ("b0",), file_size_max_bytes=1 << 20, total_size_max_bytes=1 << 20))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("cut", [None, 3])
+async def test_an_upload_goes_to_the_file_service(chunked: bool, cut: int | None) -> None:
+    async with world() as w:
+        w.port.on_open, w.port.on_message = permit, echo
+        for n in (1, 2):
+            await w.client.send(upload(b"some bytes", chunked=chunked), cut=cut)
+            answer = await w.client.read()
+            assert (answer.status, answer.body) == (200, b'{"files":[]}')
+            assert b"connection" not in answer.headers
+            assert await w.port.wait_closed(n) is End.DONE
+        opening = w.port.openings[ONE]
+        assert opening == UploadOpening("files", {"sig": "1"}, size_bytes=None if chunked else 10)
+        assert b"".join(w.files.taken) == b"some bytes" * 2
+        assert w.files.content_type == "application/json"
+
+
+async def test_an_upload_is_not_read_before_it_is_allowed() -> None:
+    async with world(Limits(read_size_bytes=300), capacity=300) as w:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(w.client.send, upload(b"x" * 5000, "Expect: 100-continue"))
+            await w.port.wait_open()
+            await anyio.wait_all_tasks_blocked()
+            assert len(w.client.stream.outgoing.data) == 300, "the client is held back"
+            assert not w.client.stream.incoming.data, "and not told to continue"
+            w.port.on_message = echo
+            w.port.file_outlet(1).receive(RECEIVE)
+            assert (await w.client.read()).status == 200
+        assert sum(map(len, w.files.taken)) == 5000
+
+
+@pytest.mark.parametrize("size, is_kept", [(100, True), (SKIP_MAX_BYTES + 1, False)])
+async def test_an_upload_refused_by_the_engine(size: int, is_kept: bool) -> None:
+    """A short body is skipped so that the connection can be kept, a long one is not waited for."""
+    async with world() as w:
+        w.port.on_open = lambda channel, opening, outlet: outlet.send(Send(channel, b"{}", is_last=True, status=403))
+        await w.client.send(upload(b"x" * size))
+        answer = await w.client.read()
+        assert (answer.status, answer.headers.get(b"connection")) == (403, None if is_kept else b"close")
+        assert await w.port.wait_closed(1) is End.DONE
+        assert not w.files.taken
+        if is_kept:
+            await w.client.send(get("/healthz"))
+            assert (await w.client.read("GET")).status == 200
+
+
+async def test_an_upload_refused_by_the_file_service() -> None:
+    async with world() as w:
+        w.port.on_open = permit
+        w.files.refusal = UploadRefused(507, "storage_full", "no room")
+        await w.client.send(upload(b"abc"))
+        answer = await w.client.read()
+        assert (answer.status, json.loads(answer.body)) == (507, {"detail": "no room", "code": "storage_full"})
+        assert (w.port.closes[ONE].end, w.port.closes[ONE].status) == (End.REFUSED, 507)
+        w.files.refusal = OSError("disk on fire")
+        await w.client.send(upload(b"abc"))
+        answer = await w.client.read()
+        assert answer.status == 500 and b"fire" not in answer.body
+        assert w.port.closes[ChannelId(2)].end is End.BROKEN
+        assert not w.port.messages
+
+        await w.client.send(post())
+        await w.port.wait_message()
+        for channel in (1, 2):
+            w.port.outlets[ChannelId(channel)].send(Send(ChannelId(channel), b"late", is_last=True))
+        echo(ChannelId(3), b"3", w.port.outlets[ChannelId(3)])
+        assert (await w.client.read()).body == b"3", "an order for an earlier request reaches nobody"
+
+
+async def test_an_upload_that_breaks_off_leaves_nothing() -> None:
+    for end in ("gone", "silent", "malformed"):
+        async with world(Limits(body_timeout_s=0.05 if end == "silent" else 60)) as w:
+            w.port.on_open = permit
+            await w.client.send(upload(b"abc", chunked=True)[: -len(b"0\r\n\r\n")])
+            await w.port.until(lambda w=w: bool(w.port.openings))  # type: ignore[misc]
+            if end == "gone":
+                w.client.stream.hang_up()
+                assert await w.port.wait_closed(1) is End.GONE
+            elif end == "silent":
+                assert (await w.client.read()).status == 408
+                assert w.port.closes[ONE].end is End.TIMED_OUT
+            else:
+                await w.client.send(b"zz\r\n")
+                assert (await w.client.read()).status == 400
+                assert w.port.closes[ONE].end is End.BROKEN
+            w.client.stream.hang_up()
+        assert w.files.was_cancelled and not w.port.messages
+
+
+async def test_the_engine_may_end_an_upload_that_is_under_way() -> None:
+    async with world() as w:
+        w.port.on_open = permit
+        await w.client.send(upload(b"abc")[:-1])
+        await w.port.wait_open()
+        await anyio.wait_all_tasks_blocked()
+        w.port.outlets[ONE].send(Send(ONE, b"{}", is_last=True, status=503))
+        assert (await w.client.read()).status == 503
+        assert w.files.was_cancelled
+        await w.client.send(b"c" + get("/healthz"))
+        assert (await w.client.read("GET")).status == 200
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_what_the_file_service_leaves_of_a_body_is_skipped(chunked: bool) -> None:
+    async with world() as w:
+        w.port.on_open = permit
+        w.files.stop_after_bytes = 1
+        await w.client.send(upload(b"x" * 1000, chunked=chunked) + upload(b"x" * 1000, chunked=chunked))
+        for n in (1, 2):
+            await w.port.wait_message(n)
+            await anyio.wait_all_tasks_blocked()
+            echo(ChannelId(n), b"%d" % n, w.port.outlets[ChannelId(n)])
+            assert (await w.client.read()).body == b"%d" % n
+        assert [channel for channel, _ in w.port.messages] == [1, 2]
+
+
+# --- Downloads ------------------------------------------------------------------------------------------------------
+
+CONTENT = bytes(range(100))
+PATH = "/artifacts/files/s1/a1/r%C3%A9sum%C3%A9.png?sig=1"
+
+
+def serve(channel: ChannelId, opening: Opening, outlet: Outlet) -> None:
+    order = Serve(channel, "blob", "résumé.png", "image/png", size_bytes=len(CONTENT), sha256="ab" * 32)
+    outlet.serve(order)  # type: ignore[attr-defined]
+
+
+async def test_a_download_is_served_whole_in_part_and_not_at_all() -> None:
+    async with world() as w:
+        w.files.content = CONTENT
+        w.port.on_open = serve
+        await w.client.send(get(PATH))
+        whole = await w.client.read("GET")
+        assert (whole.status, whole.body) == (200, CONTENT)
+        assert whole.headers[b"x-content-type-options"] == b"nosniff"
+        await w.client.send(get(PATH, "Range: bytes=10-19"))
+        part = await w.client.read("GET")
+        assert (part.status, part.body, part.headers[b"content-range"]) == (206, CONTENT[10:20], b"bytes 10-19/100")
+        given = w.files.given_chunks
+        await w.client.send(get(PATH, method="HEAD"))
+        head = await w.client.read("HEAD")
+        assert (head.status, head.body, head.headers[b"content-length"]) == (200, b"", b"100")
+        await w.client.send(get(PATH, f"If-None-Match: {whole.headers[b'etag'].decode()}"))
+        assert (await w.client.read("GET")).status == 304
+        await w.client.send(get(PATH, "Range: bytes=100-"))
+        assert (await w.client.read("GET")).status == 416
+        assert w.files.given_chunks == given
+        assert w.port.openings[ONE] == DownloadOpening("files", "s1", "a1", "résumé.png", {"sig": "1"})
+        assert await w.port.wait_closed(5) is End.DONE
+
+
+async def test_a_download_goes_at_the_clients_pace() -> None:
+    async with world(capacity=1000) as w:
+        w.files.content, w.files.piece = b"x" * 100_000, 100
+        w.port.on_open = lambda channel, opening, outlet: outlet.serve(  # type: ignore[attr-defined]
+            Serve(channel, "blob", "f", "", size_bytes=100_000, sha256="")
+        )
+        await w.client.send(get(PATH))
+        await w.port.wait_open()
+        await anyio.wait_all_tasks_blocked()
+        assert w.files.given_chunks <= 11
+        w.client.stream.hang_up()
+        assert await w.port.wait_closed(1) is End.GONE
+    assert w.files.is_released
+
+
+@pytest.mark.parametrize("break_at", [0, 50])
+async def test_a_download_that_fails_is_an_error_or_torn(break_at: int) -> None:
+    async with world() as w:
+        w.files.content, w.files.break_at = CONTENT, break_at
+        w.port.on_open = serve
+        await w.client.send(get(PATH))
+        answer = await w.client.read("GET")
+        assert (answer.status, answer.is_torn) == ((500, False) if break_at == 0 else (200, True))
+        assert await w.port.wait_closed(1) is End.BROKEN
+
+
+async def test_a_file_longer_than_announced_is_torn() -> None:
+    async with world() as w:
+        w.files.content, w.files.piece = CONTENT, 60
+        w.port.on_open = serve
+
+        async def give_out(order: Serve, start: int, stop: int) -> AsyncIterator[bytes]:
+            for _ in range(3):
+                yield CONTENT[:60]
+
+        w.files.give_out = give_out  # type: ignore[method-assign]
+        await w.client.send(get(PATH))
+        answer = await w.client.read("GET")
+        assert answer.is_torn and len(answer.body) == 60
+        assert await w.port.wait_closed(1) is End.BROKEN
+
+
+async def test_what_is_being_served_is_delivered() -> None:
+    async with world() as w:
+        w.files.content = CONTENT
+        await w.client.send(get(PATH))
+        await w.port.wait_open()
+        serve(ONE, w.port.openings[ONE], w.port.outlets[ONE])
+        w.port.outlets[ONE].close(Close(ONE))
+        with pytest.raises(LocalProtocolError):
+            w.port.outlets[ONE].send(Send(ONE, b"{}", is_last=True))
+        with pytest.raises(LocalProtocolError):
+            serve(ONE, w.port.openings[ONE], w.port.outlets[ONE])
+        assert (await w.client.read("GET")).body == CONTENT
+
+
+async def test_a_refused_download_to_head_has_no_body() -> None:
+    async with world() as w:
+        w.port.on_open = lambda channel, opening, outlet: outlet.send(Send(channel, b"{}", is_last=True, status=404))
+        await w.client.send(get(PATH, method="HEAD") + get(PATH))
+        assert (await w.client.read("HEAD")).body == b""
+        assert (await w.client.read("GET")).body == b"{}"

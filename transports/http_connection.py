@@ -1,0 +1,470 @@
+"""One client's HTTP/1.1 connection: h11 frames, the rules judge, the port hears, and replies go out as they come.
+
+Two tasks live as long as the connection. The *reader* receives, parses, and hands each request over without awaiting
+anything; it goes on reading while a reply is due, because that is how a client's departure shows. It also runs the
+intake of an upload. The *writer* sends what exchanges queued, all of it in one write, runs downloads, and starts the
+next cycle when a reply has left.
+
+What the reader may do next is its `Phase`:
+
+    IDLE -> HEAD -> BODY -> DONE -> IDLE …     an ordinary request
+    HEAD -> SKIP -> DONE                       refused, its short body thrown away so that the connection can be kept
+    HEAD -> UPLOAD -> DONE                     the body goes to the file service, at its pace
+    any  -> CLOSING                            no further request; what still arrives is thrown away, within bounds
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Final
+
+import anyio
+import h11
+from anyio import CancelScope
+from anyio.abc import ByteStream
+
+from ..core.effects import Cause, End, GetOpening, PostOpening, Serve
+from ..core.limits import KIB
+from ..core.wire.download import plan_download
+from ..core.wire.http_reply import Out, Reply, ReplyEnd, ReplyHead
+from ..core.wire.http_server import DownloadRoute, Head, McpRoute, Refused, UploadRoute, refusal
+from .http_files import UploadBody, deliver, refuse_upload
+from .http_listening import Listening
+from .http_outbox import Gone, Outbox, Silent
+from .http_replies import Exchange, FileExchange
+
+HELD_MAX_BYTES: Final = 64 * KIB
+"""Pipelined requests kept while a reply is due."""
+SKIP_MAX_BYTES: Final = 64 * KIB
+"""A refused request's body up to this size is read, so that its connection can be used again."""
+LINGER_S: Final = 2.0
+"""Closing with unread bytes makes the kernel discard the reply as well, so a refused client may finish for so long."""
+
+_REASONS: Final = {status.value: status.phrase.encode() for status in HTTPStatus}
+
+
+class Phase(enum.Enum):
+    IDLE = "idle"  # between requests
+    HEAD = "head"  # within a request's head
+    BODY = "body"  # within a body that is gathered
+    SKIP = "skip"  # within a body that nobody wants
+    UPLOAD = "upload"  # the reader is busy with the file service
+    DONE = "done"  # the request is complete, its reply is due
+    CLOSING = "closing"  # nothing that arrives is looked at
+
+
+class Connection:
+    """Serves one stream until either side is through with it. `run` is called once."""
+
+    def __init__(self, stream: ByteStream, listening: Listening) -> None:
+        self._stream = stream
+        self._on = listening
+        self._limits = listening.limits
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.head_size_max_bytes)
+        self._tasks: CancelScope  # set when they run
+
+        self._phase = Phase.IDLE
+        self._deadline = float("inf")
+        self._receiving: CancelScope | None = None
+        self._is_woken = False
+        self._turn: anyio.Event | None = None  # set while too much is held to read on
+        self._is_reading = True
+
+        self._exchange: Exchange | None = None
+        self._route: McpRoute | UploadRoute | DownloadRoute | None = None
+        self._head: Head | None = None
+        self._body: list[bytes] = []
+        self._body_size = 0
+        self._body_size_max = 0
+        self._body_left: int | None = 0  # None when chunked
+        self._intake: CancelScope | None = None
+
+        self._outbox = Outbox(stream, write_timeout_s=self._limits.write_timeout_s)
+        self._download: tuple[FileExchange, Serve] | None = None
+
+    async def run(self) -> None:
+        self._deadline = anyio.current_time() + self._limits.idle_connection_timeout_s
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks.cancel_scope
+                tasks.start_soon(self._write)
+                await self._read()
+                self._is_reading = False
+                self._outbox.wake()
+        finally:
+            self._close_channel(Cause(End.BROKEN, "the listener was stopped"))
+            with anyio.move_on_after(LINGER_S, shield=True):
+                try:
+                    await self._stream.aclose()
+                except (anyio.BrokenResourceError, OSError):
+                    pass
+
+    def drain(self) -> None:
+        """Serve what has begun, and nothing after it."""
+        self._wake_reader()
+
+    def keep_alive(self) -> None:
+        """Put a comment on an open event stream whose client keeps up."""
+        if self._exchange is not None and self._outbox.is_empty:
+            self._exchange.keep_alive()
+
+    # --- Reader -----------------------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        thrown_away = 0
+        while True:
+            self._advance()
+            if self._phase is Phase.IDLE and self._on.is_draining:
+                return
+            if self._phase is Phase.UPLOAD:
+                await self._take_in()
+                continue
+            if self._phase is Phase.DONE and len(self._http.trailing_data[0]) > HELD_MAX_BYTES:
+                self._turn = anyio.Event()
+                await self._turn.wait()
+                self._turn = None
+                continue
+            try:
+                data = await self._receive()
+            except Gone:
+                if self._exchange is not None and not self._exchange.is_ended:
+                    self._stop(Cause(End.GONE, "the client hung up"))
+                return
+            except Silent:
+                if self._phase not in (Phase.HEAD, Phase.BODY):
+                    return
+                self._refuse(408, f"got no complete {self._phase.value} in time, expected it sooner")
+                continue
+            if self._phase is Phase.CLOSING:
+                thrown_away += len(data)
+                if thrown_away > self._limits.request_size_max_bytes:
+                    return
+                continue
+            if not data:
+                continue
+            if self._phase is Phase.IDLE:
+                self._enter(Phase.HEAD, self._limits.head_timeout_s)
+            elif self._phase in (Phase.BODY, Phase.SKIP):
+                self._enter(self._phase, self._limits.body_timeout_s)
+            self._http.receive_data(data)
+
+    async def _receive(self) -> bytes:
+        """The next bytes; none when woken for another reason.
+
+        Raises:
+            Gone: there are no more.
+            Silent: the deadline of this phase has passed.
+        """
+        self._is_woken = False
+        with anyio.CancelScope(deadline=self._deadline) as self._receiving:
+            try:
+                return await self._stream.receive(self._limits.read_size_bytes)
+            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                raise Gone from None
+            finally:
+                self._receiving = None
+        if self._is_woken:
+            return b""
+        raise Silent
+
+    def _enter(self, phase: Phase, timeout_s: float) -> None:
+        self._phase = phase
+        self._deadline = anyio.current_time() + timeout_s
+        if self._receiving is not None:
+            self._receiving.deadline = self._deadline
+
+    def _advance(self) -> None:
+        """Parse what has arrived, as far as the reply that is due allows."""
+        while self._phase in (Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.SKIP):
+            try:
+                event = self._http.next_event()
+            except h11.RemoteProtocolError as error:
+                self._refuse(error.error_status_hint, f"got a malformed request ({error}), expected HTTP/1.1")
+                return
+            if isinstance(event, h11.Request):
+                self._begin(event)
+            elif isinstance(event, h11.Data):
+                self._gather(event)
+            elif isinstance(event, h11.EndOfMessage):
+                self._complete()
+            else:
+                return
+
+    def _begin(self, request: h11.Request) -> None:
+        head = Head(request.method.decode(), request.target.decode(), tuple(request.headers))
+        self._head, self._body, self._body_size = head, [], 0
+        self._enter(Phase.BODY, self._limits.body_timeout_s)
+        self._body_left = 0
+        for name, value in head.headers:
+            if name == b"content-length":
+                self._body_left = int(value)
+            elif name == b"transfer-encoding":
+                self._body_left = None
+                break
+
+        route = self._on.admit(head)
+        if isinstance(route, Refused):
+            if route.status == 431:
+                self._enter(Phase.CLOSING, float("inf"))
+            self._answer(route)
+            return
+        self._route = route
+        is_post = isinstance(route, McpRoute) and isinstance(route.opening, PostOpening)
+        self._body_size_max = self._limits.request_size_max_bytes if is_post else SKIP_MAX_BYTES
+        if isinstance(route, UploadRoute):
+            self._phase = Phase.UPLOAD
+            exchange = FileExchange(self)
+            self._exchange = exchange
+            exchange.channel = self._on.port.open(route.opening, exchange)
+        elif self._body_left is not None and self._body_left > self._body_size_max:
+            self._refuse_size()
+        elif self._http.they_are_waiting_for_100_continue:
+            self._continue()
+
+    def _refuse_size(self) -> None:
+        message = f"got a body over the limit, expected at most {self._body_size_max} bytes"
+        self._answer(refusal(413, message, is_mcp=isinstance(self._route, McpRoute)))
+
+    def _gather(self, event: h11.Data) -> None:
+        data = bytes(event.data)
+        if self._body_left is not None:
+            self._body_left -= len(data)
+        if self._phase is not Phase.BODY:
+            return
+        self._body_size += len(data)
+        if self._body_size > self._body_size_max:
+            self._refuse_size()
+        else:
+            self._body.append(data)
+
+    def _complete(self) -> None:
+        """The request is there in full: tell of it, unless it is answered already."""
+        was_skipped = self._phase is Phase.SKIP
+        self._enter(Phase.DONE, float("inf"))
+        if was_skipped:
+            if self._exchange is None:
+                self._next_cycle()
+            return
+        body, self._body = b"".join(self._body), []
+        route = self._route
+        if isinstance(route, DownloadRoute):
+            download = FileExchange(self, head_only=route.head_only)
+            self._exchange = download
+            download.channel = self._on.port.open(route.opening, download)
+            return
+        assert isinstance(route, McpRoute)
+        opening = route.opening
+        if isinstance(opening, PostOpening):
+            reply = Reply(accepts_json=opening.accepts_json, accepts_events=opening.accepts_events)
+        elif isinstance(opening, GetOpening):
+            reply = Reply(accepts_json=False, is_stream=True)
+        else:
+            reply = Reply(accepts_events=False)
+        exchange = Exchange(self, reply)
+        self._exchange = exchange
+        channel = self._on.port.open(opening, exchange)
+        exchange.channel = channel
+        if isinstance(opening, PostOpening) and not exchange.is_ended:
+            self._on.port.message(channel, body)
+        elif isinstance(opening, GetOpening):
+            exchange.open_stream()
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Look at nothing more of this client, and say why unless another answer is on its way."""
+        is_mcp = self._phase is Phase.BODY and isinstance(self._route, McpRoute)
+        self._enter(Phase.CLOSING, float("inf"))
+        if self._exchange is None:
+            self._answer(refusal(status, message, is_mcp=is_mcp))
+
+    def _answer(self, refused: Refused) -> None:
+        head_only = self._head is not None and self._head.method == "HEAD"
+        self._exchange = Exchange(self, Reply(), head_only=head_only)
+        self._exchange.answer(refused)
+
+    def _continue(self) -> None:
+        informational = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
+        self._outbox.put(self._http.send(informational) or b"")
+
+    # --- Uploads (in the reader) ------------------------------------------------------------------------------------
+
+    async def _take_in(self) -> None:
+        """Wait for the engine's decision, then let the file service read the body at its own pace."""
+        exchange, route = self._exchange, self._route
+        assert isinstance(exchange, FileExchange) and isinstance(route, UploadRoute)
+        await exchange.decided.wait()
+        order = exchange.receiving
+        if order is None or exchange.is_ended:
+            return
+        if self._http.they_are_waiting_for_100_continue:
+            self._continue()
+        body = UploadBody(self)
+        with anyio.CancelScope() as self._intake:
+            try:
+                manifest = await self._on.files.take_in(order, route.content_type, body)
+            except Exception as error:  # a storage backend's failure must not end the listener
+                self._refuse_upload(exchange, body.failure or error)
+            else:
+                self._skip_rest()
+                if exchange.channel is not None and not exchange.is_ended:
+                    self._on.port.message(exchange.channel, manifest)
+        self._intake = None
+
+    def _refuse_upload(self, exchange: FileExchange, error: Exception) -> None:
+        self._intake = None
+        if isinstance(error, Gone):
+            self._stop(Cause(End.GONE, "the client hung up during its upload"))
+        elif not exchange.is_ended:
+            refused, cause = refuse_upload(error)
+            if isinstance(error, Silent | h11.RemoteProtocolError):
+                self._enter(Phase.CLOSING, float("inf"))
+            exchange.answer(refused)
+            self._close_channel(cause)
+
+    def _skip_rest(self) -> None:
+        """Nobody wants what follows of an upload; usually that is no more than the end of its framing."""
+        if self._phase is Phase.UPLOAD:
+            self._enter(Phase.SKIP, self._limits.body_timeout_s)
+            self._advance()
+
+    async def receive_body(self) -> bytes | None:
+        """See `BodySource`."""
+        while True:
+            event = self._http.next_event()
+            if isinstance(event, h11.Data):
+                data = bytes(event.data)
+                if self._body_left is not None:
+                    self._body_left -= len(data)
+                return data
+            if event is not h11.NEED_DATA:
+                self._enter(Phase.DONE, float("inf"))
+                return None
+            self._enter(Phase.UPLOAD, self._limits.body_timeout_s)
+            if data := await self._receive():
+                self._http.receive_data(data)
+
+    def stop_intake(self) -> None:
+        if self._intake is not None:
+            self._intake.cancel()
+
+    # --- Writer -----------------------------------------------------------------------------------------------------
+
+    def queue(self, exchange: Exchange, outs: Sequence[Out], message_bytes: int) -> None:
+        if exchange is not self._exchange:
+            return  # its client is gone
+        for out in outs:
+            if isinstance(out, ReplyHead):
+                self._put_head(out)
+            elif isinstance(out, ReplyEnd):
+                self._put_event(h11.EndOfMessage())
+            elif not exchange.head_only:
+                self._put_event(h11.Data(data=out.data))
+        self._outbox.message_bytes += message_bytes
+
+    def _put_head(self, out: ReplyHead) -> None:
+        if self._phase is not Phase.DONE:
+            is_short = self._body_left is not None and self._body_left <= SKIP_MAX_BYTES
+            is_coming = not self._http.they_are_waiting_for_100_continue
+            if is_short and is_coming and self._phase is not Phase.CLOSING:
+                self._enter(Phase.SKIP, self._limits.body_timeout_s)
+            else:
+                self._enter(Phase.CLOSING, float("inf"))
+        headers = [*out.headers, (b"date", self._on.date())]
+        if self._phase is Phase.CLOSING or self._on.is_draining:
+            headers.append((b"connection", b"close"))
+        self._put_event(h11.Response(status_code=out.status, headers=headers, reason=_REASONS.get(out.status, b"")))
+
+    def _put_event(self, event: h11.Response | h11.Data | h11.EndOfMessage) -> None:
+        for part in self._http.send_with_data_passthrough(event) or ():
+            self._outbox.put(part)
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._flush()
+                if self._download is not None:
+                    await self._give_out(*self._download)
+                    continue
+                if self._exchange is not None and self._exchange.is_ended:
+                    await self._finish()
+                    continue
+                if not self._is_reading:
+                    return
+                await self._outbox.wait()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self._stop(Cause(End.GONE, "the client hung up"))
+        except Silent:
+            self._stop(Cause(End.TIMED_OUT, f"the client took nothing for {self._limits.write_timeout_s:g} s"))
+
+    async def _flush(self) -> None:
+        while not self._outbox.is_empty:
+            size_bytes = await self._outbox.flush()
+            if size_bytes and self._exchange is not None and self._exchange.channel is not None:
+                self._on.port.sent(self._exchange.channel, size_bytes)
+
+    async def _finish(self) -> None:
+        """A reply has left in full."""
+        self._close_channel(Cause(End.DONE))
+        self._exchange = None
+        if self._phase is Phase.DONE:
+            self._next_cycle()
+        elif self._phase is Phase.CLOSING:
+            self._enter(Phase.CLOSING, LINGER_S)
+            try:
+                await self._stream.send_eof()
+            except NotImplementedError:
+                pass  # TLS has no half-close: such a client learns of the end when the reader is through
+
+    def _next_cycle(self) -> None:
+        if self._on.is_draining or self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            self._phase = Phase.CLOSING
+            self._tasks.cancel()
+            return
+        self._http.start_next_cycle()
+        self._head = self._route = None
+        if self._http.trailing_data[0]:
+            self._enter(Phase.HEAD, self._limits.head_timeout_s)
+            self._wake_reader()
+        else:
+            self._enter(Phase.IDLE, self._limits.idle_connection_timeout_s)
+
+    def _wake_reader(self) -> None:
+        """Make it look again: bytes of the next request are held already, or no other is wanted."""
+        if self._turn is not None:
+            self._turn.set()
+        elif self._receiving is not None:
+            self._is_woken = True
+            self._receiving.cancel()
+
+    def _stop(self, cause: Cause) -> None:
+        self._phase = Phase.CLOSING
+        self._close_channel(cause)
+        self._exchange = None
+        self._outbox.clear()
+        self._tasks.cancel()
+
+    def _close_channel(self, cause: Cause) -> None:
+        if self._exchange is not None and self._exchange.channel is not None:
+            channel, self._exchange.channel = self._exchange.channel, None
+            self._on.port.closed(channel, cause)
+
+    # --- Downloads (in the writer) ----------------------------------------------------------------------------------
+
+    def start_download(self, exchange: FileExchange, order: Serve) -> None:
+        self._download = (exchange, order)
+        self._outbox.wake()
+
+    async def _give_out(self, exchange: FileExchange, order: Serve) -> None:
+        self._download = None
+        assert self._head is not None
+        plan = plan_download(order, self._head.headers, head_only=exchange.head_only)
+        if plan.start == plan.stop:
+            exchange.put([ReplyHead(plan.status, plan.headers), ReplyEnd()])
+            return
+        chunks = self._on.files.give_out(order, plan.start, plan.stop)
+        cause = await deliver(exchange, plan, chunks, self._flush)
+        if cause is not None and exchange.is_ended:
+            self._close_channel(cause)
+        elif cause is not None:
+            self._stop(cause)

@@ -1,0 +1,115 @@
+"""The bodies of uploads and downloads, between a connection and the file service."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, Protocol
+
+import anyio
+import h11
+
+from ..core.effects import Cause, End
+from ..core.wire.download import Download
+from ..core.wire.http_reply import ReplyBody, ReplyEnd, ReplyHead
+from ..core.wire.http_server import Refused, refusal
+from .http_outbox import Gone, Silent
+from .http_replies import FileExchange
+from .port import UploadRefused
+
+_log: Final = logging.getLogger("isthmus.http")
+
+
+class BodySource(Protocol):
+    async def receive_body(self) -> bytes | None:
+        """The next bytes of an upload's body; None at its end.
+
+        Raises:
+            Gone, Silent, h11.RemoteProtocolError: there will be no end.
+        """
+
+
+class UploadBody:
+    """An upload's body, read from the client only as fast as it is asked for.
+
+    Attributes:
+        failure: why the body broke off, kept because the file service may wrap what it did not raise.
+    """
+
+    def __init__(self, source: BodySource) -> None:
+        self.failure: Exception | None = None
+        self._source = source
+        self._is_over = False
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._is_over:
+            raise StopAsyncIteration
+        try:
+            data = await self._source.receive_body()
+        except (Gone, Silent, h11.RemoteProtocolError) as error:
+            self._is_over, self.failure = True, error
+            raise
+        if data is None:
+            self._is_over = True
+            raise StopAsyncIteration
+        return data
+
+
+def refuse_upload(error: Exception) -> tuple[Refused, Cause]:
+    """What the client and the engine are told of an upload that failed with `error`."""
+    if isinstance(error, UploadRefused):
+        cause = Cause(End.REFUSED, error.detail, status=error.status)
+        return refusal(error.status, error.detail, code=error.code), cause
+    if isinstance(error, Silent):
+        refused = refusal(408, "got no more of the body in time, expected it sooner")
+        return refused, Cause(End.TIMED_OUT, "no more of the upload arrived in time")
+    if isinstance(error, h11.RemoteProtocolError):
+        refused = refusal(400, f"got a malformed body ({error}), expected HTTP/1.1 framing")
+        return refused, Cause(End.BROKEN, "the framing of the upload is malformed")
+    _log.error("an upload could not be stored", exc_info=error)
+    refused = refusal(500, "the upload could not be stored", code="storage_failed")
+    return refused, Cause(End.BROKEN, "the upload could not be stored")
+
+
+async def deliver(
+    exchange: FileExchange, plan: Download, chunks: AsyncIterator[bytes], flush: Callable[[], Awaitable[None]]
+) -> Cause | None:
+    """Send a file chunk by chunk, asking for the next one when the last has left.
+
+    Returns:
+        None when all of it is queued; else why it is not. Then the exchange is answered with an error if that was
+        still possible, and otherwise has no end: the connection must be cut, so that the client sees a torn reply.
+
+    Raises:
+        Whatever `flush` raises.
+    """
+    left = plan.stop - plan.start
+    outs: list[ReplyHead | ReplyBody | ReplyEnd] = [ReplyHead(plan.status, plan.headers)]
+    try:
+        while True:
+            try:
+                chunk = await anext(chunks, None)
+            except Exception as error:  # a storage backend's failure must not end the listener
+                _log.error("a file could not be read", exc_info=error)
+                break
+            if chunk is None or len(chunk) > left:
+                break
+            left -= len(chunk)
+            outs.append(ReplyBody(chunk))
+            if left == 0:
+                exchange.put([*outs, ReplyEnd()])
+                return None
+            exchange.put(outs)
+            outs = []
+            await flush()
+    finally:
+        aclose = getattr(chunks, "aclose", None)
+        if aclose is not None:
+            with anyio.CancelScope(shield=True):
+                await aclose()
+    if outs:
+        exchange.answer(refusal(500, "the file could not be read", code="storage_failed"))
+    return Cause(End.BROKEN, "the file could not be read in full")

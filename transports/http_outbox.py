@@ -1,0 +1,73 @@
+"""What one connection still has to write, and how long its client may take for it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import anyio
+from anyio.abc import ByteStream
+
+from ..core.limits import KIB
+
+PIECE_BYTES: Final = 256 * KIB
+"""Each piece written is progress in the sense of `Limits.write_timeout_s`."""
+
+
+class Gone(Exception):
+    """The client hung up."""
+
+
+class Silent(Exception):
+    """The client did nothing for too long."""
+
+
+class Outbox:
+    """Collects bytes without awaiting; its one writer sends all that is there in one write.
+
+    Attributes:
+        message_bytes: how much of what is queued is messages rather than framing.
+    """
+
+    def __init__(self, stream: ByteStream, *, write_timeout_s: float) -> None:
+        self.message_bytes = 0
+        self._stream = stream
+        self._write_timeout_s = write_timeout_s
+        self._queued: list[bytes] = []
+        self._work = anyio.Event()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._queued
+
+    def put(self, data: bytes) -> None:
+        self._queued.append(data)
+        self._work.set()
+
+    def wake(self) -> None:
+        """Make the writer look for other work than bytes."""
+        self._work.set()
+
+    def clear(self) -> None:
+        self._queued.clear()
+
+    async def wait(self) -> None:
+        """Until there may be something to do."""
+        await self._work.wait()
+        self._work = anyio.Event()
+
+    async def flush(self) -> int:
+        """Send all that is queued now. Returns how many bytes of messages that was.
+
+        Raises:
+            Silent: the client took nothing for `write_timeout_s`.
+            anyio.BrokenResourceError: the client is gone.
+        """
+        data = b"".join(self._queued)
+        self._queued.clear()
+        message_bytes, self.message_bytes = self.message_bytes, 0
+        for start in range(0, len(data), PIECE_BYTES):
+            with anyio.move_on_after(self._write_timeout_s) as scope:
+                await self._stream.send(data[start : start + PIECE_BYTES])
+            if scope.cancelled_caught:
+                raise Silent
+        return message_bytes

@@ -1,0 +1,113 @@
+"""The writing ends of HTTP requests: what the owner of the engine holds while a reply is due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import anyio
+
+from ..core.effects import Close, Receive, Send, Serve
+from ..core.errors import LocalProtocolError
+from ..core.ids import ChannelId
+from ..core.wire.http_reply import Out, Reply, ReplyBody, ReplyEnd, ReplyHead, State
+from ..core.wire.http_server import Refused
+
+
+class Sink(Protocol):
+    """What an exchange asks of the connection it came on."""
+
+    def queue(self, exchange: Exchange, outs: Sequence[Out], message_bytes: int) -> None:
+        """Write `outs` when the peer takes them; `message_bytes` of them are a message's."""
+
+    def start_download(self, exchange: FileExchange, order: Serve) -> None: ...
+
+    def stop_intake(self) -> None: ...
+
+
+class Exchange:
+    """One request and its reply: the `Outlet` of its channel.
+
+    Attributes:
+        channel: set once the engine knows of it; None before, and again when it was told of the end.
+        is_ended: the end of the reply is queued.
+    """
+
+    def __init__(self, sink: Sink, reply: Reply, *, head_only: bool = False) -> None:
+        self.channel: ChannelId | None = None
+        self.head_only = head_only
+        self.is_ended = False
+        self._sink = sink
+        self._reply = reply
+
+    def send(self, order: Send) -> None:
+        self.put(self._reply.receive_send(order), len(order.message))
+
+    def close(self, order: Close) -> None:
+        if not self.is_ended:
+            self.put(self._reply.receive_close(order))
+
+    def pause(self) -> None:
+        """The request was read in full before the engine heard of it: there is nothing to pause."""
+
+    def resume(self) -> None:
+        """See `pause`."""
+
+    def open_stream(self) -> None:
+        """Show the client that its stream is open, unless the reply has begun already."""
+        if self._reply.state is State.SILENT:
+            self.put(self._reply.open())
+
+    def keep_alive(self) -> None:
+        if outs := self._reply.keep_alive():
+            self.put(outs)
+
+    def answer(self, refused: Refused) -> None:
+        """Reply on our own account. Nothing may have been written."""
+        self.put([ReplyHead(refused.status, refused.headers), ReplyBody(refused.body), ReplyEnd()])
+
+    def put(self, outs: Sequence[Out], message_bytes: int = 0) -> None:
+        """Queue what follows next of the reply; `message_bytes` of it are a message's."""
+        if isinstance(outs[-1], ReplyEnd):
+            self.is_ended = True
+        self._sink.queue(self, outs, message_bytes)
+
+
+class FileExchange(Exchange):
+    """An upload or a download: the engine allows it with `receive` or `serve`, or refuses it with `send`.
+
+    Attributes:
+        decided: set when the engine has decided.
+        receiving: the permission to take in the body, if that was the decision.
+    """
+
+    def __init__(self, sink: Sink, *, head_only: bool = False) -> None:
+        super().__init__(sink, Reply(accepts_events=False), head_only=head_only)
+        self.decided = anyio.Event()
+        self.receiving: Receive | None = None
+        self._is_serving = False
+
+    def receive(self, order: Receive) -> None:
+        self.receiving = order
+        self.decided.set()
+
+    def serve(self, order: Serve) -> None:
+        if self._is_serving or self.is_ended:
+            raise LocalProtocolError("got a second answer to a download, expected one")
+        self._is_serving = True
+        self._sink.start_download(self, order)
+
+    def send(self, order: Send) -> None:
+        if self._is_serving:
+            raise LocalProtocolError("got a message for a download that is being served, expected none")
+        super().send(order)
+
+    def close(self, order: Close) -> None:
+        if not self._is_serving:  # what is being served is delivered, and ends by itself
+            super().close(order)
+
+    def put(self, outs: Sequence[Out], message_bytes: int = 0) -> None:
+        super().put(outs, message_bytes)
+        if self.is_ended:
+            self.decided.set()
+            self._sink.stop_intake()
