@@ -46,11 +46,14 @@ from ..core.limits import Limits
 from ..core.plan import Plan
 from ..core.timers import Deadline
 from ..transports.http_client import Endpoint, HttpClient
+from ..transports.memory import MemoryServer, MemoryUpstream
 from ..transports.port import FileOutlet, Outlet
 from ..transports.stdio import Child, ChildSpec
 from .workspaces import Folders, Workspaces
 
 StorageOrder = Load | Save | Forget | Allocate | Collect | Materialize | Fetch | Discard | Sweep
+
+UpstreamAddress = ChildSpec | Endpoint | MemoryUpstream
 
 _log = logging.getLogger("isthmus.hub")
 
@@ -87,7 +90,7 @@ class Hub:
         self,
         make_engine: Callable[[float], EngineLike],
         plan: Plan,
-        upstreams: Mapping[str, ChildSpec | Endpoint],
+        upstreams: Mapping[str, UpstreamAddress],
         workspaces: Workspaces,
         limits: Limits,
         *,
@@ -231,7 +234,11 @@ class Hub:
     def _dial(self, effect: Dial) -> None:
         target, channel = effect.target, effect.channel
         upstream = self._upstreams[target.server]
-        if isinstance(target, Spawn):
+        if isinstance(upstream, MemoryUpstream):
+            server = self._outlets[channel] = MemoryServer(self)
+            server.connect(channel)
+            self._tasks.start_soon(self._serve_memory, upstream, server)
+        elif isinstance(target, Spawn):
             assert isinstance(upstream, ChildSpec)
             has_files = self._plan[target.server].has_files
             folders = self._workspaces.folders(target.workspace) if has_files else None
@@ -257,6 +264,16 @@ class Hub:
                 self.closed(channel, Cause(End.UNREACHABLE, detail=detail, unsent=True))
                 return
         await child.run()
+
+    async def _serve_memory(self, upstream: MemoryUpstream, server: MemoryServer) -> None:
+        try:
+            await upstream.serve(server)
+        except anyio.EndOfStream:
+            pass
+        except Exception:  # a server in our own process must not take the proxy with it
+            _log.exception("a server in this process failed")
+        finally:
+            server.leave()
 
     async def _store(self, order: StorageOrder) -> None:
         answer = await self._workspaces.carry_out(order)

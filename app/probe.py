@@ -7,9 +7,9 @@ import math
 import anyio
 import msgspec
 
-from ..core.effects import Cause, Close, End, PipeOpening, Send
+from ..core.effects import PipeOpening
 from ..core.eras import LATEST_LEGACY
-from ..core.ids import ChannelId
+from ..transports.memory import MemoryClient
 from .hub import Hub
 
 PAGES_MAX = 100
@@ -82,59 +82,39 @@ async def _ask(client: _Client, server: str, version: str) -> ServerReport:
 
 
 class _Client:
-    """A client in our own process, as the outlet of its channel."""
+    """Requests and answers over a channel in our own process."""
 
     def __init__(self, hub: Hub) -> None:
-        self._hub = hub
-        self._channel: ChannelId | None = None
+        self._peer = MemoryClient(hub)
         self._last_id = 0
-        self._arrived = anyio.Event()
-        self._answers: dict[int, dict[str, object]] = {}
-        self._is_closed = False
 
     def open(self, server: str) -> None:
-        self._channel = self._hub.open(PipeOpening(server=server), self)
+        self._peer.open(PipeOpening(server=server))
 
     def leave(self) -> None:
-        if self._channel is not None:
-            self._hub.closed(self._channel, Cause(End.GONE))
+        self._peer.leave()
 
     def notify(self, method: str) -> None:
-        assert self._channel is not None
-        self._hub.message(self._channel, msgspec.json.encode({"jsonrpc": "2.0", "method": method}))
+        self._peer.say(msgspec.json.encode({"jsonrpc": "2.0", "method": method}))
 
     async def request(self, method: str, params: dict[str, object]) -> dict[str, object]:
-        assert self._channel is not None
+        """The result. What else the server says is not for us: it asks nothing of a client without capabilities.
+
+        Raises:
+            Refusal: it answered with an error, or the session is over.
+        """
         self._last_id += 1
-        number = self._last_id
-        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        self._hub.message(self._channel, msgspec.json.encode(message))
-        while number not in self._answers:
-            if self._is_closed:
-                raise Refusal("the session was closed")
-            self._arrived = anyio.Event()
-            await self._arrived.wait()
-        answer = self._answers.pop(number)
+        message = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
+        self._peer.say(msgspec.json.encode(message))
+        while True:
+            try:
+                answer = msgspec.json.decode(await self._peer.receive())
+            except anyio.EndOfStream:
+                raise Refusal("the session was closed") from None
+            if answer.get("id") == self._last_id and "method" not in answer:
+                break
         error = answer.get("error")
         if isinstance(error, dict):
             raise Refusal(str(error.get("message", "it answered with an error")))
         result = answer.get("result")
         return result if isinstance(result, dict) else {}
-
-    def send(self, order: Send) -> None:
-        message = msgspec.json.decode(order.message)
-        if isinstance(message, dict) and isinstance(message.get("id"), int) and "method" not in message:
-            self._answers[message["id"]] = message
-            self._arrived.set()
-        if self._channel is not None:
-            self._hub.sent(self._channel, len(order.message))
-
-    def close(self, order: Close) -> None:
-        self._is_closed = True
-        self._arrived.set()
-
-    def pause(self) -> None:
-        """What it sends is small."""
-
-    def resume(self) -> None:
-        """See `pause`."""

@@ -12,6 +12,7 @@ import fcntl
 import logging
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -60,7 +61,8 @@ class Folders(NamedTuple):
         ws: the server's working directory, unless it is configured with another.
         in_: what clients uploaded, one folder an upload.
         out: what the server is told to write, one folder an artifact.
-        tmp: the server's TMPDIR.
+        tmp: the server's TMPDIR. Not below the root, for its path must be short: a Unix socket's has at most 107 bytes,
+            and programs put sockets below their TMPDIR (Chromium's takes 45 more bytes; without one it dies).
     """
 
     ws: str
@@ -85,6 +87,7 @@ class Workspaces:
         working_directories: for each server, what its relative paths start from; None: its workspace's `ws`.
         private_paths: files and folders, such as the state database and the blobs, that are never handed out, even
             where an artifact root contains them. The root is one of them, but for the session's own workspace.
+        tmp_root: the folder in which each workspace has its `tmp`; None: the system's.
         now_unix: seconds of wall time.
     """
 
@@ -98,9 +101,11 @@ class Workspaces:
         working_directories: Mapping[str, str | None],
         limits: Limits,
         private_paths: Sequence[str] = (),
+        tmp_root: str | None = None,
         now_unix: Callable[[], float] = time.time,
     ) -> None:
         self.root = os.path.realpath(root)
+        self._tmp_root = os.path.realpath(tmp_root or tempfile.gettempdir())
         self._records = records
         self._blobs = blobs
         self._capture = Capture(blobs, artifact_roots=artifact_roots, private_paths=(self.root, *private_paths))
@@ -139,7 +144,8 @@ class Workspaces:
 
     def folders(self, workspace: str) -> Folders:
         assert is_minted(workspace)
-        return Folders(*(os.path.join(self.root, workspace, name) for name in ("ws", "in", "out", "tmp")))
+        ws, in_, out = (os.path.join(self.root, workspace, name) for name in ("ws", "in", "out"))
+        return Folders(ws, in_, out, os.path.join(self._tmp_root, f"isthmus-{workspace}"))
 
     async def prepare(self, workspace: str) -> Folders:
         """Make a workspace's folders, as far as they are missing.
@@ -246,9 +252,11 @@ class Workspaces:
 
     async def _sweep(self, workspace: str) -> None:
         assert is_minted(workspace)
-        path = os.path.join(self.root, workspace)
-        await to_thread.run_sync(_remove_tree, path)
-        if os.path.lexists(path):
+        # In this order: as long as the last one is there, the next start knows that there is something to remove.
+        paths = (self.folders(workspace).tmp, os.path.join(self.root, workspace))
+        for path in paths:
+            await to_thread.run_sync(_remove_tree, path)
+        if any(os.path.lexists(path) for path in paths):
             raise StorageError(f"workspace {workspace} could not be removed whole; the next start tries again")
 
     async def _fetch(self, order: Fetch) -> StorageAnswer:

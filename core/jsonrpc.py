@@ -64,8 +64,8 @@ def decode(message: bytes) -> Frame:
     if id_raw is not None and not is_null_id and id_key(id_raw) is None:
         raise RemoteProtocolError(f"got the id {_excerpt(id_raw)}, expected a string or an integer")
     answerable = None if is_null_id else id_raw
-    if take(message, spans.get("jsonrpc")) != b'"2.0"':
-        seen = take(message, spans.get("jsonrpc"))
+    seen = take(message, spans.get("jsonrpc"))
+    if seen != b'"2.0"' and text_of(seen) != "2.0":  # escapes in it are odd, and allowed
         said = "no member jsonrpc" if seen is None else f"jsonrpc {_excerpt(seen)}"
         raise RemoteProtocolError(f'got {said}, expected "jsonrpc":"2.0"', id_raw=answerable)
     if "method" in spans:

@@ -257,7 +257,11 @@ class Connection:
         assert isinstance(route, McpRoute)
         opening = route.opening
         if isinstance(opening, PostOpening):
-            reply = Reply(accepts_json=opening.accepts_json, accepts_events=opening.accepts_events)
+            reply = Reply(
+                accepts_json=opening.accepts_json,
+                accepts_events=opening.accepts_events,
+                may_commit=opening.session is not None,  # else the reply may have to name a new session
+            )
         elif isinstance(opening, GetOpening):
             reply = Reply(accepts_json=False, is_stream=True)
         else:

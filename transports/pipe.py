@@ -288,7 +288,7 @@ class _PipeClient:
         else:
             limit = self._limits.request_size_max_bytes
             self._log(f"dropped a line of {line.size_bytes} bytes from the client, the limit is {limit}")
-            refusal = answer_for(line.head, line.size_bytes, limit, is_request=True)
+            refusal = answer_for(line.head, line.size_bytes, limit, is_request=True, tail=line.tail)
             if refusal is not None:
                 self._outbox.put(refusal, is_reported=False)
 

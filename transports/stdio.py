@@ -287,7 +287,7 @@ class Child:
         else:
             limit = self._limits.reply_size_max_bytes
             self._log(f"dropped a line of {line.size_bytes} bytes, the limit is {limit}: {line.head[:80]!r}")
-            message = answer_for(line.head, line.size_bytes, limit)
+            message = answer_for(line.head, line.size_bytes, limit, tail=line.tail)
         if message is not None:
             self._has_spoken = True
             self._port.message(self._channel, message)

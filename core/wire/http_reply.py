@@ -1,8 +1,8 @@
 """One HTTP reply of the MCP endpoint, which stays undecided between JSON and an event stream as long as it can.
 
 A reply that turns out to be one message travels as `application/json`, so that simple clients need no event parser and
-the reply carries its own status. The first message that is not the last one commits to `text/event-stream`: from there
-on the status is 200, and only events, comments and the end can follow.
+the reply carries its own status. The first message that is not the last one, or a long silence, commits to
+`text/event-stream`: from there on the status is 200, and only events, comments and the end can follow.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
     State.SILENT: {
         Input.OPENED: State.STREAMING,
         Input.MESSAGE: State.STREAMING,
+        Input.COMMENT: State.STREAMING,
         Input.LAST: State.ENDED,
         Input.CLOSED: State.ENDED,
     },
@@ -76,11 +77,21 @@ class Reply:
         accepts_json: the client takes `application/json`. Errors are sent as JSON whatever it takes.
         accepts_events: the client takes `text/event-stream`.
         is_stream: this answers a GET for an event stream, which ends as an empty one rather than with 202.
+        may_commit: nothing that belongs into the head is still to come, so a reply that is long in coming may become
+            an event stream before its first message, to be kept alive.
     """
 
-    def __init__(self, *, accepts_json: bool = True, accepts_events: bool = True, is_stream: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        accepts_json: bool = True,
+        accepts_events: bool = True,
+        is_stream: bool = False,
+        may_commit: bool = False,
+    ) -> None:
         assert accepts_json or accepts_events
         assert accepts_events or not is_stream
+        self._may_commit = may_commit and accepts_events
         self.state = State.SILENT
         self._accepts_json = accepts_json
         self._accepts_events = accepts_events
@@ -135,11 +146,13 @@ class Reply:
         return [ReplyHead(order.status, (*length, *_allow(order.status))), ReplyEnd()]
 
     def keep_alive(self) -> list[Out]:
-        """A comment, if an event stream is open; nothing otherwise."""
-        if Input.COMMENT not in TRANSITIONS[self.state]:
+        """A comment, on an event stream that is open or may be opened for it; nothing otherwise."""
+        before = self.state
+        if before is State.ENDED or (before is State.SILENT and not self._may_commit):
             return []
         self._step(Input.COMMENT)
-        return [ReplyBody(COMMENT)]
+        head = [_stream_head(None)] if before is State.SILENT else []
+        return [*head, ReplyBody(COMMENT)]
 
     def _require_events(self) -> None:
         if not self._accepts_events:

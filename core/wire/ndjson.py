@@ -18,6 +18,9 @@ from ..errors import LocalProtocolError
 HEAD_SIZE_MAX_BYTES: Final = 4096
 """What is kept of a line that is dropped: `jsonrpc`, `id` and `method`, where peers put them first."""
 
+TAIL_SIZE_MAX_BYTES: Final = 320
+"""What is kept of its end: `jsonrpc` and `id`, where other peers put them last."""
+
 BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -30,12 +33,13 @@ class Line(msgspec.Struct, frozen=True, tag=True):
 class Oversize(msgspec.Struct, frozen=True, tag=True):
     """A line over the limit was dropped; reading goes on after its line end.
 
-    `head` is how it began (at most `HEAD_SIZE_MAX_BYTES` and at most the limit), to find out whose it was;
-    `size_bytes` its whole length without the LF.
+    `head` is how it began (at most `HEAD_SIZE_MAX_BYTES` and at most the limit) and `tail` how it ended (at most
+    `TAIL_SIZE_MAX_BYTES`), to find out whose it was; `size_bytes` its whole length without the LF.
     """
 
     head: bytes
     size_bytes: int
+    tail: bytes = b""
 
 
 class Truncated(msgspec.Struct, frozen=True, tag=True):
@@ -57,6 +61,7 @@ class LineReader:
         self._head_max = min(HEAD_SIZE_MAX_BYTES, line_size_max_bytes)
         self._buffer = bytearray()  # the unfinished line, or its head once it is over the limit
         self._dropped_size = 0  # length so far of an unfinished line over the limit; 0 if there is none
+        self._tail = b""  # its last bytes so far
         self._is_first_line = True
         self._is_at_eof = False
 
@@ -88,8 +93,8 @@ class LineReader:
         """`piece` ends the line at hand."""
         if self._dropped_size or len(self._buffer) + len(piece) > self._size_max:
             self._keep(piece)
-            size_bytes = self._dropped_size
-            out.append(Oversize(self._take(b""), size_bytes))
+            size_bytes, tail = self._dropped_size, self._tail
+            out.append(Oversize(self._take(b""), size_bytes, tail))
             return
         # One CR belongs to the line end. It goes before the parts are joined, so that a long line is copied only once.
         if piece:
@@ -104,10 +109,14 @@ class LineReader:
         """`piece` continues the line at hand, whose end is not in sight."""
         if self._dropped_size:
             self._dropped_size += len(piece)
+            self._tail = (self._tail + piece[-TAIL_SIZE_MAX_BYTES:])[-TAIL_SIZE_MAX_BYTES:]
         elif (size_bytes := len(self._buffer) + len(piece)) <= self._size_max:
             self._buffer += piece
         else:
             self._dropped_size = size_bytes
+            self._tail = bytes(self._buffer[-TAIL_SIZE_MAX_BYTES:] + piece[-TAIL_SIZE_MAX_BYTES:])[
+                -TAIL_SIZE_MAX_BYTES:
+            ]
             del self._buffer[self._head_max :]
             self._buffer += piece[: self._head_max - len(self._buffer)]
 
@@ -118,6 +127,7 @@ class LineReader:
             line = b"".join((self._buffer, piece))
             self._buffer = bytearray()
         self._dropped_size = 0
+        self._tail = b""
         if self._is_first_line:
             self._is_first_line = False
             line = line.removeprefix(BOM)

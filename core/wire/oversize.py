@@ -1,7 +1,8 @@
-"""Who must hear that a message was dropped for its size: read from the first bytes of it.
+"""Who must hear that a message was dropped for its size: read from the first and last bytes of it.
 
-The dropped line is never parsed. What can be told of it rests on an anchored reading of its top-level members up to
-the first that is not a number or a plain string; whatever does not match exactly has no known owner.
+The dropped line is never parsed. What can be told of it rests on an anchored reading of its top-level members: from its
+start up to the first that is not a number or a plain string, or back from its closing brace. Whatever does not match
+exactly has no known owner.
 """
 
 from __future__ import annotations
@@ -17,10 +18,18 @@ _MEMBER: Final = re.compile(
     rb'(-?(?:0|[1-9][0-9]{0,18})|"[ !#-\[\]-~]{0,256}")[ \t\r\n]*,'
 )
 _NEXT_KEY: Final = re.compile(rb'[ \t\r\n]*"([a-z]+)"[ \t\r\n]*:')
+# Some peers write the payload first and the rest after it. Nothing can close between these members and the last brace,
+# so they are the message's own.
+_LAST_MEMBERS: Final = re.compile(
+    rb'[}\]"0-9el][ \t\r\n]*,[ \t\r\n]*"jsonrpc"[ \t\r\n]*:[ \t\r\n]*"2\.0"[ \t\r\n]*,[ \t\r\n]*'
+    rb'"id"[ \t\r\n]*:[ \t\r\n]*(-?(?:0|[1-9][0-9]{0,18})|"[ !#-\[\]-~]{0,256}")[ \t\r\n]*\}[ \t\r\n]*\Z'
+)
 _START: Final = re.compile(rb"[ \t\r\n]*\{")
 
 
-def answer_for(head: bytes, size_bytes: int, limit: int, *, is_request: bool = False) -> bytes | None:
+def answer_for(
+    head: bytes, size_bytes: int, limit: int, *, is_request: bool = False, tail: bytes = b""
+) -> bytes | None:
     """The error response that settles a dropped message, or None if `head` does not say whose it is.
 
     A dropped *response* is replaced by the answer on its way on; a dropped *request* (`is_request`) is refused with
@@ -30,7 +39,20 @@ def answer_for(head: bytes, size_bytes: int, limit: int, *, is_request: bool = F
         head: how the message began, any number of bytes.
         size_bytes: its whole size.
         limit: the size that would have been taken, in bytes.
+        tail: how it ended, any number of bytes.
     """
+    id_raw = _id_in_head(head, is_request) or _id_in_tail(head, tail, is_request)
+    if id_raw is None:
+        return None
+    what = "the request" if is_request else "the server's answer"
+    return b'{"jsonrpc":"2.0","id":%b,"error":{"code":%d,"message":"%b"}}' % (
+        id_raw,
+        OVERLOADED,
+        f"{what} has {size_bytes} bytes, over the limit of {limit} bytes".encode(),
+    )
+
+
+def _id_in_head(head: bytes, is_request: bool) -> bytes | None:
     start = _START.match(head)
     if start is None:
         return None
@@ -50,11 +72,14 @@ def answer_for(head: bytes, size_bytes: int, limit: int, *, is_request: bool = F
         is_owned = (b"method" in members) != (next_key[1] == b"method")
     else:
         is_owned = b"method" not in members and next_key[1] in (b"result", b"error")
-    if not is_owned:
+    return members[b"id"] if is_owned else None
+
+
+def _id_in_tail(head: bytes, tail: bytes, is_request: bool) -> bytes | None:
+    start = _START.match(head)
+    first_key = None if start is None else _NEXT_KEY.match(head, start.end())
+    last = _LAST_MEMBERS.search(tail)
+    if first_key is None or last is None:
         return None
-    what = "the request" if is_request else "the server's answer"
-    return b'{"jsonrpc":"2.0","id":%b,"error":{"code":%d,"message":"%b"}}' % (
-        members[b"id"],
-        OVERLOADED,
-        f"{what} has {size_bytes} bytes, over the limit of {limit} bytes".encode(),
-    )
+    payload_first = (b"method", b"params") if is_request else (b"result", b"error")
+    return last[1] if first_key[1] in payload_first else None

@@ -82,6 +82,7 @@ def build(
         working_directories={"s": working_directory},
         limits=limits or Limits(),
         private_paths=private_paths,
+        tmp_root=str(tmp_path / "tmp"),
         now_unix=clock,
     )
 
@@ -159,7 +160,14 @@ async def test_folders_are_made_for_the_owner_only(tmp_path: Path, blobs: Blobs)
     assert folders == work.folders(MINE) == await work.prepare(MINE)
     made = [Path(work.root), Path(work.root, MINE), *map(Path, folders)]
     assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o700}
-    assert sorted(os.listdir(Path(work.root, MINE))) == ["in", "out", "tmp", "ws"]
+    assert sorted(os.listdir(Path(work.root, MINE))) == ["in", "out", "ws"]
+
+
+async def test_a_server_can_make_sockets_in_its_tmp(blobs: Blobs) -> None:
+    """However deep the root lies, Chromium's fits below TMPDIR: a socket's path has at most 107 bytes."""
+    work = Workspaces("/" + "deep/" * 40, MemoryRecords(), blobs, artifact_roots={}, working_directories={},
+                      limits=Limits(), tmp_root="/tmp")  # fmt: skip
+    assert len(work.folders(MINE).tmp + "/org.chromium.Chromium.XXXXXX/SingletonSocket") <= 107
 
 
 async def test_the_root_is_given_by_its_real_path(tmp_path: Path, blobs: Blobs) -> None:
@@ -739,10 +747,10 @@ async def test_a_root_has_one_process(tmp_path: Path) -> None:
     folders = await first.prepare(MINE)
     with pytest.raises(WorkspacesInUse, match="another process uses"):
         await second.start_up()
-    assert os.path.isdir(folders.ws)
+    assert all(map(os.path.isdir, folders))
     await first.aclose()
     await second.start_up()
-    assert not os.path.exists(folders.ws)
+    assert not any(map(os.path.exists, folders))
     await second.aclose()
 
 

@@ -52,7 +52,7 @@ def message(**members: object) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **members}).encode()
 
 
-@dataclass
+@dataclass(eq=False)
 class Owed:
     """One request of a client that waits for its answer."""
 
@@ -62,7 +62,7 @@ class Owed:
     token: str | None
 
 
-@dataclass
+@dataclass(eq=False)
 class Client:
     server: str
     pipe: int | None = None
@@ -73,7 +73,7 @@ class Client:
     """Questions of the server this client has not answered: id → tag."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Upstream:
     """One incarnation of a server's session, as the server sees it: its open requests by their id."""
 

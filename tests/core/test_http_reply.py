@@ -11,6 +11,7 @@ from isthmus.core.effects import Close, Send
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.wire.http_reply import TRANSITIONS, Input, Out, Reply, ReplyBody, ReplyEnd, ReplyHead, State
+from isthmus.core.wire.sse import COMMENT
 
 ONE = ChannelId(1)
 
@@ -35,7 +36,7 @@ def give(reply: Reply, taken: Input) -> list[Out]:
 @pytest.mark.parametrize("path", list(itertools.product(Input, repeat=3)))
 def test_a_reply_follows_its_table(path: tuple[Input, ...]) -> None:
     """Every sequence of three inputs; an illegal one is refused and changes nothing. One head first, one end last."""
-    reply, state = Reply(), State.SILENT
+    reply, state = Reply(may_commit=True), State.SILENT
     outs: list[Out] = []
     for taken in path:
         if taken in TRANSITIONS[state]:
@@ -146,3 +147,17 @@ def test_closing_in_silence(status: int, is_stream: bool) -> None:
         assert head.status == status
         assert headers.get(b"content-length") == (None if status == 204 else b"0")
         assert (b"allow" in headers) is (status == 405)
+
+
+def test_a_long_silence_opens_the_stream_where_nothing_is_missing_from_the_head() -> None:
+    """Middle boxes cut what stays silent; but a reply that may still have to name a session waits."""
+    reply = Reply(may_commit=True)
+    opened = reply.keep_alive()
+    assert isinstance(opened[0], ReplyHead)
+    assert opened[0].status == 200
+    assert opened[1:] == [ReplyBody(COMMENT)]
+    assert reply.keep_alive() == [ReplyBody(COMMENT)]
+    last = reply.receive_send(Send(channel=ChannelId(1), message=b"{}", is_last=True))
+    assert [type(out) for out in last] == [ReplyBody, ReplyEnd]
+    assert Reply().keep_alive() == []
+    assert Reply(may_commit=True, accepts_events=False).keep_alive() == []

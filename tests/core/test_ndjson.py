@@ -42,7 +42,7 @@ def expected(stream: bytes, limit: int) -> list[Line | Oversize | Truncated]:
         bom = BOM if number == 0 else b""
         line = raw.removesuffix(b"\r").removeprefix(bom)
         if len(raw) > limit:
-            events.append(Oversize(raw[:head_max].removeprefix(bom), len(raw)))
+            events.append(Oversize(raw[:head_max].removeprefix(bom), len(raw), raw[-320:]))
         elif line.strip():
             events.append(Line(line))
     bom = b"" if lines else BOM
@@ -109,13 +109,13 @@ def test_line_ends_marks_and_blanks(stream: bytes, events: list[object]) -> None
 
 def test_the_limit_is_exact_and_the_next_line_is_whole() -> None:
     """A line of the limit passes, one byte more is dropped, and the line after it is read."""
-    assert feed([b"12345678\n123456789\n{}\n"], 8) == [Line(b"12345678"), Oversize(b"12345678", 9), Line(b"{}")]
+    assert feed([b"12345678\n123456789\n{}\n"], 8) == [Line(b"12345678"), Oversize(b"12345678", 9, b"123456789"), Line(b"{}")]
 
 
 def test_the_head_of_a_dropped_line_is_kept() -> None:
     """Of an oversize or truncated line 4096 bytes are kept, to find its owner by."""
     long = b'{"id":7,' + b"x" * 10_000
-    assert feed([long, b"\n"], 9000) == [Oversize(long[:4096], len(long))]
+    assert feed([long, b"\n"], 9000) == [Oversize(long[:4096], len(long), long[-320:])]
     assert feed([long], 9000) == [Truncated(long[:4096])]
     assert feed([long], 20_000) == [Truncated(long[:4096])]
 
@@ -215,4 +215,4 @@ def test_no_more_than_the_limit_is_buffered(work: type[Work]) -> None:
     for _ in range(1000):
         assert reader.receive_bytes(Chunk(b"x" * 1000)) == []
     assert 0 < work.held_max <= 100_000
-    assert reader.receive_bytes(b"\n{}\n") == [Oversize(b"x" * 4096, 1_000_000), Line(b"{}")]
+    assert reader.receive_bytes(b"\n{}\n") == [Oversize(b"x" * 4096, 1_000_000, b"x" * 320), Line(b"{}")]

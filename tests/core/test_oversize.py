@@ -94,3 +94,18 @@ def test_what_asks_is_no_answer() -> None:
 def test_whatever_the_bytes_the_answer_is_a_message_or_none(head: bytes, is_request: bool) -> None:
     answer = answer_for(head, SIZE, LIMIT, is_request=is_request)
     assert answer is None or set(json.loads(answer)) == {"jsonrpc", "id", "error"}
+
+
+@given(id=plain_ids, first=st.sampled_from(["result", "error", "method", "params"]), is_request=st.booleans())
+def test_a_message_with_its_id_last_is_known_by_its_end(id: int | str, first: str, is_request: bool) -> None:
+    """Peers that write the payload first put `jsonrpc` and `id` behind it; a look-alike inside a payload is no id."""
+    payload: object = "tools/call" if first == "method" else {"text": "x" * 5000, "jsonrpc": "2.0", "id": 4}
+    text = json.dumps({first: payload, "params": {}, "jsonrpc": "2.0", "id": id}, separators=(",", ":")).encode()
+    answer = answer_for(text[:4096], SIZE, LIMIT, is_request=is_request, tail=text[-320:])
+    if is_request == (first in ("method", "params")):
+        assert answer is not None
+        assert json.loads(answer)["id"] == id
+    else:
+        assert answer is None
+    assert answer_for(text[:4096], SIZE, LIMIT, is_request=is_request, tail=text[-320:-1]) is None
+    assert answer_for(text[:4096], SIZE, LIMIT, is_request=is_request, tail=text[-320:-1] + b"}}") is None

@@ -1,0 +1,125 @@
+"""Whatever bytes arrive, decoding gives a frame or one refusal, and the standard library's json agrees which.
+
+Accepted outcomes: a `Frame`, which encoded anew decodes to itself and whose parts mean what an independent reader finds
+there; or `RemoteProtocolError`, whose reply is itself a message. To search for others:
+`python -P fuzz/jsonrpc.py fuzz/corpus/jsonrpc`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import NoReturn
+
+from isthmus.core import jsonrpc
+from isthmus.core.errors import RemoteProtocolError
+from isthmus.core.jsonrpc import Frame
+
+
+class Pairs(list[tuple[str, object]]):
+    """An object with nothing merged."""
+
+
+class Number(str):
+    """A number as it was written."""
+
+
+def refuse(text: str) -> NoReturn:
+    raise ValueError(text)
+
+
+def parse(data: bytes) -> object:
+    return json.loads(
+        data.decode(), object_pairs_hook=Pairs, parse_int=Number, parse_float=Number, parse_constant=refuse
+    )
+
+
+def is_id(value: object) -> bool:
+    if isinstance(value, Number):
+        return re.fullmatch(r"-?[0-9]+(\.0+)?", value) is not None
+    return isinstance(value, str)
+
+
+def is_message(value: object) -> bool:
+    """JSON-RPC 2.0 as MCP has it, judged on the decoded value."""
+    if not isinstance(value, Pairs):
+        return False
+    members = dict(value)
+    # Half a surrogate pair is no character, so keys that hold one are not told apart.
+    if len({re.sub("[\ud800-\udfff]", "\ufffd", key) for key, _ in value}) < len(value):
+        return False
+    version = members.get("jsonrpc")
+    if version != "2.0" or isinstance(version, Number):
+        return False
+    has_id = members.get("id") is not None
+    if has_id and not is_id(members["id"]):
+        return False
+    if "method" in members:
+        method = members["method"]
+        if not isinstance(method, str) or isinstance(method, Number) or re.search("[\ud800-\udfff]", method):
+            return False
+        return ("id" not in members or has_id) and isinstance(members.get("params", []), list)
+    return ("result" in members) != ("error" in members) and (has_id or "error" in members)
+
+
+def encode(frame: Frame) -> bytes:
+    if frame.method is not None:
+        if frame.id_raw is None:
+            return jsonrpc.encode_notification(frame.method, frame.params)
+        return jsonrpc.encode_request(frame.id_raw, frame.method, frame.params)
+    if frame.error is not None:
+        return jsonrpc.encode_error_raw(frame.id_raw, frame.error)
+    assert frame.id_raw is not None
+    assert frame.result is not None
+    return jsonrpc.encode_result(frame.id_raw, frame.result)
+
+
+def test_one_input(data: bytes) -> None:
+    try:
+        value: object = parse(data)
+    except RecursionError:
+        value = RecursionError  # either reader may give up first
+    except ValueError:
+        value = None
+    try:
+        frame = jsonrpc.decode(data)
+    except RemoteProtocolError as error:
+        refusal = error
+    else:
+        check_frame(data, value, frame)
+        return
+    assert value is RecursionError or not is_message(value)
+    reply = jsonrpc.decode(jsonrpc.parse_failure(refusal))
+    assert reply.error is not None
+    assert reply.id_raw == refusal.id_raw
+
+
+def check_frame(data: bytes, value: object, frame: Frame) -> None:
+    assert jsonrpc.decode(encode(frame)) == frame
+    if frame.id_raw is not None:
+        assert jsonrpc.id_key(frame.id_raw) is not None
+    if value is RecursionError:
+        return
+    assert is_message(value)
+    assert isinstance(value, Pairs)
+    members = dict(value)
+    assert members.get("method") == frame.method
+    for name, raw in (("id", frame.id_raw), ("params", frame.params), ("error", frame.error), ("result", frame.result)):
+        if raw is not None:
+            assert parse(raw) == members[name]
+            assert raw in data
+        elif frame.method is None or name in ("id", "params"):
+            assert members.get(name) is None
+
+
+def main() -> None:
+    import atheris  # type: ignore[import-untyped]
+
+    atheris.instrument_all()
+    atheris.Setup(sys.argv, test_one_input)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

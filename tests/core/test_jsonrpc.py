@@ -1,0 +1,328 @@
+"""The envelope: read once, refused in one way, and everything inside it left as it came."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from isthmus.core import jsonrpc
+from isthmus.core.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
+from isthmus.core.jsonrpc import Frame
+
+STRING_IDS = [b'""', b'"a"', b'"\\u0061"', b'"a\\"b\\\\"', b'"\\ud83d\\ude00"', '"😀"'.encode(), b'"\\ud800"', b'"1"']
+STRING_IDS += [b'"null"', b'"' + b"x" * 5000 + b'"']
+INTEGER_IDS = [b"0", b"-0", b"1", b"-7", b"1.0", b"-12.000", b"9007199254740993", b"9" * 5000, b"-" + b"9" * 5000]
+IDS = [*STRING_IDS, *INTEGER_IDS, b"9" * 5000 + b".0"]
+NO_IDS = [b"true", b"false", b"{}", b"[]", b"[1]", b"1.5", b"1e3", b"1E0", b"0.10", b"1e400"]
+
+PAYLOADS = [b"{}", b"[]", b'{"a":1,"a":2}', b'[1.0, 1e400 ,"\\ud800"]', b'{ "n" : ' + b"9" * 500 + b"}"]
+ANY = [*PAYLOADS, b"null", b"0", b'"text"', b"true"]
+
+ids = (
+    st.sampled_from(IDS)
+    | st.integers().map(lambda n: b"%d" % n)
+    | st.text(max_size=4).map(lambda t: json.dumps(t).encode())
+)
+methods = st.sampled_from(["tools/call", "notifications/x", "", 'a"b\\', "é😀"]) | st.text(max_size=5)
+payloads = st.sampled_from(PAYLOADS) | st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=3)).map(
+    lambda value: json.dumps(value).encode()
+)
+
+
+def refused(message: bytes) -> RemoteProtocolError:
+    with pytest.raises(RemoteProtocolError) as caught:
+        jsonrpc.decode(message)
+    return caught.value
+
+
+def envelope(*members: tuple[str, bytes], space: bytes = b"") -> bytes:
+    parts = [json.dumps(key).encode() + space + b":" + space + value for key, value in members]
+    return space + b"{" + space + (space + b"," + space).join(parts) + space + b"}" + space
+
+
+# --- What is read ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("space", [b"", b" \t\r\n"])
+def test_every_kind_in_every_order(space: bytes) -> None:
+    """A request, a notification, a result and an error are what their members say, in whatever order those come."""
+    version, params = ("jsonrpc", b'"2.0"' if space else b'"2\\u002e0"'), b'{"a": [1]}'
+    kinds: list[tuple[list[tuple[str, bytes]], Frame]] = [
+        ([("id", b"1"), ("method", b'"m"'), ("params", params)], Frame(b"1", "m", params)),
+        ([("id", b"1"), ("method", b'"m"')], Frame(b"1", "m")),
+        ([("method", b'"m"'), ("params", params)], Frame(None, "m", params)),
+        ([("method", b'"m"')], Frame(None, "m")),
+        ([("id", b"1"), ("result", params)], Frame(b"1", result=params)),
+        ([("id", b"1"), ("error", params)], Frame(b"1", error=params)),
+        ([("id", b"null"), ("error", params)], Frame(None, error=params)),
+        ([("error", params)], Frame(None, error=params)),
+    ]
+    for members, frame in kinds:
+        for order in itertools.permutations([version, ("other", b'{"id":2}'), *members]):
+            read = jsonrpc.decode(envelope(*order, space=space))
+            assert read == frame
+            assert read.is_request == (frame.method is not None and frame.id_raw is not None)
+            assert read.is_notification == (frame.method is not None and frame.id_raw is None)
+
+
+@pytest.mark.parametrize("id_raw", IDS, ids=range(len(IDS)))
+def test_an_id_comes_back_byte_for_byte(id_raw: bytes) -> None:
+    """Of any size and spelling, on everything that has one."""
+    assert jsonrpc.decode(jsonrpc.encode_request(id_raw, "m", None)).id_raw == id_raw
+    assert jsonrpc.decode(jsonrpc.encode_result(id_raw, b"{}")).id_raw == id_raw
+    assert jsonrpc.decode(jsonrpc.encode_error(id_raw, -1, "no")).id_raw == id_raw
+
+
+def test_ids_are_equal_by_value() -> None:
+    """Spelling makes no difference, type does; what no value can stand for equals itself only."""
+    for one, two in itertools.product(IDS, repeat=2):
+        same = id_value(one) == id_value(two)
+        assert (jsonrpc.id_key(one) == jsonrpc.id_key(two)) == same, (one[:40], two[:40])
+
+
+def id_value(id_raw: bytes) -> object:
+    if id_raw.startswith(b'"'):
+        return json.loads(id_raw)
+    digits = id_raw.split(b".")[0]
+    return ("number", b"0" if digits == b"-0" else digits)
+
+
+@given(one=ids, two=ids)
+def test_any_two_ids_are_equal_by_value(one: bytes, two: bytes) -> None:
+    assert (jsonrpc.id_key(one) == jsonrpc.id_key(two)) == (id_value(one) == id_value(two))
+
+
+@pytest.mark.parametrize("raw", [*NO_IDS, b"null"])
+def test_what_is_no_id_has_no_key(raw: bytes) -> None:
+    assert jsonrpc.id_key(raw) is None
+
+
+# --- What is refused ------------------------------------------------------------------------------------------------
+
+VERSION = b'"jsonrpc":"2.0"'
+
+
+@pytest.mark.parametrize("id_raw", NO_IDS)
+def test_an_id_of_another_kind_is_refused(id_raw: bytes) -> None:
+    """Neither fractions nor structures are ids, and nobody can be answered under one."""
+    for rest in (b'"method":"m"', b'"result":{}', b'"error":{}'):
+        error = refused(b"{" + VERSION + b',"id":' + id_raw + b"," + rest + b"}")
+        assert (error.rpc_code, error.id_raw) == (INVALID_REQUEST, None)
+
+
+@pytest.mark.parametrize(
+    ("message", "rpc_code", "id_raw"),
+    [
+        (b"", PARSE_ERROR, None),
+        (b"{", PARSE_ERROR, None),
+        (b"\xef\xbb\xbf{" + VERSION + b',"method":"m"}', PARSE_ERROR, None),
+        (b"{" + VERSION + b',"id":1,"method":"\xff"}', PARSE_ERROR, None),
+        (b"{" + VERSION + b',"id":01,"method":"m"}', PARSE_ERROR, None),
+        (b"[]", INVALID_REQUEST, None),
+        (b"1", INVALID_REQUEST, None),
+        (b'"text"', INVALID_REQUEST, None),
+        (b"{}", INVALID_REQUEST, None),
+        (b'{"id":1,"method":"m"}', INVALID_REQUEST, b"1"),
+        (b'{"jsonrpc":"1.0","id":"x","method":"m"}', INVALID_REQUEST, b'"x"'),
+        (b'{"jsonrpc":2.0,"id":1,"method":"m"}', INVALID_REQUEST, b"1"),
+        (b'{"jsonrpc":null,"id":1.0,"method":"m"}', INVALID_REQUEST, b"1.0"),
+        (b'{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"m"}', INVALID_REQUEST, None),
+        (b"{" + VERSION + b',"id":1,"\\u0069d":2,"method":"m"}', INVALID_REQUEST, None),
+        (b"{" + VERSION + b',"id":1,"method":"m","method":"n"}', INVALID_REQUEST, None),
+        (b"{" + VERSION + b',"id":null,"method":"m"}', INVALID_REQUEST, None),
+        (b"{" + VERSION + b',"id":1,"method":7}', INVALID_REQUEST, b"1"),
+        (b"{" + VERSION + b',"id":1,"method":null}', INVALID_REQUEST, b"1"),
+        (b"{" + VERSION + b',"id":1,"method":"\\ud800"}', INVALID_REQUEST, b"1"),
+        (b"{" + VERSION + b',"id":1,"method":"m","params":null}', INVALID_REQUEST, b"1"),
+        (b"{" + VERSION + b',"id":1,"method":"m","params":"x"}', INVALID_REQUEST, b"1"),
+        (b"{" + VERSION + b',"method":"m","params":1}', INVALID_REQUEST, None),
+        (b"{" + VERSION + b',"id":1}', INVALID_REQUEST, b"1"),
+        (b"{" + VERSION + b"}", INVALID_REQUEST, None),
+        (b"{" + VERSION + b',"id":1,"result":{},"error":{}}', INVALID_REQUEST, b"1"),
+        (b"{" + VERSION + b',"result":{}}', INVALID_REQUEST, None),
+        (b"{" + VERSION + b',"id":null,"result":{}}', INVALID_REQUEST, None),
+    ],
+)
+def test_envelope_errors(message: bytes, rpc_code: int, id_raw: bytes | None) -> None:
+    """Each says whose message it was where that can be known, and its reply is itself a readable message."""
+    error = refused(message)
+    assert (error.rpc_code, error.id_raw, error.http_status) == (rpc_code, id_raw, 400)
+    reply = jsonrpc.decode(jsonrpc.parse_failure(error))
+    assert reply.id_raw == id_raw
+    assert json.loads(reply.error or b"") == {"code": rpc_code, "message": error.message}
+
+
+def test_errors_quote_little() -> None:
+    """However much a peer sent, it gets at most a line of it back."""
+    huge = b"[" + b"1," * 100_000 + b"1]"
+    for members in (
+        b'"id":' + huge,
+        b'"id":1,"method":' + huge,
+        b'"id":1,"method":"m","params":"' + b"x" * 10**5 + b'"',
+    ):
+        assert len(refused(b"{" + VERSION + b"," + members + b"}").message) < 200
+    assert len(refused(b'{"jsonrpc":' + huge + b"}").message) < 200
+
+
+@given(data=st.binary(max_size=30) | st.text(alphabet='{}[]":,\\u019idmethod ', max_size=30).map(str.encode))
+def test_no_bytes_raise_anything_else(data: bytes) -> None:
+    """A frame or one refusal, and a refusal can be answered."""
+    try:
+        jsonrpc.decode(data)
+    except RemoteProtocolError as error:
+        jsonrpc.decode(jsonrpc.parse_failure(error))
+
+
+# --- There and back -------------------------------------------------------------------------------------------------
+
+
+@given(id_raw=ids, method=methods, params=st.none() | payloads)
+def test_calls_come_back(id_raw: bytes, method: str, params: bytes | None) -> None:
+    request = jsonrpc.encode_request(id_raw, method, params)
+    assert jsonrpc.decode(request) == Frame(id_raw, method, params)
+    notification = jsonrpc.encode_notification(method, params)
+    assert jsonrpc.decode(notification) == Frame(None, method, params)
+
+
+@given(id_raw=ids, payload=st.sampled_from(ANY) | payloads)
+def test_replies_come_back(id_raw: bytes, payload: bytes) -> None:
+    assert jsonrpc.decode(jsonrpc.encode_result(id_raw, payload)) == Frame(id_raw, result=payload)
+    assert jsonrpc.decode(jsonrpc.encode_error_raw(id_raw, payload)) == Frame(id_raw, error=payload)
+    assert jsonrpc.decode(jsonrpc.encode_error_raw(None, payload)) == Frame(None, error=payload)
+
+
+@given(
+    code=st.integers(-(2**31), 2**31), text=st.text(max_size=9), more=st.none() | st.dictionaries(st.text(), st.text())
+)
+def test_an_error_says_what_it_was_given(code: int, text: str, more: dict[str, str] | None) -> None:
+    frame = jsonrpc.decode(jsonrpc.encode_error(b"1", code, text, more))
+    assert frame.error is not None
+    expected: dict[str, object] = {"code": code, "message": text}
+    assert json.loads(frame.error) == (expected if more is None else {**expected, "data": more})
+    assert jsonrpc.usable_error(frame.error) == frame.error
+
+
+# --- Errors of servers ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        b'{"code":-32000,"message":"no"}',
+        b'{ "message":"\\ud800", "code":0,"data":{"a":1,"a":2} }',
+        b'{"code":-0,"message":""}',
+    ],
+)
+def test_a_readable_error_passes_as_it_is(error: bytes) -> None:
+    assert jsonrpc.usable_error(error) == error
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (b"null", ""),
+        (b'"boom"', ""),
+        (b"[1]", ""),
+        (b"{}", ""),
+        (b'{"message":"boom"}', "boom"),
+        (b'{"code":1.5,"message":"boom"}', "boom"),
+        (b'{"code":"E1","message":"boom"}', "boom"),
+        (b'{"code":' + b"9" * 400 + b',"message":"boom"}', "boom"),
+        (b'{"code":1,"message":null}', ""),
+        (b'{"code":1,"message":{"text":"boom"}}', ""),
+        (b'{"code":1,"code":2,"message":"boom"}', ""),
+    ],
+)
+def test_an_unreadable_error_is_wrapped_and_not_lost(error: bytes, message: str) -> None:
+    """What clients choke on becomes an error they can read, with the original inside, byte for byte."""
+    usable = jsonrpc.usable_error(error)
+    assert jsonrpc.usable_error(usable) == usable
+    assert b'"dev.isthmus/original":' + error + b"}" in usable
+    read = json.loads(usable)
+    assert (read["code"], read["message"]) == (INTERNAL_ERROR, message)
+
+
+# --- Progress tokens ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [b'"progressToken"', b'"progress\\u0054oken"'])
+@pytest.mark.parametrize("token", IDS, ids=range(len(IDS)))
+def test_a_progress_token_is_found_and_replaced_alone(token: bytes, name: bytes) -> None:
+    """However it is spelled; all bytes around it stay."""
+    before, after = (
+        b'{ "a" : {"progressToken":0,"x":1.0}, "_meta" : { ' + name + b" : ",
+        b' ,"k":[1e400]},"z":"\\ud800"}',
+    )
+    params = before + token + after
+    assert jsonrpc.progress_token(params) == token
+    assert jsonrpc.replace_progress_token(params, b"42") == before + b"42" + after
+    assert jsonrpc.progress_token(jsonrpc.replace_progress_token(params, b"42")) == b"42"
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        None,
+        b"{}",
+        b'["progressToken"]',
+        b'{"progressToken":1}',
+        b'{"arguments":{"_meta":{"progressToken":1}}}',
+        b'{"_meta":"progressToken"}',
+        b'{"_meta":{"other":"progressToken"}}',
+        b'{"_meta":{"other":{"progressToken":1}}}',
+        *(b'{"_meta":{"progressToken":' + raw + b"}}" for raw in (*NO_IDS, b"null")),
+    ],
+)
+def test_what_is_no_progress_token(params: bytes | None) -> None:
+    assert jsonrpc.progress_token(params) is None
+
+
+@pytest.mark.parametrize(
+    "params",
+    [b'{"_meta":{"progressToken":1},"_meta":{}}', b'{"_meta":{"progressToken":1,"progress\\u0054oken":2}}'],
+)
+def test_a_token_two_readers_disagree_about_is_refused(params: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="twice"):
+        jsonrpc.progress_token(params)
+
+
+# --- Members and text -----------------------------------------------------------------------------------------------
+
+
+def test_one_member_of_an_object() -> None:
+    assert jsonrpc.member_of(b'{"a": 1.0 ,"b":{"a":2}}', "a") == b"1.0"
+    for params in (None, b"[]", b'{"b":1}', b'"a"'):
+        assert jsonrpc.member_of(params, "a") is None
+
+
+@given(text=st.text())
+def test_text_is_read_escaped_or_not(text: str) -> None:
+    assert jsonrpc.text_of(json.dumps(text).encode()) == text
+    assert jsonrpc.text_of(json.dumps(text, ensure_ascii=False).encode()) == text
+
+
+@pytest.mark.parametrize("raw", [None, b"1", b"null", b"{}", b'"\\ud800"'])
+def test_what_is_no_text(raw: bytes | None) -> None:
+    assert jsonrpc.text_of(raw) is None
+
+
+# --- Batches --------------------------------------------------------------------------------------------------------
+
+
+@given(messages=st.lists(st.sampled_from([jsonrpc.encode_result(i, p) for i in IDS[:6] for p in ANY] + [b"1", b"{}"])))
+@pytest.mark.parametrize("space", [b"", b"\r\n\t "])
+def test_a_batch_is_split_into_its_messages(messages: list[bytes], space: bytes) -> None:
+    """Each message keeps its bytes; a single one is no batch."""
+    batch = space + b"[" + space + (space + b"," + space).join(messages) + space + b"]" + space
+    assert jsonrpc.is_batch(batch)
+    assert jsonrpc.split_batch(batch) == messages
+    assert not any(jsonrpc.is_batch(space + message) for message in messages)
+
+
+@pytest.mark.parametrize("batch", [b"[", b"[1,]", b"[1]]", b"{}", b'["\xff"]', b"[" * 5000])
+def test_what_is_no_batch(batch: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        jsonrpc.split_batch(batch)

@@ -1,0 +1,252 @@
+"""What the tests of the file plane share: a client that shows every byte, uploads and downloads, and configurations.
+
+The client is bare on purpose: an SDK would hide members it does not know, and these tests compare whole results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlsplit
+
+import rig
+import yaml
+
+MINTED: Final = re.compile(r"[0-9a-f]{32}")
+TIMEOUT_S: Final = 60.0
+
+
+# --- Plain HTTP -----------------------------------------------------------------------------------------------------
+
+
+class Reply(NamedTuple):
+    """An HTTP response; names of headers in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def fetch(
+    url: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes | None = None
+) -> Reply:
+    """One request; error statuses are replies as well."""
+    request = urllib.request.Request(url, data=body, headers=dict(headers or {}), method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+            return _reply(response.status, response.headers.items(), response.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return _reply(error.code, error.headers.items(), error.read())
+
+
+def _reply(status: int, headers: Any, body: bytes) -> Reply:
+    return Reply(status, {name.lower(): value for name, value in headers}, body)
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+BOUNDARY: Final = "----a-boundary-that-no-file-holds"
+
+
+def form(*files: tuple[str, bytes], hashes: Sequence[str] = ()) -> tuple[str, bytes]:
+    """Content type and body of a multipart/form-data request, built by hand: files by name, then their hashes."""
+    parts = [
+        f'Content-Disposition: form-data; name="file"; filename="{name}"\r\n'
+        "Content-Type: application/octet-stream\r\n\r\n".encode() + content
+        for name, content in files
+    ]
+    parts += [f'Content-Disposition: form-data; name="sha256"\r\n\r\n{digits}'.encode() for digits in hashes]
+    body = b"".join(b"--%b\r\n%b\r\n" % (BOUNDARY.encode(), part) for part in parts)
+    return f"multipart/form-data; boundary={BOUNDARY}", body + b"--%b--\r\n" % BOUNDARY.encode()
+
+
+def post(url: str, *files: tuple[str, bytes], hashes: Sequence[str] = ()) -> Reply:
+    """Upload files to a link."""
+    content_type, body = form(*files, hashes=hashes)
+    return fetch(url, method="POST", headers={"Content-Type": content_type}, body=body)
+
+
+# --- A client -------------------------------------------------------------------------------------------------------
+
+
+class Client:
+    """One session over Streamable HTTP, without an SDK.
+
+    Attributes:
+        capabilities: what the server said it can.
+    """
+
+    def __init__(self, url: str, *, revision: str = "2025-11-25") -> None:
+        self.url = url
+        self._session = ""
+        self._last_id = 0
+        params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "bare", "version": "1"}}
+        self.capabilities: dict[str, Any] = self.request("initialize", params)["capabilities"]
+        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def exchange(self, method: str, params: object = None) -> dict[str, Any]:
+        """The answer to a request: all of the message that has its id."""
+        self._last_id += 1
+        reply = self._send({"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params or {}})
+        assert reply.status == 200, reply
+        documents = [reply.body]
+        if reply.headers["content-type"].startswith("text/event-stream"):
+            documents = re.findall(rb"^data: ?(.*)$", reply.body, re.MULTILINE)
+        for document in documents:
+            message: dict[str, Any] = json.loads(document)
+            if message.get("id") == self._last_id and "method" not in message:
+                return message
+        raise AssertionError(f"{method} was not answered: {reply}")
+
+    def request(self, method: str, params: object = None) -> dict[str, Any]:
+        """The result of a request that succeeds."""
+        message = self.exchange(method, params)
+        assert "result" in message, message
+        result: dict[str, Any] = message["result"]
+        return result
+
+    def call(self, tool: str, arguments: object = None) -> dict[str, Any]:
+        """The result of a tool."""
+        return self.request("tools/call", {"name": tool, "arguments": arguments or {}})
+
+    def offer(self, **arguments: object) -> dict[str, Any]:
+        """An upload link, as the helper tool offers it."""
+        helper = next(tool["name"] for tool in self.request("tools/list")["tools"])
+        offered: dict[str, Any] = self.call(helper, arguments)["structuredContent"]
+        return offered
+
+    def upload(self, *files: tuple[str, bytes]) -> list[str]:
+        """The handles of files that were just uploaded."""
+        reply = post(self.offer()["upload_url"], *files)
+        assert reply.status == 200, reply
+        handles: list[str] = reply.json["upload_handles"]
+        return handles
+
+    def listed(self) -> list[str]:
+        """The URIs of this session's artifacts among the resources."""
+        uris = [resource["uri"] for resource in self.request("resources/list")["resources"]]
+        return [uri for uri in uris if uri.startswith("artifact://")]
+
+    def end(self) -> None:
+        assert self._fetch("DELETE").status == 204
+
+    def _send(self, message: dict[str, Any]) -> Reply:
+        reply = self._fetch("POST", json.dumps(message).encode())
+        self._session = reply.headers.get("mcp-session-id", self._session)
+        return reply
+
+    def _fetch(self, method: str, body: bytes | None = None) -> Reply:
+        headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        if self._session:
+            headers["Mcp-Session-Id"] = self._session
+        return fetch(self.url, method=method, headers=headers, body=body)
+
+
+@contextlib.contextmanager
+def session(url: str) -> Iterator[Client]:
+    """A client for the time of the context; then its session is ended."""
+    client = Client(url)
+    try:
+        yield client
+    finally:
+        client.end()
+
+
+# --- Results --------------------------------------------------------------------------------------------------------
+
+
+def texts(result: Mapping[str, Any]) -> list[str]:
+    """The text blocks of a result."""
+    return [block["text"] for block in result["content"] if block["type"] == "text"]
+
+
+def complaint(result: Mapping[str, Any]) -> str:
+    """What a failed tool result says."""
+    assert result.get("isError") is True, result
+    return "\n".join(texts(result))
+
+
+def check_artifact(artifact: Mapping[str, Any], base_url: str, server: str) -> bytes:
+    """Every member of `_meta.artifact` against the file behind its link, which is returned."""
+    assert set(artifact) == {
+        "artifact_uri",
+        "artifact_id",
+        "filename",
+        "mime_type",
+        "size_bytes",
+        "sha256",
+        "expose_as_resource",
+        "expires_at",
+        "download_url",
+    }
+    aid, name = artifact["artifact_id"], quote(artifact["filename"], safe="")
+    assert MINTED.fullmatch(aid)
+    place = re.fullmatch(r"artifact://sessions/([0-9a-f]{32})/([0-9a-f]{32})/(.+)", artifact["artifact_uri"])
+    assert place is not None
+    assert (place[2], place[3]) == (aid, name)
+    link = urlsplit(artifact["download_url"])
+    assert f"{link.scheme}://{link.netloc}" == base_url
+    assert link.path == f"/artifacts/{server}/{place[1]}/{aid}/{name}"
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", artifact["expires_at"])
+    reply = fetch(artifact["download_url"])
+    assert reply.status == 200, reply
+    assert reply.headers["content-type"] == artifact["mime_type"]
+    assert (len(reply.body), sha256(reply.body)) == (artifact["size_bytes"], artifact["sha256"])
+    return reply.body
+
+
+# --- Storage --------------------------------------------------------------------------------------------------------
+
+
+def workspaces(root: Path) -> list[str]:
+    """The sessions' folders below a storage root."""
+    return sorted(path.name for path in (root / "workspaces").iterdir() if path.is_dir())
+
+
+def blobs(root: Path) -> list[str]:
+    """The stored files below a storage root, unfinished ones too."""
+    return sorted(path.name for path in (root / "blobs").iterdir())
+
+
+def example(server: str, command: Sequence[str | Path], *options: str) -> dict[str, Any]:
+    """What `examples/isthmus.yaml` says, with one of its servers only.
+
+    Args:
+        command: what stands in for the program, that is for what comes before its first option other than npx's -y.
+        options: added to the server's own.
+    """
+    settings: dict[str, Any] = yaml.safe_load((rig.ROOT / "examples/isthmus.yaml").read_text())
+    chosen = next(entry for entry in settings["servers"] if entry["id"] == server)
+    own = [part for part in chosen["upstream"]["command"] if part != "-y"]
+    first = next((at for at, part in enumerate(own) if part.startswith("-")), len(own))
+    chosen["upstream"]["command"] = [*map(str, command), *own[first:], *options]
+    return {**settings, "servers": [chosen]}
+
+
+def configure(folder: Path, settings: Mapping[str, Any]) -> Path:
+    """A configuration file with these settings, a free port, and `folder/data` as its storage."""
+    path = folder / "isthmus.json"
+    core = {**settings.get("core", {}), "port": 0}
+    path.write_text(json.dumps({**settings, "core": core, "storage": {"root": str(folder / "data")}}))
+    return path
+
+
+@contextlib.contextmanager
+def gateway(folder: Path, settings: Mapping[str, Any]) -> Iterator[rig.Proxy]:
+    """`isthmus serve` with these settings, its storage in `folder/data`."""
+    with rig.serve(configure(folder, settings), folder=folder) as proxy:
+        yield proxy

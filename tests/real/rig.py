@@ -1,0 +1,466 @@
+"""Starts what these tests drive, waits for what it says, and proves that nothing of it is left.
+
+Everything is a `Process`: our own command, servers that are not ours, clients in environments of their own. Each
+carries a tag in its environment that its descendants inherit, so that an orphan is found wherever it went. Waiting is
+always for a line, an exit or a condition, with a time limit that only a broken run meets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+REAL: Final = Path(os.environ.get("ISTHMUS_REAL", ROOT / ".real"))
+CLIENTS: Final = Path(__file__).resolve().parent / "clients"
+ISTHMUS: Final = Path(sys.executable).with_name("isthmus")
+EVERYTHING: Final = REAL / "node/node_modules/.bin/mcp-server-everything"
+PLAYWRIGHT: Final = REAL / "node/node_modules/.bin/playwright-mcp"
+MARKITDOWN: Final = REAL / "markitdown/bin/markitdown-mcp"
+
+PATIENCE_S: Final = 60.0
+"""Nothing here takes so long, except when it is broken."""
+
+TAG_NAME: Final = "LC_RIG"
+"""Isthmus passes `LC_*` on to the children it starts, and little else: so this reaches all descendants."""
+
+
+class RigError(AssertionError):
+    """What was waited for did not happen; the message holds what was seen instead."""
+
+
+def until(condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S) -> None:
+    """Wait for a condition that nobody announces, such as a process being gone.
+
+    Raises:
+        RigError: it did not come about in time.
+    """
+    give_up_at = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > give_up_at:
+            raise RigError(f"waited {timeout_s:g} s in vain: {what}")
+        time.sleep(0.02)
+
+
+# --- Processes ------------------------------------------------------------------------------------------------------
+
+
+def _stat_of(pid: int) -> tuple[str, int] | None:
+    """State letter and parent of a process; None if there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    state, parent = text.rpartition(")")[2].split()[:2]
+    return state, int(parent)
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def children_of(pid: int) -> list[int]:
+    """The living children of a process, zombies not counted."""
+    found = []
+    for other in _pids():
+        stat = _stat_of(other)
+        if stat is not None and stat[1] == pid and stat[0] != "Z":
+            found.append(other)
+    return sorted(found)
+
+
+def descendants_of(pid: int) -> list[int]:
+    """Children, their children, and so on."""
+    found: list[int] = []
+    for child in children_of(pid):
+        found += [child, *descendants_of(child)]
+    return found
+
+
+def command_of(pid: int) -> str:
+    """The command line of a process, for people and for telling children apart; empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def is_alive(pid: int) -> bool:
+    stat = _stat_of(pid)
+    return stat is not None and stat[0] != "Z"
+
+
+def tagged(tag: str) -> list[int]:
+    """Every living process that carries the tag. Zombies and the dead show no environment."""
+    needle = f"{TAG_NAME}={tag}".encode()
+    found = []
+    for pid in _pids():
+        with contextlib.suppress(OSError):
+            if needle in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                found.append(pid)
+    return found
+
+
+def new_tag() -> str:
+    return f"rig-{secrets.token_hex(6)}"
+
+
+class Process:
+    """A running command. Its stdout is kept line by line, its stderr goes to a file.
+
+    Args:
+        command: program and arguments.
+        folder: where the log is written; it may be shared.
+        env: added to the environment this test runs in.
+        has_stdin: give it a stdin to write to; else it reads an empty one.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        *,
+        folder: Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        has_stdin: bool = False,
+        tag: str | None = None,
+    ) -> None:
+        self.command = [str(part) for part in command]
+        self.tag = tag or new_tag()
+        self.lines: list[str] = []
+        self._has_ended = False
+        self._news = threading.Condition()
+        self.log = folder / f"{Path(self.command[0]).name}-{self.tag}.log"
+        with self.log.open("wb") as log:
+            self.popen = subprocess.Popen(
+                self.command,
+                stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, **(env or {}), TAG_NAME: self.tag},
+                cwd=cwd,
+                start_new_session=True,
+            )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    @property
+    def stderr(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def _read(self) -> None:
+        assert self.popen.stdout is not None
+        for raw in self.popen.stdout:
+            with self._news:
+                self.lines.append(raw.decode(errors="replace").rstrip("\n"))
+                self._news.notify_all()
+        with self._news:
+            self._has_ended = True
+            self._news.notify_all()
+
+    def wait_line(self, pattern: str, *, since: int = 0, timeout_s: float = PATIENCE_S) -> re.Match[str]:
+        """The first line of stdout, from number `since` on, in which the pattern is found.
+
+        Raises:
+            RigError: stdout ended without it, or time was up.
+        """
+        give_up_at = time.monotonic() + timeout_s
+        at = since
+        with self._news:
+            while True:
+                while at < len(self.lines):
+                    match = re.search(pattern, self.lines[at])
+                    if match is not None:
+                        return match
+                    at += 1
+                left = give_up_at - time.monotonic()
+                if self._has_ended or left <= 0:
+                    break
+                self._news.wait(left)
+        how = f"exited with {self.popen.poll()}" if self._has_ended else f"said nothing of it for {timeout_s:g} s"
+        raise RigError(f"{self.describe()}: {how}; waited for {pattern!r}")
+
+    def write_line(self, line: str | bytes) -> None:
+        assert self.popen.stdin is not None
+        self.popen.stdin.write((line.encode() if isinstance(line, str) else line) + b"\n")
+        self.popen.stdin.flush()
+
+    def close_stdin(self) -> None:
+        assert self.popen.stdin is not None
+        self.popen.stdin.close()
+
+    def wait_exit(self, *, timeout_s: float = PATIENCE_S) -> int:
+        """The exit code, once all of stdout was read."""
+        try:
+            code = self.popen.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise RigError(f"{self.describe()}: did not exit within {timeout_s:g} s") from error
+        self._reader.join(timeout_s)
+        return code
+
+    def terminate(self) -> None:
+        self.popen.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """No manners: SIGKILL to the process itself, and to nothing it started."""
+        self.popen.kill()
+        self.wait_exit()
+
+    def stop(self, *, code: int | None = 0) -> None:
+        """SIGTERM, then prove that it ended well and that nothing it started is left.
+
+        Args:
+            code: the exit code to expect; None for any (a server that is not ours).
+        """
+        if self.popen.poll() is None:
+            self.terminate()
+        seen = self.wait_exit()
+        assert code is None or seen == code, f"{self.describe()}: exit code {seen}, expected {code}"
+        self.assert_gone()
+
+    def assert_gone(self, *, timeout_s: float = 15.0) -> None:
+        """Neither it nor anything it started lives, or will soon not."""
+        try:
+            until(lambda: not tagged(self.tag), "processes to end", timeout_s=timeout_s)
+        except RigError as error:
+            left = "; ".join(f"{pid}: {command_of(pid)}" for pid in tagged(self.tag))
+            raise RigError(f"{self.describe()}: left behind {left}") from error
+
+    def clean_up(self) -> None:
+        """After a failure: end it and all it started, whatever state it is in."""
+        for pid in {*tagged(self.tag)} | ({self.pid} if self.popen.poll() is None else set()):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(RigError):
+            self.wait_exit(timeout_s=5)
+        for pipe in (self.popen.stdin, self.popen.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def describe(self) -> str:
+        said = "\n  ".join(line[:400] for line in self.lines[-20:])
+        return f"{' '.join(self.command)}\n  {said}\nstderr:\n{self.stderr[-4000:]}"
+
+
+@contextlib.contextmanager
+def launched(
+    command: Sequence[str | Path],
+    *,
+    folder: Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    has_stdin: bool = False,
+    code: int | None = 0,
+) -> Iterator[Process]:
+    """A process for the time of the context. Leaving it stops the process and proves that nothing is left."""
+    process = Process(command, folder=folder, env=env, cwd=cwd, has_stdin=has_stdin)
+    try:
+        yield process
+        process.stop(code=code)
+    finally:
+        process.clean_up()
+
+
+# --- Isthmus --------------------------------------------------------------------------------------------------------
+
+
+class Proxy(Process):
+    """`isthmus` as an HTTP server, once its banner is out.
+
+    Attributes:
+        base_url: `http://127.0.0.1:PORT`.
+        port: that port.
+    """
+
+    base_url: str
+    port: int
+
+    def wait_ready(self) -> None:
+        match = self.wait_line(r"listens on (http://127\.0\.0\.1:([0-9]+))")
+        self.base_url, self.port = match[1], int(match[2])
+        self.wait_line(r"for a client's configuration")
+
+    @property
+    def url(self) -> str:
+        """Where its only server is served."""
+        return f"{self.base_url}/mcp"
+
+    def url_of(self, server: str) -> str:
+        return f"{self.base_url}/mcp/{server}"
+
+    @property
+    def banner(self) -> str:
+        return "\n".join(self.lines)
+
+    @property
+    def server_pids(self) -> list[int]:
+        """Its children that are servers: all but the helper that ends orphans."""
+        return [pid for pid in children_of(self.pid) if "warden" not in command_of(pid)]
+
+
+def isthmus(
+    arguments: Sequence[str | Path],
+    *,
+    folder: Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    has_stdin: bool = False,
+) -> Process:
+    """The command, with any arguments. The caller ends it."""
+    return Process([ISTHMUS, *arguments], folder=folder, env=env, cwd=cwd, has_stdin=has_stdin)
+
+
+@contextlib.contextmanager
+def _proxy(
+    arguments: Sequence[str | Path], folder: Path, env: Mapping[str, str] | None, cwd: Path | None
+) -> Iterator[Proxy]:
+    proxy = Proxy([ISTHMUS, *arguments], folder=folder, env=env, cwd=cwd)
+    try:
+        proxy.wait_ready()
+        yield proxy
+        if proxy.popen.poll() is None:  # else the test has ended it, and has said what it expects of that
+            proxy.stop()
+        proxy.assert_gone()
+    finally:
+        proxy.clean_up()
+
+
+@contextlib.contextmanager
+def wrap(
+    *target: str | Path,
+    folder: Path,
+    options: Sequence[str | Path] = (),
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Iterator[Proxy]:
+    """`isthmus wrap` on a port of its own, before a URL (one target) or a command. Leaving the context stops it."""
+    arguments = ["wrap", "--listen", "127.0.0.1:0", *options, *wrap_target(*target)]
+    with _proxy(arguments, folder, env, cwd) as proxy:
+        yield proxy
+
+
+@contextlib.contextmanager
+def serve(
+    config: Path,
+    *,
+    folder: Path,
+    options: Sequence[str | Path] = (),
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Iterator[Proxy]:
+    """`isthmus serve` with a configuration, whose port should be 0. Leaving the context stops it."""
+    with _proxy(["serve", *options, config], folder, env, cwd) as proxy:
+        yield proxy
+
+
+def wrap_target(*target: str | Path) -> list[str | Path]:
+    """The last arguments of `isthmus wrap`."""
+    is_url = len(target) == 1 and re.match(r"https?://", str(target[0])) is not None
+    return [str(target[0])] if is_url else ["--", *target]
+
+
+def stdio_wrap(*target: str | Path, options: Sequence[str] = ()) -> list[str]:
+    """The command line of `isthmus wrap --listen stdio`, for whoever starts it: a stdio client."""
+    return [str(part) for part in (ISTHMUS, "wrap", "--listen", "stdio", *options, *wrap_target(*target))]
+
+
+# --- Servers --------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def everything_over_http(*, folder: Path, port: int = 0) -> Iterator[tuple[Process, str]]:
+    """server-everything as a Streamable HTTP server on loopback: the process and its URL."""
+    require(EVERYTHING)
+    process, url = start_everything_over_http(folder=folder, port=port)
+    try:
+        yield process, url
+        process.stop(code=None)
+    finally:
+        process.clean_up()
+
+
+def start_everything_over_http(*, folder: Path, port: int = 0) -> tuple[Process, str]:
+    """As `everything_over_http`; the caller ends it."""
+    command = ["node", "--require", CLIENTS / "loopback.cjs", EVERYTHING.resolve(), "streamableHttp"]
+    process = Process(command, folder=folder, env={"PORT": str(port)})
+    try:
+        match = process.wait_line(r"listening on 127\.0\.0\.1:([0-9]+)")
+    except RigError:
+        process.clean_up()
+        raise
+    return process, f"http://127.0.0.1:{match[1]}/mcp"
+
+
+def require(path: Path) -> Path:
+    """Something that setup.sh installs."""
+    assert path.exists(), f"{path} is missing: run tests/real/setup.sh"
+    return path
+
+
+# --- Clients --------------------------------------------------------------------------------------------------------
+
+CLIENT_COMMANDS: Final[Mapping[str, Sequence[str | Path]]] = {
+    "python-1": (REAL / "client1/bin/python", CLIENTS / "python1.py"),
+    "python-2": (REAL / "client2/bin/python", CLIENTS / "python2.py"),
+    "typescript-1": ("node", CLIENTS / "typescript1.mjs"),
+}
+"""Official SDKs at work: mcp 1.x and 2.x of PyPI, @modelcontextprotocol/sdk 1.x of npm."""
+
+
+def run_client(
+    kind: str,
+    target: str | Sequence[str],
+    sessions: Sequence[Mapping[str, Any]],
+    *,
+    folder: Path,
+    timeout_s: float = 90.0,
+) -> list[dict[str, Any]]:
+    """Have an official client carry out sessions, and return what it recorded, in order.
+
+    Args:
+        kind: a key of `CLIENT_COMMANDS`.
+        target: a URL, or the command line of a stdio server, which the client starts.
+        sessions: `{"capabilities": "none" | "all", "steps": […]}`, see `clients/README.md`.
+
+    Raises:
+        RigError: it failed or got stuck, or left a process behind.
+    """
+    command = CLIENT_COMMANDS[kind]
+    require(Path(command[-1]))
+    require(REAL / "node/node_modules")
+    tag = new_tag()
+    # A stdio client starts its server with the few variables of its own choice: these are what matters here.
+    env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "ISTHMUS_REAL") if name in os.environ}
+    env[TAG_NAME] = tag
+    plan = {
+        "target": {"url": target} if isinstance(target, str) else {"command": list(target), "env": env},
+        "sessions": list(sessions),
+        "node_modules": str(REAL / "node/node_modules"),
+    }
+    plan_file = folder / f"plan-{tag}.json"
+    plan_file.write_text(json.dumps(plan))
+    process = Process([*command, plan_file], folder=folder, tag=tag)
+    try:
+        code = process.wait_exit(timeout_s=timeout_s)
+        if code != 0:
+            raise RigError(f"{process.describe()}: exit code {code}")
+        process.assert_gone()
+        return [json.loads(line) for line in process.lines if line.startswith("{")]
+    finally:
+        process.clean_up()

@@ -1,0 +1,40 @@
+#!/bin/sh
+# Installs the servers and clients that tests/real drives: none of them is ours. All goes to .real/ in the repository's
+# root (or $ISTHMUS_REAL), nothing is installed twice, and a missing Debian package is named or, as root, installed.
+set -eu
+cd "$(dirname "$0")/../.."
+real=${ISTHMUS_REAL:-$PWD/.real}
+python=${PYTHON:-.venv/bin/python}
+mkdir -p "$real"
+
+# wanted NAME TEXT: true if NAME is not installed in the version TEXT stands for
+wanted() { [ "$(cat "$real/$1.installed" 2>/dev/null)" != "$2" ]; }
+installed() { printf '%s\n' "$2" > "$real/$1.installed"; }
+
+if ! command -v chromium >/dev/null 2>&1; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+        apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null
+    else
+        echo "tests/real needs Debian's chromium: apt-get install chromium" >&2; exit 1
+    fi
+fi
+command -v npm >/dev/null 2>&1 || { echo "tests/real needs Node.js with npm" >&2; exit 1; }
+
+packages="@modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/sdk@1.32.2 @playwright/mcp@0.0.83"
+if wanted node "$packages"; then
+    mkdir -p "$real/node"
+    (cd "$real/node" && { [ -f package.json ] || npm init -y >/dev/null; } && npm install --no-fund --no-audit --silent $packages)
+    installed node "$packages"
+fi
+
+# venv NAME PACKAGE…
+venv() {
+    name=$1; shift
+    wanted "$name" "$*" || return 0
+    [ -x "$real/$name/bin/python" ] || "$python" -m venv "$real/$name"
+    "$real/$name/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
+    installed "$name" "$*"
+}
+venv client1 mcp==1.30.0
+venv client2 mcp==2.3.0
+venv markitdown markitdown-mcp==0.0.1a7 'markitdown[docx,pdf]' mcp==2.3.0

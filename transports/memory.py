@@ -1,0 +1,119 @@
+"""Peers in our own process: a client and a server that speak over lists instead of bytes.
+
+For tests, for probing a server as any client would, and for those who embed the proxy beside their own MCP code.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import anyio
+
+from ..core.effects import Cause, Close, Connected, End, PipeOpening, Send
+from ..core.errors import LocalProtocolError
+from ..core.ids import ChannelId
+from .port import Port
+
+QUEUED_MAX = 1024
+"""Messages that wait for a reader. Beyond it the sender's channel counts as stuck: its outlet reports nothing sent, so
+the engine pauses what feeds it."""
+
+
+class MemoryPeer:
+    """One end of a channel: what the engine sends is read with `receive`, what `send` is given reaches the engine."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._channel: ChannelId | None = None
+        self._arrived: deque[bytes] = deque()
+        self._unreported: deque[int] = deque()
+        self._changed = anyio.Event()
+        self._is_closed = False
+
+    def send(self, order: Send) -> None:
+        """The engine's side: take one message. What overflows is taken too, but not reported as sent until read."""
+        self._arrived.append(order.message)
+        if len(self._arrived) <= QUEUED_MAX and self._channel is not None:
+            self._port.sent(self._channel, len(order.message))
+        else:
+            self._unreported.append(len(order.message))
+        self._changed.set()
+
+    def close(self, order: Close) -> None:
+        self._end(Cause(End.DONE))
+
+    def pause(self) -> None:
+        """What `say` is given is in memory already."""
+
+    def resume(self) -> None:
+        """See `pause`."""
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def say(self, message: bytes) -> None:
+        """The peer's side: send one message to the engine.
+
+        Raises:
+            LocalProtocolError: the channel is not open, or is closed.
+        """
+        if self._channel is None or self._is_closed:
+            raise LocalProtocolError("got a message for a channel that is not open")
+        self._port.message(self._channel, message)
+
+    async def receive(self) -> bytes:
+        """The next message of the engine.
+
+        Raises:
+            anyio.EndOfStream: there will be none: the channel is closed.
+        """
+        while not self._arrived:
+            if self._is_closed:
+                raise anyio.EndOfStream
+            self._changed = anyio.Event()
+            await self._changed.wait()
+        message = self._arrived.popleft()
+        if self._unreported and self._channel is not None and not self._is_closed:
+            self._port.sent(self._channel, self._unreported.popleft())
+        return message
+
+    def leave(self) -> None:
+        """Hang up."""
+        self._end(Cause(End.GONE))
+
+    def _end(self, cause: Cause) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._changed.set()
+        if self._channel is not None:
+            self._port.closed(self._channel, cause)
+
+
+class MemoryClient(MemoryPeer):
+    """A client: opens a session of its own with one server."""
+
+    def open(self, opening: PipeOpening) -> None:
+        self._channel = self._port.open(opening, self)
+        while self._unreported:
+            self._port.sent(self._channel, self._unreported.popleft())
+
+
+class MemoryServer(MemoryPeer):
+    """A server: the channel of one session that the engine dialled."""
+
+    def connect(self, channel: ChannelId) -> None:
+        self._channel = channel
+        self._port.opened(channel, Connected())
+        while self._unreported:
+            self._port.sent(channel, self._unreported.popleft())
+
+
+@dataclass(frozen=True)
+class MemoryUpstream:
+    """A server's address in our own process: `serve` runs as a task for each session, until it returns."""
+
+    serve: Callable[[MemoryServer], Awaitable[None]]
