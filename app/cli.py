@@ -28,6 +28,8 @@ DONE, FAILED, USAGE = 0, 1, 2
 CONFIG_NAMES = ("isthmus.yaml", "isthmus.yml", "isthmus.toml", "isthmus.json")
 DEFAULT_LISTEN = "127.0.0.1:8932"
 WAITING_LINE_S = 2
+PROBE_TIMEOUT_S = 600.0
+"""A bound beyond every server's own start time limit, which is what normally ends a wait."""
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -153,7 +155,7 @@ async def _probe_all(service: Service) -> list[ServerReport]:
     reports: dict[str, ServerReport] = {}
 
     async def ask(id: str) -> None:
-        reports[id] = await probe(service.hub, id, VERSION, timeout_s=service.limits.start_timeout_s)
+        reports[id] = await probe(service.hub, id, VERSION, timeout_s=PROBE_TIMEOUT_S)
 
     async with anyio.create_task_group() as waiting:
         waiting.start_soon(_say_waiting, service, reports)

@@ -36,11 +36,7 @@ def to_plan(settings: Settings, link_key: bytes, workspaces_path: str, fallback_
 
 
 def to_limits(settings: Settings) -> Limits:
-    """The limits of `settings`; what they leave open stays as `Limits` has it.
-
-    The two time limits of servers are limits of all: the longest of each. A driver that knows the server applies its
-    own shorter one.
-    """
+    """The limits of `settings`; what they leave open stays as `Limits` has it."""
     defaults = Limits()
     sessions, uploads, artifacts = settings.sessions, settings.uploads, settings.artifacts
     return Limits(
@@ -57,8 +53,6 @@ def to_limits(settings: Settings) -> Limits:
         artifact_ttl_s=artifacts.ttl_seconds,
         artifacts_per_session_max=artifacts.max_per_session,
         inline_size_max_bytes=artifacts.max_inline_bytes,
-        start_timeout_s=max(server.start_timeout_seconds for server in settings.servers),
-        reply_timeout_s=max(server.call_timeout_seconds for server in settings.servers),
         drain_s=settings.core.drain_seconds,
     )
 
@@ -70,6 +64,9 @@ def _server_plan(server: Server, retries: int) -> ServerPlan:
         consumers=tuple(_consumer(entry) for entry in server.adapters if isinstance(entry, UploadConsumerAdapter)),
         producers=tuple(_producer(entry) for entry in server.adapters if isinstance(entry, ArtifactProducerAdapter)),
         session_retries=retries,
+        start_timeout_s=server.start_timeout_seconds,
+        reply_timeout_s=server.call_timeout_seconds,
+        forwards_roots=server.roots == "client",
     )
 
 

@@ -164,8 +164,14 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     upstream: Annotated[Upstream, Meta(extra_json_schema=_ONE_OF)]
     adapters: Annotated[tuple[Adapter, ...], _about("Tools whose files are carried. Others are left alone.")] = ()
     artifact_roots: Annotated[Texts, _about("Folders, beside the session's own, that artifacts may lie in.")] = ()
-    start_timeout_seconds: Annotated[Seconds, _about("From starting the server to its first answer.")] = 60.0
-    call_timeout_seconds: Annotated[Seconds, _about("How long a server may be silent on a call.")] = 3600.0
+    roots: Annotated[
+        Literal["workspace", "client"],
+        _about(
+            "With adapters: which folders the server is told it may use, its session's own or those the client names."
+        ),
+    ] = "workspace"
+    start_timeout_seconds: Annotated[Seconds | None, _about("From starting it to its first answer; null: 60.")] = None
+    call_timeout_seconds: Annotated[Seconds | None, _about("How long it may be silent on a call; null: 3600.")] = None
 
 
 class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -79,7 +79,7 @@ class Courier:
         self._settle(session, exchange, None)
 
     def time_out(self, session: Session, exchange: Exchange) -> None:
-        limit = self._desk.limits.reply_timeout_s
+        limit = self._desk.servers[session.server].reply_timeout_s or self._desk.limits.reply_timeout_s
         text = f"the server said nothing for {limit:g} s: given up; the request may have run"
         self.fail(session, exchange, TIMED_OUT, text, {"outcome": "unknown"})
 

@@ -62,10 +62,22 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     producers: tuple[ArtifactProducer, ...] = ()
     session_retries: int = 1
     """How often a request that provably did not run is sent again after the upstream forgot its session."""
+    start_timeout_s: float | None = None
+    """From dialling it to its answer to `initialize`; None: as the limits say."""
+    reply_timeout_s: float | None = None
+    """How long it may be silent on a request; None: as the limits say."""
+    forwards_roots: bool = False
+    """With a file plane: answer the server's `roots/list` with the client's roots, not with the session's folders."""
 
     @property
     def has_files(self) -> bool:
         return bool(self.consumers or self.producers)
+
+    @property
+    def owns_roots(self) -> bool:
+        """Whether roots are answered here. A client's roots would replace the server's own list of folders it may
+        touch, with paths of another machine."""
+        return self.has_files and not self.forwards_roots
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

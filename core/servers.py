@@ -69,7 +69,7 @@ class Servers:
     def begin(self, session: Session, initialize: bytes) -> None:
         plan = self._desk.servers[session.server]
         try:
-            if plan.has_files:
+            if plan.owns_roots:
                 initialize = _with_roots(initialize)
             else:
                 members(initialize)
@@ -118,7 +118,7 @@ class Servers:
 
     def notify(self, session: Session, method: str, params: bytes | None) -> None:
         link = self.links[session.sid]
-        if link.plan.has_files and method == "notifications/roots/list_changed":
+        if link.plan.owns_roots and method == "notifications/roots/list_changed":
             return  # its roots are not the client's
         if method == "notifications/progress":
             restored = self._restore_token(session, params)
@@ -190,7 +190,7 @@ class Servers:
     def _dial(self, link: Link) -> None:
         upstream = link.upstream
         upstream.receive_need()
-        at = self._desk.now + self._desk.limits.start_timeout_s
+        at = self._desk.now + self._start_timeout_s(link)
         self._desk.timers.set(("start", link.session.sid), at, "upstream start")
         if link.is_pipe:
             target = Spawn(server=link.plan.id, workspace=link.session.workspace)
@@ -262,8 +262,7 @@ class Servers:
     def handle_start_timeout(self, sid: str) -> None:
         link = self.links.get(sid)
         if link is not None:
-            limit = self._desk.limits.start_timeout_s
-            self._lose(link, f"it did not answer within {limit:g} s of being started")
+            self._lose(link, f"it did not answer within {self._start_timeout_s(link):g} s of being started")
 
     def handle_listening_timeout(self, sid: str) -> None:
         link = self.links.get(sid)
@@ -286,12 +285,15 @@ class Servers:
         if exchange.token_raw is not None:
             assert params is not None
             params = jsonrpc.replace_progress_token(params, b"%d" % number)
-        self._expect_reply(exchange)
+        self._expect_reply(link, exchange)
         message = jsonrpc.encode_request(b"%d" % number, exchange.method, params)
         exchange.post = self._emit(link, message, number)
 
-    def _expect_reply(self, exchange: Exchange) -> None:
-        at = self._desk.now + self._desk.limits.reply_timeout_s
+    def _start_timeout_s(self, link: Link) -> float:
+        return link.plan.start_timeout_s or self._desk.limits.start_timeout_s
+
+    def _expect_reply(self, link: Link, exchange: Exchange) -> None:
+        at = self._desk.now + (link.plan.reply_timeout_s or self._desk.limits.reply_timeout_s)
         self._desk.timers.set(("reply", (exchange.sid, exchange.key)), at, "upstream reply")
 
     def _tell(self, link: Link, message: bytes) -> None:
@@ -588,7 +590,7 @@ class Servers:
         session = link.session
         if frame.method == "ping":
             self._tell(link, jsonrpc.encode_result(frame.id_raw, b"{}"))
-        elif frame.method == "roots/list" and link.plan.has_files:
+        elif frame.method == "roots/list" and link.plan.owns_roots:
             self._tell(link, jsonrpc.encode_result(frame.id_raw, self.files.roots_of(session)))
         elif len(session.asks) >= self._desk.limits.asks_per_session_max:
             text = f"{len(session.asks)} requests to this client are open, the most allowed"
@@ -637,7 +639,7 @@ class Servers:
         exchange = link.pending.get(number) if number is not None else None
         if not isinstance(exchange, Exchange) or exchange.token_raw is None:
             return
-        self._expect_reply(exchange)
+        self._expect_reply(link, exchange)
         restored = set_member(params, "progressToken", exchange.token_raw)
         message = jsonrpc.encode_notification("notifications/progress", restored)
         if exchange.reply.can_stream:

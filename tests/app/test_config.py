@@ -125,10 +125,15 @@ def test_limits_follow_the_settings() -> None:
         "artifact_ttl_s": 11,
         "artifacts_per_session_max": 12,
         "inline_size_max_bytes": 100,
-        "reply_timeout_s": 9000,
         "drain_s": 2.5,
     }
-    assert to_limits(read(server("start_timeout_seconds: 7"))).start_timeout_s == 7
+
+
+def test_a_servers_own_time_limits_and_roots_reach_its_plan() -> None:
+    text = server("start_timeout_seconds: 7, call_timeout_seconds: 8, roots: client")
+    plan = to_plan(read(text), b"k" * 16, "/", "")
+    only = plan.servers[0]
+    assert (only.start_timeout_s, only.reply_timeout_s, only.forwards_roots) == (7, 8, True)
 
 
 def test_the_plan_follows_the_settings() -> None:
@@ -147,8 +152,9 @@ def test_the_plan_follows_the_settings() -> None:
                     ArtifactProducer(tools=("t",), output_locator=structured, persist=False),
                 ),
                 session_retries=0,
+                start_timeout_s=7,
             ),
-            ServerPlan(id="two", kind=Kind.HTTP, session_retries=0),
+            ServerPlan(id="two", kind=Kind.HTTP, session_retries=0, reply_timeout_s=9000),
             ServerPlan(id="three", kind=Kind.PIPE, session_retries=0),
             ServerPlan(id="four", kind=Kind.HTTP, session_retries=0),
         ),

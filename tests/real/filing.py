@@ -66,7 +66,8 @@ def form(*files: tuple[str, bytes], hashes: Sequence[str] = ()) -> tuple[str, by
     """Content type and body of a multipart/form-data request, built by hand: files by name, then their hashes."""
     parts = [
         f'Content-Disposition: form-data; name="file"; filename="{name}"\r\n'
-        "Content-Type: application/octet-stream\r\n\r\n".encode() + content
+        "Content-Type: application/octet-stream\r\n\r\n".encode()
+        + content
         for name, content in files
     ]
     parts += [f'Content-Disposition: form-data; name="sha256"\r\n\r\n{digits}'.encode() for digits in hashes]

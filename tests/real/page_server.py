@@ -1,4 +1,4 @@
-"""A page on 127.0.0.1 for browsers: a heading, a file input and a drop zone that show name and size of what they got."""
+"""A page for browsers: a heading, and a file input and a drop zone that show name and size of what they were given."""
 
 from __future__ import annotations
 

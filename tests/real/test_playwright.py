@@ -114,7 +114,7 @@ async def offer(client: ClientSession) -> dict[str, Any]:
         ("shot.png", "shot.png", PNG),
         ("Füße (1) 日本 – 50 %.png", "Füße (1) 日本 – 50 %.png", PNG),
         ("some/sub folder/shot.jpeg", "shot.jpeg", JPEG),
-        ("no suffix", "no suffix.png", PNG),
+        ("no suffix", "no suffix", PNG),
     ],
 )
 async def test_a_screenshot_reaches_the_client(

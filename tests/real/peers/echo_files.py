@@ -2,7 +2,7 @@
 
 Every tool does the same, in this order, as far as its arguments say so:
 
-- `write`: a list of {path, text}, `link`: of {path, to}, `fifo`: of paths. Relative paths start from its working folder.
+- `write`: a list of {path, text}, `link`: of {path, to}, `fifo`: of paths. All relative to its folder.
 - `output`: a path to write `text` to.
 - `reply`: the result, sent as it is.
 
