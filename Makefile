@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test quick lint types links clean
+# Figures of the proxy against the floor of its stack, in one run. Not part of the tests.
+.PHONY: run test quick bench lint types links clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -34,6 +35,9 @@ types: $(STAMP) links
 links:
 	@mkdir -p .links/isthmus
 	@for d in core transports storage app; do ln -sfn ../../$$d .links/isthmus/$$d; done
+
+bench: $(STAMP)
+	$(BIN)/python bench/run.py
 
 clean:
 	rm -rf $(VENV) .links .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -302,3 +302,7 @@ def _first(group: BaseExceptionGroup[StartError]) -> StartError:
 
 def _complain(text: str) -> None:
     print(f"isthmus: {text}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

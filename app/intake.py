@@ -16,6 +16,7 @@ import anyio
 import msgspec
 from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
 
+from ..core.counter import overhead_max_bytes
 from ..core.effects import Receive, Serve, StoredFile, UploadManifest
 from ..storage.interface import Blobs, StorageFull
 from ..transports.port import UploadRefused
@@ -24,8 +25,6 @@ HEADER_SIZE_MAX_BYTES: Final = 4096
 """One header of a part. File names end at 255 bytes on most systems, three times that when percent-encoded."""
 HEADERS_MAX: Final = 16
 """Headers of a part. RFC 7578 knows three."""
-OVERHEAD_MAX_BYTES: Final = 16 * 1024
-"""What a body may hold for each part beside the part's content. Clients send 100 to 300 bytes."""
 SHA256_SIZE_MAX_BYTES: Final = 128
 """A hash has 64 digits; the rest is room for white space."""
 DISCARD_TIMEOUT_S: Final = 30.0
@@ -75,8 +74,7 @@ class BlobFiles:
         boundary = _boundary(content_type)
         intake = _Intake(order, self._blobs)
         try:
-            overhead_max_bytes = OVERHEAD_MAX_BYTES * (1 + 2 * len(order.blobs))
-            async with aclosing(_parts(boundary, body, overhead_max_bytes)) as events:
+            async with aclosing(_parts(boundary, body, overhead_max_bytes(len(order.blobs)))) as events:
                 return await intake.take(events)
         except BaseException as error:
             with anyio.move_on_after(DISCARD_TIMEOUT_S, shield=True):
@@ -184,7 +182,7 @@ class _Intake:
                 raise UploadRefused(400, "sha256_mismatch", detail)
 
 
-async def _parts(boundary: bytes, body: AsyncIterator[bytes], overhead_max_bytes: int) -> AsyncGenerator[_Event, None]:
+async def _parts(boundary: bytes, body: AsyncIterator[bytes], overhead_max: int) -> AsyncGenerator[_Event, None]:
     """For each part its head, its content in non-empty chunks, and None."""
     parser = PushMultipartParser(boundary, max_header_size=2 * HEADER_SIZE_MAX_BYTES, max_header_count=HEADERS_MAX)
     opening = b"--" + boundary
@@ -206,8 +204,8 @@ async def _parts(boundary: bytes, body: AsyncIterator[bytes], overhead_max_bytes
                     if isinstance(event, bytes):
                         overhead_bytes -= len(event)
                     yield _head(event) if isinstance(event, MultipartSegment) else event
-            if overhead_bytes > overhead_max_bytes:
-                detail = f"over {overhead_max_bytes} bytes of the body are not content of files"
+            if overhead_bytes > overhead_max:
+                detail = f"over {overhead_max} bytes of the body are not content of files"
                 raise UploadRefused(413, "request_too_large", detail)
         parser.close()
     except MultipartError as error:
