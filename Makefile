@@ -4,7 +4,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# Figures of the proxy against the floor of its stack, in one run. Not part of the tests.
 .PHONY: run test quick bench lint types links clean
 .DEFAULT_GOAL := run
 
@@ -36,6 +35,7 @@ links:
 	@mkdir -p .links/isthmus
 	@for d in core transports storage app; do ln -sfn ../../$$d .links/isthmus/$$d; done
 
+# Figures of the proxy against the floor of its stack, in one run. Not part of the tests.
 bench: $(STAMP)
 	$(BIN)/python bench/run.py
 

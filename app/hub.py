@@ -45,6 +45,7 @@ from ..core.ids import ChannelId, Ticket
 from ..core.limits import Limits
 from ..core.plan import Plan
 from ..core.timers import Deadline
+from ..transports.clock import loop_clock
 from ..transports.http_client import Endpoint, HttpClient
 from ..transports.memory import MemoryServer, MemoryUpstream
 from ..transports.port import FileOutlet, Outlet
@@ -109,6 +110,7 @@ class Hub:
         self._alarm = anyio.Event()
         self._all_done = anyio.Event()
         self._change: anyio.Event | None = None  # somebody waits for things to change
+        self._now: Callable[[], float]
         self._engine: EngineLike
         self._tasks: TaskGroup
         self._client: HttpClient
@@ -125,7 +127,8 @@ class Hub:
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Work until `stop` is through, or until cancelled; then every upstream is gone."""
-        self._engine = self._make_engine(time.time() - anyio.current_time())
+        self._now = loop_clock()
+        self._engine = self._make_engine(time.time() - self._now())
         async with HttpClient(self._limits) as self._client, anyio.create_task_group() as self._tasks:
             self._tasks.start_soon(self._ring)
             task_status.started()
@@ -176,9 +179,6 @@ class Hub:
             self._apply(self._engine.receive_close(channel, cause, self._now()))
 
     # --- Effects ----------------------------------------------------------------------------------------------------
-
-    def _now(self) -> float:
-        return anyio.current_time()
 
     def _apply(self, effects: list[Effect]) -> None:
         self._effects.extend(effects)

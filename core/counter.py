@@ -7,6 +7,7 @@ tried again until the link expires; what a refused request stored is removed, an
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 import msgspec
 
@@ -33,6 +34,14 @@ from .ids import ChannelId, Ticket
 from .session import Session
 from .shelf import Shelf, StoredArtifact, StoredUpload, artifact_key
 from .waiting import Waiting
+
+PART_OVERHEAD_MAX_BYTES: Final = 16 * 1024
+"""What a form may hold for each part beside the part's content. Clients send 100 to 300 bytes."""
+
+
+def overhead_max_bytes(files_max: int) -> int:
+    """What the form of an upload may hold beside its files: a part a file, one for its hash, and what is round them."""
+    return PART_OVERHEAD_MAX_BYTES * (1 + 2 * files_max)
 
 
 class UploadRole(Role):
@@ -87,8 +96,12 @@ class Counter:
             self._refuse(channel, 403, "session_mismatch", "Mcp-Session-Id names another session than the link")
         elif (room := self._shelf.room(session.sid)) == 0:
             self._refuse(channel, 507, "storage_full", "this session's storage is full: let files expire first")
+        elif (opening.size_bytes or 0) > (total := self._total_max_bytes(room)) + overhead_max_bytes(
+            limits.upload_files_max
+        ):
+            text = f"the body has {opening.size_bytes} bytes, and at most {total} bytes of files are taken"
+            self._refuse(channel, 413, "request_too_large", text)
         else:
-            total = min(room, limits.upload_size_max_bytes * limits.upload_files_max)
             blobs = tuple(self._desk.mint() for _ in range(limits.upload_files_max))
             self._desk.register(channel, UploadRole(server.id, session.sid, nonce, blobs))
             self._desk.order(
@@ -100,6 +113,10 @@ class Counter:
                     require_sha256=plan.require_sha256,
                 )
             )
+
+    def _total_max_bytes(self, room: int) -> int:
+        limits = self._desk.limits
+        return min(room, limits.upload_size_max_bytes * limits.upload_files_max)
 
     def _fault(self, opening: UploadOpening, grant: handle.Grant) -> str | None:
         fault = handle.check_upload(

@@ -16,6 +16,7 @@ import re
 import socket
 import ssl
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final
@@ -30,6 +31,7 @@ from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.limits import Limits
 from ..core.wire.http_client import PROTOCOL_HEADERS, Arrived, Opened, ReplyEvent, ReplyReader, request_for
+from .clock import loop_clock
 from .port import Outlet, Port
 
 Headers = list[tuple[bytes, bytes]]
@@ -132,10 +134,12 @@ class HttpClient:
         self._routes: dict[Endpoint, _Route] = {}
         self._pools: dict[tuple[str, str, int, bool, str | None], _Pool] = {}
         self._has_unheld = anyio.Event()
+        self._now: Callable[[], float]
         self._tasks: TaskGroup | None = None
         self._is_stopping = False
 
     async def __aenter__(self) -> HttpClient:
+        self._now = loop_clock()
         tasks = anyio.create_task_group()
         await tasks.__aenter__()
         tasks.start_soon(self._close_unused)
@@ -193,7 +197,7 @@ class HttpClient:
     def note_unheld(self, connection: _Connection) -> None:
         """From now on, nobody holds `connection`; it has so long to be used again."""
         self.unheld.pop(connection, None)
-        self.unheld[connection] = anyio.current_time()
+        self.unheld[connection] = self._now()
         self._has_unheld.set()
 
     def _new_route(self, endpoint: Endpoint) -> _Route:
@@ -216,7 +220,7 @@ class HttpClient:
             if oldest is None:
                 self._has_unheld = anyio.Event()
                 continue
-            rest_s = self.unheld[oldest] + self.limits.pool_idle_timeout_s - anyio.current_time()
+            rest_s = self.unheld[oldest] + self.limits.pool_idle_timeout_s - self._now()
             if rest_s > 0:
                 await anyio.sleep(rest_s)
             else:

@@ -30,6 +30,7 @@ from ..core.limits import KIB
 from ..core.wire.download import plan_download
 from ..core.wire.http_reply import Out, Reply, ReplyEnd, ReplyHead
 from ..core.wire.http_server import DownloadRoute, Head, McpRoute, Refused, UploadRoute, refusal
+from .clock import loop_clock
 from .http_files import UploadBody, deliver, refuse_upload
 from .http_listening import Listening
 from .http_outbox import Gone, Outbox, Silent
@@ -64,6 +65,7 @@ class Connection:
         self._limits = listening.limits
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.head_size_max_bytes)
         self._tasks: CancelScope  # set when they run
+        self._now = loop_clock()
 
         self._phase = Phase.IDLE
         self._deadline = float("inf")
@@ -85,7 +87,7 @@ class Connection:
         self._download: tuple[FileExchange, Serve] | None = None
 
     async def run(self) -> None:
-        self._deadline = anyio.current_time() + self._limits.idle_connection_timeout_s
+        self._deadline = self._now() + self._limits.idle_connection_timeout_s
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks.cancel_scope
@@ -171,7 +173,7 @@ class Connection:
 
     def _enter(self, phase: Phase, timeout_s: float) -> None:
         self._phase = phase
-        self._deadline = anyio.current_time() + timeout_s
+        self._deadline = self._now() + timeout_s
         if self._receiving is not None:
             self._receiving.deadline = self._deadline
 

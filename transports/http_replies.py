@@ -39,6 +39,7 @@ class Exchange:
         self.is_ended = False
         self._sink = sink
         self._reply = reply
+        self._was_silent = False
 
     def send(self, order: Send) -> None:
         self.put(self._reply.receive_send(order), len(order.message))
@@ -59,7 +60,10 @@ class Exchange:
             self.put(self._reply.open())
 
     def keep_alive(self) -> None:
-        if outs := self._reply.keep_alive():
+        """Called every so often: what has been silent for a whole round since the last call is kept alive."""
+        if self._reply.state is State.SILENT and not self._was_silent:
+            self._was_silent = True
+        elif outs := self._reply.keep_alive():
             self.put(outs)
 
     def answer(self, refused: Refused) -> None:

@@ -16,30 +16,26 @@ from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from .port import Port
 
-QUEUED_MAX = 1024
-"""Messages that wait for a reader. Beyond it the sender's channel counts as stuck: its outlet reports nothing sent, so
-the engine pauses what feeds it."""
-
 
 class MemoryPeer:
-    """One end of a channel: what the engine sends is read with `receive`, what `send` is given reaches the engine."""
+    """One end of a channel: what the engine sends is read with `receive`, what `say` is given reaches the engine.
+
+    A message counts as sent once it was read, so that the engine pauses what feeds a peer that does not read: what
+    waits here is bounded by `Limits.outbox_high_bytes`.
+    """
 
     def __init__(self, port: Port) -> None:
         self._port = port
         self._channel: ChannelId | None = None
         self._arrived: deque[bytes] = deque()
-        self._unreported: deque[int] = deque()
         self._changed = anyio.Event()
         self._is_closed = False
 
     def send(self, order: Send) -> None:
-        """The engine's side: take one message. What overflows is taken too, but not reported as sent until read."""
-        self._arrived.append(order.message)
-        if len(self._arrived) <= QUEUED_MAX and self._channel is not None:
-            self._port.sent(self._channel, len(order.message))
-        else:
-            self._unreported.append(len(order.message))
-        self._changed.set()
+        """The engine's side: keep one message until it is read; after the end it is dropped."""
+        if not self._is_closed:
+            self._arrived.append(order.message)
+            self._change()
 
     def close(self, order: Close) -> None:
         self._end(Cause(End.DONE))
@@ -58,14 +54,17 @@ class MemoryPeer:
         """The peer's side: send one message to the engine.
 
         Raises:
-            LocalProtocolError: the channel is not open, or is closed.
+            LocalProtocolError: the channel was never opened.
+            anyio.BrokenResourceError: it is closed. The engine may close it at any time, so this is nobody's fault.
         """
-        if self._channel is None or self._is_closed:
+        if self._channel is None:
             raise LocalProtocolError("got a message for a channel that is not open")
+        if self._is_closed:
+            raise anyio.BrokenResourceError
         self._port.message(self._channel, message)
 
     async def receive(self) -> bytes:
-        """The next message of the engine.
+        """The next message of the engine; what was sent before the channel closed can still be read.
 
         Raises:
             anyio.EndOfStream: there will be none: the channel is closed.
@@ -73,11 +72,10 @@ class MemoryPeer:
         while not self._arrived:
             if self._is_closed:
                 raise anyio.EndOfStream
-            self._changed = anyio.Event()
             await self._changed.wait()
         message = self._arrived.popleft()
-        if self._unreported and self._channel is not None and not self._is_closed:
-            self._port.sent(self._channel, self._unreported.popleft())
+        if self._channel is not None and not self._is_closed:
+            self._port.sent(self._channel, len(message))
         return message
 
     def leave(self) -> None:
@@ -88,9 +86,13 @@ class MemoryPeer:
         if self._is_closed:
             return
         self._is_closed = True
-        self._changed.set()
+        self._change()
         if self._channel is not None:
             self._port.closed(self._channel, cause)
+
+    def _change(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
 
 
 class MemoryClient(MemoryPeer):
@@ -98,8 +100,6 @@ class MemoryClient(MemoryPeer):
 
     def open(self, opening: PipeOpening) -> None:
         self._channel = self._port.open(opening, self)
-        while self._unreported:
-            self._port.sent(self._channel, self._unreported.popleft())
 
 
 class MemoryServer(MemoryPeer):
@@ -108,8 +108,6 @@ class MemoryServer(MemoryPeer):
     def connect(self, channel: ChannelId) -> None:
         self._channel = channel
         self._port.opened(channel, Connected())
-        while self._unreported:
-            self._port.sent(channel, self._unreported.popleft())
 
 
 @dataclass(frozen=True)
