@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test quick bench lint types links clean
+.PHONY: run test quick bench lint types links docs clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -38,6 +38,10 @@ links:
 # Figures of the proxy against the floor of its stack, in one run. Not part of the tests.
 bench: $(STAMP)
 	$(BIN)/python bench/run.py
+
+# The tables on the pages that come from the code.
+docs: $(STAMP)
+	@$(BIN)/python docs/generate.py
 
 clean:
 	rm -rf $(VENV) .links .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from ..core.catalog import helper_name
@@ -14,23 +16,22 @@ TOOLS_SHOWN = 12
 
 def listening(service: Service, reports: list[ServerReport]) -> str:
     """One screen for the HTTP listener."""
+    is_only = len(service.settings.servers) == 1
+    urls = {id: f"{service.base_url}/mcp{'' if is_only else '/' + id}" for id in service.server_ids}
     lines = [f"isthmus {VERSION} listens on {service.base_url}", ""]
-    only = len(service.settings.servers) == 1
     for server, report in zip(service.settings.servers, reports, strict=True):
         lines += describe(server, report)
-        lines.append(f"    at      {service.base_url}/mcp{'' if only else '/' + server.id}")
-        lines.append("")
-    lines += ["for a client's configuration:", "  " + paste_line(service), ""]
+        if report.problem:
+            lines.append("    again   with each session that a client opens")
+        lines += [f"    at      {urls[server.id]}", ""]
+    commands = {id: {"command": "isthmus", "args": ["wrap", "--listen", "stdio", url]} for id, url in urls.items()}
+    lines += ["for a client's configuration:", _paste_line({id: {"url": url} for id, url in urls.items()})]
+    lines += ["or, for a client that only starts commands:", _paste_line(commands), ""]
     return "\n".join(lines)
 
 
-def paste_line(service: Service) -> str:
-    only = len(service.settings.servers) == 1
-    entries = {
-        server.id: {"url": f"{service.base_url}/mcp{'' if only else '/' + server.id}"}
-        for server in service.settings.servers
-    }
-    return msgspec.json.encode({"mcpServers": entries}).decode()
+def _paste_line(entries: Mapping[str, object]) -> str:
+    return "  " + msgspec.json.encode({"mcpServers": entries}).decode()
 
 
 def describe(server: Server, report: ServerReport) -> list[str]:
@@ -39,15 +40,22 @@ def describe(server: Server, report: ServerReport) -> list[str]:
     kind = "stdio" if upstream.command is not None else "http"
     lines = [f"  {server.id}"]
     if report.problem:
-        lines.append(f"    FAILED  {report.problem}")
+        lines.append(f"    FAILED  {_plain(report.problem)}")
     else:
-        lines.append(f"    server  {report.name} {report.version} ({kind}, revision {report.revision})")
-        shown = ", ".join(report.tools[:TOOLS_SHOWN])
-        more = f" and {len(report.tools) - TOOLS_SHOWN} more" if len(report.tools) > TOOLS_SHOWN else ""
-        lines.append(f"    tools   {len(report.tools)}: {shown}{more}" if report.tools else "    tools   none")
+        said = _plain(f"{report.name} {report.version} ({kind}, revision {report.revision})")
+        lines.append(f"    server  {said}")
+        tools = [tool for tool in report.tools if not server.adapters or tool != helper_name(server.id)]
+        shown = _plain(", ".join(tools[:TOOLS_SHOWN]))
+        more = f" and {len(tools) - TOOLS_SHOWN} more" if len(tools) > TOOLS_SHOWN else ""
+        lines.append(f"    tools   {len(tools)}: {shown}{more}" if tools else "    tools   none")
     lines += [f"    files   {line}" for line in _adapters(server)]
     lines += [f"    WARNING {line}" for line in missing_tools(server, report)]
     return lines
+
+
+def _plain(text: str) -> str:
+    """What a server said, fit for a terminal: on one line, and without control characters."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _adapters(server: Server) -> list[str]:

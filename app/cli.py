@@ -14,13 +14,15 @@ from typing import NoReturn
 
 import anyio
 import msgspec
+from anyio.abc import TaskStatus
 
 from ..core.effects import PipeOpening
+from ..transports.http_client import Endpoint
 from ..transports.pipe import serve_pipe
 from . import banner, logs
 from .config import ConfigError, load, schema
 from .probe import ServerReport, probe
-from .service import VERSION, Service, StartError, running
+from .service import VERSION, Service, StartError, running, upstream_of
 from .settings import Core, Server, Settings, Upstream
 
 DONE, FAILED, USAGE = 0, 1, 2
@@ -38,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     if "--" in arguments:
         at = arguments.index("--")
         arguments, command = arguments[:at], arguments[at + 1 :]
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments, argparse.Namespace(log_level=None, log_format="text"))
     logs.set_up(options.log_level or "warning", options.log_format)
     try:
         sys.exit(_COMMANDS[options.command](options, command))
@@ -53,11 +55,13 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _parser() -> argparse.ArgumentParser:
-    shared = argparse.ArgumentParser(add_help=False)
+    # Accepted before and after the command, hence without defaults: what is absent must not undo what is there.
+    shared = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     shared.add_argument("--log-level", choices=logs.LEVELS, help="least level that is logged to stderr")
-    shared.add_argument("--log-format", choices=("text", "json"), default="text", help="how log lines look")
+    shared.add_argument("--log-format", choices=("text", "json"), help="how log lines look; default text")
     parser = argparse.ArgumentParser(
         prog="isthmus",
+        parents=[shared],
         description="A proxy for the Model Context Protocol: joins transports, and carries files across machines.",
         epilog="Exit codes: 0 done, 1 failed, 2 usage or configuration.",
     )
@@ -68,33 +72,48 @@ def _parser() -> argparse.ArgumentParser:
         "--trace", metavar="FILE", help="record the run as JSON Lines; it holds all that crossed the wire, secrets too"
     )
 
-    serve = commands.add_parser("serve", parents=[shared, trace], help="run the gateway of a configuration file")
-    serve.add_argument("config", nargs="?", metavar="CONFIG", help="YAML, TOML or JSON; default ./isthmus.yaml")
+    config_help = f"YAML, TOML or JSON; default: the first of {', '.join(CONFIG_NAMES)} in this folder"
+    serve = commands.add_parser(
+        "serve",
+        parents=[shared, trace],
+        help="run the gateway of a configuration file",
+        description="Serve every server of a configuration file over HTTP, until SIGINT or SIGTERM.",
+    )
+    serve.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
 
     wrap = commands.add_parser(
         "wrap",
         parents=[shared, trace],
         help="put one server on another transport, without a configuration file",
         usage="isthmus wrap [options] URL | isthmus wrap [options] -- COMMAND [ARG …]",
-        description="One upstream, relayed untouched. TARGET is http(s)://… or a command after `--`.",
+        description="Relay one server untouched: over HTTP at /mcp, or on stdin and stdout with --listen stdio.",
+        epilog="Examples: isthmus wrap -- npx -y @modelcontextprotocol/server-everything; "
+        "isthmus wrap --listen stdio --header 'Authorization: Bearer …' https://host/mcp",
     )
-    wrap.add_argument("target", nargs="?", metavar="URL", help="where the server listens")
+    wrap.add_argument("target", nargs="?", metavar="URL", help="where the server listens, http:// or https://")
     wrap.add_argument(
         "--listen",
         default=DEFAULT_LISTEN,
         metavar="HOST:PORT|stdio",
-        help=f"default {DEFAULT_LISTEN}; port 0 picks one",
+        help=f"default {DEFAULT_LISTEN}; port 0 picks one; stdio: serve one client on stdin and stdout",
     )
     wrap.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the command")
     wrap.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="header sent to the URL")
     wrap.add_argument("--cwd", metavar="DIR", help="working directory of the command")
 
+    check_help = "validate a configuration, ask every upstream, say what is wired"
     check = commands.add_parser(
-        "check", parents=[shared], help="validate a configuration, ask every upstream, say what is wired"
+        "check",
+        parents=[shared],
+        help=check_help,
+        description=check_help.capitalize() + ". Exit code 1: a server does not answer, or lacks a tool it is to have.",
     )
-    check.add_argument("config", nargs="?", metavar="CONFIG")
-    commands.add_parser("demo", parents=[shared], help="upload, use, produce and read back a file, step by step")
-    commands.add_parser("schema", parents=[shared], help="JSON Schema of the configuration file")
+    check.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
+    for name, about in (
+        ("demo", "upload, use, produce and read back a file, step by step"),
+        ("schema", "print the JSON Schema of the configuration file"),
+    ):
+        commands.add_parser(name, parents=[shared], help=about, description=about.capitalize() + ".")
     return parser
 
 
@@ -103,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _serve(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "serve")
-    settings = load(_config_path(options.config))
+    settings = _load(_config_path(options.config))
     logs.set_up(options.log_level or settings.core.log_level, options.log_format)
     return _run(partial(_serve_http, settings, options.trace, is_lasting=True))
 
@@ -122,9 +141,9 @@ def _wrapping(upstream: Upstream, id: str, core: Core) -> Settings:
 
 
 async def _serve_http(settings: Settings, trace: str | None, *, is_lasting: bool) -> int:
-    async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace) as service:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_wait_for_signal, tasks.cancel_scope)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(_cancel_at_signal, tasks.cancel_scope)  # before there is anything to clean up
+        async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace) as service:
             reports = await _probe_all(service)
             print(banner.listening(service, reports), flush=True)
             await anyio.sleep_forever()
@@ -134,20 +153,39 @@ async def _serve_http(settings: Settings, trace: str | None, *, is_lasting: bool
 async def _wrap_stdio(settings: Settings, trace: str | None) -> int:
     async with running(settings, listen=False, is_lasting=False, trace_path=trace) as service:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_wait_for_signal, tasks.cancel_scope)
+            await tasks.start(_drain_at_signal, service, tasks.cancel_scope)
             opening = PipeOpening(server=service.server_ids[0])
             await serve_pipe(service.hub, opening, service.limits, wait_idle=service.hub.wait_idle)
             tasks.cancel_scope.cancel()
     return DONE
 
 
-async def _wait_for_signal(scope: anyio.CancelScope) -> None:
-    """The first signal drains; a second one ends at once."""
+async def _cancel_at_signal(
+    scope: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+) -> None:
+    """Whoever is cancelled drains."""
+    await _wait_for_signal(task_status)
+    scope.cancel()
+
+
+async def _drain_at_signal(
+    service: Service, scope: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+) -> None:
+    """Only while stdout is still served can it carry the answers of the calls in flight."""
+    await _wait_for_signal(task_status)
+    await service.hub.drain(service.limits.drain_s)
+    await anyio.sleep(service.limits.stop_grace_s)  # for a client that does not read them
+    scope.cancel()
+
+
+async def _wait_for_signal(task_status: TaskStatus[None]) -> None:
+    """The first one. A second one then ends the process at once; the warden ends its children."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+        task_status.started()
         async for _ in received:
-            scope.cancel()
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            break
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 async def _probe_all(service: Service) -> list[ServerReport]:
@@ -182,7 +220,7 @@ async def _say_waiting(service: Service, reports: dict[str, ServerReport]) -> No
 def _check(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "check")
     path = _config_path(options.config)
-    settings = load(path)
+    settings = _load(path)
     print(f"{path}: valid, {len(settings.servers)} server{'s' if len(settings.servers) != 1 else ''}")
     return _run(partial(_check_upstreams, settings))
 
@@ -232,6 +270,16 @@ def _config_path(given: str | None) -> Path:
     raise ConfigError(f"no configuration given, and none of {', '.join(CONFIG_NAMES)} is in this folder")
 
 
+def _load(path: Path) -> Settings:
+    settings = load(path)
+    for server in settings.servers:
+        try:
+            upstream_of(server)
+        except ValueError as error:
+            raise ConfigError(f"{path}: the upstream of server {server.id}: {error}") from error
+    return settings
+
+
 def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, str]:
     url = options.target
     if (url is None) == (not command):
@@ -243,6 +291,10 @@ def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, 
         if options.env or options.cwd:
             raise ConfigError("got --env or --cwd with a URL, expected them with a command only")
         headers = dict(_pair(text, ":", "--header", "NAME: VALUE") for text in options.header)
+        try:
+            Endpoint(url, tuple(headers.items()))
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
         return Upstream(url=url, headers=headers), _id_from(re.sub(r"https?://", "", url).split("/")[0])
     if options.header:
         raise ConfigError("got --header with a command, expected it with a URL only")
@@ -260,7 +312,9 @@ def _pair(text: str, separator: str, option: str, form: str) -> tuple[str, str]:
 def _program(command: list[str]) -> str:
     """What the command runs: of `npx -y @scope/thing@1.2 --flag` that is `thing`."""
     runners = {"npx", "uvx", "bunx", "pnpx", "node", "python", "python3", "uv", "pipx", "run"}
-    names = [PurePath(part).name for part in command if not part.startswith("-")]
+    before = ["", *command]  # what follows -c or -e is code
+    parts = [part for part, last in zip(command, before, strict=False) if last not in ("-c", "-e")]
+    names = [PurePath(part).name for part in parts if not part.startswith("-")]
     meant = next((name for name in names if name not in runners), names[0] if names else "server")
     return meant.rsplit("@", 1)[0] or meant
 
@@ -302,6 +356,10 @@ def _first(group: BaseExceptionGroup[StartError]) -> StartError:
 
 def _complain(text: str) -> None:
     print(f"isthmus: {text}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
 
 
 if __name__ == "__main__":

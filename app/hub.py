@@ -136,16 +136,20 @@ class Hub:
             self._tasks.cancel_scope.cancel()
 
     async def stop(self, grace_s: float) -> None:
-        """Take no new work, let what runs finish within `grace_s`, then end everything."""
-        self._apply(self._engine.receive_drain(self._now()))
-        with anyio.move_on_after(grace_s):
-            await self.wait_idle()
-        self._apply(self._engine.receive_stop(self._now()))
+        """`drain`, then let go of every upstream and end `run`."""
+        await self.drain(grace_s)
         # Children close their stdin, then get TERM, then KILL: each of these takes stop_grace_s at most.
         with anyio.move_on_after(3 * self._limits.stop_grace_s + 2):
             while self._outlets:
                 await self._wait_change()
         self._all_done.set()
+
+    async def drain(self, grace_s: float) -> None:
+        """Take no new work, let what runs finish within `grace_s`, then end every session. Safe to call again."""
+        self._apply(self._engine.receive_drain(self._now()))
+        with anyio.move_on_after(grace_s):
+            await self.wait_idle()
+        self._apply(self._engine.receive_stop(self._now()))
 
     async def wait_idle(self) -> None:
         """Return when no client is owed an answer."""
@@ -153,15 +157,17 @@ class Hub:
             await self._wait_change()
 
     async def _wait_change(self) -> None:
-        self._change = anyio.Event()
+        if self._change is None:
+            self._change = anyio.Event()  # one for all who wait
         await self._change.wait()
 
     # --- The port ---------------------------------------------------------------------------------------------------
 
     def open(self, opening: Opening, outlet: Outlet) -> ChannelId:
         channel = self._engine.new_channel()
+        effects = self._engine.receive_open(channel, opening, self._now())
         self._outlets[channel] = outlet
-        self._apply(self._engine.receive_open(channel, opening, self._now()))
+        self._apply(effects)
         return channel
 
     def opened(self, channel: ChannelId, opening: Opening) -> None:
@@ -192,6 +198,7 @@ class Hub:
             self._is_applying = False
         if self._change is not None:
             self._change.set()
+            self._change = None
         deadline = self._engine.next_timeout()
         if deadline is not None and deadline.at < self._alarm_at:
             self._alarm.set()
@@ -268,8 +275,8 @@ class Hub:
     async def _serve_memory(self, upstream: MemoryUpstream, server: MemoryServer) -> None:
         try:
             await upstream.serve(server)
-        except anyio.EndOfStream:
-            pass
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            pass  # the engine closed the channel
         except Exception:  # a server in our own process must not take the proxy with it
             _log.exception("a server in this process failed")
         finally:

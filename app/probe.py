@@ -15,6 +15,8 @@ from .hub import Hub
 PAGES_MAX = 100
 """Pages of `tools/list` that are read; a server with more is shown as having at least so many tools."""
 
+CLOSED = "the session was closed before it answered"
+
 
 class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a server said of itself. `problem` is empty when it answered."""
@@ -95,7 +97,7 @@ class _Client:
         self._peer.leave()
 
     def notify(self, method: str) -> None:
-        self._peer.say(msgspec.json.encode({"jsonrpc": "2.0", "method": method}))
+        self._say({"jsonrpc": "2.0", "method": method})
 
     async def request(self, method: str, params: dict[str, object]) -> dict[str, object]:
         """The result. What else the server says is not for us: it asks nothing of a client without capabilities.
@@ -105,12 +107,12 @@ class _Client:
         """
         self._last_id += 1
         message = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
-        self._peer.say(msgspec.json.encode(message))
+        self._say(message)
         while True:
             try:
                 answer = msgspec.json.decode(await self._peer.receive())
             except anyio.EndOfStream:
-                raise Refusal("the session was closed") from None
+                raise Refusal(CLOSED) from None
             if answer.get("id") == self._last_id and "method" not in answer:
                 break
         error = answer.get("error")
@@ -118,3 +120,9 @@ class _Client:
             raise Refusal(str(error.get("message", "it answered with an error")))
         result = answer.get("result")
         return result if isinstance(result, dict) else {}
+
+    def _say(self, message: dict[str, object]) -> None:
+        try:
+            self._peer.say(msgspec.json.encode(message))
+        except anyio.BrokenResourceError:
+            raise Refusal(CLOSED) from None

@@ -28,6 +28,7 @@ from ..core.shelf import StoredUpload
 from ..core.trace import Recorder
 from ..core.wire.http_server import Surface
 from ..storage.files import FileBlobs
+from ..storage.interface import StorageError
 from ..storage.sqlite import SqliteRecords
 from ..transports.http_client import Endpoint
 from ..transports.http_server import HttpServer
@@ -131,23 +132,39 @@ async def running(
         async with anyio.create_task_group() as tasks:
             await tasks.start(_run_hub, hub)
             http: HttpServer | None = None
-            if listener is not None:
-                http = HttpServer(_surface(settings), hub, BlobFiles(blobs), limits, pages=_pages(service))
-                await tasks.start(http.serve, listener)
+            serving = anyio.CancelScope(shield=True)
             try:
+                if listener is not None:
+                    http = HttpServer(_surface(settings), hub, BlobFiles(blobs), limits, pages=_pages(service))
+                    await tasks.start(_serve, http, listener, serving)
                 yield service
             finally:
                 with anyio.CancelScope(shield=True):
                     if http is not None:
                         tasks.start_soon(http.drain)
                     await hub.stop(limits.drain_s)
+                    serving.cancel()
                     tasks.cancel_scope.cancel()
 
 
+# Hub and listener outlive the cancellation of their surroundings: whoever leaves `running`, in whatever way, stops them
+# in order, so that calls in flight can finish and their answers be delivered.
+
+
 async def _run_hub(hub: Hub, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-    # Outlives the cancellation of its surroundings: whoever leaves `running` stops it in order.
     with anyio.CancelScope(shield=True):
         await hub.run(task_status=task_status)
+
+
+async def _serve(
+    http: HttpServer,
+    listener: anyio.abc.Listener[anyio.abc.SocketStream],
+    scope: anyio.CancelScope,
+    *,
+    task_status: anyio.abc.TaskStatus[None],
+) -> None:
+    with scope:
+        await http.serve(listener, task_status=task_status)
 
 
 def _make_engine(plan: Plan, limits: Limits, trace: BinaryIO | None, unix_at_zero: float) -> EngineLike:
@@ -233,7 +250,9 @@ def _start_errors(root: str) -> Iterator[None]:
     try:
         yield
     except WorkspacesInUse as error:
-        raise StartError(f"{error}: stop the other process, or set storage.root to another folder") from error
+        raise StartError(str(error)) from error
+    except StorageError as error:
+        raise StartError(f"storage.root {root} cannot be used: {error}") from error
     except OSError as error:
         raise StartError(f"storage.root {root} cannot be used: {error.strerror or error}") from error
 

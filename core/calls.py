@@ -23,6 +23,7 @@ from .effects import (
     Discard,
     Fetch,
     Fetched,
+    Forget,
     Materialize,
     Materialized,
     Save,
@@ -318,11 +319,12 @@ class Calls:
 
     def _save(self, job: Job, producer: ArtifactProducer, result: bytes, record: StoredArtifact) -> None:
         def saved(answer: StorageAnswer) -> None:
-            if isinstance(answer, Saved):
+            if isinstance(answer, Saved) and not job.is_over:
                 self._shelf.add_artifact(record)
-            else:
+            else:  # what failed may have been written all the same; of a call that was cancelled nobody is told
                 job.problem = reason_of(answer)
                 job.artifacts.remove(record)
+                self._desk.order(Forget(key=record.key))
                 self._desk.order(Discard(blob=record.blob))
             self._saved(job, producer, result)
 

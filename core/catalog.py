@@ -20,6 +20,8 @@ from .handle import UPLOAD_SCHEME, format_upload
 from .plan import ServerPlan
 from .rewrite import Edit, Span, set_member, splice, take
 
+_NUMBER: Final = re.compile(rb"[0-9]{1,300}")
+_SHA256: Final = re.compile(r"[0-9A-Fa-f]{64}")
 WORKFLOW_URI: Final = "doc://upload_workflow.md"
 
 
@@ -143,6 +145,19 @@ class UploadedFile(msgspec.Struct, frozen=True, kw_only=True):
     mime_type: str
     size_bytes: int
     sha256: str
+
+
+def announced_problem(arguments: bytes | None, max_file_bytes: int) -> str | None:
+    """Why the file that the helper tool's arguments announce cannot be sent, for people; None if it can."""
+    if arguments is None:
+        return None
+    spans = readable_members(arguments)
+    size, digits = take(arguments, spans.get("size_bytes")), readable_text(take(arguments, spans.get("sha256")))
+    if size is not None and _NUMBER.fullmatch(size) and int(size) > max_file_bytes:
+        return f"Argument size_bytes: got {int(size)}, expected at most {max_file_bytes}."
+    if digits is not None and _SHA256.fullmatch(digits) is None:
+        return f"Argument sha256: got {digits[:80]!r}, expected 64 hexadecimal digits."
+    return None
 
 
 def upload_offer(

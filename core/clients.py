@@ -11,7 +11,7 @@ from .courier import Courier
 from .desk import Desk, Role
 from .effects import DeleteOpening, GetOpening, PipeOpening, PostOpening
 from .eras import features_of, is_known_legacy
-from .errors import INVALID_REQUEST, OVERLOADED, RemoteProtocolError
+from .errors import INVALID_REQUEST, OVERLOADED, LocalProtocolError, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey, Reply
 from .ids import ChannelId
 from .jsonrpc import Frame
@@ -74,7 +74,11 @@ class Clients:
 
     # --- Messages -----------------------------------------------------------------------------------------------
 
-    def receive_post(self, channel: ChannelId, opening: PostOpening, body: bytes) -> None:
+    def receive_post(self, role: PostRole, channel: ChannelId, body: bytes) -> None:
+        if role.has_body:
+            raise LocalProtocolError(f"channel {channel} is a POST, which has one body, and got a second")
+        role.has_body = True
+        opening = role.opening
         messages = self._messages_of(channel, body)
         if messages is None:
             return
@@ -87,7 +91,7 @@ class Clients:
                 self._desk.send(channel, jsonrpc.parse_failure(error), is_last=True, status=error.http_status)
                 return
         if any(frame.method == "initialize" and frame.is_request for frame in frames):
-            self._open_session(channel, opening, frames)
+            self._open_session(channel, opening, frames[0], is_batch=is_batch)
             return
         session = self._find(channel, opening.session, opening)
         if session is None:
@@ -122,7 +126,11 @@ class Clients:
             return
         session = role.session
         if session is None or session.state is SessionState.CLOSED:
-            self._open_pipe_session(role, channel, frames)
+            if is_batch:
+                text = "got a batch before initialize, expected initialize first and alone"
+                self._desk.send(channel, jsonrpc.encode_error(None, INVALID_REQUEST, text))
+            else:
+                self._open_pipe_session(role, channel, frames[0])
             return
         if is_batch and not session.features.batching:
             text = f"got a batch, which revision {session.features.revision} does not have: expected single messages"
@@ -231,39 +239,46 @@ class Clients:
 
     # --- Sessions -----------------------------------------------------------------------------------------------
 
-    def _open_session(self, channel: ChannelId, opening: PostOpening, frames: list[Frame]) -> None:
+    def _open_session(self, channel: ChannelId, opening: PostOpening, frame: Frame, *, is_batch: bool) -> None:
         if opening.session is not None and self._find(channel, opening.session, opening) is None:
             return
-        if len(frames) > 1:
+        if is_batch:
             self._refuse(channel, 400, INVALID_REQUEST, "got initialize within a batch, expected it alone")
         elif opening.session is not None:
             self._refuse(channel, 400, INVALID_REQUEST, "got initialize for a session that is initialized already")
-        elif self._desk.is_draining:
-            self._refuse(channel, 503, OVERLOADED, "shutting down: no new sessions", frames[0].id_raw)
-        elif len(self.sessions) >= self._desk.limits.sessions_max:
-            limit = self._desk.limits.sessions_max
-            text = f"{limit} sessions are open, the most allowed: end one, or try again later"
-            self._refuse(channel, 503, OVERLOADED, text, frames[0].id_raw)
+        elif (fault := self._no_room()) is not None:
+            self._refuse(channel, 503, OVERLOADED, fault, frame.id_raw)
         else:
             reply = Reply(channel, ends_channel=True, can_stream=False)
             session = self._new_session(opening.server, opening.principal, opening.base_url, pipe=None)
-            self._begin(session, reply, ExchangeKey(channel, 0), frames[0])
+            self._begin(session, reply, ExchangeKey(channel, 0), frame)
 
-    def _open_pipe_session(self, role: PipeRole, channel: ChannelId, frames: list[Frame]) -> None:
-        for frame in frames:
-            role.last_ordinal += 1
+    def _open_pipe_session(self, role: PipeRole, channel: ChannelId, frame: Frame) -> None:
+        role.last_ordinal += 1
+        if not frame.is_request:
+            return
+        assert frame.id_raw is not None
+        if frame.method == "ping":
+            self._desk.send(channel, jsonrpc.encode_result(frame.id_raw, b"{}"))
+        elif frame.method != "initialize":
+            text = f"got {frame.method} before initialize, expected initialize first"
+            self._desk.send(channel, jsonrpc.encode_error(frame.id_raw, INVALID_REQUEST, text))
+        elif (fault := self._no_room()) is not None:
+            self._desk.send(channel, jsonrpc.encode_error(frame.id_raw, OVERLOADED, fault))
+        else:
+            opening = role.opening
             reply = Reply(channel, ends_channel=False, can_stream=False)
-            if frame.is_request and frame.method == "initialize":
-                role.session = self._new_session(
-                    role.opening.server, role.opening.principal, role.opening.base_url, pipe=channel
-                )
-                self._begin(role.session, reply, ExchangeKey(channel, role.last_ordinal), frame)
-            elif frame.is_request and frame.method == "ping":
-                assert frame.id_raw is not None
-                self._desk.send(channel, jsonrpc.encode_result(frame.id_raw, b"{}"))
-            elif frame.is_request:
-                text = f"got {frame.method} before initialize, expected initialize first"
-                self._desk.send(channel, jsonrpc.encode_error(frame.id_raw, INVALID_REQUEST, text))
+            role.session = self._new_session(opening.server, opening.principal, opening.base_url, pipe=channel)
+            self._begin(role.session, reply, ExchangeKey(channel, role.last_ordinal), frame)
+
+    def _no_room(self) -> str | None:
+        """Why no session can be opened now."""
+        limit = self._desk.limits.sessions_max
+        if self._desk.is_draining:
+            return "shutting down: no new sessions"
+        if len(self.sessions) >= limit:
+            return f"{limit} sessions are open, the most allowed: end one, or try again later"
+        return None
 
     def _new_session(self, server: str, principal: str, base_url: str, *, pipe: ChannelId | None) -> Session:
         session = Session(
@@ -317,6 +332,8 @@ class Clients:
         for exchange in list(session.exchanges.values()):
             self._courier.fail(session, exchange, INVALID_REQUEST, why)
         session.step(SessionInput.CLOSE)
+        for number in session.asks:
+            self._desk.timers.cancel(("held", (session.sid, number)))
         session.asks.clear()
         session.held.clear()
         self._desk.close(session.stream, reason=why)
@@ -324,7 +341,6 @@ class Clients:
         del self.sessions[session.id]
         del self._by_sid[session.sid]
         self._desk.timers.cancel(("idle", session.sid))
-        self._desk.timers.cancel(("held", session.sid))
         self._courier.up.end(session)
 
     def handle_idle(self, sid: str) -> None:
@@ -337,10 +353,10 @@ class Clients:
             self._desk.note("info", "session ended: idle", session.server)
             self.close_session(session, "session expired")
 
-    def handle_held(self, sid: str) -> None:
+    def handle_held(self, sid: str, number: int) -> None:
         session = self._by_sid.get(sid)
         if session is not None:
-            self._courier.refuse_held(session)
+            self._courier.refuse_held(session, number)
 
     # --- Refusals -----------------------------------------------------------------------------------------------
 
@@ -373,8 +389,9 @@ class Clients:
 
     def _check_revision(self, channel: ChannelId, session: Session, revision: str | None) -> bool:
         """2025-06-18 basic/transports: an "invalid or unsupported" version header is answered 400."""
-        if revision is None or is_known_legacy(revision) or revision == session.features.revision:
+        if _knows(session, revision):
             return True
+        assert revision is not None
         expected = session.features.revision
         text = f"got MCP-Protocol-Version {revision[:40]!r}, expected {expected}, which this session negotiated"
         self._refuse(channel, 400, INVALID_REQUEST, text)
@@ -383,10 +400,12 @@ class Clients:
     def _session_for(self, channel: ChannelId, opening: GetOpening | DeleteOpening) -> Session | None:
         """The session of a GET or DELETE; None when it was refused, and the channel registered for that."""
         session = self.sessions.get(opening.session or "")
-        if session is not None and session.server == opening.server and session.principal == opening.principal:
+        if session is not None and _is_owner(session, opening) and _knows(session, opening.revision):
             return session
         self._desk.register(channel, RefusedRole())
-        self._find(channel, opening.session, opening)
+        session = self._find(channel, opening.session, opening)
+        if session is not None:
+            self._check_revision(channel, session, opening.revision)
         return None
 
     def _find(
@@ -398,7 +417,7 @@ class Clients:
             self._refuse(channel, 400, INVALID_REQUEST, text)
             return None
         session = self.sessions.get(id)
-        if session is None or session.server != opening.server or session.principal != opening.principal:
+        if session is None or not _is_owner(session, opening):
             text = "Session not found: it has ended or never was; send initialize to begin a new one"
             self._refuse(channel, 404, INVALID_REQUEST, text)
             return None
@@ -406,3 +425,12 @@ class Clients:
 
     def _refuse(self, channel: ChannelId, status: int, code: int, text: str, id_raw: bytes | None = None) -> None:
         self._desk.send(channel, jsonrpc.encode_error(id_raw, code, text), is_last=True, status=status)
+
+
+def _is_owner(session: Session, opening: PostOpening | GetOpening | DeleteOpening) -> bool:
+    return session.server == opening.server and session.principal == opening.principal
+
+
+def _knows(session: Session, revision: str | None) -> bool:
+    """Whether a version header may accompany a request of the session."""
+    return revision is None or is_known_legacy(revision) or revision == session.features.revision

@@ -17,6 +17,7 @@ from .desk import Desk, Role
 from .effects import (
     Discard,
     DownloadOpening,
+    Forget,
     Load,
     Loaded,
     Receive,
@@ -70,6 +71,7 @@ class Counter:
         self._shelf = shelf
         self._nonces = nonces
         self._waiting = waiting
+        self._saving: set[str] = set()  # nonces of uploads whose records are being written
 
     # --- In ---------------------------------------------------------------------------------------------------------
 
@@ -143,7 +145,7 @@ class Counter:
             self._undo(channel, role, used, 409, "session_gone", "the session this link belongs to has ended")
         elif size > self._shelf.room(role.sid):
             self._undo(channel, role, used, 507, "storage_full", "this session's storage is full")
-        elif not self._nonces.spend(role.nonce):
+        elif role.nonce in self._saving or self._nonces.find(role.nonce) is None:
             self._undo(channel, role, used, 403, "bad_credential", "this link was used already, by another upload")
         else:
             records = [self._record(session, *pair) for pair in zip(used, manifest.files, strict=True)]
@@ -166,6 +168,7 @@ class Counter:
     def _save(self, role: UploadRole, channel: ChannelId, session: Session, records: list[StoredUpload]) -> None:
         left = len(records)
         problem: str | None = None
+        self._saving.add(role.nonce)
 
         def saved(answer: StorageAnswer) -> None:
             nonlocal left, problem
@@ -174,14 +177,19 @@ class Counter:
                 problem = answer.reason if isinstance(answer, StorageFailed) else "storage failed"
             if left:
                 return
+            self._saving.remove(role.nonce)
             if problem is not None or self._clients.by_sid(session.sid) is not session:
+                for record in records:
+                    self._desk.order(Forget(key=record.key))
                 blobs = tuple(record.blob for record in records)
                 self._undo(channel, role, blobs, 507, "storage_failed", problem or "the session has ended")
                 return
             role.is_settled = True
+            self._nonces.spend(role.nonce)
             for record in records:
                 self._shelf.add_upload(record)
-            body = catalog.upload_reply(session.server, session.sid, [_uploaded(record) for record in records])
+            scheme = self._desk.servers[session.server].upload_scheme
+            body = catalog.upload_reply(session.server, session.sid, [_uploaded(record) for record in records], scheme)
             self._desk.send(channel, body, is_last=True)
 
         for record in records:

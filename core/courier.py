@@ -131,7 +131,7 @@ class Courier:
         if ask is None:
             return
         if ask.channel is None:
-            session.held = type(session.held)(held for held in session.held if held.ask != number)
+            self._release(session, number)
             return
         params = b'{"requestId":%d' % number + (b',"reason":' + reason if reason is not None else b"") + b"}"
         message = jsonrpc.encode_notification("notifications/cancelled", params)
@@ -158,26 +158,27 @@ class Courier:
     def _hold(self, session: Session, held: Held) -> None:
         if held.method in LEVEL_TRIGGERED and any(other.message == held.message for other in session.held):
             return
-        if len(session.held) >= self._desk.limits.held_per_session_max:
-            self._drop_held(session)
         session.held.append(held)
-        self._desk.timers.set(
-            ("held", session.sid), self._desk.now + self._desk.limits.held_timeout_s, "held server messages"
-        )
+        if held.ask is not None:
+            at = self._desk.now + self._desk.limits.held_timeout_s
+            self._desk.timers.set(("held", (session.sid, held.ask)), at, "question to a client without a stream")
+        if len(session.held) > self._desk.limits.held_per_session_max:
+            self._drop_held(session)
 
     def _drop_held(self, session: Session) -> None:
-        """Make room: the oldest message that is not level-triggered goes; a question among them is refused."""
+        """Make room: the oldest message that is not level-triggered goes, be it the newest of all; a question is
+        refused then."""
         victim = next((held for held in session.held if held.method not in LEVEL_TRIGGERED), session.held[0])
-        session.held.remove(victim)
         self._desk.note("warning", f"client has no stream open: {victim.method} dropped", session.server)
         if victim.ask is not None:
-            self._refuse_ask(session, victim.ask)
+            self.refuse_held(session, victim.ask)
+        else:
+            session.held.remove(victim)
 
-    def _refuse_ask(self, session: Session, number: int) -> None:
-        ask = session.asks.pop(number, None)
-        if ask is not None:
-            text = "the client has no event stream open on which it could be asked"
-            self.up.reply(session, ask, Frame(error=msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})))
+    def _release(self, session: Session, number: int) -> None:
+        """The question `number` waits no longer."""
+        self._desk.timers.cancel(("held", (session.sid, number)))
+        session.held = type(session.held)(held for held in session.held if held.ask != number)
 
     def release_held(self, session: Session) -> None:
         waiting, session.held = session.held, type(session.held)()
@@ -187,12 +188,13 @@ class Courier:
                 session.held.append(held)
                 continue
             if held.ask is not None:
+                self._desk.timers.cancel(("held", (session.sid, held.ask)))
                 session.asks[held.ask] = session.asks[held.ask]._replace(channel=channel)
             self._desk.send(channel, held.message)
 
-    def refuse_held(self, session: Session) -> None:
-        """Questions nobody could be asked are refused; the rest goes on waiting."""
-        for held in [held for held in session.held if held.ask is not None]:
-            session.held.remove(held)
-            assert held.ask is not None
-            self._refuse_ask(session, held.ask)
+    def refuse_held(self, session: Session, number: int) -> None:
+        """A question that nobody could be asked is refused."""
+        self._release(session, number)
+        ask = session.asks.pop(number)
+        text = "the client has no event stream open on which it could be asked"
+        self.up.reply(session, ask, Frame(error=msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})))

@@ -14,7 +14,7 @@ import msgspec
 
 from .dotted import Place, walk
 from .errors import RemoteProtocolError
-from .handle import HandleError, parse_upload
+from .handle import UPLOAD_SCHEME, HandleError, parse_upload
 from .jsonrpc import text_of
 from .plan import UploadConsumer
 from .rewrite import Edit, elements, members, set_member, splice, take
@@ -135,7 +135,8 @@ def _reference(params: bytes, place: Place, label: str, consumer: UploadConsumer
     raw = params[place.start : place.stop]
     text = text_of(raw)
     try:
-        sid, uid = parse_upload(text or "", consumer.uri_scheme)
+        is_usual = text is not None and text.startswith(UPLOAD_SCHEME)
+        sid, uid = parse_upload(text or "", UPLOAD_SCHEME if is_usual else consumer.uri_scheme)
     except HandleError as error:
         raise ArgumentProblem(f"Argument {label}: got {_shown(raw)}, {error}. {advice}") from None
     assert text is not None

@@ -131,7 +131,7 @@ class Engine:
                 self._servers.receive_message(role, message)
         elif isinstance(role, PostRole):
             if self._desk.is_open(channel):
-                self._clients.receive_post(channel, role.opening, message)
+                self._clients.receive_post(role, channel, message)
         elif isinstance(role, PipeRole):
             if self._desk.is_open(channel):
                 self._clients.receive_pipe(role, channel, message)
@@ -207,6 +207,9 @@ class Engine:
             assert isinstance(whose, tuple)
             handle = self._shelf.handle_upload_timeout if purpose == "upload" else self._shelf.handle_artifact_timeout
             handle(*whose)
+        elif purpose == "held":
+            assert isinstance(whose, tuple)
+            self._clients.handle_held(*whose)
         elif purpose == "grace":
             assert isinstance(whose, int)
             self._desk.close(ChannelId(whose), reason="cancelled")
@@ -217,10 +220,10 @@ class Engine:
             assert isinstance(whose, str)
             {
                 "idle": self._clients.handle_idle,
-                "held": self._clients.handle_held,
                 "start": self._servers.handle_start_timeout,
                 "listening": self._servers.handle_listening_timeout,
                 "relisten": self._servers.handle_relisten,
+                "restart": self._servers.handle_restart,
             }[purpose](whose)
 
     def _handle_reply_timeout(self, whose: object) -> None:

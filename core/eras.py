@@ -41,14 +41,14 @@ DEFAULT_HTTP_REVISION: Final = "2025-03-26"
 
 
 def features_of(revision: str | None) -> Features:
-    """The features of a revision; for dates nobody here has heard of, those of the newest older one."""
+    """The features of a revision; for dates nobody here has heard of, those of the newest older one under its name."""
     if revision is None:
         return LEGACY[DEFAULT_HTTP_REVISION]
     known = LEGACY.get(revision)
     if known is not None:
         return known
     older = [features for name, features in LEGACY.items() if name <= revision]
-    return older[-1] if older else LEGACY["2024-11-05"]
+    return msgspec.structs.replace(older[-1] if older else LEGACY["2024-11-05"], revision=revision)
 
 
 def is_known_legacy(revision: str) -> bool:

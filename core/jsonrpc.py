@@ -159,7 +159,12 @@ def encode_error(id_raw: bytes | None, code: int, message: str, data: object = N
 
 
 def usable_error(error: bytes) -> bytes:
-    """An error object every client can read: integer code, string message; anything else is wrapped, not lost."""
+    """An error object every client can read: integer code, string message; anything else is wrapped, not lost.
+
+    Bytes that are not UTF-8 (a refusing response's body is not checked before) become U+FFFD.
+    """
+    if not error.isascii():
+        error = error.decode(errors="replace").encode()
     try:
         spans = members(error)
         code, message = take(error, spans.get("code")), take(error, spans.get("message"))

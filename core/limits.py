@@ -75,6 +75,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     listen_retry_s: float = 1.0
     """First pause before a lost GET stream is opened again; doubled up to `listen_retry_max_s`."""
     listen_retry_max_s: float = 30.0
+    """Longest pause: a server that comes back is heard again within half a minute."""
     reply_timeout_s: float = 3600.0
     """An upstream's silence on a request, progress counted as speech. Long tools are normal, eternal ones are not."""
     cancel_grace_s: float = 2.0
@@ -82,6 +83,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     restart_backoff_s: float = 1.0
     """Pause after an upstream failed to start, doubled with each failure in a row up to `restart_backoff_max_s`."""
     restart_backoff_max_s: float = 30.0
+    """Longest pause: a server that was mended is tried again within half a minute."""
     stop_grace_s: float = 3.0
     """Between closing a child's stdin, TERM and KILL, each."""
     stderr_ring_lines: int = 200
@@ -91,6 +93,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     storage_timeout_s: float = 120.0
     """A storage order unanswered for this long counts as failed."""
     upload_size_max_bytes: int = 50 * MIB
+    """One uploaded file: documents and images fit, disk images do not come by accident."""
     upload_files_max: int = 32
     """Files in one upload request."""
     upload_ttl_s: float = 3600.0
@@ -98,7 +101,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     upload_link_ttl_s: float = 120.0
     """How long a signed upload link may be used: minutes, since the agent uses it at once."""
     artifact_size_max_bytes: int = 1024 * MIB
+    """One file taken in from a tool: screen recordings and exports fit."""
     artifact_ttl_s: float = 3600.0
+    """How long an artifact and its download link live: time enough for a person to click."""
     artifacts_per_session_max: int = 1000
     artifacts_per_call_max: int = 64
     """Files taken in from one tool result."""

@@ -16,6 +16,7 @@ from .upstream import Upstream
 class Link:
     """Attributes:
     channel: the child process, for a pipe.
+    children: processes that were started and are not known to be gone.
     stream: the GET stream, for HTTP.
     pending: what each number written upstream is for; numbers are never used twice, over all incarnations.
     queue: requests that wait for the upstream to be ready.
@@ -23,6 +24,7 @@ class Link:
 
     __slots__ = (
         "channel",
+        "children",
         "last_id",
         "listen_failures",
         "pending",
@@ -40,6 +42,7 @@ class Link:
         self.plan = plan
         self.upstream = Upstream(initialize, limits)
         self.channel: ChannelId | None = None
+        self.children = 0
         self.stream: ChannelId | None = None
         self.posts: set[ChannelId] = set()
         self.pending: dict[int, Exchange | Errand] = {}
@@ -79,28 +82,31 @@ class UpPostRole(Role):
 
     Attributes:
         number: the id of the request it carries; None for a notification or an answer.
+        names_session: whether it was sent in an upstream session, which may since have been lost.
         session: the `Mcp-Session-Id` of the response.
     """
 
-    __slots__ = ("incarnation", "is_confirmation", "link", "number", "session")
+    __slots__ = ("incarnation", "is_confirmation", "link", "names_session", "number", "session")
 
     def __init__(self, link: Link, number: int | None, *, is_confirmation: bool = False) -> None:
         self.link = link
         self.number = number
         self.incarnation = link.upstream.incarnation
         self.is_confirmation = is_confirmation
+        self.names_session = link.upstream.session is not None
         self.session: str | None = None
 
 
 class UpStreamRole(Role):
     """A GET stream from an upstream."""
 
-    __slots__ = ("incarnation", "is_open", "link")
+    __slots__ = ("incarnation", "is_open", "link", "names_session")
 
     def __init__(self, link: Link) -> None:
         self.link = link
         self.incarnation = link.upstream.incarnation
         self.is_open = False
+        self.names_session = link.upstream.session is not None
 
 
 class FarewellRole(Role):

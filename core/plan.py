@@ -9,6 +9,8 @@ import enum
 
 import msgspec
 
+from .handle import UPLOAD_SCHEME
+
 
 class Kind(enum.Enum):
     """How a server is reached, as far as the engine must know."""
@@ -23,7 +25,8 @@ class UploadConsumer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     tools: tuple[str, ...]
     file_path_argument: str
     """Dotted path into the arguments; its value is one handle or a list of handles."""
-    uri_scheme: str = "upload://"
+    uri_scheme: str = UPLOAD_SCHEME
+    """What handles start with. `UPLOAD_SCHEME` is always taken as well."""
     uri_prefix: bool = False
     """Deliver `file:///…` instead of a bare absolute path."""
 
@@ -68,6 +71,12 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How long it may be silent on a request; None: as the limits say."""
     forwards_roots: bool = False
     """With a file plane: answer the server's `roots/list` with the client's roots, not with the session's folders."""
+
+    @property
+    def upload_scheme(self) -> str:
+        """What the handles that are handed out for this server start with: what its tools take, if they agree."""
+        schemes = {consumer.uri_scheme for consumer in self.consumers}
+        return schemes.pop() if len(schemes) == 1 else UPLOAD_SCHEME
 
     @property
     def has_files(self) -> bool:

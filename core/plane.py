@@ -168,6 +168,11 @@ class FilePlane:
         if not base:
             self._finish(link, exchange, tool_error("Uploads need an HTTP listener, and this proxy has none."))
             return
+        announced = rpc.member_of(exchange.params, "arguments")
+        problem = catalog.announced_problem(announced, limits.upload_size_max_bytes)
+        if problem is not None:
+            self._finish(link, exchange, tool_error(problem))
+            return
         self._nonces.drop_expired(self._desk.now)
         ttl = limits.upload_link_ttl_s
         nonce = self._nonces.mint(

@@ -8,10 +8,11 @@ from .session import Session
 
 
 class PostRole(Role):
-    __slots__ = ("opening",)
+    __slots__ = ("has_body", "opening")
 
     def __init__(self, opening: PostOpening) -> None:
         self.opening = opening
+        self.has_body = False
 
 
 class StreamRole(Role):

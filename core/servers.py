@@ -6,7 +6,8 @@ one, what reads only is too, and every other open request ends in an error that 
 
 from __future__ import annotations
 
-from typing import Protocol
+import re
+from typing import Final, Protocol
 
 import msgspec
 
@@ -28,6 +29,11 @@ from .upstream import Input, State
 
 NOT_ALLOWED = 405
 NOT_FOUND = 404
+BAD_REQUEST = 400
+
+SESSION_UNKNOWN: Final = re.compile(rb"session|not initialized", re.IGNORECASE)
+"""Found in the errors of servers that answer a session they do not know with 400: those made after the official
+TypeScript examples say "No valid session ID provided", others "Server not initialized"."""
 
 
 class FileRules(Protocol):
@@ -161,7 +167,7 @@ class Servers:
             return
         self._cancel_timers(link)
         upstream = link.upstream
-        if link.channel is None:
+        if link.children == 0:
             self.files.sweep(session)
         if not link.is_pipe and upstream.session is not None and upstream.state is not State.IDLE:
             target = Delete(server=link.plan.id, session=upstream.session, revision=upstream.revision)
@@ -169,10 +175,16 @@ class Servers:
         upstream.step(Input.CLOSE)
         self._desk.close(link.channel, reason="session over")
         self._desk.close(link.stream, reason="session over")
+        link.pending.clear()
+        self._close_posts(link, "session over")
+
+    def _close_posts(self, link: Link, reason: str) -> None:
+        """Abandon the requests that nobody waits for. Other notifications and answers may still arrive."""
         for channel in sorted(link.posts):
             role = self._desk.role_of(channel)
-            if isinstance(role, UpPostRole) and role.number is not None:
-                self._desk.close(channel, reason="session over")
+            assert isinstance(role, UpPostRole)
+            if role.is_confirmation or (role.number is not None and role.number not in link.pending):
+                self._desk.close(channel, reason=reason)
 
     # --- Handshake ------------------------------------------------------------------------------------------------
 
@@ -195,6 +207,7 @@ class Servers:
         if link.is_pipe:
             target = Spawn(server=link.plan.id, workspace=link.session.workspace)
             link.channel = self._desk.dial(ChildRole(link), target)
+            link.children += 1
         else:
             self._shake_hands(link)
 
@@ -271,8 +284,13 @@ class Servers:
 
     def handle_relisten(self, sid: str) -> None:
         link = self.links.get(sid)
-        if link is not None and link.stream is None and link.upstream.state is State.READY:
+        if link is not None and link.stream is None and link.upstream.state in (State.REPLAYING, State.READY):
             self._listen(link)
+
+    def handle_restart(self, sid: str) -> None:
+        link = self.links.get(sid)
+        if link is not None:
+            self._need(link)
 
     # --- Writing --------------------------------------------------------------------------------------------------
 
@@ -333,12 +351,13 @@ class Servers:
     def receive_close(self, role: ChildRole | UpPostRole | UpStreamRole, channel: ChannelId, cause: Cause) -> None:
         link = role.link
         if isinstance(role, ChildRole):
-            if link.channel == channel:
-                link.channel = None
-                if link.upstream.state is not State.CLOSED:
-                    self._lose(link, cause.detail or "its process is gone")
-                else:
+            link.children -= 1
+            if link.upstream.state is State.CLOSED:
+                if link.children == 0:
                     self.files.sweep(link.session)
+            elif link.channel == channel:
+                link.channel = None
+                self._lose(link, cause.detail or "its process is gone")
         elif isinstance(role, UpStreamRole):
             self._receive_stream_close(link, role, channel, cause)
         else:
@@ -353,7 +372,8 @@ class Servers:
         link.stream = None
         if link.upstream.state in (State.CLOSED, State.IDLE) or role.incarnation != link.upstream.incarnation:
             return
-        if cause.end is End.REFUSED and cause.status == NOT_FOUND and link.upstream.session is not None:
+        # A server may well refuse every stream with 400: one that had granted it before has changed its mind.
+        if _is_forgotten(role, cause) and (cause.status == NOT_FOUND or link.listen_failures):
             self._lose(link, "it forgot the session")
             return
         self._receive_listening(link)
@@ -366,7 +386,7 @@ class Servers:
 
     def _receive_post_close(self, link: Link, role: UpPostRole, cause: Cause) -> None:
         is_current = role.incarnation == link.upstream.incarnation
-        is_forgotten = cause.end is End.REFUSED and cause.status == NOT_FOUND and link.upstream.session is not None
+        is_forgotten = _is_forgotten(role, cause)
         entry = None if role.number is None else link.pending.pop(role.number, None)
         if isinstance(entry, Exchange):
             entry.post = None
@@ -445,11 +465,15 @@ class Servers:
             elif link.is_pipe:
                 del link.pending[number]
                 self._settle_lost(link, entry, reason)
+        self._close_posts(link, reason)
         if session.opener is not None:
             fallback = {"code": UPSTREAM_UNAVAILABLE, "message": f"the server could not be started: {reason}"}
             self._clients.refuse_session(session, error or msgspec.json.encode(fallback))
         elif not was_ready:
             self._fail_queue(link, reason)
+            if upstream.has_subscriptions:
+                at = self._desk.now + upstream.pause_left(self._desk.now)
+                self._desk.timers.set(("restart", session.sid), at, "upstream restart")
         elif link.queue or upstream.has_subscriptions:
             self._need(link)
 
@@ -484,7 +508,7 @@ class Servers:
         self._courier.answer(link.session, exchange, message)
 
     def _cancel_timers(self, link: Link) -> None:
-        for purpose in ("start", "listening", "relisten"):
+        for purpose in ("start", "listening", "relisten", "restart"):
             self._desk.timers.cancel((purpose, link.session.sid))
 
     # --- Messages of the server -------------------------------------------------------------------------------------
@@ -673,6 +697,15 @@ def _describe(cause: Cause) -> str:
             End.TIMED_OUT: "it took too long",
         }[cause.end]
     )
+
+
+def _is_forgotten(role: UpPostRole | UpStreamRole, cause: Cause) -> bool:
+    """Whether the refusal says that the upstream does not know our session, and so did not run the request. It should
+    be 404 (2025-03-26 basic/transports, "Session Management"); where it is 400, the error's words decide."""
+    if cause.end is not End.REFUSED or not role.names_session:
+        return False
+    error = _error_in(cause) if cause.status == BAD_REQUEST else None
+    return cause.status == NOT_FOUND or (error is not None and SESSION_UNKNOWN.search(error) is not None)
 
 
 def _error_in(cause: Cause) -> bytes | None:

@@ -35,13 +35,12 @@ class Timers(Generic[K]):
         self._serial += 1
         self._live[key] = (at, self._serial, why)
         heapq.heappush(self._heap, (at, self._serial, key))
-        if len(self._heap) > 64 and len(self._heap) > 2 * len(self._live):
-            self._heap = [(due, serial, k) for k, (due, serial, _) in self._live.items()]
-            heapq.heapify(self._heap)
+        self._shrink()
 
     def cancel(self, key: K) -> None:
         """Forget the key's deadline, if it has one."""
-        self._live.pop(key, None)
+        if self._live.pop(key, None) is not None:
+            self._shrink()
 
     def next_timeout(self) -> Deadline | None:
         """The earliest deadline, or None."""
@@ -61,3 +60,8 @@ class Timers(Generic[K]):
             del self._live[key]
             due.append(key)
         return due
+
+    def _shrink(self) -> None:
+        if len(self._heap) > 64 and len(self._heap) > 2 * len(self._live):
+            self._heap = [(due, serial, key) for key, (due, serial, _) in self._live.items()]
+            heapq.heapify(self._heap)

@@ -4,7 +4,8 @@
 a line. `replay` feeds the inputs of such a trace to a fresh engine and yields where its effects differ: none, for the
 same code, which is what deterministic means.
 
-A trace holds everything that crossed the wire, session ids and signed links included. Treat it as a secret.
+A trace holds everything that crossed the wire, session ids and signed links included, and the key that signs links.
+Treat it as a secret.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import anyio
 from ..core.effects import Cause, Close, Connected, End, PipeOpening, Send
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
+from .pipe import Gate
 from .port import Port
 
 
@@ -29,6 +30,7 @@ class MemoryPeer:
         self._channel: ChannelId | None = None
         self._arrived: deque[bytes] = deque()
         self._changed = anyio.Event()
+        self._gate = Gate()
         self._is_closed = False
 
     def send(self, order: Send) -> None:
@@ -41,10 +43,11 @@ class MemoryPeer:
         self._end(Cause(End.DONE))
 
     def pause(self) -> None:
-        """What `say` is given is in memory already."""
+        if not self._is_closed:
+            self._gate.shut()
 
     def resume(self) -> None:
-        """See `pause`."""
+        self._gate.open()
 
     @property
     def is_closed(self) -> bool:
@@ -62,6 +65,11 @@ class MemoryPeer:
         if self._is_closed:
             raise anyio.BrokenResourceError
         self._port.message(self._channel, message)
+
+    async def ready(self) -> None:
+        """Return when the engine wants to hear more. Who says much awaits this before each message; `say` itself
+        refuses nothing, since what it is given is in memory already."""
+        await self._gate.wait_open()
 
     async def receive(self) -> bytes:
         """The next message of the engine; what was sent before the channel closed can still be read.
@@ -86,6 +94,7 @@ class MemoryPeer:
         if self._is_closed:
             return
         self._is_closed = True
+        self._gate.open()
         self._change()
         if self._channel is not None:
             self._port.closed(self._channel, cause)
@@ -100,6 +109,8 @@ class MemoryClient(MemoryPeer):
 
     def open(self, opening: PipeOpening) -> None:
         self._channel = self._port.open(opening, self)
+        if self._is_closed:  # before there was a channel to say it of
+            self._port.closed(self._channel, Cause(End.DONE))
 
 
 class MemoryServer(MemoryPeer):

@@ -245,6 +245,14 @@ def test_an_unreadable_error_is_wrapped_and_not_lost(error: bytes, message: str)
     assert (read["code"], read["message"]) == (INTERNAL_ERROR, message)
 
 
+@pytest.mark.parametrize("error", [b'{"code":1,"message":"caf\xe9"}', b'{"code":1,"caf\xe9":2}', b'"caf\xe9"'])
+def test_an_error_that_is_not_utf8_is_made_readable(error: bytes) -> None:
+    """An error page in another encoding must not reach the client as text it cannot decode."""
+    usable = jsonrpc.usable_error(error)
+    assert "caf\ufffd" in usable.decode()
+    assert jsonrpc.decode(jsonrpc.encode_error_raw(b"1", usable)).error == usable
+
+
 # --- Progress tokens ------------------------------------------------------------------------------------------------
 
 
@@ -252,10 +260,8 @@ def test_an_unreadable_error_is_wrapped_and_not_lost(error: bytes, message: str)
 @pytest.mark.parametrize("token", IDS, ids=range(len(IDS)))
 def test_a_progress_token_is_found_and_replaced_alone(token: bytes, name: bytes) -> None:
     """However it is spelled; all bytes around it stay."""
-    before, after = (
-        b'{ "a" : {"progressToken":0,"x":1.0}, "_meta" : { ' + name + b" : ",
-        b' ,"k":[1e400]},"z":"\\ud800"}',
-    )
+    before = b'{ "a" : {' + name + b':0,"x":1.0}, "_meta" : { ' + name + b" : "
+    after = b' ,"k":[1e400]},"z":"\\ud800"}'
     params = before + token + after
     assert jsonrpc.progress_token(params) == token
     assert jsonrpc.replace_progress_token(params, b"42") == before + b"42" + after

@@ -72,7 +72,7 @@ def reachable(table: Table, start: enum.Enum) -> set[enum.Enum]:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_nothing_moves_but_along_the_table(module: ModuleType) -> None:
-    """Every state with every input: the row's state where there is a row; an error and no change where there is none."""
+    """Every state with every input: the row says where to; without one there is an error and no change."""
     table: Table = module.TRANSITIONS
     cls = mover(module)
     for state in module.State:

@@ -1,0 +1,73 @@
+"""A small MCP server on stdio for tests: raw JSON-RPC lines, the standard library only, one request at a time.
+
+Started as `toolbox.py [NAME]`. Its tools say what they see of the world, take their time, or misbehave.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+NAME = sys.argv[1] if len(sys.argv) > 1 else "toolbox"
+TOOLS = ("echo", "ask", "progress", "wait", "environment", "die")
+
+
+def say(**members: object) -> None:
+    print(json.dumps({"jsonrpc": "2.0", **members}), flush=True)
+
+
+def hear() -> dict:
+    line = sys.stdin.readline()
+    if not line:
+        sys.exit(0)
+    return json.loads(line)
+
+
+def call(name: str, arguments: dict, meta: dict) -> str:
+    if name == "ask":
+        say(id="q1", method="sampling/createMessage", params={"messages": [], "maxTokens": 5})
+        while (answer := hear()).get("id") != "q1":
+            pass
+        return answer["result"]["content"]["text"]
+    if name == "progress":
+        for step in (1, 2):
+            say(method="notifications/progress", params={"progressToken": meta["progressToken"], "progress": step})
+        return "done"
+    if name == "wait":
+        Path(arguments["started"]).touch()
+        give_up_at = time.monotonic() + 30
+        while not Path(arguments["until"]).exists() and time.monotonic() < give_up_at:
+            time.sleep(0.01)
+        return "waited"
+    if name == "environment":
+        return json.dumps({"pid": os.getpid(), "cwd": os.getcwd(), "names": sorted(os.environ)})
+    if name == "die":
+        print("the toolbox fell down the stairs", file=sys.stderr, flush=True)
+        sys.exit(3)
+    return f"{NAME} says {arguments.get('text')}"
+
+
+def answer(method: str, params: dict) -> dict:
+    if method == "initialize":
+        info = {"name": NAME, "version": "1.2"}
+        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
+    if method == "tools/list":
+        return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]}
+    if method == "tools/call":
+        said = call(params["name"], params.get("arguments", {}), params.get("_meta", {}))
+        return {"content": [{"type": "text", "text": said}]}
+    return {}
+
+
+def main() -> None:
+    print(f"{NAME} is up", file=sys.stderr, flush=True)
+    while True:
+        message = hear()
+        if "id" in message and "method" in message:
+            say(id=message["id"], result=answer(message["method"], message.get("params", {})))
+
+
+main()

@@ -1,0 +1,517 @@
+"""The command as people and supervisors use it: what it says, how it exits, what it leaves."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from command import (
+    INITIALIZE,
+    INITIALIZED,
+    Json,
+    Run,
+    Session,
+    call_message,
+    in_background,
+    is_alive,
+    request,
+    run,
+    until,
+)
+from isthmus.app import banner, cli, demo, logs
+from isthmus.app.probe import ServerReport
+from isthmus.app.settings import Server, Upstream
+from isthmus.core.eras import LATEST_LEGACY
+
+TOOLBOX = [sys.executable, str(Path(__file__).parent / "peers" / "toolbox.py")]
+EXAMPLES = Path(__file__).parents[2] / "examples"
+ANY_PORT = ("--listen", "127.0.0.1:0")
+COMMANDS = ("serve", "wrap", "check", "demo", "schema")
+
+
+Inside = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Inside]:
+    """Runs the command in this process, in a folder of its own: exit code, stdout, stderr. For what starts nothing."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    logger = logging.getLogger("isthmus")
+    before = (logger.handlers[:], logger.level, logger.propagate)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as exited:
+            cli.main(arguments)
+        assert isinstance(exited.value.code, int)
+        said = capsys.readouterr()
+        return exited.value.code, said.out.rstrip(), said.err.strip()
+
+    yield call
+    logger.handlers[:], level, logger.propagate = before
+    logger.setLevel(level)
+
+
+def configuration(folder: Path, servers: list[Json], **sections: Json) -> Path:
+    path = folder / "isthmus.json"
+    path.write_text(json.dumps({"core": {"port": 0}, "servers": servers, **sections}))
+    return path
+
+
+# --- What needs no server -------------------------------------------------------------------------------------------
+
+
+def test_version_and_help(inside: Inside) -> None:
+    code, out, err = run("--version")
+    assert (code, err) == (0, "")
+    assert re.fullmatch(r"isthmus \d+\.\d+\.\d+", out)
+    code, out, err = inside("--help")
+    assert (code, err) == (0, "")
+    for command in COMMANDS:
+        assert re.search(rf"^ +{command} ", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str, inside: Inside) -> None:
+    code, out, err = inside(command, "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"usage: isthmus {command} ")
+    assert "--log-level" in out
+    lines = out.splitlines()
+    assert lines[lines.index("") + 1].endswith("."), "a sentence on what it does"
+    arguments = re.findall(r"^  [-A-Z]\S*.*(?:\n {10,}.*)*", out, re.MULTILINE)
+    assert len(arguments) > 2
+    assert all(re.search(r" {2,}\S|\n", argument[2:]) for argument in arguments), "each with an explanation"
+
+
+def test_the_schema_is_one_and_fits_the_example(inside: Inside) -> None:
+    code, out, err = inside("schema")
+    assert (code, err) == (0, "")
+    schema = json.loads(out)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(yaml.safe_load((EXAMPLES / "isthmus.yaml").read_text()), schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"servers": [{"id": "a", "upstream": {}}]}, schema)
+
+
+def test_it_runs_as_a_module_too() -> None:
+    said = subprocess.check_output([sys.executable, "-m", "isthmus.app.cli", "--version"], timeout=20)
+    assert said.startswith(b"isthmus ")
+
+
+def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> None:
+    for arguments in (("--log-level", "debug", "schema"), ("schema", "--log-level", "debug")):
+        assert inside(*arguments)[0] == 0
+        assert logging.getLogger("isthmus").level == logging.DEBUG
+    code, _, err = inside("--log-level", "loud", "schema")
+    assert code == 2
+    assert "choose from 'debug', 'info', 'warning', 'error', 'critical'" in err
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ((), "COMMAND"),
+        (("surf",), "choose from 'serve', 'wrap', 'check', 'demo', 'schema'"),
+        (("wrap",), "got nothing to wrap, expected a URL, or -- COMMAND ARG…"),
+        (("wrap", "--"), "got nothing to wrap"),
+        (("wrap", "http://h/", "--", "cmd"), "got both http://h/ and a command to wrap"),
+        (("wrap", "npx"), "got the URL npx, expected http://… or https://… (or -- COMMAND ARG…)"),
+        (("wrap", "ws://host/"), "got the URL ws://host/, expected http://"),
+        (("wrap", "http://user:word@host/"), "got a URL with user-info, expected credentials in a header"),
+        (("wrap", "http://host:99999/"), "expected HOST or HOST:PORT"),
+        (("wrap", "--header", "Host: x", "http://h/"), "got header Host, which is set for each request"),
+        (("wrap", "--header", "X-Key: a\nb", "http://h/"), "the value of header X-Key has characters"),
+        (("wrap", "--header", "no-colon", "http://h/"), "got --header 'no-colon', expected NAME: VALUE"),
+        (("wrap", "--header", "A: b", "--", "cmd"), "got --header with a command, expected it with a URL only"),
+        (("wrap", "--env", "A=b", "http://h/"), "got --env or --cwd with a URL"),
+        (("wrap", "--env", "A", "--", "cmd"), "got --env 'A', expected NAME=VALUE"),
+        (("wrap", "--listen", "8932", "--", "cmd"), "got --listen 8932, expected HOST:PORT, such as 127.0.0.1:8932"),
+        (("wrap", "--listen", "127.0.0.1:99999", "--", "cmd"), "got --listen 127.0.0.1:99999, expected HOST:PORT"),
+        (("serve",), "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json is in this folder"),
+        (("check",), "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json is in this folder"),
+        (("serve", "no.yaml"), "no.yaml: cannot be read: No such file or directory"),
+        (("serve", "isthmus.ini"), "isthmus.ini: got the ending '.ini', expected one of .yaml, .yml, .toml, .json"),
+        (("serve", "--", "cmd"), "got a command after --, which `isthmus serve` does not take"),
+        (("check", "--", "cmd"), "got a command after --, which `isthmus check` does not take"),
+        (("demo", "--", "cmd"), "got a command after --, which `isthmus demo` does not take"),
+        (("schema", "--", "cmd"), "got a command after --, which `isthmus schema` does not take"),
+    ],
+    ids=lambda value: " ".join(value).replace("\n", " ") if isinstance(value, tuple) else "",
+)
+def test_wrong_arguments_are_named(arguments: tuple[str, ...], said: str, inside: Inside) -> None:
+    code, out, err = inside(*arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_a_trace_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
+    code, _, err = run("wrap", *ANY_PORT, "--trace", str(tmp_path / "no" / "trace"), "--", *TOOLBOX)
+    assert (code, err) == (1, f"isthmus: the trace {tmp_path}/no/trace cannot be written: No such file or directory")
+
+
+# --- check ----------------------------------------------------------------------------------------------------------
+
+
+def test_check_says_what_is_wired(tmp_path: Path) -> None:
+    adapter = {"type": "upload_consumer", "tools": ["echo"], "file_path_argument": "text"}
+    path = configuration(tmp_path, [{"id": "box", "upstream": {"command": TOOLBOX}, "adapters": [adapter]}])
+    code, out, err = run("check", cwd=tmp_path)
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        f"{path.name}: valid, 1 server",
+        "  box",
+        f"    server  toolbox 1.2 (stdio, revision {LATEST_LEGACY})",
+        "    tools   6: echo, ask, progress, wait, environment, die",
+        "    files   echo takes upload:// handles in text (from box_get_upload_url)",
+        "all is wired",
+    ]
+
+
+def test_a_long_list_of_tools_is_cut() -> None:
+    upstream = Upstream(command=("x",))
+    for count, shown in ((0, "none"), (12, "12: t0, t1, "), (13, "13: t0, t1, ")):
+        report = ServerReport(id="a", name="n", version="1", revision="r", tools=tuple(f"t{i}" for i in range(count)))
+        lines = banner.describe(Server(id="a", upstream=upstream), report)
+        assert lines[:2] == ["  a", "    server  n 1 (stdio, revision r)"]
+        assert lines[2].startswith(f"    tools   {shown}")
+        assert lines[2].endswith("t11 and 1 more") == (count == 13)
+
+
+@pytest.mark.parametrize(
+    "target, id",
+    [
+        (["npx", "-y", "@scope/thing@1.2", "--flag"], "thing"),
+        (["python", "-m", "my_server"], "my_server"),
+        (["python3", "-c", "print('a b')"], "python3"),
+        (["node", "/srv/my server/index.js"], "index.js"),
+        (["./--"], "server"),
+    ],
+    ids=str,
+)
+def test_a_wrapped_command_gets_a_telling_name(target: list[str], id: str) -> None:
+    assert cli._id_from(cli._program(target)) == id
+
+
+def test_check_fails_for_what_is_not_wired(tmp_path: Path) -> None:
+    adapter = {"type": "artifact_producer", "tools": ["echo", "ecco"], "output_path_argument": "path"}
+    servers: list[Json] = [
+        {"id": "box", "upstream": {"command": TOOLBOX}, "adapters": [adapter]},
+        {"id": "gone", "upstream": {"command": ["nosuchcommand"]}},
+        {"id": "far", "upstream": {"url": "http://127.0.0.1:9/mcp"}},
+    ]
+    code, out, _ = run("check", str(configuration(tmp_path, servers)))
+    assert code == 1
+    assert "WARNING artifact_producer names the tool ecco, which this server does not have" in out
+    assert re.search(r"gone\n    FAILED  .*'nosuchcommand' not found on PATH; install it or give the full path", out)
+    assert re.search(r"far\n    FAILED  .*connection refused by 127\.0\.0\.1:9; is the server running\?", out)
+    assert out.endswith("not all is wired: see above")
+
+
+@pytest.mark.parametrize("command", ["check", "serve"])
+@pytest.mark.parametrize(
+    "document, said",
+    [
+        ({"servers": []}, "servers: no server here or in mcpServers, expected at least one server"),
+        ({"servers": [{"id": "a", "upstream": {"comand": ["x"]}}]}, r"servers\[0\].upstream.*comand.*command"),
+        ({"core": {"port": "high"}}, "core.port: got .*high.*, expected"),
+        (
+            {"servers": [{"id": "a", "upstream": {"url": "http://h/", "headers": {"Host": "x"}}}]},
+            "the upstream of server a: got header Host, which is set for each request",
+        ),
+    ],
+)
+def test_a_bad_configuration_is_named_with_file_and_key(
+    document: Json, said: str, command: str, tmp_path: Path, inside: Inside
+) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(document))
+    code, out, err = inside(command, str(path))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"isthmus: {path}: ")
+    assert re.search(said, err)
+
+
+# --- wrap and serve -------------------------------------------------------------------------------------------------
+
+
+def test_wrap_serves_a_command() -> None:
+    """The banner says who is behind it and what to paste, and what it says works."""
+    with Run("wrap", *ANY_PORT, "--env", "GREETING=hello", "--", *TOOLBOX, "mybox") as wrapped:
+        url = wrapped.wait_url()
+        base_url = url.removesuffix("/mcp")
+        paste = json.loads(wrapped.wait_line(r'^ +(\{"mcpServers".*"url".*)')[1])
+        start = json.loads(wrapped.wait_line(r'^ +(\{"mcpServers".*"command".*)')[1])
+        assert re.search(rf"^isthmus \S+ listens on {base_url}$", wrapped.stdout, re.MULTILINE)
+        assert "server  mybox 1.2 (stdio, revision " in wrapped.stdout
+        assert "tools   6: echo, ask, progress, wait, environment, die" in wrapped.stdout
+        assert paste["mcpServers"] == {"toolbox.py": {"url": url}}
+        [entry] = start["mcpServers"].values()
+        assert [entry["command"], *entry["args"]] == ["isthmus", "wrap", "--listen", "stdio", url]
+        session = Session(url)
+        assert session.call("echo", text="hi") == "mybox says hi"
+        assert "GREETING" in json.loads(session.call("environment"))["names"]
+        assert wrapped.stderr == ""
+
+
+def test_a_command_that_is_not_there_is_said_to_be() -> None:
+    """On the screen, and to every client; the proxy goes on."""
+    with Run("wrap", *ANY_PORT, "--", "nosuchcommand") as wrapped:
+        url = wrapped.wait_url()
+        failed = wrapped.wait_line(r"^    FAILED  (.*)")[1]
+        assert "command 'nosuchcommand' not found on PATH; install it or give the full path" in failed
+        for _ in range(2):
+            message = Session(url).hello["error"]["message"]
+            assert "command 'nosuchcommand' not found on PATH" in message
+
+
+def test_the_last_words_of_a_child_that_dies_at_start_are_shown() -> None:
+    dying = "import sys; print('no licen\\x1b[1mse\\x1b[0m key', file=sys.stderr); sys.exit(7)"
+    with Run("wrap", *ANY_PORT, "--", sys.executable, "-c", dying) as wrapped:
+        failed = wrapped.wait_line(r"^    FAILED  (.*)")[1]
+        assert "exited with code 7" in failed
+        assert "no license key" in failed
+        wrapped.signal(signal.SIGTERM)
+        assert wrapped.wait_exit() == 0
+
+
+def test_a_server_cannot_write_on_our_terminal() -> None:
+    """Names come from servers, which are not trusted with control characters."""
+    evil = "import json,sys\nfor line in sys.stdin:\n m=json.loads(line)\n if 'id' in m: print(json.dumps("
+    evil += "{'jsonrpc':'2.0','id':m['id'],'result':{'protocolVersion':'2025-06-18','capabilities':{},"
+    evil += "'serverInfo':{'name':'nice\\x1b]0;evil\\x07\\nhttp://evil','version':'1'}}}), flush=True)"
+    with Run("wrap", *ANY_PORT, "--", sys.executable, "-c", evil) as wrapped:
+        wrapped.wait_url()
+        wrapped.wait_line(r"server  nice \]0;evil  http://evil 1 ")
+        assert "\x1b" not in wrapped.stdout
+
+
+def test_serve_keeps_what_it_stores_in_its_root(tmp_path: Path) -> None:
+    path = configuration(
+        tmp_path,
+        [{"id": "a", "upstream": {"command": TOOLBOX}}, {"id": "b", "upstream": {"command": TOOLBOX}}],
+        storage={"root": "kept"},
+    )
+    with Run("serve", str(path)) as served:
+        base_url = served.wait_line(r"listens on (\S+)$")[1]
+        served.wait_line("toolbox is up", "stderr")
+        served.wait_url()
+        assert Session(f"{base_url}/mcp/b").call("echo", text="hi") == "toolbox says hi"
+        code, _, err = run("serve", str(path))
+        assert (code, err.splitlines()[-1]) == (
+            1,
+            f"isthmus: another process uses {tmp_path}/kept/workspaces: "
+            "stop it, or give this one a storage root of its own",
+        )
+        served.signal(signal.SIGINT)
+        assert served.wait_exit() == 0
+    assert (tmp_path / "kept" / "state" / "link.key").is_file()
+
+
+# --- The end --------------------------------------------------------------------------------------------------------
+
+
+class Busy:
+    """A wrapped server with a call in flight that ends when it is let."""
+
+    def __init__(self, folder: Path) -> None:
+        self.run = Run("wrap", *ANY_PORT, "--", *TOOLBOX, env={"TMPDIR": str(folder)})
+        self.folder = folder
+        self.until = folder / "until"
+
+    def __enter__(self) -> Busy:
+        self.url = self.run.wait_url()
+        session = Session(self.url)
+        self.child = json.loads(session.call("environment"))["pid"]
+        started = self.folder / "started"
+        self.answers = in_background(lambda: session.call("wait", started=str(started), until=str(self.until)))
+        until(started.exists, "the call has begun")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.run.__exit__(*error)
+
+    def wait_draining(self) -> None:
+        """It takes no connection any more."""
+
+        def is_refused() -> bool:
+            try:
+                request("GET", self.url.replace("/mcp", "/healthz"))
+            except OSError:
+                return True
+            return False
+
+        until(is_refused, "it drains")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_the_call_in_flight_finish(number: signal.Signals, tmp_path: Path) -> None:
+    with Busy(tmp_path) as busy:
+        busy.run.signal(number)
+        busy.wait_draining()
+        assert list(busy.answers) == []
+        busy.until.touch()
+        assert busy.run.wait_exit() == 0
+        until(lambda: busy.answers, "the call is answered")
+        assert list(busy.answers) == ["waited"]
+        assert busy.run.stderr == ""
+        assert not is_alive(busy.child)
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("isthmus-")]
+
+
+@pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)])
+def test_a_second_signal_ends_at_once(numbers: tuple[signal.Signals, signal.Signals], tmp_path: Path) -> None:
+    """Without the answer, and without a child left behind."""
+    with Busy(tmp_path) as busy:
+        busy.run.signal(numbers[0])
+        busy.wait_draining()
+        busy.run.signal(numbers[1])
+        assert busy.run.wait_exit() == -numbers[1]
+        assert "Traceback" not in busy.run.stderr
+        until(lambda: not is_alive(busy.child), "the warden has ended the child")
+
+
+# --- On stdin and stdout --------------------------------------------------------------------------------------------
+
+
+def test_wrap_on_stdio_carries_a_conversation_and_ends_with_its_input(tmp_path: Path) -> None:
+    """A command behind HTTP behind stdio, which is what the second line to paste does."""
+    with Run("wrap", *ANY_PORT, "--", *TOOLBOX) as far:
+        for target in ([far.wait_url()], ["--", *TOOLBOX]):
+            with Run("wrap", "--listen", "stdio", *target) as near:
+                near.write(INITIALIZE, INITIALIZED, call_message(2, "echo", text="over"), end=True)
+                assert near.wait_exit() == 0
+                hello, said = map(json.loads, near.stdout.splitlines())
+                assert hello["result"]["serverInfo"]["name"] == "toolbox"
+                assert said["result"]["content"][0]["text"] == "toolbox says over"
+                assert near.stderr == ""
+
+
+def test_a_signal_lets_the_call_on_stdio_finish(tmp_path: Path) -> None:
+    started, go_on = tmp_path / "started", tmp_path / "until"
+    with Run("wrap", "--listen", "stdio", "--", *TOOLBOX) as wrapped:
+        wrapped.write(INITIALIZE, INITIALIZED)
+        wrapped.wait_line('"id":1')
+        wrapped.write(call_message(2, "wait", started=str(started), until=str(go_on)))
+        until(started.exists, "the call has begun")
+        wrapped.signal(signal.SIGTERM)
+        ids = itertools.count(3)
+
+        def is_draining() -> bool:
+            wrapped.write({"jsonrpc": "2.0", "id": next(ids), "method": "tools/list"})
+            return "shutting down: no new requests" in wrapped.stdout
+
+        until(is_draining, "it takes no new requests")
+        assert "waited" not in wrapped.stdout
+        go_on.touch()
+        assert wrapped.wait_exit() == 0
+        assert "waited" in wrapped.stdout
+
+
+def test_an_upstream_that_is_not_there_is_said_on_stdio() -> None:
+    with Run("wrap", "--listen", "stdio", "http://127.0.0.1:9/mcp") as wrapped:
+        wrapped.write(INITIALIZE, end=True)
+        assert wrapped.wait_exit() == 0
+        error = json.loads(wrapped.stdout)["error"]
+        assert "connection refused by 127.0.0.1:9; is the server running?" in error["message"]
+
+
+# --- demo and logs --------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_shows_every_step() -> None:
+    code, out, err = run("demo")
+    assert (code, err) == (0, "")
+    steps = re.findall(r"^(\d)\. ", out, re.MULTILINE)
+    assert steps == ["1", "2", "3", "4", "5", "6", "7"]
+    assert "isthmus.txt has 9 words" in out
+    assert out.endswith("done: the file crossed over, and its report crossed back")
+
+
+def test_a_demo_that_fails_says_where(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "TEXT", b"too short")
+    code, out, err = inside("demo")
+    assert code == 1
+    assert "isthmus.txt has 2 words" in out
+    assert err == "the demo failed: expected that the server opened the uploaded file"
+
+
+def test_log_lines_carry_what_went_wrong(capsys: pytest.CaptureFixture[str], inside: Inside) -> None:
+    for format in ("text", "json"):
+        logs.set_up("info", format)
+        logger = logging.getLogger("isthmus.test")
+        logger.debug("too quiet")
+        try:
+            raise ValueError("the reason")
+        except ValueError:
+            logger.exception("it failed: %s", "twice")
+        said = capsys.readouterr().err
+        assert "too quiet" not in said
+        if format == "text":
+            assert re.match(r"\d\d:\d\d:\d\d error   it failed: twice\nTraceback", said)
+        else:
+            line = json.loads(said)
+            assert (line["level"], line["logger"], line["message"]) == ("error", "isthmus.test", "it failed: twice")
+            assert line["exception"].endswith("ValueError: the reason")
+
+
+def test_json_logs_are_json() -> None:
+    dying = "import sys; print('broken ☂', file=sys.stderr); sys.exit(7)"
+    with Run(
+        "--log-format", "json", "wrap", "--log-level", "debug", *ANY_PORT, "--", sys.executable, "-c", dying
+    ) as it:
+        it.wait_line("FAILED")
+        it.signal(signal.SIGTERM)
+        assert it.wait_exit() == 0
+        lines = [json.loads(line) for line in it.stderr.splitlines()]
+    assert {"at", "level", "logger", "message"} <= set(lines[0])
+    assert {line["level"] for line in lines} == {"info", "warning"}
+    assert any("broken ☂" in line["message"] for line in lines)
+
+
+def test_logs_hold_no_payload_and_no_secret(tmp_path: Path) -> None:
+    """Even at their most talkative, and when things go wrong."""
+    payload, credential = "the-payload-of-this-call", "Bearer the-credential"
+    adapter = {"type": "upload_consumer", "tools": ["echo"], "file_path_argument": "text"}
+    with Run("wrap", "--log-level", "debug", *ANY_PORT, "--", *TOOLBOX) as far:
+        upstream = {"url": far.wait_url(), "headers": {"Authorization": credential}}
+        servers: list[Json] = [
+            {"id": "far", "upstream": upstream},
+            {"id": "near", "upstream": {"command": TOOLBOX}, "adapters": [adapter]},
+        ]
+        path = configuration(tmp_path, servers, storage={"root": str(tmp_path / "data")})
+        with Run("serve", "--log-level", "debug", str(path)) as served:
+            base_url = served.wait_line(r"listens on (\S+)$")[1]
+            served.wait_line("mcpServers")
+            sessions = [Session(f"{base_url}/mcp/{id}") for id in ("far", "near")]
+            for session in sessions:
+                assert payload in session.call("echo", text=payload)
+            helped = sessions[1].post(call_message(5, "near_get_upload_url"))
+            link = helped["result"]["structuredContent"]["upload_url"]
+            signature = re.search(r"sig[a-z]*=([^&]+)", link)
+            assert signature is not None
+            assert request("POST", link[:-4], payload.encode())[0] in (400, 401, 403)
+            assert request("POST", link, payload.encode(), {"Content-Type": "text/plain"})[0] >= 200
+            for session in sessions:
+                assert "error" in session.post(call_message(6, "die", text=payload))
+                assert session.id is not None
+            request("POST", f"{base_url}/mcp/far", payload.encode(), {"Content-Type": "application/json"})
+            served.signal(signal.SIGTERM)
+            assert served.wait_exit() == 0
+        far.signal(signal.SIGTERM)
+        assert far.wait_exit() == 0
+    for said in (served.stderr, far.stderr):
+        assert "toolbox is up" in said
+        assert "upstream lost" in said
+        for secret in (payload, credential, "the-credential", signature[1], *(str(session.id) for session in sessions)):
+            assert secret not in said

@@ -1,0 +1,348 @@
+"""The proxy as it is run: real children, real sockets on loopback, and nothing left of either afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import msgspec
+import pytest
+from http_caller import PATIENCE_S, USUAL, Caller, fetch, requested
+from isthmus.app.service import VERSION, Service, StartError, running
+from isthmus.app.settings import Core, Server, Settings, Storage, Upstream
+from isthmus.core.trace import Line, replay
+
+TOOLBOX = str(Path(__file__).parent / "peers" / "toolbox.py")
+
+
+def child(id: str = "a", *, adapters: tuple[()] = ()) -> Server:
+    return Server(id=id, upstream=Upstream(command=(sys.executable, TOOLBOX, id)), adapters=adapters)
+
+
+def configured(*servers: Server, root: Path | None = None, port: int = 0) -> Settings:
+    core = Core(port=port, drain_seconds=5.0)
+    return Settings(core=core, storage=Storage(root=str(root or "/nonexistent")), servers=servers)
+
+
+@asynccontextmanager
+async def proxy(
+    *servers: Server, root: Path | None = None, port: int = 0, trace_path: Path | None = None
+) -> AsyncIterator[Service]:
+    """It listens on loopback; what it stores lasts if it has a `root`."""
+    settings = configured(*(servers or (child(),)), root=root, port=port)
+    trace = None if trace_path is None else str(trace_path)
+    async with running(settings, listen=True, is_lasting=root is not None, trace_path=trace) as service:
+        yield service
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    inner = group.exceptions[0]
+    return first_of(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
+async def start_error(settings: Settings, *, is_lasting: bool = False, trace_path: str | None = None) -> str:
+    """What `running` says of why it does not start."""
+    with pytest.raises(StartError) as raised:
+        async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace_path):
+            raise AssertionError("it started")
+    return str(raised.value)
+
+
+# --- Over HTTP ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_a_child_is_called_over_http() -> None:
+    async with proxy() as service:
+        for path in ("/mcp", "/mcp/", "/mcp/a"):
+            caller = Caller(service.base_url + path)
+            assert (await caller.initialize())["serverInfo"] == {"name": "a", "version": "1.2"}
+            assert await caller.call("echo", text="héllo") == "a says héllo"
+
+
+@pytest.mark.anyio
+async def test_two_servers_have_paths_of_their_own() -> None:
+    async with proxy(child("a"), child("b")) as service:
+        for id in ("a", "b"):
+            caller = Caller(f"{service.base_url}/mcp/{id}")
+            assert (await caller.initialize())["serverInfo"]["name"] == id
+            assert await caller.call("echo", text="here") == f"{id} says here"
+            foreign = Caller(f"{service.base_url}/mcp/{'b' if id == 'a' else 'a'}")
+            foreign.session = caller.session
+            async with foreign.post(id=1, method="ping") as response:
+                assert response.status == 404, "a session is its own server's"
+        status, body = await fetch(f"{service.base_url}/mcp", "POST", USUAL)
+        assert status == 404, "with two servers there is none at /mcp"
+        assert "/mcp/a, /upload/a, /mcp/b" in body["error"]["message"]
+
+
+@pytest.mark.anyio
+async def test_the_pages_beside_it() -> None:
+    async with proxy() as service:
+        caller = Caller(f"{service.base_url}/mcp")
+        await caller.initialize()
+        for page in ("/healthz", "/readyz"):
+            assert await fetch(service.base_url + page) == (200, {"status": "ok", "version": VERSION, "sessions": 1})
+        status, body = await fetch(f"{service.base_url}/nonsense")
+        assert status == 404
+        assert body["endpoints"] == ["/mcp", "/mcp/a", "/upload/a", "/healthz"]
+        assert "/nonsense" in body["detail"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", ["/mcp", "/healthz"])
+@pytest.mark.parametrize(
+    "foreign", [{"host": "evil.example"}, {"origin": "http://evil.example"}, {"origin": "null"}], ids=str
+)
+async def test_foreign_pages_and_names_are_refused(path: str, foreign: dict[str, str]) -> None:
+    """A browser that was led here by a rebound name, or by another site's page, gets nothing."""
+    async with proxy() as service:
+        method = "POST" if path == "/mcp" else "GET"
+        async with requested(service.base_url + path, method, USUAL | foreign) as response:
+            assert response.status == 403
+            [seen] = foreign.values()
+            assert seen.encode() in await response.body(), "it says what it saw"
+        origin = {"origin": service.base_url}
+        assert (await fetch(f"{service.base_url}/healthz", headers=origin))[0] == 200, "a page of its own may"
+
+
+@pytest.mark.anyio
+async def test_a_child_that_dies_fails_its_call_and_is_started_anew() -> None:
+    async with proxy() as service:
+        caller = Caller(f"{service.base_url}/mcp")
+        await caller.initialize()
+        answer = await caller.request("tools/call", {"name": "die"})
+        assert "exited with code 3" in answer["error"]["message"]
+        assert "fell down the stairs" in answer["error"]["message"]
+        assert await caller.call("echo", text="again") == "a says again"
+
+
+@pytest.mark.anyio
+async def test_children_see_little_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "s3cret")
+    async with proxy() as service:
+        caller = Caller(f"{service.base_url}/mcp")
+        await caller.initialize()
+        names = json.loads(await caller.call("environment"))["names"]
+        assert "PATH" in names
+        assert "SECRET_TOKEN" not in names
+
+
+# --- Behind another -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_isthmus_behind_isthmus() -> None:
+    """Stdio to HTTP to HTTP: calls, the server's own questions, progress and the end of a session cross both."""
+    async with proxy() as behind:
+        before = Server(id="front", upstream=Upstream(url=f"{behind.base_url}/mcp"))
+        async with proxy(before) as service:
+            caller = Caller(f"{service.base_url}/mcp")
+            assert (await caller.initialize(sampling={}))["serverInfo"]["name"] == "a"
+            assert await caller.call("echo", text="far") == "a says far"
+
+            async with caller.post(id=70, method="tools/call", params={"name": "ask"}) as response:
+                messages = response.messages()
+                question = await anext(messages)
+                assert question["method"] == "sampling/createMessage"
+                content = {"type": "text", "text": "the client's words"}
+                await caller.tell(id=question["id"], result={"role": "assistant", "content": content, "model": "m"})
+                answer = await anext(messages)
+                assert answer["id"] == 70
+                assert answer["result"]["content"][0]["text"] == "the client's words"
+
+            params = {"name": "progress", "_meta": {"progressToken": "mine"}}
+            async with caller.post(id=71, method="tools/call", params=params) as response:
+                got = [message async for message in response.messages()]
+            assert [message.get("params") for message in got] == [
+                {"progressToken": "mine", "progress": 1},
+                {"progressToken": "mine", "progress": 2},
+                None,
+            ]
+
+            assert (behind.hub.engine.session_count, len(behind.hub.child_pids)) == (1, 1)
+            assert caller.session is not None
+            async with requested(caller.url, "DELETE", {"mcp-session-id": caller.session}) as response:
+                assert response.status == 204
+            with anyio.fail_after(PATIENCE_S):
+                while behind.hub.engine.session_count:
+                    await behind.hub._wait_change()
+
+
+@pytest.mark.anyio
+async def test_an_upstream_that_is_not_there_is_said_to_be() -> None:
+    async with proxy() as gone:
+        url = f"{gone.base_url}/mcp"
+    async with proxy(Server(id="front", upstream=Upstream(url=url))) as service:
+        with pytest.raises(AssertionError, match=r"connection refused by 127\.0\.0\.1.*is the server running"):
+            await Caller(f"{service.base_url}/mcp").initialize()
+
+
+# --- Starting -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_a_port_that_is_taken_is_said_to_be() -> None:
+    async with proxy() as service:
+        port = int(service.base_url.rpartition(":")[2])
+        said = await start_error(configured(child(), port=port))
+        assert (
+            said
+            == f"port {port} on 127.0.0.1 is taken by another program: choose another one, or 0 for any that is free"
+        )
+
+
+@pytest.mark.anyio
+async def test_a_storage_that_is_in_use_is_said_to_be(tmp_path: Path) -> None:
+    """And it is free again afterwards."""
+    root = tmp_path / "data"
+    async with proxy(root=root):
+        said = await start_error(configured(child(), root=root), is_lasting=True)
+        assert said == (f"another process uses {root}/workspaces: stop it, or give this one a storage root of its own")
+    async with proxy(root=root):
+        pass
+
+
+@pytest.mark.anyio
+async def test_storage_that_cannot_be_used_is_said_to_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    said = await start_error(configured(child(), root=tmp_path / "file"), is_lasting=True)
+    assert said == f"storage.root {tmp_path}/file cannot be used: Not a directory"
+    (tmp_path / "data" / "state").mkdir(parents=True)
+    (tmp_path / "data" / "state" / "records.sqlite").write_bytes(b"this is no database at all" * 100)
+    said = await start_error(configured(child(), root=tmp_path / "data"), is_lasting=True)
+    assert said == f"storage.root {tmp_path}/data cannot be used: the records cannot be opened: file is not a database"
+
+
+@pytest.mark.anyio
+async def test_a_trace_that_cannot_be_written_is_said_to_be(tmp_path: Path) -> None:
+    said = await start_error(configured(child()), trace_path=str(tmp_path / "no" / "trace"))
+    assert said == f"the trace {tmp_path}/no/trace cannot be written: No such file or directory"
+
+
+# --- What stays -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_nothing_of_a_temporary_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No child, no file, no listener, though a session is open and the context is left by an error."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    pids: list[int] = []
+    with pytest.raises(ExceptionGroup) as raised:
+        async with proxy() as service:
+            caller = Caller(f"{service.base_url}/mcp")
+            await caller.initialize()
+            pids = service.hub.child_pids
+            assert list(map(is_alive, pids)) == [True]
+            assert any(tmp_path.iterdir())
+            raise ZeroDivisionError
+    assert isinstance(first_of(raised.value), ZeroDivisionError)
+    assert not any(map(is_alive, pids))
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OSError):
+        await fetch(f"{service.base_url}/healthz")
+
+
+@pytest.mark.anyio
+async def test_the_key_of_links_outlives_a_restart_and_is_private(tmp_path: Path) -> None:
+    key = tmp_path / "state" / "link.key"
+    async with proxy(root=tmp_path) as first:
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600
+        assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
+        assert key.read_bytes() == first.plan.link_key
+        assert len(first.plan.link_key) == 32
+    async with proxy(root=tmp_path) as second:
+        assert second.plan.link_key == first.plan.link_key
+    key.write_bytes(b"cut short")
+    async with proxy(root=tmp_path) as third:
+        assert key.read_bytes() == third.plan.link_key != first.plan.link_key
+
+
+@pytest.mark.anyio
+async def test_a_trace_is_private_and_replays_without_a_difference(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    async with proxy(trace_path=path) as service:
+        caller = Caller(f"{service.base_url}/mcp")
+        await caller.initialize()
+        assert await caller.call("echo", text="for the record") == "a says for the record"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    lines = path.read_bytes().splitlines()
+    decoded = [msgspec.json.decode(line, type=Line) for line in lines]
+    assert any(b"for the record" in (line.message or b"") for line in decoded)
+    assert decoded[-1].input == "receive_close", "the trace reaches to the child's end"
+    assert list(replay(lines)) == []
+
+
+@pytest.mark.anyio
+async def test_leaving_lets_a_call_finish(tmp_path: Path) -> None:
+    started, until = tmp_path / "started", tmp_path / "until"
+    answers: list[str] = []
+    left = anyio.Event()
+
+    async def call(url: str, ready: anyio.Event) -> None:
+        caller = Caller(url)
+        await caller.initialize()
+        ready.set()
+        answers.append(await caller.call("wait", started=str(started), until=str(until)))
+
+    async with anyio.create_task_group() as tasks:
+        ready = anyio.Event()
+        async with proxy() as service:
+            tasks.start_soon(call, f"{service.base_url}/mcp", ready)
+            with anyio.fail_after(PATIENCE_S):
+                await ready.wait()
+                while not started.exists():  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+            tasks.start_soon(_touch_once_refused, service.base_url, until)
+        left.set()
+    assert answers == ["waited"]
+
+
+async def _touch_once_refused(base_url: str, until: Path) -> None:
+    """Let the call finish when the listener is closed, which shows that the proxy is draining."""
+    with anyio.fail_after(PATIENCE_S):
+        while True:
+            try:
+                await fetch(f"{base_url}/healthz")
+            except (OSError, anyio.BrokenResourceError, anyio.EndOfStream):
+                break
+            await anyio.sleep(0.01)
+    until.touch()
+
+
+@pytest.mark.anyio
+async def test_an_open_event_stream_ends_with_the_proxy() -> None:
+    ended = anyio.Event()
+
+    async def listen(url: str, session: str, opened: anyio.Event) -> None:
+        headers = {"accept": "text/event-stream", "mcp-session-id": session}
+        async with requested(url, "GET", headers) as response:
+            assert response.status == 200
+            opened.set()
+            await response.body()
+        ended.set()
+
+    async with anyio.create_task_group() as tasks:
+        async with proxy() as service:
+            caller = Caller(f"{service.base_url}/mcp")
+            await caller.initialize()
+            assert caller.session is not None
+            opened = anyio.Event()
+            tasks.start_soon(listen, caller.url, caller.session, opened)
+            await opened.wait()
+            assert os.getpid() not in service.hub.child_pids
+    assert ended.is_set()

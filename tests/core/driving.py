@@ -1,0 +1,370 @@
+"""One engine, driven by hand: clients and servers are plain helpers that say what a test tells them.
+
+Nothing here answers by itself, except where a helper's name says so. The driver itself holds only what is always true:
+nothing is said on a channel after its end, and a deadline that was handled is not due again.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlsplit
+
+from isthmus.core.effects import (
+    Cause,
+    Close,
+    Connected,
+    DeleteOpening,
+    Dial,
+    Effect,
+    End,
+    GetOpening,
+    Listen,
+    Note,
+    Opening,
+    PipeOpening,
+    Post,
+    PostOpening,
+    Save,
+    Saved,
+    Send,
+    Serve,
+    Spawn,
+    StorageAnswer,
+    UploadOpening,
+)
+from isthmus.core.engine import Engine
+from isthmus.core.ids import ChannelId, Ticket
+from isthmus.core.limits import Limits
+from isthmus.core.plan import Kind, Plan, ServerPlan
+
+LINK_KEY = b"0123456789abcdef"
+UNIX_AT_ZERO = 1_000_000_000.0
+LATEST = "2025-11-25"
+DONE = Cause(End.DONE)
+FORGOTTEN = Cause(End.REFUSED, status=404)
+NO_STREAM = Cause(End.REFUSED, status=405)
+
+E = TypeVar("E", bound=Effect)
+
+
+def request(id_raw: str, method: str, params: str | None = None) -> bytes:
+    rest = "" if params is None else f',"params":{params}'
+    return f'{{"jsonrpc":"2.0","id":{id_raw},"method":{json.dumps(method)}{rest}}}'.encode()
+
+
+def notification(method: str, params: str | None = None) -> bytes:
+    rest = "" if params is None else f',"params":{params}'
+    return f'{{"jsonrpc":"2.0","method":{json.dumps(method)}{rest}}}'.encode()
+
+
+def result(id_raw: str, text: str = "{}") -> bytes:
+    return f'{{"jsonrpc":"2.0","id":{id_raw},"result":{text}}}'.encode()
+
+
+def error(id_raw: str, text: str) -> bytes:
+    return f'{{"jsonrpc":"2.0","id":{id_raw},"error":{text}}}'.encode()
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One message a server was sent: on its stdin, or as a POST whose response `channel` is."""
+
+    channel: ChannelId
+    raw: bytes
+    post: Post | None
+
+    @property
+    def frame(self) -> dict[str, Any]:
+        frame = json.loads(self.raw)
+        assert isinstance(frame, dict)
+        return frame
+
+    @property
+    def id(self) -> int:
+        number = self.frame["id"]
+        assert type(number) is int
+        return number
+
+
+@dataclass
+class Driver:
+    """`heard` is what servers were sent and no test has looked at yet; `log` is every effect there was."""
+
+    engine: Engine
+    now: float = 100.0
+    log: list[Effect] = field(default_factory=list)
+    sent: dict[ChannelId, list[Send]] = field(default_factory=lambda: defaultdict(list))
+    closed: dict[ChannelId, Close] = field(default_factory=dict)
+    over: set[ChannelId] = field(default_factory=set)
+    dials: list[Dial] = field(default_factory=list)
+    heard: list[Heard] = field(default_factory=list)
+    children: set[ChannelId] = field(default_factory=set)
+
+    # --- Inputs -----------------------------------------------------------------------------------------------------
+
+    def open(self, channel: ChannelId, opening: Opening) -> list[Effect]:
+        return self._note(self.engine.receive_open(channel, opening, self.now))
+
+    def say(self, channel: ChannelId, message: bytes) -> list[Effect]:
+        return self._note(self.engine.receive_message(channel, message, self.now))
+
+    def end(self, channel: ChannelId, cause: Cause = DONE) -> list[Effect]:
+        """The channel is gone, and with it what nobody has heard of it."""
+        self.over.add(channel)
+        self.heard = [heard for heard in self.heard if heard.channel != channel]
+        return self._note(self.engine.receive_close(channel, cause, self.now))
+
+    def store(self, ticket: Ticket, answer: StorageAnswer) -> list[Effect]:
+        return self._note(self.engine.receive_answer(ticket, answer, self.now))
+
+    def stop(self) -> list[Effect]:
+        return self._note(self.engine.receive_stop(self.now))
+
+    def wait(self, seconds: float) -> list[Effect]:
+        """Let time pass, deadline by deadline."""
+        end, out = self.now + seconds, []
+        while (deadline := self.engine.next_timeout()) is not None and deadline.at <= end:
+            self.now = max(self.now, deadline.at)
+            out += self._note(self.engine.handle_timeout(self.now))
+            following = self.engine.next_timeout()
+            assert following is None or following.at > self.now, "a deadline that was handled is due again"
+        self.now = end
+        return out
+
+    def _note(self, effects: list[Effect]) -> list[Effect]:
+        for effect in effects:
+            if isinstance(effect, Send | Close | Serve):
+                assert effect.channel not in self.over, f"ordered for a channel that is over: {effect}"
+            if isinstance(effect, Send):
+                self.sent[effect.channel].append(effect)
+                if effect.is_last:
+                    self.over.add(effect.channel)
+                if effect.channel in self.children:
+                    self.heard.append(Heard(effect.channel, effect.message, None))
+            elif isinstance(effect, Close):
+                self.closed[effect.channel] = effect
+                self.over.add(effect.channel)
+            elif isinstance(effect, Dial):
+                self.dials.append(effect)
+                if isinstance(effect.target, Spawn):
+                    self.children.add(effect.channel)
+                elif isinstance(effect.target, Post):
+                    self.heard.append(Heard(effect.channel, effect.target.message, effect.target))
+        self.log += effects
+        return effects
+
+    # --- What a server hears and says -------------------------------------------------------------------------------
+
+    def hear(self, method: str) -> Heard:
+        """Take the oldest message with that method which no test has looked at; "" for answers."""
+        for heard in self.heard:
+            if heard.frame.get("method", "") == method:
+                self.heard.remove(heard)
+                return heard
+        raise AssertionError(f"no server was sent {method!r}; unread is {[h.raw for h in self.heard]}")
+
+    def hears(self, method: str) -> bool:
+        return any(heard.frame.get("method", "") == method for heard in self.heard)
+
+    def answer(self, heard: Heard, text: str = "{}", *, session: str | None = None) -> None:
+        """Answer a request with a result; over HTTP that ends its POST."""
+        self.reply(heard, result(str(heard.id), text), session=session)
+
+    def reply(self, heard: Heard, message: bytes, *, session: str | None = None) -> None:
+        if heard.post is None:
+            self.say(heard.channel, message)
+            return
+        self.open(heard.channel, Connected(session=session))
+        self.say(heard.channel, message)
+        self.end(heard.channel)
+
+    def acknowledge(self, heard: Heard) -> None:
+        """202 for a notification or an answer; a pipe has no such thing."""
+        if heard.post is not None:
+            self.end(heard.channel)
+
+    def last_dial(self, target: type[Spawn | Post | Listen]) -> Dial:
+        return next(dial for dial in reversed(self.dials) if isinstance(dial.target, target))
+
+    def shake_hands(
+        self, *, capabilities: str = "{}", revision: str = LATEST, session: str = "S1", listens: bool = False
+    ) -> ChannelId | None:
+        """Be a server that starts: up to where requests may pass. Returns its GET stream, if it has one."""
+        spawned = isinstance(self.dials[-1].target, Spawn)
+        if spawned:
+            self.open(self.dials[-1].channel, Connected())
+        text = f'{{"protocolVersion":"{revision}","capabilities":{capabilities}}}'
+        self.answer(self.hear("initialize"), text, session=session)
+        self.acknowledge(self.hear("notifications/initialized"))
+        if spawned:
+            return None
+        stream = self.last_dial(Listen).channel
+        if not listens:
+            self.end(stream, NO_STREAM)
+            return None
+        self.open(stream, Connected())
+        return stream
+
+    # --- Looking at what there was ----------------------------------------------------------------------------------
+
+    def every(self, kind: type[E]) -> list[E]:
+        return [effect for effect in self.log if isinstance(effect, kind)]
+
+    def only(self, kind: type[E]) -> E:
+        (found,) = self.every(kind)
+        return found
+
+    def last(self, kind: type[E]) -> E:
+        return self.every(kind)[-1]
+
+    def messages(self, channel: ChannelId) -> list[bytes]:
+        return [send.message for send in self.sent[channel]]
+
+    def frames(self, channel: ChannelId) -> Iterator[dict[str, Any]]:
+        return (json.loads(message) for message in self.messages(channel))
+
+    def said(self, channel: ChannelId) -> dict[str, Any]:
+        """The only message on that channel."""
+        (message,) = self.messages(channel)
+        frame = json.loads(message)
+        assert isinstance(frame, dict)
+        return frame
+
+    def notes(self, level: str) -> list[str]:
+        return [note.text for note in self.every(Note) if note.level == level]
+
+
+@dataclass
+class Client:
+    """A client of one server, on a pipe or over HTTP."""
+
+    driver: Driver
+    server: str
+    pipe: ChannelId | None = None
+    session: str | None = None
+    stream: ChannelId | None = None
+    principal: str = ""
+
+    def say(self, message: bytes, *, takes_events: bool = True) -> ChannelId:
+        """Say one message. Returns the channel its answers come on."""
+        channel = self.pipe or self.post(message, takes_events=takes_events)
+        if self.pipe is not None:
+            self.driver.say(channel, message)
+        return channel
+
+    def post(self, message: bytes, *, takes_events: bool = True, revision: str | None = None) -> ChannelId:
+        channel = self.driver.engine.new_channel()
+        opening = PostOpening(
+            server=self.server,
+            principal=self.principal,
+            session=self.session,
+            revision=revision,
+            accepts_events=takes_events,
+            base_url="http://here",
+        )
+        self.driver.open(channel, opening)
+        self.driver.say(channel, message)
+        return channel
+
+    def request(self, id_raw: str, method: str, params: str | None = None) -> ChannelId:
+        return self.say(request(id_raw, method, params))
+
+    def notify(self, method: str, params: str | None = None) -> None:
+        self.say(notification(method, params))
+
+    def listen(self) -> ChannelId:
+        """Open the GET stream."""
+        channel = self.driver.engine.new_channel()
+        self.driver.open(channel, GetOpening(server=self.server, principal=self.principal, session=self.session))
+        if channel not in self.driver.over:
+            self.stream = channel
+        return channel
+
+    def delete(self) -> ChannelId:
+        channel = self.driver.engine.new_channel()
+        self.driver.open(channel, DeleteOpening(server=self.server, principal=self.principal, session=self.session))
+        return channel
+
+    def initialize(self, params: str | None = None) -> ChannelId:
+        params = params or f'{{"protocolVersion":"{LATEST}","capabilities":{{}}}}'
+        return self.request("0", "initialize", params)
+
+
+def driver(*servers: ServerPlan, limits: Limits | None = None, seed: int = 1, **plan: Any) -> Driver:
+    """An engine with seeded entropy; without servers, with one of each kind: "pipe" and "http"."""
+    both = (ServerPlan(id="pipe", kind=Kind.PIPE), ServerPlan(id="http", kind=Kind.HTTP))
+    whole = Plan(servers=servers or both, link_key=LINK_KEY, workspaces_path="/w", **plan)
+    entropy = random.Random(seed).randbytes
+    return Driver(Engine(whole, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, limits=limits))
+
+
+def newcomer(world: Driver, down: str, server: str, principal: str = "") -> Client:
+    """A client that has said nothing yet. `down` is "pipe" or "http"."""
+    client = Client(world, server, principal=principal)
+    if down == "pipe":
+        client.pipe = world.engine.new_channel()
+        world.open(client.pipe, PipeOpening(server=server, principal=principal, base_url="http://here"))
+    return client
+
+
+def connect(
+    world: Driver,
+    down: str,
+    server: str,
+    *,
+    principal: str = "",
+    capabilities: str = "{}",
+    revision: str = LATEST,
+    session: str = "S1",
+    listens: bool = False,
+) -> Client:
+    """A client that is through with its handshake, and so is its server. Nothing is left to be heard."""
+    client = newcomer(world, down, server, principal)
+    channel = client.initialize()
+    world.shake_hands(capabilities=capabilities, revision=revision, session=session, listens=listens)
+    client.session = world.sent[channel][-1].session
+    client.notify("notifications/initialized")
+    if client.pipe is not None:
+        world.sent[client.pipe].clear()
+    assert not world.heard
+    return client
+
+
+# --- Files ------------------------------------------------------------------------------------------------------------
+
+
+def send_in(world: Driver, opening: UploadOpening) -> ChannelId:
+    """A request to the upload endpoint, its body not yet received."""
+    channel = world.engine.new_channel()
+    world.open(channel, opening)
+    return channel
+
+
+def manifest(*files: tuple[str, int]) -> bytes:
+    """(name, size) of each file, as they were stored."""
+    stored = [{"filename": name, "size_bytes": size, "sha256": "0" * 64} for name, size in files]
+    return json.dumps({"files": stored}).encode()
+
+
+def ask_link(client: Client, helper: str) -> dict[str, str]:
+    """The query of the link that the helper tool gives."""
+    channel = client.request('"link"', "tools/call", f'{{"name":"{helper}"}}')
+    url = json.loads(client.driver.messages(channel)[-1])["result"]["structuredContent"]["upload_url"]
+    return dict(parse_qsl(urlsplit(url).query))
+
+
+def upload(client: Client, helper: str, *files: tuple[str, int]) -> list[str]:
+    """Put files into a client's session. Returns their handles."""
+    world = client.driver
+    channel = send_in(world, UploadOpening(server=client.server, query=ask_link(client, helper)))
+    effects = world.say(channel, manifest(*files))
+    for save in [effect for effect in effects if isinstance(effect, Save)]:
+        world.store(save.ticket, Saved())
+    handles = world.said(channel)["upload_handles"]
+    assert len(handles) == len(files)
+    return list(handles)
