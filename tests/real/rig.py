@@ -192,7 +192,9 @@ class Process:
                 if self._has_ended or left <= 0:
                     break
                 self._news.wait(left)
-        how = f"exited with {self.popen.poll()}" if self._has_ended else f"said nothing of it for {timeout_s:g} s"
+        how = f"said nothing of it for {timeout_s:g} s"
+        if self._has_ended:
+            how = f"its stdout ended, exit code {self.wait_exit()}"
         raise RigError(f"{self.describe()}: {how}; waited for {pattern!r}")
 
     def write_line(self, line: str | bytes) -> None:

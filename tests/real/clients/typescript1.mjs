@@ -128,8 +128,9 @@ const OPS = {
   resources: (client) => allPages('resources', (page) => client.listResources(page)),
   templates: (client) => allPages('resourceTemplates', (page) => client.listResourceTemplates(page)),
   prompts: (client) => allPages('prompts', (page) => client.listPrompts(page)),
-  call: (client, step) => {
-    const onprogress = step.progress ? () => {} : undefined; // recorded in `watchProgress`
+  call: async (client, step) => {
+    client.isReporting = step.progress === true; // see `watchProgress`
+    const onprogress = step.progress ? () => {} : undefined;
     return client.callTool({ name: step.name, arguments: step.arguments }, undefined, { onprogress });
   },
   cancel: cancelCall,
@@ -162,7 +163,7 @@ function watchProgress(client, transport) {
   };
   const send = transport.send.bind(transport);
   transport.send = (message, ...rest) => {
-    if (message.params?._meta?.progressToken !== undefined) client.reportingOn = message.params._meta.progressToken;
+    if (client.isReporting) client.reportingOn = message.params?._meta?.progressToken;
     return send(message, ...rest);
   };
 }

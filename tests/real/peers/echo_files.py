@@ -3,7 +3,8 @@
 Every tool does the same, in this order, as far as its arguments say so:
 
 - `write`: a list of {path, text}, `link`: of {path, to}, `fifo`: of paths. All relative to its folder.
-- `output`: a path to write `text` to.
+- `output`: a path to write `text` to, or to make a link to `output_link` at.
+- `wait_for`: a path; nothing more happens before there is a file.
 - `reply`: the result, sent as it is.
 
 Without `reply` the result tells in one text block of JSON what the server got: `arguments`, the content of every file
@@ -15,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -84,11 +86,15 @@ class Server:
             os.mkfifo(path)
         if isinstance(arguments.get("output"), str) and "text" in arguments:
             put(Path(arguments["output"]), arguments["text"])
+        if "output_link" in arguments:
+            os.symlink(arguments["output_link"], arguments["output"])
+        while "wait_for" in arguments and not os.path.exists(arguments["wait_for"]):
+            time.sleep(0.01)
         if "reply" in arguments:
             return dict(arguments["reply"])
         told = {
             "arguments": arguments,
-            "files": {path: Path(path).read_text() for path in paths_in(arguments)},
+            "files": {path: Path(path).read_text(errors="replace") for path in paths_in(arguments)},
             "cwd": os.getcwd(),
             "tmp": os.environ.get("TMPDIR"),
             "roots": self.ask_roots(),
