@@ -1,0 +1,507 @@
+"""What the pages say is what the code does: their tables, their code, their commands and the messages they quote."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import json
+import os
+import re
+import select
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, get_args
+
+import msgspec
+import pytest
+from isthmus.app import cli
+from isthmus.app.config import loads, schema
+from isthmus.app.settings import Settings
+from isthmus.app.sizes import parse_size
+from isthmus.core import artifact, catalog
+from isthmus.core.limits import Limits
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/changes.d/*.md")])
+PACKAGES = ("core", "transports", "storage", "app")
+PORT = "8932"  # what the pages show; the tests take a free one
+TIMEOUT_S = 60
+
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+
+# --- Reading pages --------------------------------------------------------------------------------------------------
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, the name after it, its text."""
+
+    page: Path
+    language: str
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.stem}-{self.name or self.language}"
+
+
+FENCE = re.compile(r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> list[Block]:
+    return [
+        Block(page, match[1], match[2] or "", match[3])
+        for page in PAGES
+        for match in FENCE.finditer(page.read_text(encoding="utf-8"))
+        if match[1] == language
+    ]
+
+
+def block(page: str, name: str) -> Block:
+    language = {".py": "python", ".yaml": "yaml"}[Path(name).suffix]
+    (found,) = (one for one in blocks(language) if (one.page.name, one.name) == (page, name))
+    return found
+
+
+class Command(NamedTuple):
+    page: Path
+    text: str
+    output: str
+
+
+def commands() -> list[Command]:
+    """Every line after a `$ ` on a page, with what the page shows it to print."""
+    found = []
+    for one in blocks("console"):
+        for part in re.split(r"^\$ ", one.text, flags=re.MULTILINE)[1:]:
+            line, _, output = part.partition("\n")
+            found.append(Command(one.page, line, output))
+    return found
+
+
+def shown(command: str) -> str:
+    (output,) = (one.output for one in commands() if one.text == command and one.output)
+    return output
+
+
+def assert_looks_like(printed: str, expected: str) -> None:
+    """Equal, where `…` on the page stands for anything."""
+    pattern = ".*?".join(re.escape(part) for part in expected.strip().split("…"))
+    assert re.fullmatch(pattern, printed.strip(), re.DOTALL), f"printed:\n{printed}\non the page:\n{expected}"
+
+
+def load_generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+generate = load_generator()
+
+
+# --- Generated tables -----------------------------------------------------------------------------------------------
+
+
+def test_generated_parts_are_as_generated() -> None:
+    """`make docs` would change nothing."""
+    made = generate.pages()
+    assert {page.name for page in made} == {"configuration.md", "machines.md", "operating.md"}
+    for page, text in made.items():
+        assert page.read_text(encoding="utf-8") == text, f"{page.name} is out of date: run `make docs`"
+
+
+def tables_of(text: str) -> dict[str, dict[str, list[str]]]:
+    """Under each `###` heading, the rows of its table by their first cell."""
+    found = {}
+    for part in text.split("\n### ")[1:]:
+        heading, _, rest = part.partition("\n")
+        rows = [line.strip("| ").split(" | ") for line in rest.split("\n## ")[0].splitlines() if line.startswith("| `")]
+        found[heading] = {row[0].strip("`"): row for row in rows}
+    return found
+
+
+def structs_in(kind: Any) -> list[type[msgspec.Struct]]:
+    """The structs that an annotation names, however deep."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return [kind]
+    return [shape for inner in get_args(kind) for shape in structs_in(inner)]
+
+
+def shapes_of(shape: type[msgspec.Struct], path: str = "") -> Iterator[tuple[str, type[msgspec.Struct]]]:
+    """Every struct of a configuration, with the heading it should have."""
+    tag = shape.__struct_config__.tag
+    yield (f"`{path}`" + (f" (type: {tag})" if tag else "") if path else "The file"), shape
+    for field in msgspec.structs.fields(shape):
+        for inner in structs_in(field.type):
+            text = str(field.type)
+            many = "[]" if "tuple[" in text else ".NAME" if "dict[" in text else ""
+            yield from shapes_of(inner, f"{path}.{field.encode_name}{many}".lstrip("."))
+
+
+def test_every_key_of_the_configuration_is_on_the_page() -> None:
+    """With its default: for each struct that the settings reach, and no key that is not there."""
+    tables = tables_of((ROOT / "docs" / "configuration.md").read_text(encoding="utf-8"))
+    reached = set()
+    for heading, shape in shapes_of(Settings):
+        reached.add(heading)
+        rows = tables[heading]
+        fields = {field.encode_name: field for field in msgspec.structs.fields(shape)}
+        assert list(rows) == list(fields)
+        for name, field in fields.items():
+            cell = rows[name][2].strip("`*")
+            if field.required:
+                assert cell == "required", name
+                continue
+            value = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+            if isinstance(value, msgspec.Struct):
+                assert value == type(value)(), f"{name}: the default is not made of defaults"
+            elif isinstance(value, int) and rows[name][1].startswith("size"):
+                assert parse_size(cell) == value, name
+            else:
+                plain = msgspec.json.decode(msgspec.json.encode(value))
+                assert (cell if isinstance(plain, str) else json.loads(cell)) == plain, name
+    assert reached == set(tables)
+
+
+def test_every_limit_is_on_the_page() -> None:
+    text = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([\w.]+) \|", text, re.MULTILINE))
+    defaults = msgspec.structs.asdict(Limits())
+    assert list(rows) == list(defaults)
+    for name, value in defaults.items():
+        assert (parse_size(rows[name]) if name.endswith("_bytes") else float(rows[name])) == value, name
+
+
+def test_every_machine_is_on_the_page() -> None:
+    """Each module of the core that holds a table; and what its cells say is what the table says."""
+    modules = {
+        "isthmus." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in ROOT.glob("core/**/*.py")
+        if re.search(r"^TRANSITIONS\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert modules == set(generate.MACHINES.values())
+    text = (ROOT / "docs" / "machines.md").read_text(encoding="utf-8")
+    for name, module_name in generate.MACHINES.items():
+        part = text.split(f"<!-- begin machine {name} -->")[1].split("<!-- end")[0]
+        heads = re.findall(r"\*([\w ]+)\*", part.split("|  |")[1].splitlines()[0])
+        rows = re.findall(r"^\| \*\*([\w ]+)\*\* \| (.*) \|$", part, re.MULTILINE)
+        read = {
+            state: {one: cell.strip() for one, cell in zip(heads, cells.split(" | "), strict=True) if cell.strip()}
+            for state, cells in rows
+        }
+        table = importlib.import_module(module_name).TRANSITIONS
+        assert read == {
+            state.value: {one.value: following.value for one, following in row.items()} for state, row in table.items()
+        }
+
+
+# --- Links, commands, configurations --------------------------------------------------------------------------------
+
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", FENCE.sub("", page.read_text(encoding="utf-8"))):
+            assert target.startswith("https://") or (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("command", commands(), ids=lambda command: command.text[:40])
+def test_commands_are_ones_that_exist(command: Command) -> None:
+    """The command line takes each `isthmus …` on a page, and the Makefile has each target."""
+    words = shlex.split(command.text)
+    if words[0] == "make":
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in words[1:])
+    elif words[0] == "isthmus" and words[1:] != ["--version"]:
+        options = words[1 : words.index("--")] if "--" in words else words[1:]
+        cli._parser().parse_args(options)
+
+
+def test_make_targets_in_prose_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for page in PAGES:
+        for target in re.findall(r"`make (\w+)`", page.read_text(encoding="utf-8")):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page.name}: make {target}"
+
+
+@pytest.mark.parametrize("example", blocks("yaml"), ids=str)
+def test_configurations_on_pages_are_valid(example: Block) -> None:
+    assert loads(example.text, "yaml", "/somewhere", {}).servers
+
+
+def test_what_the_configuration_page_promises() -> None:
+    """Text is no number, a variable may be one, and what stands in place of a home folder is said."""
+    server = "servers: [{id: a, upstream: {command: [a]}}]\n"
+    with pytest.raises(Exception, match=r'core.port: got "8932", expected a whole number'):
+        loads(server + 'core: {port: "8932"}', "yaml", "/", {})
+    assert loads(server + "core: {port: '${PORT}'}", "yaml", "/", {"PORT": "80"}).core.port == 80
+    with pytest.raises(Exception, match=r"write \$\{HOME\} for ~"):
+        loads(server + "storage: {root: ~/data}", "yaml", "/", {})
+    assert loads(server, "yaml", "/there", {}).storage.root == "/there/data"
+
+
+def test_shapes_on_the_files_page_are_the_ones_sent() -> None:
+    """The members of each JSON example, in order, are those that clients get."""
+    shapes = {one.name: json.loads(one.text) for one in blocks("json")}
+    offer = catalog.upload_offer(
+        server_id="demo",
+        upload_url="http://h/upload/demo",
+        sid="s",
+        ttl_seconds=int(Limits().upload_link_ttl_s),
+        max_file_bytes=Limits().upload_size_max_bytes,
+        sha256_required=False,
+        max_files=Limits().upload_files_max,
+    )
+    shown_offer, sent_offer = shapes.pop("offer"), json.loads(offer)["structuredContent"]
+    assert_same_shape(shown_offer, sent_offer)
+    assert {k: v for k, v in shown_offer.items() if isinstance(v, bool | int)} == {
+        k: v for k, v in sent_offer.items() if isinstance(v, bool | int)
+    }
+    file = catalog.UploadedFile(upload_id="u", filename="f", mime_type="text/plain", size_bytes=1, sha256="0")
+    assert_same_shape(shapes.pop("upload"), json.loads(catalog.upload_reply("demo", "s", [file])))
+    one = artifact.Artifact(
+        artifact_uri="artifact://",
+        artifact_id="a",
+        filename="f",
+        mime_type="text/plain",
+        size_bytes=1,
+        sha256="0",
+        expose_as_resource=True,
+        expires_at_unix=0.0,
+        download_url="http://h/",
+    )
+    sent = json.loads(artifact.attach(b'{"content":[]}', [one], resource_links=True))
+    assert_same_shape(shapes.pop("artifact"), sent["_meta"]["artifact"], ordered=False)
+    assert not shapes
+
+
+def assert_same_shape(left: Any, right: Any, *, ordered: bool = True) -> None:
+    assert type(left) is type(right)
+    if isinstance(left, dict):
+        assert (list(left) == list(right)) if ordered else (set(left) == set(right))
+        for key in left:
+            assert_same_shape(left[key], right[key])
+    elif isinstance(left, list):
+        assert_same_shape(left[0], right[0])
+
+
+# --- Messages and codes ---------------------------------------------------------------------------------------------
+
+
+def sources() -> Iterator[ast.Module]:
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).glob("**/*.py")):
+            yield ast.parse(path.read_text(encoding="utf-8"))
+
+
+def texts_in_the_code() -> list[str]:
+    """Every string in the product, with a NUL where something is put in."""
+    found = []
+    for tree in sources():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+            elif isinstance(node, ast.JoinedStr):
+                parts = [part.value if isinstance(part, ast.Constant) else "\0" for part in node.values]
+                found.append("".join(str(part) for part in parts))
+    return found
+
+
+def test_messages_under_troubleshooting_are_said_by_the_code() -> None:
+    text = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8").split("## Troubleshooting")[1]
+    messages = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
+    assert len(messages) > 15
+    said = texts_in_the_code()
+    for message in messages:
+        for part in message.split("…"):
+            assert any(part.strip(" ,") in one for one in said), f"nothing says {part!r} (of {message!r})"
+
+
+def test_codes_of_uploads_and_downloads_are_on_the_page() -> None:
+    """Each code that the file endpoints can answer with, and no other."""
+    used = {"not_found", "timed_out", "storage_failed"}  # of routing, of a silent client, of a broken disk
+    for tree in sources():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in (
+                "UploadRefused",
+                "_refuse",
+                "_undo",
+                "_malformed",
+            ):
+                words = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+                used.update(
+                    word for word in words if isinstance(word, str) and re.fullmatch(r"[a-z0-9]+_?[a-z0-9_]+", word)
+                )
+    text = (ROOT / "docs" / "files.md").read_text(encoding="utf-8").split("## Errors")[1]
+    rows = re.findall(r"^\| \d{3} \| ([^|]+) \|", text, re.MULTILINE)
+    assert {code for row in rows for code in re.findall(r"`(\w+)`", row)} == used
+
+
+# --- Running what the pages show --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    """Ours, with this Python's programs first, as in an activated environment."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**os.environ, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def run(words: list[str], folder: Path, environment: dict[str, str]) -> str:
+    done = subprocess.run(  # noqa: PLW1510 (the assertion says more)
+        words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_isthmus_version(tmp_path: Path, environment: dict[str, str]) -> None:
+    assert_looks_like(run(["isthmus", "--version"], tmp_path, environment), shown("isthmus --version"))
+
+
+def test_isthmus_schema(tmp_path: Path, environment: dict[str, str]) -> None:
+    assert json.loads(run(["isthmus", "schema"], tmp_path, environment)) == json.loads(msgspec.json.encode(schema()))
+
+
+def test_isthmus_demo(tmp_path: Path, environment: dict[str, str]) -> None:
+    assert_looks_like(run(["isthmus", "demo"], tmp_path, environment), shown("isthmus demo"))
+
+
+@pytest.fixture
+def gateway_folder(tmp_path: Path) -> Path:
+    """A folder with the README's files in it."""
+    for name in ("isthmus.yaml", "client.py"):
+        (tmp_path / name).write_text(block("README.md", name).text, encoding="utf-8")
+    return tmp_path
+
+
+def test_the_readme_s_gateway_is_wired(gateway_folder: Path, environment: dict[str, str]) -> None:
+    assert_looks_like(run(["isthmus", "check"], gateway_folder, environment), shown("isthmus check"))
+
+
+def test_the_readme_s_client_sees_what_it_says(gateway_folder: Path, environment: dict[str, str]) -> None:
+    with (gateway_folder / "isthmus.yaml").open("a") as file:
+        file.write("core: {port: 0}\n")
+    with serving(gateway_folder, environment) as port:
+        client = gateway_folder / "client.py"
+        client.write_text(client.read_text().replace(PORT, port))
+        printed = run([sys.executable, "-W", "ignore", "client.py"], gateway_folder, environment)
+    assert_looks_like(printed, shown("python client.py").replace(PORT, port))
+
+
+@contextmanager
+def serving(folder: Path, environment: dict[str, str]) -> Iterator[str]:
+    """`isthmus serve` in a folder: the port it says it listens on. It ends with 0 on SIGTERM."""
+    process = subprocess.Popen(
+        ["isthmus", "serve"], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert process.stdout is not None
+    try:
+        found = re.search(r" listens on http://127\.0\.0\.1:(\d+)", read_until(process.stdout.fileno(), b"mcpServers"))
+        assert found is not None
+        yield found[1]
+        process.terminate()
+        assert process.wait(TIMEOUT_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def read_until(descriptor: int, wanted: bytes) -> str:
+    """What can be read up to and with `wanted`."""
+    read, give_up_at = b"", time.monotonic() + TIMEOUT_S
+    while wanted not in read:
+        assert time.monotonic() < give_up_at, read
+        if select.select([descriptor], [], [], 1.0)[0]:
+            data = os.read(descriptor, 65536)
+            assert data, f"it ended after {read!r}"
+            read += data
+    return read.decode()
+
+
+SPECIAL = {"client.py", "driver.py", "replay_trace.py"}
+
+
+@pytest.mark.parametrize("example", [one for one in blocks("python") if one.name not in SPECIAL], ids=str)
+def test_code_on_pages_runs(example: Block, tmp_path: Path, environment: dict[str, str]) -> None:
+    assert run([sys.executable, "-c", example.text], tmp_path, environment) == ""
+
+
+@contextmanager
+def conversation(words: list[str], folder: Path, environment: dict[str, str]) -> Iterator[tuple[int, int]]:
+    """A proxy on stdin and stdout. It ends with 0 once its stdin is closed."""
+    process = subprocess.Popen(words, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield process.stdin.fileno(), process.stdout.fileno()
+        process.stdin.close()
+        assert process.wait(TIMEOUT_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def talk(stdin: int, stdout: int) -> list[Any]:
+    """Shake hands, list the tools, call one: the results."""
+    results = []
+    requests = (
+        ("initialize", HELLO),
+        ("tools/list", {}),
+        ("tools/call", {"name": "count_words", "arguments": {"path": __file__}}),
+    )
+    for number, (method, params) in enumerate(requests):
+        request = {"jsonrpc": "2.0", "id": f"id {number}", "method": method, "params": params}
+        os.write(stdin, json.dumps(request).encode() + b"\n")
+        answer = json.loads(read_until(stdout, b"\n"))
+        assert answer["id"] == f"id {number}"
+        results.append(answer["result"])
+        if method == "initialize":
+            os.write(stdin, b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+    return results
+
+
+DEMO_SERVER = [sys.executable, "-m", "isthmus.app.demo_server"]
+
+
+def test_the_blocking_driver_is_a_proxy(tmp_path: Path, environment: dict[str, str]) -> None:
+    """At most 60 lines; a client at its stdin reaches the server, and both end when the client leaves."""
+    text = block("engine.md", "driver.py").text
+    assert len(text.splitlines()) <= 60
+    (tmp_path / "driver.py").write_text(text)
+    with conversation([sys.executable, "driver.py", *DEMO_SERVER], tmp_path, environment) as (stdin, stdout):
+        hello, tools, called = talk(stdin, stdout)
+    assert hello["serverInfo"]["name"] == "demo-server"
+    assert [tool["name"] for tool in tools["tools"]] == ["count_words", "write_report"]
+    assert "words" in called["content"][0]["text"]
+
+
+def test_the_blocking_driver_says_why_a_server_does_not_start(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "driver.py").write_text(block("engine.md", "driver.py").text)
+    words = [sys.executable, "driver.py", "/nonexistent/server"]
+    with conversation(words, tmp_path, environment) as (stdin, stdout):
+        request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
+        os.write(stdin, json.dumps(request).encode() + b"\n")
+        assert "No such file" in json.loads(read_until(stdout, b"\n"))["error"]["message"]
+
+
+def test_a_trace_of_the_command_line_replays(tmp_path: Path, environment: dict[str, str]) -> None:
+    """As the page on operating does it; and it is its owner's alone."""
+    words = ["isthmus", "wrap", "--listen", "stdio", "--trace", "trace.jsonl", "--", *DEMO_SERVER]
+    with conversation(words, tmp_path, environment) as (stdin, stdout):
+        talk(stdin, stdout)
+    assert (tmp_path / "trace.jsonl").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "trace.jsonl").stat().st_size > 1000
+    example = block("operating.md", "replay_trace.py").text
+    assert run([sys.executable, "-c", example], tmp_path, environment) == ""

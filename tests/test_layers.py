@@ -1,0 +1,230 @@
+"""The directions in which parts of the house may look, and what the core may not even load."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PARTS = ("core", "transports", "storage", "app")
+
+MAY_SEE = {
+    "core": {"core"},
+    "transports": {"transports", "core"},
+    "storage": {"storage"},
+    "app": {"app", "core", "transports", "storage"},
+}
+
+# No clock, no randomness, no files, no sockets, no threads: what is left computes.
+PURE = {
+    "__future__",
+    "base64",
+    "binascii",
+    "bisect",
+    "collections",
+    "datetime",  # to format given moments; that nobody asks it for the time is a test below
+    "enum",
+    "functools",
+    "hashlib",
+    "heapq",
+    "hmac",
+    "itertools",
+    "json",
+    "math",
+    "operator",
+    "posixpath",
+    "re",
+    "struct",
+    "typing",
+    "unicodedata",
+    "urllib.parse",
+    "msgspec",
+}
+
+FORBIDDEN = {
+    "_asyncio",
+    "_queue",
+    "_random",
+    "_socket",
+    "_ssl",
+    "anyio",
+    "asyncio",
+    "concurrent",
+    "glob",
+    "h11",
+    "http",
+    "logging",
+    "mimetypes",
+    "multiprocessing",
+    "pathlib",
+    "queue",
+    "random",
+    "secrets",
+    "select",
+    "selectors",
+    "shutil",
+    "signal",
+    "socket",
+    "ssl",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "wsproto",
+}
+
+
+def sources(part: str) -> list[Path]:
+    found = sorted(path for path in (ROOT / part).rglob("*.py") if "__pycache__" not in path.parts)
+    assert found
+    return found
+
+
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports(path: Path, *, absolute_only: bool = False) -> Iterator[tuple[int, str]]:
+    """(line, absolute name) of every import in a file, wherever in it, relative ones resolved below `isthmus`."""
+    package = ["isthmus", *path.relative_to(ROOT).parts[:-1]]
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            assert node.module is not None
+            yield node.lineno, node.module
+        elif isinstance(node, ast.ImportFrom) and not absolute_only:
+            base = package[: len(package) - node.level + 1]
+            for alias in node.names:
+                yield node.lineno, ".".join([*base, *([node.module] if node.module else []), alias.name])
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_each_part_looks_only_where_it_may(part: str) -> None:
+    """Calls go down: the core sees itself, transports see the core, storage sees itself, the app sees all."""
+    for path in sources(part):
+        for line, name in imports(path):
+            where = f"{path.relative_to(ROOT)}:{line} imports {name}"
+            parts = name.split(".")
+            if parts[0] == "isthmus":
+                assert len(parts) > 1, f"{where}, which is everything"
+                assert parts[1] in MAY_SEE[part], where
+            else:
+                assert parts[0] not in PARTS, f"{where}: the folders are installed below isthmus"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_parts_name_each_other_relatively(part: str) -> None:
+    """So that a part can be copied under another name."""
+    for path in sources(part):
+        for line, name in imports(path, absolute_only=True):
+            assert name.split(".")[0] != "isthmus", f"{path.relative_to(ROOT)}:{line} imports {name}"
+
+
+def test_the_core_imports_pure_modules_only() -> None:
+    """msgspec, a known list of the standard library, and itself."""
+    for path in sources("core"):
+        for line, name in imports(path):
+            is_pure = any(name == pure or name.startswith(pure + ".") for pure in {*PURE, "isthmus"})
+            assert is_pure, f"{path.relative_to(ROOT)}:{line} imports {name}"
+
+
+CLOCKS_AND_FILES = {"open", "print", "input", "exec", "eval", "__import__", "breakpoint"}
+
+
+def test_the_core_asks_nobody_anything() -> None:
+    """It opens no file and asks no clock, whatever its imports would allow."""
+    for path in sources("core"):
+        for node in ast.walk(tree_of(path)):
+            if not isinstance(node, ast.Call):
+                continue
+            where = f"{path.relative_to(ROOT)}:{node.lineno}"
+            if isinstance(node.func, ast.Name):
+                assert node.func.id not in CLOCKS_AND_FILES, f"{where} calls {node.func.id}"
+            elif isinstance(node.func, ast.Attribute):
+                assert node.func.attr not in ("now", "utcnow", "today"), f"{where} calls .{node.func.attr}"
+
+
+METHOD = re.compile(
+    r"\b(completion|elicitation|logging|notifications|prompts|resources|roots|sampling|server|subscriptions|tasks|tools)"
+    r"/[a-z]"
+)
+
+
+def test_transports_know_no_method() -> None:
+    """A method's name in a transport is a rule in the wrong place."""
+    for path in sources("transports"):
+        tree = tree_of(path)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
+                text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+                found = METHOD.search(text)
+                assert found is None, f"{path.relative_to(ROOT)}:{node.lineno} says {text[:60]!r}"
+                assert text not in ("initialize", "ping"), f"{path.relative_to(ROOT)}:{node.lineno} says {text!r}"
+
+
+def test_the_search_for_methods_finds_them() -> None:
+    assert METHOD.search('{"method":"tools/call"}')
+    assert METHOD.search("notifications/progress")
+    assert not METHOD.search("text/event-stream application/json isthmus/0.1")
+
+
+LOAD = """
+import json, sys
+sys.path[:0] = json.loads(sys.argv[1])
+import msgspec, msgspec.json
+if len(sys.argv) > 2:
+    import importlib
+    for name in sys.argv[2:]:
+        importlib.import_module(name)
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def loaded(folder: Path, *modules: str) -> set[str]:
+    """What a fresh interpreter, without site packages, has loaded after msgspec and `modules`."""
+    program = [sys.executable, "-I", "-S", "-B", "-c", LOAD, json.dumps([str(folder)]), *modules]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    names = json.loads(done.stdout)
+    assert isinstance(names, list)
+    return set(names)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder from which nothing but msgspec and the core can be imported."""
+    import msgspec
+
+    folder = tmp_path_factory.mktemp("bare")
+    (folder / "msgspec").symlink_to(Path(msgspec.__file__).parent)
+    (folder / "isthmus").mkdir()
+    (folder / "isthmus" / "core").symlink_to(ROOT / "core")
+    return folder
+
+
+def test_loading_the_core_loads_nothing_impure(bare: Path) -> None:
+    """Every module of it, compared with an interpreter that loaded msgspec alone: nothing that touches the world."""
+    modules = [
+        ".".join(["isthmus", *path.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
+        for path in sources("core")
+    ]
+    assert "isthmus.core.engine" in modules
+    ours = loaded(bare, *modules)
+    assert set(modules) <= ours
+    extra = ours - loaded(bare)
+    impure = {name for name in extra if name.split(".")[0] in FORBIDDEN}
+    assert not impure
+    foreign = {name.split(".")[0] for name in extra} - set(sys.stdlib_module_names) - {"isthmus", "msgspec"}
+    assert not foreign
+
+
+def test_the_comparison_would_see_an_impure_module(bare: Path) -> None:
+    """The check is not blind: one socket among the imports is seen."""
+    assert "socket" in loaded(bare, "socket") - loaded(bare)

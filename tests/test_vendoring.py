@@ -1,0 +1,110 @@
+"""A copy of `core/` under a foreign name, with msgspec and nothing else, is a whole proxy engine."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+CONVERSATION = """
+import random
+import sys
+
+sys.path.insert(0, sys.argv[1])
+from acme_gateway.proxy import effects, plan, trace
+from acme_gateway.proxy.engine import Engine
+
+lines = []
+engine = trace.Recorder(
+    plan.Plan(servers=(plan.ServerPlan(id="echo", kind=plan.Kind.PIPE),)),
+    entropy=random.Random(7).randbytes,
+    unix_at_zero=1.0e9,
+    write=lines.append,
+)
+assert type(engine._engine) is Engine
+
+def only(orders, kind):
+    found = [order for order in orders if isinstance(order, kind)]
+    assert len(found) == 1, orders
+    return found[0]
+
+post = engine.new_channel()
+assert engine.receive_open(post, effects.PostOpening(server="echo"), 0.0) == []
+handshake = b'{"jsonrpc":"2.0","id":"a","method":"initialize","params":{"protocolVersion":"2025-11-25"}}'
+dial = only(engine.receive_message(post, handshake, 0.0), effects.Dial)
+assert isinstance(dial.target, effects.Spawn)
+asked = only(engine.receive_open(dial.channel, effects.Connected(), 0.1), effects.Send)
+assert b'"method":"initialize"' in asked.message
+welcome = b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}'
+orders = engine.receive_message(dial.channel, welcome, 0.2)
+opened, confirmed = [order for order in orders if isinstance(order, effects.Send)]
+assert opened.channel == post and opened.is_last and opened.session
+assert opened.message == b'{"jsonrpc":"2.0","id":"a","result":{"protocolVersion":"2025-11-25"}}'
+assert confirmed.message == b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+engine.receive_close(post, effects.Cause(effects.End.DONE), 0.2)
+
+post = engine.new_channel()
+engine.receive_open(post, effects.PostOpening(server="echo", session=opened.session), 0.3)
+call = b'{"jsonrpc":"2.0","id":1.0,"method":"tools/call","params":{"name":"echo", "arguments":{"n":1e400}}}'
+asked = only(engine.receive_message(post, call, 0.3), effects.Send)
+assert asked.channel == dial.channel
+assert asked.message.endswith(b'"params":{"name":"echo", "arguments":{"n":1e400}}}')
+answer = b'{"jsonrpc":"2.0","id":2,"result":{"content":[ ]}}'
+answered = only(engine.receive_message(dial.channel, answer, 0.4), effects.Send)
+assert (answered.channel, answered.is_last) == (post, True)
+assert answered.message == b'{"jsonrpc":"2.0","id":1.0,"result":{"content":[ ]}}'
+engine.receive_sent(post, len(answered.message), 0.4)
+engine.receive_stop(0.5)
+
+assert list(trace.replay(lines)) == []
+loaded = {name.split(".")[0] for name in sys.modules} - sys.stdlib_module_names
+assert loaded <= {"__main__", "acme_gateway", "msgspec", "random"}, loaded
+sys.stdout.buffer.write(b"".join(lines))
+"""
+
+
+@pytest.fixture
+def vendored(tmp_path: Path) -> Path:
+    """A folder with msgspec and a package that has taken the core in under a name of its own."""
+    (tmp_path / "msgspec").symlink_to(Path(msgspec.__file__).parent)
+    package = tmp_path / "acme_gateway"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    shutil.copytree(ROOT / "core", package / "proxy", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def converse(folder: Path, hash_seed: int) -> bytes:
+    """Run the conversation in an interpreter without site packages. Returns its trace."""
+    done = subprocess.run(
+        [sys.executable, "-S", "-s", "-P", "-B", "-c", CONVERSATION, str(folder)],
+        env={"PYTHONHASHSEED": str(hash_seed)},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+def test_a_copy_under_another_name_holds_a_conversation(vendored: Path) -> None:
+    """Handshake, call, answer, replay; byte for byte the same however the interpreter orders its sets."""
+    trace = converse(vendored, 1)
+    assert trace.count(b"\n") > 10
+    assert trace == converse(vendored, 2)
+
+
+def test_a_copy_is_not_this_package(vendored: Path) -> None:
+    """The copy fails where this package is named absolutely: the check above can fail."""
+    engine = vendored / "acme_gateway" / "proxy" / "engine.py"
+    engine.write_text(
+        engine.read_text(encoding="utf-8").replace("from .desk", "from isthmus.core.desk"), encoding="utf-8"
+    )
+    with pytest.raises(AssertionError, match="isthmus"):
+        converse(vendored, 1)
