@@ -130,6 +130,16 @@ def id_key(id_raw: bytes) -> IdKey | None:
     return ("n", int(match[1]))
 
 
+def number_of(id_raw: bytes) -> int | None:
+    """The number of ours that a peer echoes in an id or a progress token; some echo it as a string."""
+    key = id_key(id_raw)
+    if key is None:
+        return None
+    if isinstance(key[1], int):
+        return key[1]
+    return int(key[1]) if key[1].isdecimal() and key[1].isascii() and len(key[1]) <= _DIGITS_MAX else None
+
+
 def encode_request(id_raw: bytes, method: str, params: bytes | None) -> bytes:
     if params is None:
         return b'{"jsonrpc":"2.0","id":%b,"method":%b}' % (id_raw, msgspec.json.encode(method))

@@ -6,34 +6,28 @@ one, what reads only is too, and every other open request ends in an error that 
 
 from __future__ import annotations
 
-import re
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
 from . import jsonrpc
+from .asking import Asking
 from .clients import Clients
 from .courier import Courier
 from .desk import Desk
-from .effects import Cause, Connected, Delete, End, Listen, Post, Spawn
-from .errors import INTERNAL_ERROR, INVALID_REQUEST, OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE, RemoteProtocolError
+from .effects import Cause, Connected, Delete, End, Listen, Spawn
+from .endings import NOT_FOUND, describe, error_in, is_forgotten
+from .errors import INTERNAL_ERROR, OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
 from .exchange import State as ExchangeState
 from .ids import ChannelId
 from .jsonrpc import Frame
 from .links import ChildRole, Errand, FarewellRole, Link, UpPostRole, UpStreamRole
-from .rewrite import members, set_member, take
+from .rewrite import members, set_member
 from .session import Ask, Session
+from .uplink import Uplink
 from .upstream import Input, State
-
-NOT_ALLOWED = 405
-NOT_FOUND = 404
-BAD_REQUEST = 400
-
-SESSION_UNKNOWN: Final = re.compile(rb"session|not initialized", re.IGNORECASE)
-"""Found in the errors of servers that answer a session they do not know with 400: those made after the official
-TypeScript examples say "No valid session ID provided", others "Server not initialized"."""
 
 
 class FileRules(Protocol):
@@ -69,6 +63,8 @@ class Servers:
         self._desk = desk
         self._clients = clients
         self._courier = courier
+        self._uplink = uplink = Uplink(desk)
+        self._asking = Asking(desk, courier, uplink, lambda session: self.files.roots_of(session))
 
     # --- From the downstream half ---------------------------------------------------------------------------------
 
@@ -97,7 +93,7 @@ class Servers:
         """An exchange that is prepared goes up, or waits until the upstream is ready."""
         exchange.step(ExchangeInput.PREPARED)
         if link.upstream.state is State.READY:
-            self._write(link, exchange)
+            self._uplink.write(link, exchange)
         else:
             link.queue.append(exchange)
             self._need(link)
@@ -111,7 +107,7 @@ class Servers:
             link.queue.remove(exchange)
         if exchange.state is not ExchangeState.SENT or exchange.upstream_id is None:
             return
-        self._desk.timers.cancel(("reply", (exchange.sid, exchange.key)))
+        self._uplink.expect_none(exchange)
         if link.pending.pop(exchange.upstream_id, None) is None:
             return
         if exchange.post is not None:
@@ -120,45 +116,24 @@ class Servers:
         if link.upstream.state is State.READY:
             params = b'{"requestId":%d' % exchange.upstream_id
             params += (b',"reason":' + reason if reason is not None else b"") + b"}"
-            self._tell(link, jsonrpc.encode_notification("notifications/cancelled", params))
+            self._uplink.tell(link, jsonrpc.encode_notification("notifications/cancelled", params))
 
     def notify(self, session: Session, method: str, params: bytes | None) -> None:
         link = self.links[session.sid]
         if link.plan.owns_roots and method == "notifications/roots/list_changed":
             return  # its roots are not the client's
         if method == "notifications/progress":
-            restored = self._restore_token(session, params)
+            restored = self._asking.restore_token(session, params)
             if restored is None:
                 return
             params = restored
         if link.upstream.state is State.READY:
-            self._tell(link, jsonrpc.encode_notification(method, params))
+            self._uplink.tell(link, jsonrpc.encode_notification(method, params))
         else:
             self._desk.note("debug", f"{method} dropped: the upstream is not ready", link.plan.id)
 
-    def _restore_token(self, session: Session, params: bytes | None) -> bytes | None:
-        """Progress on a server's request: its own token again. None when nothing of the kind is open."""
-        try:
-            token_raw = jsonrpc.member_of(params, "progressToken")
-        except RemoteProtocolError:
-            return None
-        key = None if token_raw is None else jsonrpc.id_key(token_raw)
-        if params is None or key is None or not isinstance(key[1], int):
-            return None
-        ask = session.asks.get(key[1])
-        return None if ask is None or ask.token_raw is None else set_member(params, "progressToken", ask.token_raw)
-
     def reply(self, session: Session, ask: Ask, answer: Frame) -> None:
-        link = self.links[session.sid]
-        if ask.incarnation != link.upstream.incarnation or link.upstream.state in (State.IDLE, State.DIALING):
-            return  # who asked is gone
-        if link.upstream.state is State.INITIALIZING and not link.is_pipe:
-            return  # it asked before it gave its session a name: there is nowhere to send an answer
-        if answer.result is not None:
-            self._tell(link, jsonrpc.encode_result(ask.id_raw, answer.result))
-        else:
-            assert answer.error is not None
-            self._tell(link, jsonrpc.encode_error_raw(ask.id_raw, jsonrpc.usable_error(answer.error)))
+        self._asking.reply(self.links[session.sid], ask, answer)
 
     def end(self, session: Session) -> None:
         link = self.links.pop(session.sid, None)
@@ -213,13 +188,7 @@ class Servers:
 
     def _shake_hands(self, link: Link) -> None:
         link.upstream.step(Input.CONNECTED)
-        self._run(link, "initialize", "initialize", link.upstream.initialize)
-
-    def _run(self, link: Link, purpose: str, method: str, params: bytes | None) -> None:
-        """Send a request of our own."""
-        number = link.next_id()
-        link.pending[number] = Errand(purpose, link.upstream.incarnation)
-        self._emit(link, jsonrpc.encode_request(b"%d" % number, method, params), number)
+        self._uplink.run(link, "initialize", "initialize", link.upstream.initialize)
 
     def _receive_handshake(self, link: Link, frame: Frame, session: str | None) -> None:
         if frame.error is not None:
@@ -234,8 +203,7 @@ class Servers:
             return
         if link.session.opener is not None:
             self._clients.accept_session(link.session, shown, link.upstream.revision)
-        confirmation = jsonrpc.encode_notification("notifications/initialized", None)
-        self._emit(link, confirmation, None, is_confirmation=True)
+        self._uplink.confirm(link)
         if link.is_pipe:  # what is written first arrives first
             self._receive_confirmed(link)
 
@@ -262,7 +230,7 @@ class Servers:
         replay = link.upstream.replay()
         link.replaying = len(replay)
         for method, params in replay:
-            self._run(link, "replay", method, params)
+            self._uplink.run(link, "replay", method, params)
         if not replay:
             self._receive_ready(link)
 
@@ -270,7 +238,10 @@ class Servers:
         link.upstream.receive_replayed()
         self._desk.timers.cancel(("start", link.session.sid))
         while link.queue and link.upstream.state is State.READY:
-            self._write(link, link.queue.popleft())
+            self._uplink.write(link, link.queue.popleft())
+
+    def _start_timeout_s(self, link: Link) -> float:
+        return link.plan.start_timeout_s or self._desk.limits.start_timeout_s
 
     def handle_start_timeout(self, sid: str) -> None:
         link = self.links.get(sid)
@@ -291,47 +262,6 @@ class Servers:
         link = self.links.get(sid)
         if link is not None:
             self._need(link)
-
-    # --- Writing --------------------------------------------------------------------------------------------------
-
-    def _write(self, link: Link, exchange: Exchange) -> None:
-        exchange.step(ExchangeInput.SEND)
-        exchange.attempts += 1
-        number = exchange.upstream_id = link.next_id()
-        link.pending[number] = exchange
-        params = exchange.params
-        if exchange.token_raw is not None:
-            assert params is not None
-            params = jsonrpc.replace_progress_token(params, b"%d" % number)
-        self._expect_reply(link, exchange)
-        message = jsonrpc.encode_request(b"%d" % number, exchange.method, params)
-        exchange.post = self._emit(link, message, number)
-
-    def _start_timeout_s(self, link: Link) -> float:
-        return link.plan.start_timeout_s or self._desk.limits.start_timeout_s
-
-    def _expect_reply(self, link: Link, exchange: Exchange) -> None:
-        at = self._desk.now + (link.plan.reply_timeout_s or self._desk.limits.reply_timeout_s)
-        self._desk.timers.set(("reply", (exchange.sid, exchange.key)), at, "upstream reply")
-
-    def _tell(self, link: Link, message: bytes) -> None:
-        self._emit(link, message, None)
-
-    def _emit(
-        self, link: Link, message: bytes, number: int | None, *, is_confirmation: bool = False
-    ) -> ChannelId | None:
-        """Write one message upstream. Returns the POST's channel, on HTTP."""
-        if link.is_pipe:
-            assert link.channel is not None
-            self._desk.send(link.channel, message)
-            return None
-        upstream = link.upstream
-        role = UpPostRole(link, number, is_confirmation=is_confirmation)
-        revision = upstream.revision if upstream.state is not State.INITIALIZING else None
-        target = Post(server=link.plan.id, message=message, session=upstream.session, revision=revision)
-        channel = self._desk.dial(role, target)
-        link.posts.add(channel)
-        return channel
 
     # --- Channels -------------------------------------------------------------------------------------------------
 
@@ -373,7 +303,9 @@ class Servers:
         if link.upstream.state in (State.CLOSED, State.IDLE) or role.incarnation != link.upstream.incarnation:
             return
         # A server may well refuse every stream with 400: one that had granted it before has changed its mind.
-        if _is_forgotten(role, cause) and (cause.status == NOT_FOUND or link.listen_failures):
+        if is_forgotten(cause, names_session=role.names_session) and (
+            cause.status == NOT_FOUND or link.listen_failures
+        ):
             self._lose(link, "it forgot the session")
             return
         self._receive_listening(link)
@@ -386,13 +318,13 @@ class Servers:
 
     def _receive_post_close(self, link: Link, role: UpPostRole, cause: Cause) -> None:
         is_current = role.incarnation == link.upstream.incarnation
-        is_forgotten = _is_forgotten(role, cause)
+        was_forgotten = is_forgotten(cause, names_session=role.names_session)
         entry = None if role.number is None else link.pending.pop(role.number, None)
         if isinstance(entry, Exchange):
             entry.post = None
-            self._desk.timers.cancel(("reply", (entry.sid, entry.key)))
-            self._settle_post(link, entry, cause, is_unsent=cause.unsent or is_forgotten)
-            if is_forgotten and is_current and link.upstream.state is not State.IDLE:
+            self._uplink.expect_none(entry)
+            self._settle_post(link, entry, cause, is_unsent=cause.unsent or was_forgotten)
+            if was_forgotten and is_current and link.upstream.state is not State.IDLE:
                 self._lose(link, "it forgot the session")
             elif link.queue:
                 self._resume_queue(link)
@@ -403,17 +335,17 @@ class Servers:
             if cause.end is End.DONE:
                 self._receive_confirmed(link)
             else:
-                self._lose(link, _describe(cause))
+                self._lose(link, describe(cause))
         elif cause.end is not End.DONE:
-            self._desk.note("warning", f"a notification or answer did not arrive: {_describe(cause)}", link.plan.id)
-            if is_forgotten and is_current and link.upstream.state is not State.IDLE:
+            self._desk.note("warning", f"a notification or answer did not arrive: {describe(cause)}", link.plan.id)
+            if was_forgotten and is_current and link.upstream.state is not State.IDLE:
                 self._lose(link, "it forgot the session")
 
     def _resume_queue(self, link: Link) -> None:
         if link.upstream.state is State.READY:
             waiting, link.queue = link.queue, type(link.queue)()
             for exchange in waiting:
-                self._write(link, exchange)
+                self._uplink.write(link, exchange)
         else:
             self._need(link)
 
@@ -421,12 +353,12 @@ class Servers:
         if errand.purpose == "replay":
             self._receive_replayed(link)
         else:
-            error = _error_in(cause)
-            self._lose(link, _describe(cause), error=error)
+            error = error_in(cause)
+            self._lose(link, describe(cause), error=error)
 
     def _settle_post(self, link: Link, exchange: Exchange, cause: Cause, *, is_unsent: bool) -> None:
         """The POST of an open request ended without its answer."""
-        error = _error_in(cause)
+        error = error_in(cause)
         if exchange.may_repeat(is_unsent=is_unsent, retries=link.plan.session_retries) and (
             is_unsent or cause.end is not End.REFUSED
         ):
@@ -436,11 +368,9 @@ class Servers:
         elif error is not None:
             self.finish(link, exchange, jsonrpc.encode_error_raw(exchange.id_raw, error))
         elif is_unsent or cause.end is End.REFUSED or cause.end is End.UNREACHABLE:
-            self._fail(
-                link, exchange, UPSTREAM_UNAVAILABLE, f"the server could not be asked: {_describe(cause)}", cause
-            )
+            self._fail(link, exchange, UPSTREAM_UNAVAILABLE, f"the server could not be asked: {describe(cause)}", cause)
         else:
-            self._fail_unknown(link, exchange, _describe(cause))
+            self._fail_unknown(link, exchange, describe(cause))
 
     # --- Loss -----------------------------------------------------------------------------------------------------
 
@@ -478,7 +408,7 @@ class Servers:
             self._need(link)
 
     def _settle_lost(self, link: Link, exchange: Exchange, reason: str) -> None:
-        self._desk.timers.cancel(("reply", (exchange.sid, exchange.key)))
+        self._uplink.expect_none(exchange)
         if exchange.may_repeat(is_unsent=False, retries=link.plan.session_retries):
             exchange.step(ExchangeInput.REQUEUE)
             exchange.upstream_id = None
@@ -542,16 +472,18 @@ class Servers:
                 link, role, Frame(error=msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})), number
             )
 
-    def _receive_frame(self, link: Link, role: object, frame: Frame) -> None:
+    def _receive_frame(self, link: Link, role: ChildRole | UpPostRole | UpStreamRole, frame: Frame) -> None:
         related = self._related(link, role)
-        if frame.is_request:
-            self._receive_request(link, frame, related)
-        elif frame.is_notification:
-            self._receive_notification(link, frame, related)
-        else:
+        if frame.is_notification:
+            self._asking.receive_notification(link, frame, related)
+        elif not frame.is_request:
             number = self._number_of(frame, role)
             if number is not None:
                 self._receive_reply(link, role, frame, number)
+        elif isinstance(role, ChildRole) or role.incarnation == link.upstream.incarnation:
+            self._asking.receive_request(link, frame, related)
+        else:
+            self._desk.note("debug", f"{frame.method} dropped: its session is lost, so is its answer", link.plan.id)
 
     def _related(self, link: Link, role: object) -> Exchange | None:
         entry = link.pending.get(role.number) if isinstance(role, UpPostRole) and role.number is not None else None
@@ -562,14 +494,10 @@ class Servers:
         belongs to the POST that carried it."""
         if frame.id_raw is None:
             return role.number if isinstance(role, UpPostRole) else None
-        key = jsonrpc.id_key(frame.id_raw)
-        if key is None:
-            return None
-        if isinstance(key[1], int):
-            return key[1]
-        if frame.error is not None and isinstance(role, UpPostRole) and not key[1].isdecimal():
+        number = jsonrpc.number_of(frame.id_raw)
+        if number is None and frame.error is not None and isinstance(role, UpPostRole):
             return role.number
-        return int(key[1]) if key[1].isdecimal() and key[1].isascii() and len(key[1]) < 17 else None
+        return number
 
     def _receive_reply(self, link: Link, role: object, frame: Frame, number: int) -> None:
         entry = link.pending.pop(number, None)
@@ -591,7 +519,7 @@ class Servers:
             self._receive_ready(link)
 
     def _receive_answer(self, link: Link, exchange: Exchange, frame: Frame) -> None:
-        self._desk.timers.cancel(("reply", (exchange.sid, exchange.key)))
+        self._uplink.expect_none(exchange)
         exchange.step(ExchangeInput.REPLY)
         if frame.error is not None:
             message = jsonrpc.encode_error_raw(exchange.id_raw, jsonrpc.usable_error(frame.error))
@@ -608,74 +536,6 @@ class Servers:
             return
         self.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, frame.result))
 
-    def _receive_request(self, link: Link, frame: Frame, related: Exchange | None) -> None:
-        assert frame.id_raw is not None
-        assert frame.method is not None
-        session = link.session
-        if frame.method == "ping":
-            self._tell(link, jsonrpc.encode_result(frame.id_raw, b"{}"))
-        elif frame.method == "roots/list" and link.plan.owns_roots:
-            self._tell(link, jsonrpc.encode_result(frame.id_raw, self.files.roots_of(session)))
-        elif len(session.asks) >= self._desk.limits.asks_per_session_max:
-            text = f"{len(session.asks)} requests to this client are open, the most allowed"
-            self._tell(link, jsonrpc.encode_error(frame.id_raw, INTERNAL_ERROR, text))
-        elif self._is_asked_already(link, frame.id_raw):
-            text = "got the id of a request that is still open, expected another"
-            self._tell(link, jsonrpc.encode_error(frame.id_raw, INVALID_REQUEST, text))
-        else:
-            try:
-                token = jsonrpc.progress_token(frame.params)
-            except RemoteProtocolError as error:
-                self._tell(link, jsonrpc.encode_error(frame.id_raw, error.rpc_code, error.message))
-                return
-            ask = Ask(frame.id_raw, token, frame.method, link.upstream.incarnation, None)
-            self._courier.ask(session, ask, frame.params, related)
-
-    def _is_asked_already(self, link: Link, id_raw: bytes) -> bool:
-        key = jsonrpc.id_key(id_raw)
-        return any(jsonrpc.id_key(ask.id_raw) == key for ask in link.session.asks.values())
-
-    def _receive_notification(self, link: Link, frame: Frame, related: Exchange | None) -> None:
-        assert frame.method is not None
-        try:
-            if frame.method == "notifications/progress":
-                self._receive_progress(link, frame.params)
-                return
-            if frame.method == "notifications/cancelled":
-                self._receive_withdrawal(link, frame.params)
-                return
-        except RemoteProtocolError as error:
-            self._desk.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
-            return
-        message = jsonrpc.encode_notification(frame.method, frame.params)
-        self._courier.deliver(link.session, frame.method, message, related)
-
-    def _receive_progress(self, link: Link, params: bytes | None) -> None:
-        """It goes to whose request it is about, under that request's own token, on that request's own stream."""
-        if params is None:
-            return
-        spans = members(params)
-        token = take(params, spans.get("progressToken"))
-        key = None if token is None else jsonrpc.id_key(token)
-        if key is None:
-            return
-        number = int(key[1]) if isinstance(key[1], int) or (key[1].isdecimal() and len(key[1]) < 17) else None
-        exchange = link.pending.get(number) if number is not None else None
-        if not isinstance(exchange, Exchange) or exchange.token_raw is None:
-            return
-        self._expect_reply(link, exchange)
-        restored = set_member(params, "progressToken", exchange.token_raw)
-        message = jsonrpc.encode_notification("notifications/progress", restored)
-        if exchange.reply.can_stream:
-            self._desk.send(exchange.reply.channel, message)
-
-    def _receive_withdrawal(self, link: Link, params: bytes | None) -> None:
-        id_raw = jsonrpc.member_of(params, "requestId")
-        key = None if id_raw is None else jsonrpc.id_key(id_raw)
-        for number, ask in list(link.session.asks.items()):
-            if key is not None and jsonrpc.id_key(ask.id_raw) == key:
-                self._courier.unask(link.session, number, jsonrpc.member_of(params, "reason"))
-
 
 def _with_roots(initialize: bytes) -> bytes:
     """The client's initialize params, declaring roots: with a file plane they are its session's own folders."""
@@ -683,38 +543,3 @@ def _with_roots(initialize: bytes) -> bytes:
     if capabilities is None or not capabilities.startswith(b"{"):
         capabilities = b"{}"
     return set_member(initialize, "capabilities", set_member(capabilities, "roots", b"{}"))
-
-
-def _describe(cause: Cause) -> str:
-    return (
-        cause.detail
-        or {
-            End.DONE: "its reply ended without an answer",
-            End.GONE: "it hung up",
-            End.REFUSED: f"it answered with HTTP status {cause.status}",
-            End.UNREACHABLE: "it cannot be reached",
-            End.BROKEN: "the connection broke",
-            End.TIMED_OUT: "it took too long",
-        }[cause.end]
-    )
-
-
-def _is_forgotten(role: UpPostRole | UpStreamRole, cause: Cause) -> bool:
-    """Whether the refusal says that the upstream does not know our session, and so did not run the request. It should
-    be 404 (2025-03-26 basic/transports, "Session Management"); where it is 400, the error's words decide."""
-    if cause.end is not End.REFUSED or not role.names_session:
-        return False
-    error = _error_in(cause) if cause.status == BAD_REQUEST else None
-    return cause.status == NOT_FOUND or (error is not None and SESSION_UNKNOWN.search(error) is not None)
-
-
-def _error_in(cause: Cause) -> bytes | None:
-    """The JSON-RPC error in a refusing response's body, if it holds one. Its id is not looked at: servers put null,
-    "server-error" or the request's own there."""
-    if cause.end is not End.REFUSED or not cause.body.lstrip().startswith(b"{"):
-        return None
-    try:
-        error = jsonrpc.member_of(cause.body.strip(), "error")
-    except RemoteProtocolError:
-        return None
-    return None if error is None or not error.startswith(b"{") else jsonrpc.usable_error(error)

@@ -1,0 +1,128 @@
+"""What servers say of their own accord: requests to the client, their withdrawal, progress and other notifications.
+
+A server's request reaches the client under a number of ours (an `Ask`), and its answer the server under the server's
+own id. Progress tokens are translated like ids, in both directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from . import jsonrpc
+from .courier import Courier
+from .desk import Desk
+from .errors import INTERNAL_ERROR, INVALID_REQUEST, RemoteProtocolError
+from .exchange import Exchange
+from .jsonrpc import Frame
+from .links import Link
+from .rewrite import members, set_member, take
+from .session import Ask, Session
+from .uplink import Uplink
+from .upstream import State
+
+
+class Asking:
+    """
+    Args:
+        roots_of: the JSON result of `roots/list` in a session, for servers whose roots are not the client's.
+    """
+
+    def __init__(self, desk: Desk, courier: Courier, uplink: Uplink, roots_of: Callable[[Session], bytes]) -> None:
+        self._desk = desk
+        self._courier = courier
+        self._uplink = uplink
+        self._roots_of = roots_of
+
+    # --- From the server ------------------------------------------------------------------------------------------
+
+    def receive_request(self, link: Link, frame: Frame, related: Exchange | None) -> None:
+        """`related` is the exchange on whose stream it came, if that is known."""
+        assert frame.id_raw is not None
+        assert frame.method is not None
+        session = link.session
+        if frame.method == "ping":
+            self._uplink.tell(link, jsonrpc.encode_result(frame.id_raw, b"{}"))
+        elif frame.method == "roots/list" and link.plan.owns_roots:
+            self._uplink.tell(link, jsonrpc.encode_result(frame.id_raw, self._roots_of(session)))
+        elif len(session.asks) >= self._desk.limits.asks_per_session_max:
+            text = f"{len(session.asks)} requests to this client are open, the most allowed"
+            self._uplink.tell(link, jsonrpc.encode_error(frame.id_raw, INTERNAL_ERROR, text))
+        elif self._is_asked_already(link, frame.id_raw):
+            text = "got the id of a request that is still open, expected another"
+            self._uplink.tell(link, jsonrpc.encode_error(frame.id_raw, INVALID_REQUEST, text))
+        else:
+            try:
+                token = jsonrpc.progress_token(frame.params)
+            except RemoteProtocolError as error:
+                self._uplink.tell(link, jsonrpc.encode_error(frame.id_raw, error.rpc_code, error.message))
+                return
+            ask = Ask(frame.id_raw, token, frame.method, link.upstream.incarnation, None)
+            self._courier.ask(session, ask, frame.params, related)
+
+    def receive_notification(self, link: Link, frame: Frame, related: Exchange | None) -> None:
+        assert frame.method is not None
+        try:
+            if frame.method == "notifications/progress":
+                self._receive_progress(link, frame.params)
+                return
+            if frame.method == "notifications/cancelled":
+                self._receive_withdrawal(link, frame.params)
+                return
+        except RemoteProtocolError as error:
+            self._desk.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
+            return
+        message = jsonrpc.encode_notification(frame.method, frame.params)
+        self._courier.deliver(link.session, frame.method, message, related)
+
+    def _is_asked_already(self, link: Link, id_raw: bytes) -> bool:
+        key = jsonrpc.id_key(id_raw)
+        return any(jsonrpc.id_key(ask.id_raw) == key for ask in link.session.asks.values())
+
+    def _receive_progress(self, link: Link, params: bytes | None) -> None:
+        """It goes to whose request it is about, under that request's own token, on that request's own stream."""
+        if params is None:
+            return
+        spans = members(params)
+        token = take(params, spans.get("progressToken"))
+        number = None if token is None else jsonrpc.number_of(token)
+        exchange = link.pending.get(number) if number is not None else None
+        if not isinstance(exchange, Exchange) or exchange.token_raw is None:
+            return
+        self._uplink.expect_reply(link, exchange)
+        restored = set_member(params, "progressToken", exchange.token_raw)
+        message = jsonrpc.encode_notification("notifications/progress", restored)
+        if exchange.reply.can_stream:
+            self._desk.send(exchange.reply.channel, message)
+
+    def _receive_withdrawal(self, link: Link, params: bytes | None) -> None:
+        id_raw = jsonrpc.member_of(params, "requestId")
+        key = None if id_raw is None else jsonrpc.id_key(id_raw)
+        for number, ask in list(link.session.asks.items()):
+            if key is not None and jsonrpc.id_key(ask.id_raw) == key:
+                self._courier.unask(link.session, number, jsonrpc.member_of(params, "reason"))
+
+    # --- From the client ------------------------------------------------------------------------------------------
+
+    def reply(self, link: Link, ask: Ask, answer: Frame) -> None:
+        """The client's answer, for whoever asked."""
+        if ask.incarnation != link.upstream.incarnation or link.upstream.state in (State.IDLE, State.DIALING):
+            return  # who asked is gone
+        if link.upstream.state is State.INITIALIZING and not link.is_pipe:
+            return  # it asked before it gave its session a name: there is nowhere to send an answer
+        if answer.result is not None:
+            self._uplink.tell(link, jsonrpc.encode_result(ask.id_raw, answer.result))
+        else:
+            assert answer.error is not None
+            self._uplink.tell(link, jsonrpc.encode_error_raw(ask.id_raw, jsonrpc.usable_error(answer.error)))
+
+    def restore_token(self, session: Session, params: bytes | None) -> bytes | None:
+        """Progress on a server's request: its own token again. None when nothing of the kind is open."""
+        try:
+            token_raw = jsonrpc.member_of(params, "progressToken")
+        except RemoteProtocolError:
+            return None
+        key = None if token_raw is None else jsonrpc.id_key(token_raw)
+        if params is None or key is None or not isinstance(key[1], int):
+            return None
+        ask = session.asks.get(key[1])
+        return None if ask is None or ask.token_raw is None else set_member(params, "progressToken", ask.token_raw)

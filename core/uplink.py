@@ -1,0 +1,71 @@
+"""Writing to an upstream: requests under numbers of our own, answers and notifications, over a pipe or as POSTs."""
+
+from __future__ import annotations
+
+from . import jsonrpc
+from .desk import Desk
+from .effects import Post
+from .exchange import Exchange
+from .exchange import Input as ExchangeInput
+from .ids import ChannelId
+from .links import Errand, Link, UpPostRole
+from .upstream import State
+
+
+class Uplink:
+    """The way up to servers."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def write(self, link: Link, exchange: Exchange) -> None:
+        """Send a client's request: our number for its id, and for its progress token if it has one."""
+        exchange.step(ExchangeInput.SEND)
+        exchange.attempts += 1
+        number = exchange.upstream_id = link.next_id()
+        link.pending[number] = exchange
+        params = exchange.params
+        if exchange.token_raw is not None:
+            assert params is not None
+            params = jsonrpc.replace_progress_token(params, b"%d" % number)
+        self.expect_reply(link, exchange)
+        message = jsonrpc.encode_request(b"%d" % number, exchange.method, params)
+        exchange.post = self._emit(link, message, number)
+
+    def run(self, link: Link, purpose: str, method: str, params: bytes | None) -> None:
+        """Send a request of our own."""
+        number = link.next_id()
+        link.pending[number] = Errand(purpose, link.upstream.incarnation)
+        self._emit(link, jsonrpc.encode_request(b"%d" % number, method, params), number)
+
+    def tell(self, link: Link, message: bytes) -> None:
+        """Send a notification or an answer."""
+        self._emit(link, message, None)
+
+    def confirm(self, link: Link) -> None:
+        """Send the notification that ends the handshake; on HTTP, how its POST ends is part of the handshake."""
+        self._emit(link, jsonrpc.encode_notification("notifications/initialized", None), None, is_confirmation=True)
+
+    def expect_reply(self, link: Link, exchange: Exchange) -> None:
+        """The server's time to say something about the exchange begins anew."""
+        at = self._desk.now + (link.plan.reply_timeout_s or self._desk.limits.reply_timeout_s)
+        self._desk.timers.set(("reply", (exchange.sid, exchange.key)), at, "upstream reply")
+
+    def expect_none(self, exchange: Exchange) -> None:
+        self._desk.timers.cancel(("reply", (exchange.sid, exchange.key)))
+
+    def _emit(
+        self, link: Link, message: bytes, number: int | None, *, is_confirmation: bool = False
+    ) -> ChannelId | None:
+        """Write one message. Returns the POST's channel, on HTTP."""
+        if link.is_pipe:
+            assert link.channel is not None
+            self._desk.send(link.channel, message)
+            return None
+        upstream = link.upstream
+        role = UpPostRole(link, number, is_confirmation=is_confirmation)
+        revision = upstream.revision if upstream.state is not State.INITIALIZING else None
+        target = Post(server=link.plan.id, message=message, session=upstream.session, revision=revision)
+        channel = self._desk.dial(role, target)
+        link.posts.add(channel)
+        return channel
