@@ -17,7 +17,7 @@ import msgspec
 from anyio.abc import TaskStatus
 
 from ..core.effects import PipeOpening
-from ..transports.http_client import Endpoint
+from ..transports.http_endpoint import Endpoint
 from ..transports.pipe import serve_pipe
 from . import banner, logs
 from .config import ConfigError, load, schema

@@ -46,7 +46,8 @@ from ..core.limits import Limits
 from ..core.plan import Plan
 from ..core.timers import Deadline
 from ..transports.clock import loop_clock
-from ..transports.http_client import Endpoint, HttpClient
+from ..transports.http_client import HttpClient
+from ..transports.http_endpoint import Endpoint
 from ..transports.memory import MemoryServer, MemoryUpstream
 from ..transports.port import FileOutlet, Outlet
 from ..transports.stdio import Child, ChildSpec

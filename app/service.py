@@ -30,7 +30,7 @@ from ..core.wire.http_server import Surface
 from ..storage.files import FileBlobs
 from ..storage.interface import StorageError
 from ..storage.sqlite import SqliteRecords
-from ..transports.http_client import Endpoint
+from ..transports.http_endpoint import Endpoint
 from ..transports.http_server import HttpServer
 from ..transports.stdio import ChildSpec
 from .hub import EngineLike, Hub

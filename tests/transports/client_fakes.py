@@ -11,7 +11,7 @@ from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.tls import TLSListener
 from isthmus.core.effects import Cause, Connected, Opening
 from isthmus.core.ids import ChannelId
-from isthmus.transports.http_client import Endpoint
+from isthmus.transports.http_endpoint import Endpoint
 from isthmus.transports.port import Outlet
 
 PATIENCE_S = 10.0

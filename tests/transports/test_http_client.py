@@ -16,8 +16,9 @@ from isthmus.core.effects import Cause, Close, Connected, Delete, End, Listen, P
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
-from isthmus.transports import http_client
-from isthmus.transports.http_client import Endpoint, HttpClient
+from isthmus.transports import http_client_connection
+from isthmus.transports.http_client import HttpClient
+from isthmus.transports.http_endpoint import Address, Endpoint
 from isthmus.transports.port import Outlet
 
 pytestmark = pytest.mark.anyio
@@ -410,7 +411,7 @@ async def test_a_write_that_fails_does_not_hide_the_response(monkeypatch: pytest
 async def test_a_write_that_fails_without_a_word_of_the_server_ends_the_exchange(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_client, "LINGER_S", 0.01)
+    monkeypatch.setattr(http_client_connection, "LINGER_S", 0.01)
     Puppet(monkeypatch).is_listening = False
     async with dialer() as dial:
         assert await dial.exchange(Endpoint("http://h/")) == [Cause(End.BROKEN, "h took no more of the request")]
@@ -764,7 +765,7 @@ async def test_tls_to_a_server_that_speaks_none() -> None:
     ],
 )
 def test_urls_in_parts(url: str, scheme: str, host: str, port: int, authority: bytes, target: bytes) -> None:
-    assert Endpoint(url).address() == http_client.Address(scheme, host, port, authority, target)
+    assert Endpoint(url).address() == Address(scheme, host, port, authority, target)
 
 
 @pytest.mark.parametrize(

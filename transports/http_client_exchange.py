@@ -1,0 +1,110 @@
+"""One request to an upstream and its response, from the order to the end of its channel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import anyio
+
+from ..core.effects import Cause, Close, Connected, Delete, End, Listen, Post, Send
+from ..core.errors import LocalProtocolError
+from ..core.ids import ChannelId
+from ..core.limits import Limits
+from ..core.wire.http_client import Arrived, Opened, ReplyEvent, ReplyReader, request_for
+from .port import Port
+
+if TYPE_CHECKING:
+    from .http_client_connection import Connection
+    from .http_pool import Pool
+
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(slots=True)
+class Route:
+    """What all requests to one endpoint share."""
+
+    pool: Pool
+    target: bytes
+    headers: Headers
+
+
+class Exchange:
+    """One request and its response: the `Outlet` of its channel. `Port.closed` is called for it exactly once."""
+
+    def __init__(
+        self, route: Route, target: Post | Listen | Delete, channel: ChannelId, port: Port, limits: Limits
+    ) -> None:
+        self.method, headers, self.body = request_for(target)
+        self.target = route.target
+        self.headers = route.headers + headers
+        if self.method == "POST":
+            self.headers.append((b"content-length", b"%d" % len(self.body)))
+        self.reader = ReplyReader(target, limits)
+        self.connection: Connection | None = None
+        self.is_unsent = True  # no byte of it was given to a socket
+        self.is_abandoned = False
+        self.is_over = False
+        self._pool = route.pool
+        self._channel = channel
+        self._port = port
+        self._resumed: anyio.Event | None = None  # while paused
+
+    def send(self, order: Send) -> None:
+        raise LocalProtocolError("got a message for a request that was sent whole, expected a dial for each message")
+
+    def close(self, order: Close) -> None:
+        if self.is_over or self.is_abandoned:
+            return
+        self.is_abandoned = True
+        if self.connection is not None:
+            self.connection.give_up()
+        elif self in self._pool.waiting:
+            self._pool.waiting.remove(self)
+            self._pool.client.end_soon(self, Cause(End.DONE))
+
+    def pause(self) -> None:
+        if self._resumed is None and not self.is_over:
+            self._resumed = anyio.Event()
+
+    def resume(self) -> None:
+        if self._resumed is not None:
+            self._resumed.set()
+            self._resumed = None
+
+    async def wait_resumed(self) -> None:
+        while self._resumed is not None:
+            await self._resumed.wait()
+
+    async def report(self, facts: list[ReplyEvent]) -> None:
+        """Tell the port, and return when it wants to hear more: until then nothing is read."""
+        if self._resumed is not None:
+            await self.wait_resumed()
+        for fact in facts:
+            self.report_one(fact)
+            if self._resumed is not None:
+                await self.wait_resumed()
+
+    def report_one(self, fact: ReplyEvent) -> None:
+        if self.is_abandoned:
+            self.end(Cause(End.DONE))
+        elif isinstance(fact, Arrived):
+            self._port.message(self._channel, fact.message)
+        elif isinstance(fact, Opened):
+            self._port.opened(self._channel, Connected(fact.session))
+        else:
+            self.end(fact.cause)
+
+    def end(self, cause: Cause) -> None:
+        if not self.is_over:
+            self.is_over = True
+            self._port.closed(self._channel, Cause(End.DONE) if self.is_abandoned else cause)
+
+    async def end_later(self, cause: Cause) -> None:
+        self.end(cause)
+
+
+def stopped(is_unsent: bool) -> Cause:
+    """What ends a request when the client stops."""
+    return Cause(End.BROKEN, "shutting down", unsent=is_unsent)
