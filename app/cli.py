@@ -100,6 +100,13 @@ def _parser() -> argparse.ArgumentParser:
     wrap.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the command")
     wrap.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="header sent to the URL")
     wrap.add_argument("--cwd", metavar="DIR", help="working directory of the command")
+    wrap.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
+    wrap.add_argument(
+        "--allow-host", action="append", default=[], metavar="HOST", help="Host header accepted beside --listen's own"
+    )
+    wrap.add_argument(
+        "--allow-origin", action="append", default=[], metavar="ORIGIN", help="origin of web pages that may call"
+    )
 
     check_help = "validate a configuration, ask every upstream, say what is wired"
     check = commands.add_parser(
@@ -130,9 +137,15 @@ def _serve(options: argparse.Namespace, command: list[str]) -> int:
 def _wrap(options: argparse.Namespace, command: list[str]) -> int:
     upstream, id = _target(options, command)
     if options.listen == "stdio":
+        if options.allow_host or options.allow_origin:
+            raise ConfigError(
+                "got --allow-host or --allow-origin with --listen stdio, expected them with HOST:PORT only"
+            )
         return _run(partial(_wrap_stdio, _wrapping(upstream, id, Core()), options.trace))
     host, port = _address(options.listen)
-    settings = _wrapping(upstream, id, Core(host=host, port=port))
+    hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
+    core = Core(host=host, port=port, allowed_hosts=hosts, allowed_origins=origins)
+    settings = _wrapping(upstream, id, core)
     return _run(partial(_serve_http, settings, options.trace, is_lasting=False))
 
 
@@ -288,8 +301,8 @@ def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, 
     if url is not None:
         if not re.match(r"https?://[^/]", url):
             raise ConfigError(f"got the URL {url}, expected http://… or https://… (or -- COMMAND ARG…)")
-        if options.env or options.cwd:
-            raise ConfigError("got --env or --cwd with a URL, expected them with a command only")
+        if options.env or options.cwd or options.inherit_env:
+            raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
         headers = dict(_pair(text, ":", "--header", "NAME: VALUE") for text in options.header)
         try:
             Endpoint(url, tuple(headers.items()))
@@ -299,7 +312,8 @@ def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, 
     if options.header:
         raise ConfigError("got --header with a command, expected it with a URL only")
     env = dict(_pair(text, "=", "--env", "NAME=VALUE") for text in options.env)
-    return Upstream(command=tuple(command), env=env, cwd=options.cwd), _id_from(_program(command))
+    upstream = Upstream(command=tuple(command), env=env, cwd=options.cwd, inherit_env=options.inherit_env)
+    return upstream, _id_from(_program(command))
 
 
 def _pair(text: str, separator: str, option: str, form: str) -> tuple[str, str]:

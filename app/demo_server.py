@@ -46,23 +46,41 @@ def _answer(method: str, params: dict[str, object]) -> dict[str, object]:
     if method == "tools/list":
         return {"result": {"tools": TOOLS}}
     if method == "tools/call":
-        return {"result": _call(str(params["name"]), params["arguments"])}
+        return {"result": _call(str(params.get("name")), params.get("arguments"))}
     return {"error": {"code": -32601, "message": f"Method not found: {method}"}}
 
 
 def _call(name: str, arguments: object) -> dict[str, object]:
-    assert isinstance(arguments, dict)
-    path = Path(arguments["path"])
     print(f"called: {name} {arguments}", file=sys.stderr, flush=True)
+    if name not in (tool["name"] for tool in TOOLS):
+        return _content(f"there is no tool {name}, expected count_words or write_report", is_error=True)
     try:
-        words = path.read_text().split()
+        text = _run(name, msgspec.convert(arguments, dict[str, str]))
+    except msgspec.ValidationError:
+        return _content("got other arguments than this tool takes, expected paths as text", is_error=True)
+    except KeyError as error:
+        return _content(f"got no argument {error}, expected a path", is_error=True)
+    except UnicodeDecodeError:
+        return _content("got a file that is not UTF-8 text, expected text", is_error=True)
     except OSError as error:
-        return {"content": [{"type": "text", "text": f"cannot open {path}: {error.strerror}"}], "isError": True}
+        return _content(f"cannot open {error.filename}: {error.strerror}", is_error=True)
+    return _content(text)
+
+
+def _run(name: str, arguments: dict[str, str]) -> str:
+    path = Path(arguments["path"])
+    words = path.read_text(encoding="utf-8").split()
     text = f"{path.name} has {len(words)} words"
     if name == "write_report":
-        Path(arguments["output"]).write_text(f"# Report\n\n{text}, the longest is {max(words, key=len)!r}.\n")
-        text = f"report written to {arguments['output']}"
-    return {"content": [{"type": "text", "text": text}]}
+        output = Path(arguments["output"])
+        longest = max(words, key=len, default="")
+        output.write_text(f"# Report\n\n{text}, the longest is {longest!r}.\n", encoding="utf-8")
+        text = f"report written to {output}"
+    return text
+
+
+def _content(text: str, *, is_error: bool = False) -> dict[str, object]:
+    return {"content": [{"type": "text", "text": text}], **({"isError": True} if is_error else {})}
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ def to_limits(settings: Settings) -> Limits:
     sessions, uploads, artifacts = settings.sessions, settings.uploads, settings.artifacts
     return Limits(
         sessions_max=sessions.max_active,
+        children_max=sessions.max_processes,
         session_idle_ttl_s=sessions.idle_ttl_seconds,
         exchanges_per_session_max=sessions.max_in_flight_per_session,
         session_storage_max_bytes=sessions.max_total_session_size or defaults.session_storage_max_bytes,

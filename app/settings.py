@@ -67,6 +67,7 @@ class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     idle_ttl_seconds: Annotated[Seconds, _about("A session without any use for this long is ended.")] = 1800.0
     max_active: Annotated[Count, _about("Sessions alive at once.")] = 10_000
+    max_processes: Annotated[Count, _about("Server processes at once, over all servers and sessions.")] = 512
     max_in_flight_per_session: Annotated[Count, _about("Requests of one session that wait for their answers.")] = 256
     max_total_session_size: Annotated[Size | None, _about("Files of one session together, in bytes; null: 1 GiB.")] = (
         None

@@ -68,6 +68,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Resource subscriptions remembered for replay after an upstream restart."""
 
     # Upstreams
+    children_max: int = 512
+    """Server processes at once, those that are ending included. A Node or Python server takes 50 to 100 MB."""
     start_timeout_s: float = 60.0
     """From dialling an upstream to its answer to `initialize`: real servers take up to 14 s, first-time npx more."""
     listen_wait_s: float = 1.0

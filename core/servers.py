@@ -63,6 +63,7 @@ class Servers:
         self._desk = desk
         self._clients = clients
         self._courier = courier
+        self._children = 0  # of all links
         self._uplink = uplink = Uplink(desk)
         self._asking = Asking(desk, courier, uplink, lambda session: self.files.roots_of(session))
 
@@ -179,12 +180,15 @@ class Servers:
         upstream.receive_need()
         at = self._desk.now + self._start_timeout_s(link)
         self._desk.timers.set(("start", link.session.sid), at, "upstream start")
-        if link.is_pipe:
+        if not link.is_pipe:
+            self._shake_hands(link)
+        elif self._children >= self._desk.limits.children_max:
+            self._lose(link, f"{self._children} server processes run, the most allowed; try again later")
+        else:
             target = Spawn(server=link.plan.id, workspace=link.session.workspace)
             link.channel = self._desk.dial(ChildRole(link), target)
             link.children += 1
-        else:
-            self._shake_hands(link)
+            self._children += 1
 
     def _shake_hands(self, link: Link) -> None:
         link.upstream.step(Input.CONNECTED)
@@ -282,6 +286,7 @@ class Servers:
         link = role.link
         if isinstance(role, ChildRole):
             link.children -= 1
+            self._children -= 1
             if link.upstream.state is State.CLOSED:
                 if link.children == 0:
                     self.files.sweep(link.session)

@@ -134,10 +134,12 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--header", "X-Key: a\nb", "http://h/"), "the value of header X-Key has characters"),
         (("wrap", "--header", "no-colon", "http://h/"), "got --header 'no-colon', expected NAME: VALUE"),
         (("wrap", "--header", "A: b", "--", "cmd"), "got --header with a command, expected it with a URL only"),
-        (("wrap", "--env", "A=b", "http://h/"), "got --env or --cwd with a URL"),
+        (("wrap", "--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
         (("wrap", "--env", "A", "--", "cmd"), "got --env 'A', expected NAME=VALUE"),
         (("wrap", "--listen", "8932", "--", "cmd"), "got --listen 8932, expected HOST:PORT, such as 127.0.0.1:8932"),
         (("wrap", "--listen", "127.0.0.1:99999", "--", "cmd"), "got --listen 127.0.0.1:99999, expected HOST:PORT"),
+        (("wrap", "--inherit-env", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
+        (("wrap", "--listen", "stdio", "--allow-host", "h", "--", "cmd"), "got --allow-host or --allow-origin with"),
         (("serve",), "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json is in this folder"),
         (("check",), "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json is in this folder"),
         (("serve", "no.yaml"), "no.yaml: cannot be read: No such file or directory"),
@@ -262,6 +264,26 @@ def test_wrap_serves_a_command() -> None:
         assert session.call("echo", text="hi") == "mybox says hi"
         assert "GREETING" in json.loads(session.call("environment"))["names"]
         assert wrapped.stderr == ""
+
+
+def test_wrap_may_be_reached_by_other_names_and_pages_if_told_so() -> None:
+    with Run(
+        "wrap", *ANY_PORT, "--allow-host", "gateway.test", "--allow-origin", "https://page.test", "--", *TOOLBOX
+    ) as wrapped:
+        url = wrapped.wait_url()
+        body = json.dumps(INITIALIZE).encode()
+        known = {"Content-Type": "application/json", "Accept": "application/json", "Host": "gateway.test"}
+        assert request("POST", url, body, known | {"Origin": "https://page.test"})[0] == 200
+        assert request("POST", url, body, known | {"Origin": "https://other.test"})[0] == 403
+        assert request("POST", url, body, known | {"Host": "other.test"})[0] == 403
+
+
+def test_the_environment_is_handed_on_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ISTHMUS_TEST_VARIABLE", "1")
+    for options, is_known in ((), False), (("--inherit-env",), True):
+        with Run("wrap", *ANY_PORT, *options, "--", *TOOLBOX) as wrapped:
+            names = json.loads(Session(wrapped.wait_url()).call("environment"))["names"]
+            assert ("ISTHMUS_TEST_VARIABLE" in names) == is_known
 
 
 def test_a_command_that_is_not_there_is_said_to_be() -> None:

@@ -151,6 +151,24 @@ def test_calls_on_their_own_streams_outlive_a_forgotten_session() -> None:
     assert world.messages(long) == [result("1", '{"n":1}')]
 
 
+def test_a_question_of_a_forgotten_session_is_not_asked() -> None:
+    """Its answer would have nowhere to go: the new session never heard of the question."""
+    world = driver()
+    client = connect(world, "http", "http")
+    long = client.request("1", "tools/call", "{}")
+    call = world.hear("tools/call")
+    client.request("2", "tools/list")
+    world.end(world.hear("tools/list").channel, FORGOTTEN)
+    world.shake_hands(session="S2")
+    world.answer(world.hear("tools/list"))
+    world.open(call.channel, Connected(session=None))
+    world.say(call.channel, request("9", "elicitation/create", "{}"))
+    assert world.messages(long) == []
+    assert not world.heard
+    world.say(call.channel, result(str(call.id)))
+    assert world.messages(long) == [result("1")]
+
+
 def test_a_notification_that_finds_the_session_forgotten_makes_the_next_request_start_anew() -> None:
     world = driver()
     client = connect(world, "http", "http")

@@ -81,6 +81,23 @@ def test_sessions_max_refuses_one_more_until_one_has_ended(down: str) -> None:
     assert world.hears("initialize")
 
 
+def test_children_max_refuses_one_more_until_one_is_gone() -> None:
+    """A process counts until it is known to be gone, over all sessions; servers over HTTP need none."""
+    world = driver(limits=Limits(children_max=2))
+    first = connect(world, "http", "pipe")
+    child = world.dials[-1].channel
+    connect(world, "pipe", "pipe")
+    connect(world, "http", "http")
+    refused = newcomer(world, "http", "pipe")
+    channel = refused.say(INITIALIZE)
+    assert code(world, channel) == -31004
+    assert "2 server processes run, the most allowed" in world.said(channel)["error"]["message"]
+    first.delete()
+    assert code(world, newcomer(world, "http", "pipe").say(INITIALIZE)) == -31004
+    world.end(child)
+    connect(world, "http", "pipe")
+
+
 @pytest.mark.parametrize("down", ["pipe", "http"])
 def test_exchanges_per_session_max_refuses_one_more_until_one_is_answered(down: str) -> None:
     world = driver(limits=Limits(exchanges_per_session_max=3))

@@ -46,6 +46,28 @@ def envelope(*members: tuple[str, bytes], space: bytes = b"") -> bytes:
 # --- What is read ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "raw, number",
+    [
+        (b"7", 7),
+        (b"7.0", 7),
+        (b'"7"', 7),
+        (b'"\\u0037"', 7),
+        (b"-7", -7),
+        (b"7.5", None),
+        (b'"seven"', None),
+        (b'""', None),
+        ('"٧"'.encode(), None),
+        (b'"' + b"7" * 5000 + b'"', None),
+        (b"7" * 5000, None),
+        (b"null", None),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_numbers_of_ours_are_known_again(raw: bytes, number: int | None) -> None:
+    assert jsonrpc.number_of(raw) == number
+
+
 @pytest.mark.parametrize("space", [b"", b" \t\r\n"])
 def test_every_kind_in_every_order(space: bytes) -> None:
     """A request, a notification, a result and an error are what their members say, in whatever order those come."""
