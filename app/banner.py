@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ..core.catalog import helper_name
+from ..core.eras import features_of
 from .probe import ServerReport
 from .service import VERSION, Service
 from .settings import ArtifactProducerAdapter, Server, UploadConsumerAdapter
@@ -42,7 +43,8 @@ def describe(server: Server, report: ServerReport) -> list[str]:
     if report.problem:
         lines.append(f"    FAILED  {_plain(report.problem)}")
     else:
-        said = _plain(f"{report.name} {report.version} ({kind}, revision {report.revision})")
+        era = features_of(report.revision).era
+        said = _plain(f"{report.name} {report.version} ({kind}, {era} era, revision {report.revision})")
         lines.append(f"    server  {said}")
         tools = [tool for tool in report.tools if not server.adapters or tool != helper_name(server.id)]
         shown = _plain(", ".join(tools[:TOOLS_SHOWN]))

@@ -21,6 +21,11 @@ class Features(msgspec.Struct, frozen=True, kw_only=True):
     """Tool results may hold `resource_link` blocks (2025-06-18 server/tools)."""
     elicitation: bool = False
 
+    @property
+    def era(self) -> str:
+        """`handshake` or `stateless`: which of the two ways to talk the revision belongs to."""
+        return "handshake" if self.sessions else "stateless"
+
 
 LEGACY: Final[dict[str, Features]] = {
     features.revision: features

@@ -173,7 +173,7 @@ def test_check_says_what_is_wired(tmp_path: Path) -> None:
     assert out.splitlines() == [
         f"{path.name}: valid, 1 server",
         "  box",
-        f"    server  toolbox 1.2 (stdio, revision {LATEST_LEGACY})",
+        f"    server  toolbox 1.2 (stdio, handshake era, revision {LATEST_LEGACY})",
         "    tools   6: echo, ask, progress, wait, environment, die",
         "    files   echo takes upload:// handles in text (from box_get_upload_url)",
         "all is wired",
@@ -185,7 +185,7 @@ def test_a_long_list_of_tools_is_cut() -> None:
     for count, shown in ((0, "none"), (12, "12: t0, t1, "), (13, "13: t0, t1, ")):
         report = ServerReport(id="a", name="n", version="1", revision="r", tools=tuple(f"t{i}" for i in range(count)))
         lines = banner.describe(Server(id="a", upstream=upstream), report)
-        assert lines[:2] == ["  a", "    server  n 1 (stdio, revision r)"]
+        assert lines[:2] == ["  a", "    server  n 1 (stdio, handshake era, revision r)"]
         assert lines[2].startswith(f"    tools   {shown}")
         assert lines[2].endswith("t11 and 1 more") == (count == 13)
 
@@ -255,7 +255,7 @@ def test_wrap_serves_a_command() -> None:
         paste = json.loads(wrapped.wait_line(r'^ +(\{"mcpServers".*"url".*)')[1])
         start = json.loads(wrapped.wait_line(r'^ +(\{"mcpServers".*"command".*)')[1])
         assert re.search(rf"^isthmus \S+ listens on {base_url}$", wrapped.stdout, re.MULTILINE)
-        assert "server  mybox 1.2 (stdio, revision " in wrapped.stdout
+        assert "server  mybox 1.2 (stdio, handshake era, revision " in wrapped.stdout
         assert "tools   6: echo, ask, progress, wait, environment, die" in wrapped.stdout
         assert paste["mcpServers"] == {"toolbox.py": {"url": url}}
         [entry] = start["mcpServers"].values()
