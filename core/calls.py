@@ -35,7 +35,7 @@ from .filename import mime_type_of, safe_filename, with_suffix
 from .labels import describe
 from .links import Link
 from .plan import ArtifactProducer, LocatorMode, UploadConsumer
-from .shelf import Shelf, StoredArtifact, Upload
+from .shelf import Hold, Shelf, StoredArtifact, Upload
 from .waiting import Waiting, reason_of
 
 
@@ -128,12 +128,15 @@ class Calls:
         session = job.link.session
         params = job.exchange.params
         assert params is not None
+        if job.consumers and not self._desk.plan.uploads_enabled:
+            raise delivery.ArgumentProblem("This tool takes uploaded files only, and uploads are switched off here.")
         for consumer in job.consumers:
             for reference in delivery.find_references(params, consumer, helper=catalog.helper_name(session.server)):
                 if reference.uid in job.pinned:
                     continue
-                found = self._shelf.find_upload(session.server, reference.sid, reference.uid)
-                if found is None or reference.sid != session.sid:
+                is_own = reference.sid == session.sid
+                found = self._shelf.find_upload(session.server, session.sid, reference.uid) if is_own else None
+                if found is None:
                     helper = catalog.helper_name(session.server)
                     raise delivery.ArgumentProblem(
                         f"Unknown upload handle {reference.text[:160]}: it has expired, or belongs to another session. "
@@ -242,6 +245,11 @@ class Calls:
         session = job.link.session
         room = self._shelf.room(session.sid)
 
+        def late(answer: StorageAnswer) -> None:
+            for blob, file in zip(blobs, answer.files if isinstance(answer, Collected) else (), strict=False):
+                if not file.problem:
+                    self._desk.order(Discard(blob=blob))
+
         def collected(answer: StorageAnswer) -> None:
             if isinstance(answer, Collected):
                 self._take_in(job, producer, result, blobs, answer.files)
@@ -258,6 +266,7 @@ class Calls:
                 size_max_bytes=min(limits.artifact_size_max_bytes, room),
             ),
             collected,
+            late=late,
         )
         return True
 
@@ -272,29 +281,28 @@ class Calls:
         session = job.link.session
         problems: list[str] = []
         seen: set[str] = set()
-        count = len(self._shelf.artifacts_of(session.sid))
-        room = self._shelf.room(session.sid)
+        holds: list[Hold] = []
         for blob, file in zip(blobs, files, strict=True):
             if file.problem:
                 problems.append(file.problem)
                 continue
             is_twice = bool(file.path) and file.path in seen
-            is_over_limit = count >= self._desk.limits.artifacts_per_session_max or file.size_bytes > room
+            has_slot = self._shelf.artifact_slots(session.sid) > 0
+            is_over_limit = not has_slot or file.size_bytes > self._shelf.room(session.sid)
             if job.is_over or is_twice or is_over_limit:
                 self._desk.order(Discard(blob=blob))
                 if is_over_limit and not is_twice:
                     problems.append("this session's storage is full")
                 continue
             seen.add(file.path)
-            count += 1
-            room -= file.size_bytes
             job.artifacts.append(self._record(job, producer, blob, file))
+            holds.append(self._shelf.hold(session.sid, file.size_bytes, artifacts=1))
         if job.is_over:
             return
         if not job.artifacts:
             self._deliver(job, producer, result, "; ".join(dict.fromkeys(problems)) or "nothing was found")
-        for record in list(job.artifacts):
-            self._save(job, producer, result, record)
+        for record, hold in zip(list(job.artifacts), holds, strict=True):
+            self._save(job, producer, result, record, hold)
 
     def _record(self, job: Job, producer: ArtifactProducer, blob: str, file: CollectedFile) -> StoredArtifact:
         session = job.link.session
@@ -317,8 +325,9 @@ class Calls:
             expires_at_unix=self._desk.now_unix + self._desk.limits.artifact_ttl_s,
         )
 
-    def _save(self, job: Job, producer: ArtifactProducer, result: bytes, record: StoredArtifact) -> None:
+    def _save(self, job: Job, producer: ArtifactProducer, result: bytes, record: StoredArtifact, hold: Hold) -> None:
         def saved(answer: StorageAnswer) -> None:
+            self._shelf.release(hold)
             if isinstance(answer, Saved) and not job.is_over:
                 self._shelf.add_artifact(record)
             else:  # what failed may have been written all the same; of a call that was cancelled nobody is told

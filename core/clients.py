@@ -6,12 +6,14 @@ and the scope of each reply. What clients are given is the `courier`'s.
 
 from __future__ import annotations
 
+import msgspec
+
 from . import jsonrpc
 from .courier import Courier
 from .desk import Desk, Role
-from .effects import DeleteOpening, GetOpening, PipeOpening, PostOpening
+from .effects import Cause, DeleteOpening, End, GetOpening, PipeOpening, PostOpening
 from .eras import features_of, is_known_legacy
-from .errors import INVALID_REQUEST, OVERLOADED, LocalProtocolError, RemoteProtocolError
+from .errors import INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED, LocalProtocolError, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey, Reply
 from .ids import ChannelId
 from .jsonrpc import Frame
@@ -42,17 +44,18 @@ class Clients:
         self._desk.register(channel, PipeRole(opening))
 
     def open_stream(self, channel: ChannelId, opening: GetOpening) -> None:
-        """GET: the session's own stream. Refused with 400, 404 or 409; otherwise nothing is ordered, and it is open."""
+        """GET: a stream of the session's own. Refused with 400 or 404; otherwise nothing is ordered, and it is open.
+
+        A client "MAY remain connected to multiple SSE streams" (2025-03-26 basic/transports, "Multiple Connections");
+        and one that reconnects often has a dead stream that nobody has noticed yet.
+        """
         session = self._session_for(channel, opening)
         if session is None:
             return
-        if session.stream is not None:
-            self._desk.register(channel, RefusedRole())
-            text = "this session has an event stream open already, expected at most one: close it first"
-            self._refuse(channel, 409, INVALID_REQUEST, text)
-            return
         self._desk.register(channel, StreamRole(session))
-        session.stream = channel
+        session.streams.append(channel)
+        if len(session.streams) > self._desk.limits.streams_per_session_max:
+            self._desk.close(session.streams.pop(0), reason="this session has opened many event streams since")
         self._courier.release_held(session)
 
     def open_delete(self, channel: ChannelId, opening: DeleteOpening) -> None:
@@ -63,14 +66,19 @@ class Clients:
         self.close_session(session, "session terminated")
         self._desk.close(channel, status=204)
 
-    def receive_close(self, role: Role, channel: ChannelId) -> None:
+    def receive_close(self, role: Role, channel: ChannelId, cause: Cause) -> None:
         """A client hung up. On HTTP that cancels nothing (2025-03-26 basic/transports, "Sending Messages": a
-        disconnection "SHOULD NOT be interpreted as the client cancelling its request"); a pipe was the session."""
-        if isinstance(role, StreamRole) and role.session.stream == channel:
-            role.session.stream = None
-            self._courier.touch(role.session)
+        disconnection "SHOULD NOT be interpreted as the client cancelling its request"), except a handshake: nobody
+        knows the id of that session. A pipe was the session."""
+        if isinstance(role, StreamRole):
+            if channel in role.session.streams:
+                role.session.streams.remove(channel)
+                self._courier.touch(role.session)
         elif isinstance(role, PipeRole) and role.session is not None:
             self.close_session(role.session, "client hung up")
+        elif isinstance(role, PostRole) and role.session is not None and cause.end is not End.DONE:
+            if role.session.state in (SessionState.OPENING, SessionState.INITIALIZED):
+                self.close_session(role.session, "client hung up before it was told its session")
 
     # --- Messages -----------------------------------------------------------------------------------------------
 
@@ -91,7 +99,7 @@ class Clients:
                 self._desk.send(channel, jsonrpc.parse_failure(error), is_last=True, status=error.http_status)
                 return
         if any(frame.method == "initialize" and frame.is_request for frame in frames):
-            self._open_session(channel, opening, frames[0], is_batch=is_batch)
+            self._open_session(role, channel, frames[0], is_batch=is_batch)
             return
         session = self._find(channel, opening.session, opening)
         if session is None:
@@ -100,16 +108,21 @@ class Clients:
             return
         if is_batch and not self._check_batch(channel, session, frames):
             return
+        if not self._courier.up.has_room(session):
+            id_raw = frames[0].id_raw if len(frames) == 1 and frames[0].is_request else None
+            text = "the server does not take what is sent to it: wait, and try again"
+            self._refuse(channel, 503, OVERLOADED, text, id_raw)
+            return
         self._courier.touch(session)
         reply = Reply(channel, ends_channel=True, can_stream=opening.accepts_events)
-        if is_batch and not opening.accepts_events:
+        if is_batch:
             reply.gathered = []
         self._accept_all(session, reply, frames, first_ordinal=0)
         if not any(frame.is_request for frame in frames):
             self._desk.close(channel, status=202)
 
     def receive_pipe(self, role: PipeRole, channel: ChannelId, message: bytes) -> None:
-        """One line of a pipe. What cannot be read is answered where its id can be, and else dropped with a note."""
+        """One line of a pipe."""
         messages = self._messages_of(channel, message, is_pipe=True)
         if messages is None:
             return
@@ -120,8 +133,7 @@ class Clients:
                 frames.append(jsonrpc.decode(one))
             except RemoteProtocolError as error:
                 self._desk.note("warning", f"client sent what is no message: {error.message}", role.opening.server)
-                if error.id_raw is not None:
-                    self._desk.send(channel, jsonrpc.parse_failure(error))
+                self._receive_garbage(role, channel, error)
         if not frames:
             return
         session = role.session
@@ -141,6 +153,18 @@ class Clients:
             reply.gathered = []
         self._accept_all(session, reply, frames, first_ordinal=role.last_ordinal + 1)
         role.last_ordinal += len(frames)
+
+    def _receive_garbage(self, role: PipeRole, channel: ChannelId, error: RemoteProtocolError) -> None:
+        """What asks, or may ask, is answered; of an answer, only whoever asked for it is told."""
+        if error.shape != "reply":
+            self._desk.send(channel, jsonrpc.parse_failure(error))
+            return
+        session = role.session
+        ask = None if session is None else self._courier.take_ask(session, error.id_raw)
+        if session is not None and ask is not None:
+            text = f"the client's answer could not be read: {error.message}"
+            message = msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})
+            self._courier.up.reply(session, ask, Frame(error=message))
 
     def _accept_all(self, session: Session, batch: Reply, frames: list[Frame], *, first_ordinal: int) -> None:
         accepted: list[Exchange] = []
@@ -229,17 +253,14 @@ class Clients:
 
     def _receive_reply(self, session: Session, frame: Frame) -> None:
         """The client answers a request of the server. Unknown ids are ignored: it may have been withdrawn."""
-        id_key = None if frame.id_raw is None else jsonrpc.id_key(frame.id_raw)
-        if id_key is None or id_key[0] != "n":
-            return
-        assert isinstance(id_key[1], int)
-        ask = session.asks.pop(id_key[1], None)
+        ask = self._courier.take_ask(session, frame.id_raw)
         if ask is not None:
             self._courier.up.reply(session, ask, frame)
 
     # --- Sessions -----------------------------------------------------------------------------------------------
 
-    def _open_session(self, channel: ChannelId, opening: PostOpening, frame: Frame, *, is_batch: bool) -> None:
+    def _open_session(self, role: PostRole, channel: ChannelId, frame: Frame, *, is_batch: bool) -> None:
+        opening = role.opening
         if opening.session is not None and self._find(channel, opening.session, opening) is None:
             return
         if is_batch:
@@ -251,6 +272,7 @@ class Clients:
         else:
             reply = Reply(channel, ends_channel=True, can_stream=False)
             session = self._new_session(opening.server, opening.principal, opening.base_url, pipe=None)
+            role.session = session
             self._begin(session, reply, ExchangeKey(channel, 0), frame)
 
     def _open_pipe_session(self, role: PipeRole, channel: ChannelId, frame: Frame) -> None:
@@ -333,11 +355,12 @@ class Clients:
             self._courier.fail(session, exchange, INVALID_REQUEST, why)
         session.step(SessionInput.CLOSE)
         for number in session.asks:
-            self._desk.timers.cancel(("held", (session.sid, number)))
+            self._desk.timers.cancel(("ask", (session.sid, number)))
         session.asks.clear()
         session.held.clear()
-        self._desk.close(session.stream, reason=why)
-        session.stream = None
+        for stream in session.streams:
+            self._desk.close(stream, reason=why)
+        session.streams.clear()
         del self.sessions[session.id]
         del self._by_sid[session.sid]
         self._desk.timers.cancel(("idle", session.sid))
@@ -353,10 +376,10 @@ class Clients:
             self._desk.note("info", "session ended: idle", session.server)
             self.close_session(session, "session expired")
 
-    def handle_held(self, sid: str, number: int) -> None:
+    def handle_ask(self, sid: str, number: int) -> None:
         session = self._by_sid.get(sid)
         if session is not None:
-            self._courier.refuse_held(session, number)
+            self._courier.give_up(session, number)
 
     # --- Refusals -----------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from .effects import (
 from .filename import mime_type_of, safe_filename
 from .ids import ChannelId, Ticket
 from .session import Session
-from .shelf import Shelf, StoredArtifact, StoredUpload, artifact_key
+from .shelf import Hold, Shelf, StoredArtifact, StoredUpload, artifact_key
 from .waiting import Waiting
 
 PART_OVERHEAD_MAX_BYTES: Final = 16 * 1024
@@ -46,15 +46,21 @@ def overhead_max_bytes(files_max: int) -> int:
 
 
 class UploadRole(Role):
-    """One upload under way."""
+    """One upload under way.
 
-    __slots__ = ("blobs", "is_settled", "nonce", "server", "sid")
+    Attributes:
+        hold: the room taken for it; None once it is over.
+        is_settled: its manifest came, or never will.
+    """
 
-    def __init__(self, server: str, sid: str, nonce: str, blobs: tuple[str, ...]) -> None:
+    __slots__ = ("blobs", "hold", "is_settled", "nonce", "server", "sid")
+
+    def __init__(self, server: str, sid: str, nonce: str, blobs: tuple[str, ...], hold: Hold) -> None:
         self.server = server
         self.sid = sid
         self.nonce = nonce
         self.blobs = blobs
+        self.hold: Hold | None = hold
         self.is_settled = False
 
 
@@ -96,16 +102,22 @@ class Counter:
             self._refuse(channel, 409, "session_gone", "the session this link belongs to has ended")
         elif opening.session is not None and opening.session not in (session.id, session.sid):
             self._refuse(channel, 403, "session_mismatch", "Mcp-Session-Id names another session than the link")
-        elif (room := self._shelf.room(session.sid)) == 0:
-            self._refuse(channel, 507, "storage_full", "this session's storage is full: let files expire first")
+        elif (room := self._shelf.room(session.sid)) == 0 or not (slots := self._shelf.upload_slots(session.sid)):
+            text = "this session's storage is full, or uploads under way take what is left: let files expire first"
+            self._refuse(channel, 507, "storage_full", text)
         elif (opening.size_bytes or 0) > (total := self._total_max_bytes(room)) + overhead_max_bytes(
             limits.upload_files_max
         ):
             text = f"the body has {opening.size_bytes} bytes, and at most {total} bytes of files are taken"
             self._refuse(channel, 413, "request_too_large", text)
         else:
-            blobs = tuple(self._desk.mint() for _ in range(limits.upload_files_max))
-            self._desk.register(channel, UploadRole(server.id, session.sid, nonce, blobs))
+            blobs = tuple(self._desk.mint() for _ in range(min(limits.upload_files_max, slots)))
+            # What is not announced must be kept free; so much of it that others can upload at the same time.
+            announced = limits.upload_size_max_bytes if opening.size_bytes is None else max(1, opening.size_bytes)
+            total = min(total, announced)
+            hold = self._shelf.hold(session.sid, total, uploads=len(blobs))
+            self._nonces.begin(nonce)
+            self._desk.register(channel, UploadRole(server.id, session.sid, nonce, blobs, hold))
             self._desk.order(
                 Receive(
                     channel=channel,
@@ -115,6 +127,19 @@ class Counter:
                     require_sha256=plan.require_sha256,
                 )
             )
+
+    def receive_close(self, role: UploadRole) -> None:
+        """Its client is gone. A manifest that is being saved is saved all the same, or undone."""
+        if not role.is_settled:
+            role.is_settled = True
+            self._free(role)
+
+    def _free(self, role: UploadRole) -> None:
+        """The upload is over: others may have its room."""
+        assert role.hold is not None
+        self._shelf.release(role.hold)
+        role.hold = None
+        self._nonces.end(role.nonce)
 
     def _total_max_bytes(self, room: int) -> int:
         limits = self._desk.limits
@@ -136,15 +161,16 @@ class Counter:
         return f"{said}: call the tool {helper} for a new one"
 
     def receive_manifest(self, role: UploadRole, channel: ChannelId, message: bytes) -> None:
-        """The body is stored: make handles of it."""
+        """The body is stored: make handles of it. Its files are no more and no larger than was ordered."""
+        assert role.hold is not None
         manifest = msgspec.json.decode(message, type=UploadManifest)
         session = self._clients.by_sid(role.sid)
         size = sum(file.size_bytes for file in manifest.files)
         used = role.blobs[: len(manifest.files)]
         if session is None:
             self._undo(channel, role, used, 409, "session_gone", "the session this link belongs to has ended")
-        elif size > self._shelf.room(role.sid):
-            self._undo(channel, role, used, 507, "storage_full", "this session's storage is full")
+        elif size > role.hold.size_bytes or not manifest.files:
+            self._undo(channel, role, used, 507, "storage_failed", "what was stored is not what was to be")
         elif role.nonce in self._saving or self._nonces.find(role.nonce) is None:
             self._undo(channel, role, used, 403, "bad_credential", "this link was used already, by another upload")
         else:
@@ -184,8 +210,8 @@ class Counter:
                 blobs = tuple(record.blob for record in records)
                 self._undo(channel, role, blobs, 507, "storage_failed", problem or "the session has ended")
                 return
-            role.is_settled = True
             self._nonces.spend(role.nonce)
+            self._free(role)
             for record in records:
                 self._shelf.add_upload(record)
             scheme = self._desk.servers[session.server].upload_scheme
@@ -198,7 +224,7 @@ class Counter:
     def _undo(
         self, channel: ChannelId, role: UploadRole, blobs: tuple[str, ...], status: int, code: str, text: str
     ) -> None:
-        role.is_settled = True
+        self._free(role)
         for blob in blobs:
             self._desk.order(Discard(blob=blob))
         self._desk.refuse(channel, status, {"detail": text, "code": code})

@@ -36,6 +36,9 @@ class Upward(Protocol):
     def begin(self, session: Session, initialize: bytes) -> None:
         """A new session wants an upstream; `initialize` is the JSON of its params."""
 
+    def has_room(self, session: Session) -> bool:
+        """Whether more can be sent to the upstream of a client that cannot be paused."""
+
     def request(self, session: Session, exchange: Exchange) -> None: ...
 
     def withdraw(self, session: Session, exchange: Exchange, reason: bytes | None) -> None:
@@ -120,23 +123,60 @@ class Courier:
         message = jsonrpc.encode_request(id_raw, ask.method, params)
         channel = self._stream_for(session, ask.method, related)
         if channel is not None:
-            session.asks[number] = ask._replace(channel=channel)
-            self._desk.send(channel, message)
+            self._put(session, number, channel, message)
         else:
             self._hold(session, Held(message, ask.method, number))
 
+    def _put(self, session: Session, number: int, channel: ChannelId, message: bytes) -> None:
+        session.asks[number] = session.asks[number]._replace(channel=channel)
+        self.expect_answer(session, number)
+        self._desk.send(channel, message)
+
+    def expect_answer(self, session: Session, number: int) -> None:
+        """The client's time to answer begins anew."""
+        at = self._desk.now + self._desk.limits.ask_timeout_s
+        self._desk.timers.set(("ask", (session.sid, number)), at, "client's answer")
+
+    def take_ask(self, session: Session, id_raw: bytes | None) -> Ask | None:
+        """The question that a client's answer is for. None if there is none such, or the client was not asked yet."""
+        number = None if id_raw is None else jsonrpc.number_of(id_raw)
+        ask = None if number is None else session.asks.get(number)
+        if number is None or ask is None or ask.channel is None:
+            return None
+        self._drop_ask(session, number)
+        return ask
+
+    def _drop_ask(self, session: Session, number: int) -> None:
+        self._desk.timers.cancel(("ask", (session.sid, number)))
+        if session.asks.pop(number).channel is None:
+            session.held = type(session.held)(held for held in session.held if held.ask != number)
+
     def unask(self, session: Session, number: int, reason: bytes | None) -> None:
-        """The server withdrew its request, or is gone."""
-        ask = session.asks.pop(number, None)
+        """The server withdrew its request, or is gone; or the client takes too long. `reason` is the JSON of a text."""
+        ask = session.asks.get(number)
         if ask is None:
             return
+        self._drop_ask(session, number)
         if ask.channel is None:
-            self._release(session, number)
             return
         params = b'{"requestId":%d' % number + (b',"reason":' + reason if reason is not None else b"") + b"}"
         message = jsonrpc.encode_notification("notifications/cancelled", params)
         if not self._desk.send(ask.channel, message):
             self.deliver(session, "notifications/cancelled", message, None)
+
+    def give_up(self, session: Session, number: int) -> None:
+        """A question that was not answered in time, or that nobody could be asked, is refused."""
+        ask = session.asks.get(number)
+        if ask is None:
+            return
+        if ask.channel is None:
+            text = "the client has no event stream open on which it could be asked"
+        else:
+            text = f"the client did not answer within {self._desk.limits.ask_timeout_s:g} s"
+        reason = msgspec.json.encode(text)
+        self.unask(session, number, reason)
+        error = b'{"code":%d,"message":%b}' % (INTERNAL_ERROR if ask.channel is None else TIMED_OUT, reason)
+        self.up.reply(session, ask, Frame(error=error))
 
     def _stream_for(self, session: Session, method: str, related: Exchange | None) -> ChannelId | None:
         """Where the client listens. 2025-11-25 basic/transports: messages on a POST's stream "SHOULD relate to the
@@ -146,14 +186,19 @@ class Courier:
         if session.pipe is not None:
             return session.pipe
         if method in LEVEL_TRIGGERED:
-            return session.stream if self._desk.is_open(session.stream) else None
+            return self._listening(session)
         related = related or session.only_call()
         if related is not None and related.reply.can_stream and self._desk.is_open(related.reply.channel):
             return related.reply.channel
-        if self._desk.is_open(session.stream):
-            return session.stream
+        stream = self._listening(session)
+        if stream is not None:
+            return stream
         latest = session.latest_call()
         return latest.reply.channel if latest is not None and self._desk.is_open(latest.reply.channel) else None
+
+    def _listening(self, session: Session) -> ChannelId | None:
+        """The newest GET stream: of two, the older one is more likely to be dead."""
+        return next((stream for stream in reversed(session.streams) if self._desk.is_open(stream)), None)
 
     def _hold(self, session: Session, held: Held) -> None:
         if held.method in LEVEL_TRIGGERED and any(other.message == held.message for other in session.held):
@@ -161,9 +206,14 @@ class Courier:
         session.held.append(held)
         if held.ask is not None:
             at = self._desk.now + self._desk.limits.held_timeout_s
-            self._desk.timers.set(("held", (session.sid, held.ask)), at, "question to a client without a stream")
-        if len(session.held) > self._desk.limits.held_per_session_max:
+            self._desk.timers.set(("ask", (session.sid, held.ask)), at, "question to a client without a stream")
+        while self._holds_too_much(session):
             self._drop_held(session)
+
+    def _holds_too_much(self, session: Session) -> bool:
+        count, size_bytes = len(session.held), sum(len(held.message) for held in session.held)
+        limits = self._desk.limits
+        return count > limits.held_per_session_max or (count > 1 and size_bytes > limits.held_bytes_per_session_max)
 
     def _drop_held(self, session: Session) -> None:
         """Make room: the oldest message that is not level-triggered goes, be it the newest of all; a question is
@@ -171,14 +221,9 @@ class Courier:
         victim = next((held for held in session.held if held.method not in LEVEL_TRIGGERED), session.held[0])
         self._desk.note("warning", f"client has no stream open: {victim.method} dropped", session.server)
         if victim.ask is not None:
-            self.refuse_held(session, victim.ask)
+            self.give_up(session, victim.ask)
         else:
             session.held.remove(victim)
-
-    def _release(self, session: Session, number: int) -> None:
-        """The question `number` waits no longer."""
-        self._desk.timers.cancel(("held", (session.sid, number)))
-        session.held = type(session.held)(held for held in session.held if held.ask != number)
 
     def release_held(self, session: Session) -> None:
         waiting, session.held = session.held, type(session.held)()
@@ -188,13 +233,6 @@ class Courier:
                 session.held.append(held)
                 continue
             if held.ask is not None:
-                self._desk.timers.cancel(("held", (session.sid, held.ask)))
-                session.asks[held.ask] = session.asks[held.ask]._replace(channel=channel)
-            self._desk.send(channel, held.message)
-
-    def refuse_held(self, session: Session, number: int) -> None:
-        """A question that nobody could be asked is refused."""
-        self._release(session, number)
-        ask = session.asks.pop(number)
-        text = "the client has no event stream open on which it could be asked"
-        self.up.reply(session, ask, Frame(error=msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})))
+                self._put(session, held.ask, channel, held.message)
+            else:
+                self._desk.send(channel, held.message)

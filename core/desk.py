@@ -49,7 +49,7 @@ class Desk:
         self.out: list[Effect] = []
         self.source: ChannelId | None = None
         self.is_draining = False
-        self._unix_at_zero = unix_at_zero
+        self.unix_at_zero = unix_at_zero
         self._channels: dict[ChannelId, _Channel] = {}
         self._paused: dict[ChannelId, int] = {}
         self._last_channel = 0
@@ -57,7 +57,7 @@ class Desk:
 
     @property
     def now_unix(self) -> float:
-        return self._unix_at_zero + self.now
+        return self.unix_at_zero + self.now
 
     def mint(self) -> str:
         return mint(self.entropy)
@@ -97,6 +97,11 @@ class Desk:
         """Whether something can still be sent there."""
         found = None if channel is None else self._channels.get(channel)
         return found is not None and not found.is_ending
+
+    def unsent_bytes(self, channel: ChannelId | None) -> int:
+        """How much was sent there that has not left yet."""
+        found = None if channel is None else self._channels.get(channel)
+        return 0 if found is None else found.unsent_bytes
 
     def release(self, channel: ChannelId) -> Role | None:
         """The channel is gone. Returns what it was for."""
@@ -157,9 +162,13 @@ class Desk:
         if found.feeders and found.unsent_bytes <= self.limits.outbox_low_bytes:
             self._feed_again(found)
 
+    def hold_back(self, channel: ChannelId) -> None:
+        """Pause whatever caused the current input until `channel`, which took too much of it, is gone."""
+        self._hold_back(self._channels[channel], channel)
+
     def _hold_back(self, full: _Channel, channel: ChannelId) -> None:
         source = self.source
-        if source is None or source == channel or source in full.feeders or source not in self._channels:
+        if source is None or source in full.feeders or source not in self._channels:
             return
         full.feeders.add(source)
         count = self._paused.get(source, 0)

@@ -12,9 +12,13 @@ from .errors import RemoteProtocolError
 BAD_REQUEST: Final = 400
 NOT_FOUND: Final = 404
 
-SESSION_UNKNOWN: Final = re.compile(rb"session|not initialized", re.IGNORECASE)
-"""Found in the errors of servers that answer a session they do not know with 400: those made after the official
-TypeScript examples say "No valid session ID provided", others "Server not initialized"."""
+SESSION_UNKNOWN: Final = re.compile(
+    r"(bad request: )?(no valid session id provided|(invalid|unknown|missing) session( id)?|session (id )?not found"
+    r"|(server|session) not initialized|mcp-session-id header is required)[.!]?",
+    re.IGNORECASE,
+)
+"""Whole messages of servers that answer a session they do not know with 400: those made after the official TypeScript
+examples say "Bad Request: No valid session ID provided", others "Bad Request: Server not initialized"."""
 
 _REASONS: Final = {
     End.DONE: "its reply ended without an answer",
@@ -32,9 +36,9 @@ def describe(cause: Cause) -> str:
     return f"it answered with HTTP status {cause.status}" if cause.end is End.REFUSED else _REASONS[cause.end]
 
 
-def is_forgotten(cause: Cause, *, names_session: bool) -> bool:
+def denies_session(cause: Cause, *, names_session: bool) -> bool:
     """Whether the refusal says that the upstream does not know our session, and so did not run the request. It should
-    be 404 (2025-03-26 basic/transports, "Session Management"); where it is 400, the error's words decide.
+    be 404 (2025-03-26 basic/transports, "Session Management"); where it is 400, the error must say exactly that.
 
     Args:
         cause: the end of a POST or of a stream.
@@ -42,8 +46,23 @@ def is_forgotten(cause: Cause, *, names_session: bool) -> bool:
     """
     if cause.end is not End.REFUSED or not names_session:
         return False
-    error = error_in(cause) if cause.status == BAD_REQUEST else None
-    return cause.status == NOT_FOUND or (error is not None and SESSION_UNKNOWN.search(error) is not None)
+    return cause.status == NOT_FOUND or (cause.status == BAD_REQUEST and _is_about_session(cause.body))
+
+
+def _is_about_session(body: bytes) -> bool:
+    """Whether the body is an error about the session, not about a request: that would have the request's id."""
+    try:
+        frame = jsonrpc.decode(body)
+    except RemoteProtocolError:
+        return False
+    message = None if frame.error is None else jsonrpc.text_of(jsonrpc.member_of(frame.error, "message"))
+    is_of_request = frame.id_raw is not None and jsonrpc.number_of(frame.id_raw) is not None
+    return message is not None and not is_of_request and SESSION_UNKNOWN.fullmatch(message.strip()) is not None
+
+
+def may_have_run(status: int) -> bool:
+    """Whether a request refused with this HTTP status may have run all the same. 501 and 503 say that it did not."""
+    return status >= 500 and status not in (501, 503, 505)
 
 
 def error_in(cause: Cause) -> bytes | None:

@@ -147,8 +147,10 @@ class Engine:
         role = self._desk.release(channel)
         if isinstance(role, UPSTREAM_ROLES):
             self._servers.receive_close(role, channel, cause)
+        elif isinstance(role, UploadRole):
+            self._counter.receive_close(role)
         elif role is not None:
-            self._clients.receive_close(role, channel)
+            self._clients.receive_close(role, channel, cause)
         return self._effects()
 
     def receive_answer(self, ticket: Ticket, answer: StorageAnswer, now: float) -> list[Effect]:
@@ -183,9 +185,8 @@ class Engine:
     def handle_timeout(self, now: float) -> list[Effect]:
         """Do what is due. Early calls do nothing; afterwards the next deadline is later than `now`."""
         self._begin(now, None)
-        while due := self._desk.timers.take_due(now):
-            for purpose, whose in due:
-                self._handle(purpose, whose)
+        while (due := self._desk.timers.take_due(now)) is not None:
+            self._handle(*due)
         return self._effects()
 
     # --- Helpers ----------------------------------------------------------------------------------------------------
@@ -207,12 +208,12 @@ class Engine:
             assert isinstance(whose, tuple)
             handle = self._shelf.handle_upload_timeout if purpose == "upload" else self._shelf.handle_artifact_timeout
             handle(*whose)
-        elif purpose == "held":
+        elif purpose == "ask":
             assert isinstance(whose, tuple)
-            self._clients.handle_held(*whose)
+            self._clients.handle_ask(*whose)
         elif purpose == "grace":
             assert isinstance(whose, int)
-            self._desk.close(ChannelId(whose), reason="cancelled")
+            self._desk.close(ChannelId(whose), reason="nobody waits for it any more")
         elif purpose == "storage":
             assert isinstance(whose, int)
             self._waiting.handle_timeout(Ticket(whose))

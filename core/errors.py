@@ -7,15 +7,16 @@ the peer on the wire is. The numbers are those of JSON-RPC 2.0, of the MCP speci
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
+
+Shape = Literal["call", "reply", ""]
+"""A request or notification; a response; or neither can be told."""
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
-METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 RESOURCE_NOT_FOUND: Final = -32002  # 2024-11-05 … 2025-11-25, server/resources, "Error Handling"
-REQUEST_CANCELLED: Final = -32800
 
 OUTCOME_UNKNOWN: Final = -31001  # the upstream was lost after the request was written: it may have run
 UPSTREAM_UNAVAILABLE: Final = -31004  # the upstream could not be reached, or refused; the request did not run
@@ -36,6 +37,8 @@ class RemoteProtocolError(Exception):
         http_status: the status an HTTP transport answers with.
         clause: the part of the specification it rests on.
         id_raw: the JSON of the offending message's id, if it could be read, so that its sender can be answered.
+        shape: what the message was, as far as that could be told. A reply is not answered, and a call, whatever its id,
+            settles no request.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class RemoteProtocolError(Exception):
         http_status: int = 400,
         clause: str = "",
         id_raw: bytes | None = None,
+        shape: Shape = "",
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -53,3 +57,4 @@ class RemoteProtocolError(Exception):
         self.http_status = http_status
         self.clause = clause
         self.id_raw = id_raw
+        self.shape: Shape = shape

@@ -91,7 +91,7 @@ class Reply:
     Attributes:
         remaining: answers still owed.
         ends_channel: an HTTP reply, which is over after its last answer; a pipe goes on.
-        gathered: answers are kept and sent as one array (a batch whose client takes no event stream); else None.
+        gathered: answers are kept and sent as one array (those of a batch); else None.
         can_stream: messages other than the answers may travel here too.
         session: the `Mcp-Session-Id` to hand out with the first bytes.
     """

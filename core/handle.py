@@ -19,6 +19,8 @@ UPLOAD_SCHEME: Final = "upload://"
 ARTIFACT_SCHEME: Final = "artifact://"
 NONCES_MAX: Final = 4096
 """Upload links on offer at once. Each lives for minutes; above this the oldest stops working first."""
+NONCES_PER_SESSION_MAX: Final = 64
+"""The same for one session, so that none can take the links of others away."""
 
 _UPLOAD_REST: Final = re.compile(r"sessions/([^/]+)/([^/]+)(?:/[^/]+)?")
 _ARTIFACT_REST: Final = re.compile(r"sessions/([^/]+)/([^/]+)(?:/.*)?", re.DOTALL)
@@ -152,10 +154,14 @@ class Grant(NamedTuple):
 
 
 class Nonces:
-    """The upload links that can still be used: each until it is spent, expires, or `NONCES_MAX` newer ones exist."""
+    """The upload links that can still be used: each until it is spent, expires, or newer ones take its place.
+
+    One that is in use, by an upload under way, is kept.
+    """
 
     def __init__(self) -> None:
         self._grants: dict[str, Grant] = {}
+        self._uses: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._grants)
@@ -163,19 +169,39 @@ class Nonces:
     def mint(self, entropy: Entropy, *, server: str, sid: str, expires_at: float) -> str:
         """A fresh nonce for one link."""
         nonce = mint(entropy)
-        if len(self._grants) >= NONCES_MAX:
-            del self._grants[next(iter(self._grants))]
+        own = [other for other, grant in self._grants.items() if grant.sid == sid]
+        if len(own) >= NONCES_PER_SESSION_MAX:
+            self._drop_oldest(own)
+        elif len(self._grants) >= NONCES_MAX:
+            self._drop_oldest(list(self._grants))
         self._grants[nonce] = Grant(server, sid, expires_at)
         return nonce
+
+    def _drop_oldest(self, nonces: list[str]) -> None:
+        found = next((nonce for nonce in nonces if nonce not in self._uses), None)
+        if found is not None:
+            del self._grants[found]
 
     def find(self, nonce: str) -> Grant | None:
         """What the nonce was minted for; None if it never was, is spent, or was dropped."""
         return self._grants.get(nonce)
 
-    def spend(self, nonce: str) -> bool:
-        """Use the nonce up. False if somebody else has, or it was dropped."""
-        return self._grants.pop(nonce, None) is not None
+    def begin(self, nonce: str) -> None:
+        """An upload uses it from now on."""
+        self._uses[nonce] = self._uses.get(nonce, 0) + 1
+
+    def end(self, nonce: str) -> None:
+        """That upload is over."""
+        self._uses[nonce] -= 1
+        if not self._uses[nonce]:
+            del self._uses[nonce]
+
+    def spend(self, nonce: str) -> None:
+        """Use the nonce up."""
+        self._grants.pop(nonce, None)
 
     def drop_expired(self, now: float) -> None:
         """Forget the links whose time is over."""
-        self._grants = {nonce: grant for nonce, grant in self._grants.items() if grant.expires_at >= now}
+        self._grants = {
+            nonce: grant for nonce, grant in self._grants.items() if grant.expires_at >= now or nonce in self._uses
+        }

@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from .errors import INTERNAL_ERROR, INVALID_REQUEST, RemoteProtocolError
-from .rewrite import Edit, Span, check_utf8, elements, members, splice, take
+from .errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RemoteProtocolError, Shape
+from .rewrite import Edit, Span, check_depth, check_utf8, elements, members, splice, take
 
 IdKey = tuple[str, str | int]
 """An id or token by value: ("s", text) or ("n", integer), so that 1 and "1" differ and 1 and 1.0 do not."""
@@ -51,54 +51,78 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 def decode(message: bytes) -> Frame:
-    """Read one message.
+    """Read one message. A `null` where a member may be absent counts as its absence.
 
     Raises:
         RemoteProtocolError: not JSON (PARSE_ERROR), or not a JSON-RPC 2.0 message (INVALID_REQUEST); `id_raw` is set
-            where the sender can be answered under its own id.
+            where the sender can be answered under its own id, and `shape` where it can be told.
     """
-    check_utf8(message)
+    try:
+        check_utf8(message)
+    except RemoteProtocolError as error:
+        raise _recognized(error, message.decode(errors="replace").encode()) from None
+    check_depth(message)
     spans = members(message)
+    shape: Shape = "call" if "method" in spans else "reply" if "result" in spans or "error" in spans else ""
     id_raw = take(message, spans.get("id"))
     is_null_id = id_raw == b"null"
     if id_raw is not None and not is_null_id and id_key(id_raw) is None:
-        raise RemoteProtocolError(f"got the id {_excerpt(id_raw)}, expected a string or an integer")
+        raise RemoteProtocolError(f"got the id {_shown(id_raw)}, expected a string or an integer", shape=shape)
     answerable = None if is_null_id else id_raw
     seen = take(message, spans.get("jsonrpc"))
     if seen != b'"2.0"' and text_of(seen) != "2.0":  # escapes in it are odd, and allowed
-        said = "no member jsonrpc" if seen is None else f"jsonrpc {_excerpt(seen)}"
-        raise RemoteProtocolError(f'got {said}, expected "jsonrpc":"2.0"', id_raw=answerable)
-    if "method" in spans:
+        said = "no member jsonrpc" if seen is None else f"jsonrpc {_shown(seen)}"
+        raise RemoteProtocolError(f'got {said}, expected "jsonrpc":"2.0"', id_raw=answerable, shape=shape)
+    if shape == "call":
         return _decode_call(message, spans, id_raw, is_null_id)
-    result, error = take(message, spans.get("result")), take(message, spans.get("error"))
-    if (result is None) == (error is None):
+    result, error_raw = take(message, spans.get("result")), take(message, spans.get("error"))
+    if result is not None and error_raw is not None:
+        result, error_raw = (
+            (result, None) if error_raw == b"null" else (None if result == b"null" else result, error_raw)
+        )
+    if (result is None) == (error_raw is None):
         said = "neither method, result nor error" if result is None else "both result and error"
-        raise RemoteProtocolError(f"got {said}, expected exactly one", id_raw=answerable)
+        raise RemoteProtocolError(f"got {said}, expected exactly one", id_raw=answerable, shape=shape)
     if result is not None and answerable is None:
-        raise RemoteProtocolError("got a result without an id, expected the id of its request")
-    return Frame(id_raw=answerable, result=result, error=error)
+        raise RemoteProtocolError("got a result without an id, expected the id of its request", shape=shape)
+    return Frame(id_raw=answerable, result=result, error=error_raw)
+
+
+def _recognized(error: RemoteProtocolError, readable: bytes) -> RemoteProtocolError:
+    """`error`, with what `readable`, the message with its fault mended, says of whose message it is."""
+    try:
+        frame = decode(readable)
+    except RemoteProtocolError as other:
+        error.id_raw, error.shape = other.id_raw, other.shape
+    else:
+        error.id_raw, error.shape = frame.id_raw, "reply" if frame.method is None else "call"
+    return error
 
 
 def _decode_call(message: bytes, spans: dict[str, Span], id_raw: bytes | None, is_null_id: bool) -> Frame:
     if is_null_id:
-        raise RemoteProtocolError("got the id null on a request, expected a string or an integer")
+        raise RemoteProtocolError("got the id null on a request, expected a string or an integer", shape="call")
     start, stop = spans["method"]
     method_raw = message[start:stop]
     if not method_raw.startswith(b'"'):
-        raise RemoteProtocolError(f"got the method {_excerpt(method_raw)}, expected a string", id_raw=id_raw)
+        text = f"got a method that is {_kind(method_raw)}, expected a string"
+        raise RemoteProtocolError(text, id_raw=id_raw, shape="call")
     if b"\\" not in method_raw:
         method = method_raw[1:-1].decode()
     else:
         try:
             method = _string_decoder.decode(method_raw)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise RemoteProtocolError("got a method that is not Unicode text", id_raw=id_raw) from None
+            raise RemoteProtocolError("got a method that is not Unicode text", id_raw=id_raw, shape="call") from None
     params = None
     if "params" in spans:
         start, stop = spans["params"]
         params = message[start:stop]
-        if not params.startswith((b"{", b"[")):
-            raise RemoteProtocolError(f"got params {_excerpt(params)}, expected an object", id_raw=id_raw)
+        if params == b"null":
+            params = None
+        elif not params.startswith((b"{", b"[")):
+            text = f"got params that are {_kind(params)}, expected an object"
+            raise RemoteProtocolError(text, id_raw=id_raw, shape="call")
     return Frame(id_raw=id_raw, method=method, params=params)
 
 
@@ -110,6 +134,7 @@ def is_batch(message: bytes) -> bool:
 def split_batch(message: bytes) -> list[bytes]:
     """The messages of a batch. Raises RemoteProtocolError when it is no JSON array."""
     check_utf8(message)
+    check_depth(message)
     return [message[start:stop] for start, stop in elements(message)]
 
 
@@ -191,7 +216,12 @@ def usable_error(error: bytes) -> bytes:
 
 
 def progress_token(params: bytes | None) -> bytes | None:
-    """The JSON of `params._meta.progressToken`, if it is a string or an integer; anything else counts as absent."""
+    """The JSON of `params._meta.progressToken`; None if it is absent or null.
+
+    Raises:
+        RemoteProtocolError: it is neither a string nor an integer (INVALID_PARAMS): forwarded as it is, it could be
+            taken for the number of another request.
+    """
     if params is None or not params.startswith(b"{"):
         return None
     if b"progressToken" not in params and b"\\u" not in params:  # it may be spelled with escapes
@@ -200,7 +230,12 @@ def progress_token(params: bytes | None) -> bytes | None:
     if span is None:
         return None
     token = params[span[0] : span[1]]
-    return token if id_key(token) is not None else None
+    if token == b"null":
+        return None
+    if id_key(token) is None:
+        text = f"got a progressToken that is {_kind(token)}, expected a string or an integer"
+        raise RemoteProtocolError(text, rpc_code=INVALID_PARAMS)
+    return token
 
 
 def replace_progress_token(params: bytes, token_raw: bytes) -> bytes:
@@ -235,11 +270,19 @@ def text_of(raw: bytes | None) -> str | None:
         return None
 
 
-def _excerpt(raw: bytes) -> str:
-    text = raw[:60].decode(errors="replace")
-    return text if len(raw) <= 60 else text + "…"
+def _kind(raw: bytes) -> str:
+    """What a JSON value is, for messages that may be logged: they hold nothing of the payload."""
+    kinds = {b'"': "a string", b"[": "an array", b"{": "an object", b"t": "true", b"f": "false", b"n": "null"}
+    return kinds.get(raw[:1], "a number that is no integer" if _INTEGRAL.fullmatch(raw) is None else "a number")
+
+
+def _shown(raw: bytes) -> str:
+    """A number as it is, or a version; of anything else, what it is."""
+    return raw.decode() if re.fullmatch(rb'"?[-+.0-9Ee]{1,20}"?', raw) else _kind(raw)
 
 
 def parse_failure(error: RemoteProtocolError) -> bytes:
-    """The reply to a message that could not be read."""
-    return encode_error(error.id_raw, error.rpc_code or INVALID_REQUEST, error.message)
+    """The reply to a message that could not be read. The id of an answer is not its sender's to be answered under."""
+    return encode_error(
+        None if error.shape == "reply" else error.id_raw, error.rpc_code or INVALID_REQUEST, error.message
+    )

@@ -48,6 +48,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Unsent bytes on a channel above which its sources are paused."""
     outbox_low_bytes: int = 256 * KIB
     """Unsent bytes below which they are resumed."""
+    outbox_max_bytes: int = 32 * MIB
+    """Unsent bytes for a server above which HTTP clients, which cannot be paused, are refused."""
     read_size_bytes: int = 64 * KIB
     """One read from a socket or pipe."""
 
@@ -60,8 +62,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Requests in flight in one session."""
     asks_per_session_max: int = 256
     """Requests of the server that wait for this client's answer."""
+    ask_timeout_s: float = 3600.0
+    """How long a request of the server waits for the client's answer: people fill forms, and go to lunch."""
+    streams_per_session_max: int = 8
+    """GET streams of one session at once; one more ends the oldest, which may well be a dead one."""
     held_per_session_max: int = 256
     """Messages of the server kept while the client has no stream open."""
+    held_bytes_per_session_max: int = 4 * MIB
+    """Their bytes together; a single larger message is kept alone."""
     held_timeout_s: float = 30.0
     """How long a server's request waits for the client to open a stream."""
     subscriptions_per_session_max: int = 1024
@@ -70,6 +78,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     # Upstreams
     children_max: int = 512
     """Server processes at once, those that are ending included. A Node or Python server takes 50 to 100 MB."""
+    notices_waiting_max: int = 256
+    """Notifications of one client kept while its upstream starts."""
+    notices_open_high: int = 64
+    """POSTs with a notification or an answer, of one session at once, above which their source is paused."""
+    notices_open_max: int = 1024
+    """The same, above which further ones are dropped: a peer with many connections cannot be paused."""
+    notice_timeout_s: float = 60.0
+    """How long such a POST may take. Servers answer 202 at once."""
     start_timeout_s: float = 60.0
     """From dialling an upstream to its answer to `initialize`: real servers take up to 14 s, first-time npx more."""
     listen_wait_s: float = 1.0
@@ -81,7 +97,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     reply_timeout_s: float = 3600.0
     """An upstream's silence on a request, progress counted as speech. Long tools are normal, eternal ones are not."""
     cancel_grace_s: float = 2.0
-    """How long a cancelled request's upstream stream may still speak before it is closed."""
+    """How long the upstream stream of a request that was answered or cancelled may still stay open."""
     restart_backoff_s: float = 1.0
     """Pause after an upstream failed to start, doubled with each failure in a row up to `restart_backoff_max_s`."""
     restart_backoff_max_s: float = 30.0
@@ -98,6 +114,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One uploaded file: documents and images fit, disk images do not come by accident."""
     upload_files_max: int = 32
     """Files in one upload request."""
+    uploads_per_session_max: int = 1000
+    """Uploads of one session at once, however small."""
     upload_ttl_s: float = 3600.0
     """Unused uploads are removed after this; each use starts it anew."""
     upload_link_ttl_s: float = 120.0
@@ -107,6 +125,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     artifact_ttl_s: float = 3600.0
     """How long an artifact and its download link live: time enough for a person to click."""
     artifacts_per_session_max: int = 1000
+    """Artifacts of one session at once: a browser's session takes hundreds of screenshots."""
     artifacts_per_call_max: int = 64
     """Files taken in from one tool result."""
     inline_size_max_bytes: int = 8 * MIB
@@ -115,6 +134,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Uploads and artifacts of one session together."""
     storage_max_bytes: int = 16 * 1024 * MIB
     """Uploads and artifacts of all sessions together."""
+    stored_files_max: int = 100_000
+    """Their number, those of ended sessions included: about 1 KB of memory each."""
 
     # The engine's own tables
     drain_s: float = 10.0

@@ -19,14 +19,20 @@ class Link:
     children: processes that were started and are not known to be gone.
     stream: the GET stream, for HTTP.
     pending: what each number written upstream is for; numbers are never used twice, over all incarnations.
-    queue: requests that wait for the upstream to be ready.
+    queue: requests and notifications that wait for the upstream to be ready, in order.
+    noise: how many messages of the server could not be read.
+    notices: open POSTs that carry a notification or an answer.
+    has_listened: whether this upstream session has ever granted a GET stream.
     """
 
     __slots__ = (
         "channel",
         "children",
+        "has_listened",
         "last_id",
         "listen_failures",
+        "noise",
+        "notices",
         "pending",
         "plan",
         "posts",
@@ -46,7 +52,10 @@ class Link:
         self.stream: ChannelId | None = None
         self.posts: set[ChannelId] = set()
         self.pending: dict[int, Exchange | Errand] = {}
-        self.queue: deque[Exchange] = deque()
+        self.queue: deque[Exchange | bytes] = deque()
+        self.noise = 0
+        self.notices = 0
+        self.has_listened = False
         self.last_id = 0
         self.replaying = 0
         self.listen_failures = 0
@@ -81,16 +90,20 @@ class UpPostRole(Role):
     """One POST to an upstream, and the stream of its reply.
 
     Attributes:
+        channel: its own.
         number: the id of the request it carries; None for a notification or an answer.
+        problem: what came on it that could not be read.
         names_session: whether it was sent in an upstream session, which may since have been lost.
         session: the `Mcp-Session-Id` of the response.
     """
 
-    __slots__ = ("incarnation", "is_confirmation", "link", "names_session", "number", "session")
+    __slots__ = ("channel", "incarnation", "is_confirmation", "link", "names_session", "number", "problem", "session")
 
     def __init__(self, link: Link, number: int | None, *, is_confirmation: bool = False) -> None:
+        self.channel: ChannelId | None = None
         self.link = link
         self.number = number
+        self.problem = ""
         self.incarnation = link.upstream.incarnation
         self.is_confirmation = is_confirmation
         self.names_session = link.upstream.session is not None
@@ -100,12 +113,11 @@ class UpPostRole(Role):
 class UpStreamRole(Role):
     """A GET stream from an upstream."""
 
-    __slots__ = ("incarnation", "is_open", "link", "names_session")
+    __slots__ = ("incarnation", "link", "names_session")
 
     def __init__(self, link: Link) -> None:
         self.link = link
         self.incarnation = link.upstream.incarnation
-        self.is_open = False
         self.names_session = link.upstream.session is not None
 
 

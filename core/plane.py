@@ -6,6 +6,7 @@ happens to tool calls on their way is in `calls`. Everything else passes untouch
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -24,6 +25,20 @@ from .plan import ServerPlan
 from .session import Session
 from .shelf import Shelf
 from .waiting import Waiting, reason_of
+
+
+class EmptyList(NamedTuple):
+    """What a server without the capability is taken to answer, so that our own entries can be added."""
+
+    capability: str
+    result: bytes
+
+
+EMPTY_LISTS: Final = {
+    "tools/list": EmptyList("tools", b'{"tools":[]}'),
+    "resources/list": EmptyList("resources", b'{"resources":[]}'),
+    "resources/templates/list": EmptyList("resources", b'{"resourceTemplates":[]}'),
+}
 
 
 class FilePlane:
@@ -70,17 +85,20 @@ class FilePlane:
                 return self._receive_tool_call(link, exchange)
             if exchange.method == "resources/read":
                 return self._receive_read(link, exchange)
+            rpc.member_of(exchange.params, "cursor")  # which the answer depends on: a faulty request is refused now
+            empty = EMPTY_LISTS.get(exchange.method)
+            if empty is None or self._has(link, empty.capability):
+                return False
+            result = self._extended(link, exchange, empty.result) or empty.result
         except RemoteProtocolError as error:
             self._fail(link, exchange, INVALID_PARAMS, error.message)
             return True
-        capability = {"tools/list": "tools", "resources/list": "resources", "resources/templates/list": "resources"}
-        missing = capability.get(exchange.method)
-        if missing is None or missing in link.upstream.capabilities:
-            return False
-        empty = {"tools/list": b'{"tools":[]}', "resources/list": b'{"resources":[]}'}
-        result = empty.get(exchange.method, b'{"resourceTemplates":[]}')
-        self._finish(link, exchange, self._extended(link, exchange, result) or result)
+        self._finish(link, exchange, result)
         return True
+
+    def _has(self, link: Link, capability: str) -> bool:
+        """Whether the server has it, as far as is known: before the handshake it may."""
+        return link.upstream.capabilities is None or capability in link.upstream.capabilities
 
     def receive_result(self, link: Link, exchange: Exchange, result: bytes) -> bool:
         extended = self._extended(link, exchange, result)
@@ -113,7 +131,7 @@ class FilePlane:
             self._finish(link, exchange, catalog.resource_contents(uri, "text/markdown", text.encode()))
             return True
         if not uri.startswith(handle.ARTIFACT_SCHEME):
-            if "resources" not in link.upstream.capabilities:
+            if not self._has(link, "resources"):
                 self._miss(link, exchange, uri)
                 return True
             return False

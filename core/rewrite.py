@@ -32,8 +32,15 @@ class Edit(NamedTuple):
 
 
 _object_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_raw_decoder: Final = msgspec.json.Decoder(msgspec.Raw)
 _array_decoder: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _string_decoder: Final = msgspec.json.Decoder(str)
+
+DEPTH_SAFE: Final = 256
+"""So many levels can be read anywhere. Real messages have fewer than 30."""
+
+DEPTH_SPARE: Final = 128
+"""Levels of the stack that may lie between two readings of the same message."""
 
 _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 # Possessive: a repetition that may be given back costs a hundred times the key's size in memory.
@@ -55,6 +62,22 @@ def check_utf8(data: bytes) -> None:
             raise RemoteProtocolError(
                 f"got a byte that is not UTF-8 at offset {error.start}, expected UTF-8 text", rpc_code=PARSE_ERROR
             ) from None
+
+
+def check_depth(data: bytes) -> None:
+    """Raises RemoteProtocolError where `data` is nested more deeply than can be read.
+
+    That depends on the stack it is read on. So it is tried with some levels more than it has: what passes here can be
+    read again by whoever is called later. `data` need not be JSON: what is not is judged by its reader.
+    """
+    if data.count(b"[") + data.count(b"{") < DEPTH_SAFE:
+        return
+    try:
+        _raw_decoder.decode(b"[" * DEPTH_SPARE + data + b"]" * DEPTH_SPARE)
+    except RecursionError:
+        raise _too_deep() from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
 
 
 def members(data: bytes) -> dict[str, Span]:
@@ -188,7 +211,7 @@ def _readable(data: bytes, error: Exception) -> bytes:
     gives the same spans, and the spans are applied to the original bytes.
     """
     if isinstance(error, RecursionError):
-        raise RemoteProtocolError("got JSON nested too deeply", rpc_code=PARSE_ERROR) from None
+        raise _too_deep() from None
     readable = _LONE_SURROGATE.sub(lambda match: b"\\ufffd" if match[1] else match[0], data)
     if readable == data:
         raise _refusal(data, error) from None
@@ -207,6 +230,12 @@ def _decode_array(data: bytes) -> list[msgspec.Raw]:
         return _array_decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refusal(data, error) from None
+
+
+def _too_deep() -> RemoteProtocolError:
+    return RemoteProtocolError(
+        "got JSON nested too deeply, expected a few hundred levels at most", rpc_code=PARSE_ERROR
+    )
 
 
 def _twice(key: str) -> RemoteProtocolError:

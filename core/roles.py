@@ -8,11 +8,18 @@ from .session import Session
 
 
 class PostRole(Role):
-    __slots__ = ("has_body", "opening")
+    """A POST.
+
+    Attributes:
+        session: the one it opened, if it did.
+    """
+
+    __slots__ = ("has_body", "opening", "session")
 
     def __init__(self, opening: PostOpening) -> None:
         self.opening = opening
         self.has_body = False
+        self.session: Session | None = None
 
 
 class StreamRole(Role):

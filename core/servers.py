@@ -6,7 +6,7 @@ one, what reads only is too, and every other open request ends in an error that 
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -16,7 +16,7 @@ from .clients import Clients
 from .courier import Courier
 from .desk import Desk
 from .effects import Cause, Connected, Delete, End, Listen, Spawn
-from .endings import NOT_FOUND, describe, error_in, is_forgotten
+from .endings import denies_session, describe, error_in, may_have_run
 from .errors import INTERNAL_ERROR, OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
@@ -28,6 +28,13 @@ from .rewrite import members, set_member
 from .session import Ask, Session
 from .uplink import Uplink
 from .upstream import Input, State
+from .wire.oversize import owner_of
+
+NOISE_NOTED: Final = 8
+"""So many lines of noise are noted one by one."""
+
+TAIL_BYTES: Final = 4096
+"""How much of an unreadable message's end is searched for its id."""
 
 
 class FileRules(Protocol):
@@ -90,6 +97,10 @@ class Servers:
             return
         self.forward(link, exchange)
 
+    def has_room(self, session: Session) -> bool:
+        link = self.links.get(session.sid)
+        return link is None or self._desk.unsent_bytes(link.channel) <= self._desk.limits.outbox_max_bytes
+
     def forward(self, link: Link, exchange: Exchange) -> None:
         """An exchange that is prepared goes up, or waits until the upstream is ready."""
         exchange.step(ExchangeInput.PREPARED)
@@ -112,8 +123,9 @@ class Servers:
         if link.pending.pop(exchange.upstream_id, None) is None:
             return
         if exchange.post is not None:
-            grace = self._desk.now + self._desk.limits.cancel_grace_s
-            self._desk.timers.set(("grace", exchange.post), grace, "cancelled request's stream")
+            role = self._desk.role_of(exchange.post)
+            assert isinstance(role, UpPostRole)
+            self._uplink.receive_settled(role)
         if link.upstream.state is State.READY:
             params = b'{"requestId":%d' % exchange.upstream_id
             params += (b',"reason":' + reason if reason is not None else b"") + b"}"
@@ -128,13 +140,20 @@ class Servers:
             if restored is None:
                 return
             params = restored
+        message = jsonrpc.encode_notification(method, params)
         if link.upstream.state is State.READY:
-            self._uplink.tell(link, jsonrpc.encode_notification(method, params))
+            self._uplink.tell(link, message)
+        elif link.upstream.state is State.IDLE:
+            self._desk.note("debug", f"{method} dropped: there is no upstream session", link.plan.id)
+        elif sum(isinstance(entry, bytes) for entry in link.queue) >= self._desk.limits.notices_waiting_max:
+            self._desk.note("warning", f"{method} dropped: too many wait for the upstream", link.plan.id)
         else:
-            self._desk.note("debug", f"{method} dropped: the upstream is not ready", link.plan.id)
+            link.queue.append(message)
 
     def reply(self, session: Session, ask: Ask, answer: Frame) -> None:
-        self._asking.reply(self.links[session.sid], ask, answer)
+        link = self.links.get(session.sid)
+        if link is not None:
+            self._asking.reply(link, ask, answer)
 
     def end(self, session: Session) -> None:
         link = self.links.pop(session.sid, None)
@@ -155,12 +174,14 @@ class Servers:
         self._close_posts(link, "session over")
 
     def _close_posts(self, link: Link, reason: str) -> None:
-        """Abandon the requests that nobody waits for. Other notifications and answers may still arrive."""
+        """Abandon the requests that nobody waits for. Other notifications and answers may still arrive, for a while."""
         for channel in sorted(link.posts):
             role = self._desk.role_of(channel)
             assert isinstance(role, UpPostRole)
             if role.is_confirmation or (role.number is not None and role.number not in link.pending):
                 self._desk.close(channel, reason=reason)
+            elif role.number is None:
+                self._uplink.receive_settled(role)
 
     # --- Handshake ------------------------------------------------------------------------------------------------
 
@@ -192,6 +213,7 @@ class Servers:
 
     def _shake_hands(self, link: Link) -> None:
         link.upstream.step(Input.CONNECTED)
+        link.has_listened = False
         self._uplink.run(link, "initialize", "initialize", link.upstream.initialize)
 
     def _receive_handshake(self, link: Link, frame: Frame, session: str | None) -> None:
@@ -239,10 +261,17 @@ class Servers:
             self._receive_ready(link)
 
     def _receive_ready(self, link: Link) -> None:
-        link.upstream.receive_replayed()
+        link.upstream.receive_replayed(self._desk.now)
         self._desk.timers.cancel(("start", link.session.sid))
+        self._flush(link)
+
+    def _flush(self, link: Link) -> None:
         while link.queue and link.upstream.state is State.READY:
-            self._uplink.write(link, link.queue.popleft())
+            entry = link.queue.popleft()
+            if isinstance(entry, bytes):
+                self._uplink.tell(link, entry)
+            else:
+                self._uplink.write(link, entry)
 
     def _start_timeout_s(self, link: Link) -> float:
         return link.plan.start_timeout_s or self._desk.limits.start_timeout_s
@@ -276,11 +305,16 @@ class Servers:
                 self._shake_hands(link)
         elif isinstance(role, UpPostRole):
             role.session = opening.session
-        else:
-            role.is_open = True
-            if role.incarnation == link.upstream.incarnation:
-                link.listen_failures = 0
-                self._receive_listening(link)
+            if role.is_confirmation and self._is_current(role) and link.upstream.state is State.CONFIRMING:
+                self._uplink.receive_settled(role)  # it was to say 202 and said 200: taken is taken
+                self._receive_confirmed(link)
+        elif self._is_current(role):
+            link.listen_failures = 0
+            link.has_listened = True
+            self._receive_listening(link)
+
+    def _is_current(self, role: UpPostRole | UpStreamRole) -> bool:
+        return role.incarnation == role.link.upstream.incarnation and role.link.upstream.state is not State.IDLE
 
     def receive_close(self, role: ChildRole | UpPostRole | UpStreamRole, channel: ChannelId, cause: Cause) -> None:
         link = role.link
@@ -296,8 +330,7 @@ class Servers:
         elif isinstance(role, UpStreamRole):
             self._receive_stream_close(link, role, channel, cause)
         else:
-            link.posts.discard(channel)
-            self._desk.timers.cancel(("grace", channel))
+            self._uplink.receive_close(role)
             if link.upstream.state is not State.CLOSED:
                 self._receive_post_close(link, role, cause)
 
@@ -307,11 +340,9 @@ class Servers:
         link.stream = None
         if link.upstream.state in (State.CLOSED, State.IDLE) or role.incarnation != link.upstream.incarnation:
             return
-        # A server may well refuse every stream with 400: one that had granted it before has changed its mind.
-        if is_forgotten(cause, names_session=role.names_session) and (
-            cause.status == NOT_FOUND or link.listen_failures
-        ):
-            self._lose(link, "it forgot the session")
+        # A server without streams may refuse each with 404 or 400: one that has granted it before has forgotten us.
+        if link.has_listened and denies_session(cause, names_session=role.names_session):
+            self._lose(link, "it forgot the session", is_forgotten=True)
             return
         self._receive_listening(link)
         if cause.end is End.REFUSED and 400 <= cause.status < 500:
@@ -322,35 +353,34 @@ class Servers:
         self._desk.timers.set(("relisten", link.session.sid), self._desk.now + pause, "upstream event stream")
 
     def _receive_post_close(self, link: Link, role: UpPostRole, cause: Cause) -> None:
-        is_current = role.incarnation == link.upstream.incarnation
-        was_forgotten = is_forgotten(cause, names_session=role.names_session)
+        is_lost = denies_session(cause, names_session=role.names_session)
         entry = None if role.number is None else link.pending.pop(role.number, None)
         if isinstance(entry, Exchange):
             entry.post = None
             self._uplink.expect_none(entry)
-            self._settle_post(link, entry, cause, is_unsent=cause.unsent or was_forgotten)
-            if was_forgotten and is_current and link.upstream.state is not State.IDLE:
-                self._lose(link, "it forgot the session")
-            elif link.queue:
-                self._resume_queue(link)
+            if cause.end is End.DONE and role.problem:
+                cause = Cause(End.BROKEN, detail=role.problem)
+            self._settle_post(link, entry, cause, is_unsent=cause.unsent or is_lost)
         elif isinstance(entry, Errand):
-            if is_current:
+            if self._is_current(role):
                 self._receive_errand_close(link, entry, cause)
-        elif role.is_confirmation and is_current and link.upstream.state is State.CONFIRMING:
+            return
+        elif role.is_confirmation and self._is_current(role) and link.upstream.state is State.CONFIRMING:
             if cause.end is End.DONE:
                 self._receive_confirmed(link)
             else:
                 self._lose(link, describe(cause))
+            return
         elif cause.end is not End.DONE:
             self._desk.note("warning", f"a notification or answer did not arrive: {describe(cause)}", link.plan.id)
-            if was_forgotten and is_current and link.upstream.state is not State.IDLE:
-                self._lose(link, "it forgot the session")
+        if is_lost and self._is_current(role):
+            self._lose(link, "it forgot the session", is_forgotten=True)
+        elif link.queue:
+            self._resume_queue(link)
 
     def _resume_queue(self, link: Link) -> None:
         if link.upstream.state is State.READY:
-            waiting, link.queue = link.queue, type(link.queue)()
-            for exchange in waiting:
-                self._uplink.write(link, exchange)
+            self._flush(link)
         else:
             self._need(link)
 
@@ -367,26 +397,23 @@ class Servers:
         if exchange.may_repeat(is_unsent=is_unsent, retries=link.plan.session_retries) and (
             is_unsent or cause.end is not End.REFUSED
         ):
-            exchange.step(ExchangeInput.REQUEUE)
-            exchange.upstream_id = None
-            link.queue.append(exchange)
+            self._requeue(link, exchange)
         elif error is not None:
             self.finish(link, exchange, jsonrpc.encode_error_raw(exchange.id_raw, error))
-        elif is_unsent or cause.end is End.REFUSED or cause.end is End.UNREACHABLE:
+        elif is_unsent or cause.end is End.UNREACHABLE or (cause.end is End.REFUSED and not may_have_run(cause.status)):
             self._fail(link, exchange, UPSTREAM_UNAVAILABLE, f"the server could not be asked: {describe(cause)}", cause)
         else:
-            self._fail_unknown(link, exchange, describe(cause))
+            self._fail_unknown(link, exchange, describe(cause), cause)
 
     # --- Loss -----------------------------------------------------------------------------------------------------
 
-    def _lose(self, link: Link, reason: str, *, error: bytes | None = None) -> None:
+    def _lose(self, link: Link, reason: str, *, error: bytes | None = None, is_forgotten: bool = False) -> None:
         """The upstream session is gone: settle what was open, and make a new one if somebody waits."""
         upstream, session = link.upstream, link.session
-        was_ready = upstream.state is State.READY
         if upstream.state is State.IDLE:
             return
         self._desk.note("warning", f"upstream lost: {reason}", link.plan.id)
-        upstream.receive_lost(reason, self._desk.now)
+        upstream.receive_lost(reason, self._desk.now, is_forgotten=is_forgotten)
         self._cancel_timers(link)
         for number in list(session.asks):
             self._courier.unask(session, number, None)
@@ -404,38 +431,42 @@ class Servers:
         if session.opener is not None:
             fallback = {"code": UPSTREAM_UNAVAILABLE, "message": f"the server could not be started: {reason}"}
             self._clients.refuse_session(session, error or msgspec.json.encode(fallback))
-        elif not was_ready:
+            return
+        pause = upstream.pause_left(self._desk.now)
+        if pause > 0:
             self._fail_queue(link, reason)
             if upstream.has_subscriptions:
-                at = self._desk.now + upstream.pause_left(self._desk.now)
-                self._desk.timers.set(("restart", session.sid), at, "upstream restart")
+                self._desk.timers.set(("restart", session.sid), self._desk.now + pause, "upstream restart")
         elif link.queue or upstream.has_subscriptions:
             self._need(link)
 
     def _settle_lost(self, link: Link, exchange: Exchange, reason: str) -> None:
         self._uplink.expect_none(exchange)
         if exchange.may_repeat(is_unsent=False, retries=link.plan.session_retries):
-            exchange.step(ExchangeInput.REQUEUE)
-            exchange.upstream_id = None
-            link.queue.append(exchange)
+            self._requeue(link, exchange)
         else:
             self._fail_unknown(link, exchange, reason)
 
+    def _requeue(self, link: Link, exchange: Exchange) -> None:
+        exchange.step(ExchangeInput.REQUEUE)
+        exchange.upstream_id = None
+        link.queue.append(exchange)
+
     def _fail_queue(self, link: Link, reason: str) -> None:
         waiting, link.queue = link.queue, type(link.queue)()
-        for exchange in waiting:
-            self._fail(link, exchange, UPSTREAM_UNAVAILABLE, f"the server could not be started: {reason}", None)
+        for entry in waiting:
+            if isinstance(entry, Exchange):
+                self._fail(link, entry, UPSTREAM_UNAVAILABLE, f"the server could not be started: {reason}", None)
 
-    def _fail_unknown(self, link: Link, exchange: Exchange, reason: str) -> None:
+    def _fail_unknown(self, link: Link, exchange: Exchange, reason: str, cause: Cause | None = None) -> None:
         text = f"the server was lost before it answered: {reason}. {exchange.method} may have run; it is not repeated"
-        self.finish(
-            link, exchange, jsonrpc.encode_error(exchange.id_raw, OUTCOME_UNKNOWN, text, {"outcome": "unknown"})
-        )
+        if cause is not None and cause.end is End.REFUSED:
+            text = f"the server failed: {reason}. {exchange.method} may have run; it is not repeated"
+        data = {"outcome": "unknown", **_refusal(cause)}
+        self.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, OUTCOME_UNKNOWN, text, data))
 
     def _fail(self, link: Link, exchange: Exchange, code: int, text: str, cause: Cause | None) -> None:
-        data: dict[str, object] = {"outcome": "not_executed"}
-        if cause is not None and cause.status:
-            data = {"httpStatus": cause.status, "body": cause.body[:200].decode(errors="replace")}
+        data = _refusal(cause) or {"outcome": "not_executed"}
         self.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
 
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
@@ -450,32 +481,55 @@ class Servers:
 
     def receive_message(self, role: ChildRole | UpPostRole | UpStreamRole, message: bytes) -> None:
         link = role.link
+        if link.upstream.state is State.CLOSED:
+            return
         try:
             parts = jsonrpc.split_batch(message) if jsonrpc.is_batch(message) else [message]
         except RemoteProtocolError as error:
-            self._receive_garbage(link, role, error)
+            self._receive_garbage(link, role, message, error)
             return
         for part in parts:
             try:
                 frame = jsonrpc.decode(part)
             except RemoteProtocolError as error:
-                self._receive_garbage(link, role, error)
+                self._receive_garbage(link, role, part, error)
                 continue
-            if link.upstream.state in (State.CLOSED, State.IDLE) and not isinstance(role, UpPostRole):
+            if link.upstream.state is State.IDLE and not isinstance(role, UpPostRole):
                 return
             self._receive_frame(link, role, frame)
 
-    def _receive_garbage(self, link: Link, role: object, error: RemoteProtocolError) -> None:
-        """Noise on stdout is dropped; a broken answer whose request is known ends that request."""
-        self._desk.note("warning", f"server sent what is no message: {error.message}", link.plan.id)
-        key = None if error.id_raw is None else jsonrpc.id_key(error.id_raw)
-        number = key[1] if key is not None else (role.number if isinstance(role, UpPostRole) else None)
-        entry = link.pending.get(number) if isinstance(number, int) else None
-        if isinstance(entry, Exchange) and isinstance(number, int):
-            text = f"the server's answer could not be read: {error.message}"
-            self._receive_reply(
-                link, role, Frame(error=msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})), number
-            )
+    def _receive_garbage(
+        self, link: Link, role: ChildRole | UpPostRole | UpStreamRole, message: bytes, error: RemoteProtocolError
+    ) -> None:
+        """What asks is answered; a broken answer whose request is known ends that request; noise is dropped."""
+        self._note_noise(link, message, error)
+        id_raw, shape = error.id_raw, error.shape
+        if shape == "call":
+            if id_raw is not None and (isinstance(role, ChildRole) or self._is_current(role)):
+                self._uplink.tell(link, jsonrpc.encode_error(id_raw, error.rpc_code, error.message))
+            return
+        if not shape and (id_raw := owner_of(message, message[-TAIL_BYTES:])) is not None:
+            shape = "reply"
+        text = f"the server's answer could not be read: {error.message}"
+        number = None if id_raw is None else jsonrpc.number_of(id_raw)
+        if number is None and isinstance(role, UpPostRole):
+            role.problem = text  # the end of its reply decides what becomes of the request
+            number = role.number if shape == "reply" else None
+        if number is not None and isinstance(link.pending.get(number), Exchange):
+            answer = msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})
+            self._receive_reply(link, role, Frame(error=answer), number)
+
+    def _note_noise(self, link: Link, message: bytes, error: RemoteProtocolError) -> None:
+        """Say it a few times, then more and more rarely. What looks like a message may be payload: it is not shown."""
+        link.noise += 1
+        if link.noise > NOISE_NOTED and link.noise & (link.noise - 1):
+            return
+        text = f"server sent what is no message: {error.message}"
+        if not message.lstrip().startswith((b"{", b"[")):
+            text += f"; it begins {message[:40].decode(errors='replace')!r}"
+        if link.noise > NOISE_NOTED:
+            text += f" ({link.noise} times by now)"
+        self._desk.note("warning", text, link.plan.id)
 
     def _receive_frame(self, link: Link, role: ChildRole | UpPostRole | UpStreamRole, frame: Frame) -> None:
         related = self._related(link, role)
@@ -485,7 +539,7 @@ class Servers:
             number = self._number_of(frame, role)
             if number is not None:
                 self._receive_reply(link, role, frame, number)
-        elif isinstance(role, ChildRole) or role.incarnation == link.upstream.incarnation:
+        elif isinstance(role, ChildRole) or self._is_current(role):
             self._asking.receive_request(link, frame, related)
         else:
             self._desk.note("debug", f"{frame.method} dropped: its session is lost, so is its answer", link.plan.id)
@@ -506,6 +560,8 @@ class Servers:
 
     def _receive_reply(self, link: Link, role: object, frame: Frame, number: int) -> None:
         entry = link.pending.pop(number, None)
+        if isinstance(role, UpPostRole) and role.number == number:
+            self._uplink.receive_settled(role)
         if entry is None:
             self._desk.note("debug", "server answered what nobody waits for: dropped", link.plan.id)
         elif isinstance(entry, Errand):
@@ -526,13 +582,16 @@ class Servers:
     def _receive_answer(self, link: Link, exchange: Exchange, frame: Frame) -> None:
         self._uplink.expect_none(exchange)
         exchange.step(ExchangeInput.REPLY)
+        link.upstream.receive_proof()
         if frame.error is not None:
             message = jsonrpc.encode_error_raw(exchange.id_raw, jsonrpc.usable_error(frame.error))
             self.finish(link, exchange, message)
             return
         assert frame.result is not None
         try:
-            link.upstream.remember(exchange.method, exchange.params)
+            if not link.upstream.remember(exchange.method, exchange.params):
+                text = f"{exchange.method} is not set again if the server is lost: too many are remembered"
+                self._desk.note("warning", text, link.plan.id)
             if link.plan.has_files and self.files.receive_result(link, exchange, frame.result):
                 return
         except RemoteProtocolError as error:
@@ -540,6 +599,13 @@ class Servers:
             self.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, INTERNAL_ERROR, text))
             return
         self.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, frame.result))
+
+
+def _refusal(cause: Cause | None) -> dict[str, object]:
+    """What a refusing response was, for the error's data."""
+    if cause is None or not cause.status:
+        return {}
+    return {"httpStatus": cause.status, "body": cause.body[:200].decode(errors="replace")}
 
 
 def _with_roots(initialize: bytes) -> bytes:

@@ -48,7 +48,7 @@ class Ask(NamedTuple):
         id_raw: the server's own id, under which it is answered.
         token_raw: the server's progress token, if any.
         incarnation: which upstream session asked; an answer for an earlier one is dropped.
-        channel: where the client was asked; None while held.
+        channel: where the client was asked; None while held. Only who was asked can answer.
     """
 
     id_raw: bytes
@@ -74,7 +74,7 @@ class Session(Machine[State, Input]):
         sid: the public name used in handles and links; knowing it gives nothing.
         workspace: the name of its folders.
         pipe: its channel, if it is a pipe; None on HTTP.
-        stream: its GET stream, while one is open.
+        streams: its GET streams, the newest last.
         opener: the initialize exchange, until it is answered.
     """
 
@@ -91,7 +91,7 @@ class Session(Machine[State, Input]):
         "principal",
         "server",
         "sid",
-        "stream",
+        "streams",
         "workspace",
     )
 
@@ -109,7 +109,7 @@ class Session(Machine[State, Input]):
         self.pipe = pipe
         self.base_url = base_url
         self.features: Features = features_of(None)
-        self.stream: ChannelId | None = None
+        self.streams: list[ChannelId] = []
         self.opener: Exchange | None = None
         self.exchanges: dict[ExchangeKey, Exchange] = {}
         self.asks: dict[int, Ask] = {}
@@ -118,8 +118,8 @@ class Session(Machine[State, Input]):
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is going on that idleness must not end."""
-        return bool(self.exchanges or self.asks or self.stream is not None or self.pipe is not None)
+        """Whether something is going on that idleness must not end. A question that nobody answers is not."""
+        return bool(self.exchanges or self.streams or self.pipe is not None)
 
     def find_by_id(self, id_key: IdKey) -> Exchange | None:
         """The open request with that id; None if there is none, or more than one, which nobody can tell apart."""

@@ -52,14 +52,17 @@ class Timers(Generic[K]):
             heapq.heappop(self._heap)
         return None
 
-    def take_due(self, now: float) -> list[K]:
-        """Remove and return the keys that are due, earliest first; set earlier goes first among equals."""
-        due: list[K] = []
-        while (head := self.next_timeout()) is not None and head.at <= now:
-            _, _, key = heapq.heappop(self._heap)
-            del self._live[key]
-            due.append(key)
-        return due
+    def take_due(self, now: float) -> K | None:
+        """Remove and return the key that is due first, if any is; set earlier goes first among equals.
+
+        One at a time: what is done about one may cancel the next.
+        """
+        head = self.next_timeout()
+        if head is None or head.at > now:
+            return None
+        _, _, key = heapq.heappop(self._heap)
+        del self._live[key]
+        return key
 
     def _shrink(self) -> None:
         if len(self._heap) > 64 and len(self._heap) > 2 * len(self._live):

@@ -62,10 +62,37 @@ class Uplink:
             assert link.channel is not None
             self._desk.send(link.channel, message)
             return None
-        upstream = link.upstream
+        upstream, limits = link.upstream, self._desk.limits
+        is_notice = number is None and not is_confirmation
+        if is_notice and link.notices >= limits.notices_open_max:
+            text = f"{link.notices} notifications and answers are on their way: one more dropped"
+            self._desk.note("warning", text, link.plan.id)
+            return None
         role = UpPostRole(link, number, is_confirmation=is_confirmation)
         revision = upstream.revision if upstream.state is not State.INITIALIZING else None
         target = Post(server=link.plan.id, message=message, session=upstream.session, revision=revision)
-        channel = self._desk.dial(role, target)
+        channel = role.channel = self._desk.dial(role, target)
         link.posts.add(channel)
+        if is_notice:
+            link.notices += 1
+            if link.notices > limits.notices_open_high:
+                self._desk.hold_back(channel)
+            self._end_within(channel, limits.notice_timeout_s)
         return channel
+
+    def receive_settled(self, role: UpPostRole) -> None:
+        """The request it carried is answered, or nobody waits for it: its stream "SHOULD" end (2025-03-26
+        basic/transports, "Sending Messages"), and is ended if it does not."""
+        assert role.channel is not None
+        self._end_within(role.channel, self._desk.limits.cancel_grace_s)
+
+    def receive_close(self, role: UpPostRole) -> None:
+        """A POST is over."""
+        assert role.channel is not None
+        role.link.posts.discard(role.channel)
+        self._desk.timers.cancel(("grace", role.channel))
+        if role.number is None and not role.is_confirmation:
+            role.link.notices -= 1
+
+    def _end_within(self, channel: ChannelId, seconds: float) -> None:
+        self._desk.timers.set(("grace", channel), self._desk.now + seconds, "upstream reply that stays open")

@@ -69,14 +69,17 @@ class Upstream(Machine[State, Input]):
         incarnation: how many handshakes were begun.
         session: the upstream's `Mcp-Session-Id`, if it gave one.
         revision: what it negotiated.
-        capabilities: the names of the capabilities it declared.
-        failure: what the last failed start said, for error messages.
+        capabilities: the names of the capabilities it declared; None before it has said so for the first time.
+        failure: how it was lost last, for error messages.
+        failures: such losses in a row as call for a pause.
     """
 
     __slots__ = (
+        "_is_suspect",
         "_level",
         "_limits",
         "_not_before",
+        "_ready_at",
         "_subscriptions",
         "capabilities",
         "failure",
@@ -95,11 +98,13 @@ class Upstream(Machine[State, Input]):
         self.incarnation = 0
         self.session: str | None = None
         self.revision: str | None = None
-        self.capabilities: frozenset[str] = frozenset()
+        self.capabilities: frozenset[str] | None = None
         self.failure = ""
         self.failures = 0
         self._limits = limits
         self._not_before = float("-inf")
+        self._ready_at = float("-inf")
+        self._is_suspect = False  # it was READY, and lost before it had answered anything
         self._level: bytes | None = None
         self._subscriptions: dict[str, bytes] = {}
 
@@ -130,43 +135,59 @@ class Upstream(Machine[State, Input]):
         self.session = session
         self.capabilities = frozenset(names)
 
-    def receive_replayed(self) -> None:
+    def receive_replayed(self, now: float) -> None:
         self.step(Input.REPLAYED)
-        self.failures = 0
-        self.failure = ""
+        self._ready_at = now
 
-    def receive_lost(self, reason: str, now: float) -> None:
-        """It died, forgot the session or could not be reached. What failed before READY is not tried again at once."""
+    def receive_proof(self) -> None:
+        """It answered a request, or stood for long: it works, whatever became of earlier ones."""
+        self.failures = 0
+        self._is_suspect = False
+
+    def receive_lost(self, reason: str, now: float, *, is_forgotten: bool = False) -> None:
+        """It died, forgot the session or could not be reached.
+
+        What had become READY is made anew at once, and so is what forgot its session; what fails before, or again
+        without having answered anything, is left alone for a while.
+        """
         was_ready = self.state is State.READY
+        if was_ready and now - self._ready_at >= self._limits.restart_backoff_max_s:
+            self.receive_proof()
         self.step(Input.LOST)
         self.failure = reason
-        if not was_ready:
-            self.failures += 1
-            pause = self._limits.restart_backoff_s * 2.0 ** min(self.failures - 1, 16)
-            self._not_before = now + min(pause, self._limits.restart_backoff_max_s)
+        if was_ready and (is_forgotten or not self._is_suspect):
+            self._is_suspect = self._is_suspect or not is_forgotten
+            return
+        self.failures += 1
+        pause = self._limits.restart_backoff_s * 2.0 ** min(self.failures - 1, 16)
+        self._not_before = now + min(pause, self._limits.restart_backoff_max_s)
 
-    def remember(self, method: str, params: bytes | None) -> None:
-        """A request that sets something succeeded: a later incarnation is set the same way.
+    def remember(self, method: str, params: bytes | None) -> bool:
+        """A request that sets something succeeded: a later incarnation is set the same way. False if there are too many
+        such to remember this one.
 
         Its `_meta` is left out: the progress token in it was the client's, for that one request. What no two readers
         would read alike (a member twice) is not remembered.
         """
         if method not in REMEMBERED or params is None or not params.startswith(b"{"):
-            return
+            return True
         try:
             params = remove_member(params, "_meta")
         except RemoteProtocolError:
-            return
+            return True
         if method == "logging/setLevel":
             self._level = params
+            return True
+        uri = text_of(member_of(params, "uri"))
+        if uri is None:
+            return True
+        if method == "resources/unsubscribe":
+            self._subscriptions.pop(uri, None)
+        elif uri in self._subscriptions or len(self._subscriptions) < self._limits.subscriptions_per_session_max:
+            self._subscriptions[uri] = params
         else:
-            uri = text_of(member_of(params, "uri"))
-            if uri is None:
-                return
-            if method == "resources/unsubscribe":
-                self._subscriptions.pop(uri, None)
-            elif len(self._subscriptions) < self._limits.subscriptions_per_session_max:
-                self._subscriptions[uri] = params
+            return False
+        return True
 
     def replay(self) -> list[tuple[str, bytes]]:
         """(method, params) of what a new incarnation must be told before anything else."""

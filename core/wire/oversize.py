@@ -41,7 +41,7 @@ def answer_for(
         limit: the size that would have been taken, in bytes.
         tail: how it ended, any number of bytes.
     """
-    id_raw = _id_in_head(head, is_request) or _id_in_tail(head, tail, is_request)
+    id_raw = owner_of(head, tail, is_request=is_request)
     if id_raw is None:
         return None
     what = "the request" if is_request else "the server's answer"
@@ -50,6 +50,11 @@ def answer_for(
         OVERLOADED,
         f"{what} has {size_bytes} bytes, over the limit of {limit} bytes".encode(),
     )
+
+
+def owner_of(head: bytes, tail: bytes = b"", *, is_request: bool = False) -> bytes | None:
+    """The JSON of the id of the response (or request) that begins and ends so, if that can be told for certain."""
+    return _id_in_head(head, is_request) or _id_in_tail(head, tail, is_request)
 
 
 def _id_in_head(head: bytes, is_request: bool) -> bytes | None:

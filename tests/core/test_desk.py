@@ -102,15 +102,34 @@ def test_a_source_that_is_gone_is_not_resumed() -> None:
     assert taken(target) == [Resume(channel=other)]
 
 
-def test_nobody_pauses_itself_or_time() -> None:
-    """An answer to the channel that asked, and what a deadline sends, hold nobody back."""
+def test_time_is_not_paused() -> None:
+    """What a deadline sends holds nobody back."""
+    target = desk()
+    (channel,) = opened(target, 1)
+    target.source = None
+    target.send(channel, b"x" * (HIGH + 1))
+    assert taken(target) == []
+
+
+def test_who_does_not_read_its_own_answers_is_not_listened_to() -> None:
+    """A peer that asks and asks and takes nothing fills one channel: its own."""
     target = desk()
     (channel,) = opened(target, 1)
     target.source = channel
     target.send(channel, b"x" * (HIGH + 1))
-    target.source = None
-    target.send(channel, b"x" * (HIGH + 1))
-    assert taken(target) == []
+    assert taken(target) == [Pause(channel=channel)]
+    target.receive_sent(channel, HIGH + 1)
+    assert taken(target) == [Resume(channel=channel)]
+
+
+def test_a_channel_that_takes_too_much_holds_its_source_back_until_it_is_gone() -> None:
+    target = desk()
+    source, sink = opened(target, 2)
+    target.source = source
+    target.hold_back(sink)
+    assert taken(target) == [Pause(channel=source)]
+    target.release(sink)
+    assert taken(target) == [Resume(channel=source)]
 
 
 def test_a_closed_channel_still_drains() -> None:
@@ -248,7 +267,7 @@ class AgainstAModel(RuleBasedStateMachine):
             self.unsent[sink] += size
             if is_last and size < 20:
                 self.ending.add(sink)
-            if self.unsent[sink] > HIGH and source is not None and source != sink:
+            if self.unsent[sink] > HIGH and source is not None:
                 self.filled_by[sink].add(source)
         self.carry_out()
 

@@ -381,10 +381,11 @@ def test_a_request_that_never_left_is_sent_again_once_even_a_tool_call() -> None
 @pytest.mark.parametrize(
     ("status", "body"),
     [
-        (500, b"Internal Server Error"),
+        (501, b"Not Implemented"),
+        (503, b"try later"),
         (401, b""),
         (403, b"<!doctype html><title>Forbidden</title>"),
-        (502, b"\xff\xfe<html>"),
+        (410, b"\xff\xfe<html>"),
         (400, b'{"error":"invalid_token"}'),
         (429, b'{"detail":"slow down"}'),
         (413, b'{"error":[]}'),
@@ -400,6 +401,18 @@ def test_a_refusal_says_its_status_and_is_not_repeated(status: int, body: bytes,
     assert seen["code"] == -31004
     assert seen["data"] == {"httpStatus": status, "body": body.decode(errors="replace")}
     assert str(status) in str(seen["message"])
+    assert not world.heard
+
+
+@pytest.mark.parametrize("status", [500, 502, 504, 599])
+def test_a_failing_server_may_have_run_the_request(status: int) -> None:
+    world = driver()
+    client = connect(world, "http", "http")
+    channel = client.request("1", "tools/call", "{}")
+    world.end(world.hear("tools/call").channel, Cause(End.REFUSED, status=status, body=b"oops"))
+    seen = failure(world, channel)
+    assert seen["code"] == -31001
+    assert seen["data"] == {"outcome": "unknown", "httpStatus": status, "body": "oops"}
     assert not world.heard
 
 

@@ -239,15 +239,7 @@ def busy_with_stream(world: Driver, client: Client) -> Callable[[], object]:
     return lambda: world.end(stream)
 
 
-def busy_with_question(world: Driver, client: Client) -> Callable[[], object]:
-    stream = client.listen()
-    world.say(world.dials[0].channel, request("1", "roots/list"))
-    world.end(stream)
-    number = world.said(stream)["id"]
-    return lambda: client.say(result(str(number)))
-
-
-@pytest.mark.parametrize("busy", [busy_with_call, busy_with_stream, busy_with_question])
+@pytest.mark.parametrize("busy", [busy_with_call, busy_with_stream])
 def test_session_idle_ttl_spares_the_busy(busy: Callable[[Driver, Client], Callable[[], object]]) -> None:
     world = driver(limits=Limits(session_idle_ttl_s=60.0))
     client = connect(world, "http", "pipe")
@@ -459,10 +451,42 @@ def test_the_bounds_of_an_upload_are_ordered_with_it() -> None:
     order = world.only(Receive)
     assert len(order.blobs) == 3
     assert order.file_size_max_bytes == 100
-    assert order.total_size_max_bytes == 250, "what the session has room for"
-    upload(client, HELPER, ("a", 90))
-    send_in(world, UploadOpening(server="f", query=ask_link(client, HELPER)))
-    assert world.last(Receive).total_size_max_bytes == 160
+    assert order.total_size_max_bytes == 100, "without a length, what one file may have"
+    send_in(world, UploadOpening(server="f", query=ask_link(client, HELPER), size_bytes=120))
+    assert world.last(Receive).total_size_max_bytes == 120
+    send_in(world, UploadOpening(server="f", query=ask_link(client, HELPER), size_bytes=120))
+    assert world.last(Receive).total_size_max_bytes == 30, "what those under way have left"
+
+
+def test_the_room_of_an_upload_is_free_again_when_its_client_is_gone() -> None:
+    world, client = filing(Limits(session_storage_max_bytes=100))
+    query = ask_link(client, HELPER)
+    first = send_in(world, UploadOpening(server="f", query=query))
+    second = send_in(world, UploadOpening(server="f", query=query))
+    assert world.said(second)["code"] == "storage_full"
+    world.end(first, Cause(End.GONE))
+    assert not world.sent[send_in(world, UploadOpening(server="f", query=query))]
+
+
+def test_uploads_per_session_max_counts_files_of_no_size_too() -> None:
+    world, client = filing(Limits(uploads_per_session_max=3))
+    upload(client, HELPER, ("a", 0), ("b", 0))
+    channel = send_in(world, UploadOpening(server="f", query=ask_link(client, HELPER)))
+    assert len(world.last(Receive).blobs) == 1
+    world.end(channel, Cause(End.GONE))
+    upload(client, HELPER, ("c", 0))
+    channel = send_in(world, UploadOpening(server="f", query=ask_link(client, HELPER)))
+    assert world.said(channel)["code"] == "storage_full"
+
+
+def test_stored_files_max_counts_those_of_all_sessions() -> None:
+    world, one = filing(Limits(stored_files_max=2))
+    two = connect(world, "http", "f")
+    upload(one, HELPER, ("a", 0))
+    upload(two, HELPER, ("a", 0))
+    assert world.said(send_in(world, UploadOpening(server="f", query=ask_link(one, HELPER))))["code"] == "storage_full"
+    two.delete()
+    upload(one, HELPER, ("b", 0))
 
 
 def test_an_upload_whose_length_says_that_it_cannot_fit_is_refused_unread() -> None:
@@ -496,16 +520,27 @@ def test_storage_max_bounds_all_sessions_and_session_storage_max_each() -> None:
     assert world.last(Receive).total_size_max_bytes == 50
 
 
-def test_an_upload_that_fits_no_longer_when_it_has_arrived_is_removed() -> None:
+def test_uploads_that_do_not_fit_together_are_not_both_received() -> None:
     world, client = filing(Limits(session_storage_max_bytes=100))
-    channels = [send_in(world, UploadOpening(server="f", query=ask_link(client, HELPER))) for _ in range(2)]
-    orders = world.every(Receive)
-    for effect in world.say(channels[0], manifest(("a", 60))):
-        assert isinstance(effect, Save)
-        world.store(effect.ticket, Saved())
-    effects = world.say(channels[1], manifest(("b", 60)))
-    assert effects[0] == Discard(blob=orders[1].blobs[0])
-    assert world.sent[channels[1]][0].status == 507
+    query = ask_link(client, HELPER)
+    first = send_in(world, UploadOpening(server="f", query=query, size_bytes=60))
+    send_in(world, UploadOpening(server="f", query=query, size_bytes=60))
+    assert [order.total_size_max_bytes for order in world.every(Receive)] == [60, 40]
+    saves = world.say(first, manifest(("a", 60)))
+    third = send_in(world, UploadOpening(server="f", query=query))
+    assert world.said(third)["code"] == "storage_full", "also while it is being saved"
+    for save in saves:
+        assert isinstance(save, Save)
+        world.store(save.ticket, Saved())
+    assert world.said(first)["count"] == 1
+
+
+def test_a_manifest_that_was_not_ordered_is_undone() -> None:
+    world, client = filing(Limits(session_storage_max_bytes=100))
+    channel = send_in(world, UploadOpening(server="f", query=ask_link(client, HELPER), size_bytes=60))
+    effects = world.say(channel, manifest(("b", 61)))
+    assert effects[0] == Discard(blob=world.only(Receive).blobs[0])
+    assert world.said(channel)["code"] == "storage_failed"
 
 
 def test_upload_ttl_removes_what_is_not_used_and_each_use_starts_it_anew() -> None:

@@ -385,12 +385,22 @@ def test_progress_on_what_is_not_open_is_dropped(up: str) -> None:
     assert not world.sent[heard_on]
 
 
-@pytest.mark.parametrize("token", ["true", "null", "1.5", "{}", "[1]"])
-def test_what_is_no_token_passes_as_it_is(token: str) -> None:
+@pytest.mark.parametrize("token", ["true", "1.5", "2e0", "{}", "[1]"])
+def test_what_is_no_token_is_refused(token: str) -> None:
+    """A server might read 2e0 as 2, which is another request's."""
     world = driver()
     client = connect(world, "http", "pipe")
-    client.request("1", "tools/call", meta(token))
-    assert world.hear("tools/call").raw.endswith(meta(token).encode() + b"}")
+    channel = client.request("1", "tools/call", meta(token))
+    assert world.said(channel)["error"]["code"] == -32602
+    assert "expected a string or an integer" in world.said(channel)["error"]["message"]
+    assert not world.heard
+
+
+def test_a_token_that_is_null_is_none() -> None:
+    world = driver()
+    client = connect(world, "http", "pipe")
+    client.request("1", "tools/call", meta("null"))
+    assert world.hear("tools/call").raw.endswith(meta("null").encode() + b"}")
 
 
 def test_a_token_given_twice_is_refused_and_not_guessed_at() -> None:
@@ -779,15 +789,64 @@ def test_a_broken_answer_whose_request_is_known_ends_that_request(up: str) -> No
     assert world.said(channel)["error"]["code"] == -32603
 
 
-def test_garbage_on_a_calls_own_stream_ends_that_call_only() -> None:
+def test_garbage_on_a_calls_own_stream_is_told_if_that_call_ends_without_an_answer() -> None:
     world = driver()
     client, _, _ = talking(world, "http", "http")
     first, second = (client.request(n, "tools/call", "{}") for n in "12")
+    calls = [world.hear("tools/call") for _ in "12"]
+    for call in calls:
+        world.open(call.channel, Connected())
+        world.say(call.channel, b'{"result":')
+    assert not world.sent[first]
+    world.end(calls[0].channel)
+    assert world.said(first)["error"]["code"] == -31001
+    assert "the server's answer could not be read: got text that is not JSON" in world.said(first)["error"]["message"]
+    world.say(calls[1].channel, result(str(calls[1].id)))
+    assert world.messages(second) == [result("2")], "what comes after it counts"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":%d,"result":{"text":"caf\xe9"}}',
+        b'{"jsonrpc":"2.0","id":"%d","result":{"text":"caf\xe9"}}',
+        b'{"jsonrpc":"1.0","id":"%d","result":{}}',
+        b'{"jsonrpc":"2.0","id":%d,"result":{"text":"cut',
+        b'{"jsonrpc":"2.0","id":%d,"result":{},"error":{}}',
+        b'{"jsonrpc":"2.0","id":%d,"result":' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+    ],
+)
+def test_an_unreadable_answer_on_a_pipe_ends_its_request(line: bytes) -> None:
+    world = driver()
+    client = connect(world, "http", "pipe")
+    channel = client.request("7", "tools/call", "{}")
     call = world.hear("tools/call")
-    world.open(call.channel, Connected())
-    world.say(call.channel, b'{"result":')
-    assert world.said(first)["error"]["code"] == -32603
-    assert not world.sent[second]
+    world.say(call.channel, line % call.id)
+    assert world.said(channel)["id"] == 7
+    assert world.said(channel)["error"]["code"] == -32603
+    assert "the server's answer could not be read" in world.said(channel)["error"]["message"]
+
+
+@pytest.mark.parametrize("up", ["pipe", "http"])
+@pytest.mark.parametrize("fault", [b'"params":7', b'"params":"\xff"', b'"jsonrpc":"1.0"'])
+def test_a_broken_request_of_the_server_is_answered_and_ends_none_of_ours(up: str, fault: bytes) -> None:
+    """The ids of the two directions mean different things, and often are the same numbers."""
+    world = driver()
+    client = connect(world, "http", up)
+    channel = client.request("7", "tools/call", "{}")
+    call = world.hear("tools/call")
+    if up == "http":
+        world.open(call.channel, Connected())
+    version = b"" if b"jsonrpc" in fault else b'"jsonrpc":"2.0",'
+    world.say(call.channel, b'{%b"id":%d,"method":"roots/list",%b}' % (version, call.id, fault))
+    refusal = world.hear("").frame
+    assert refusal["id"] == call.id
+    assert refusal["error"]["code"] in (-32600, -32700)
+    world.say(call.channel, b'{%b"method":"notifications/message",%b}' % (version, fault))
+    assert not world.heard
+    assert not world.sent[channel]
+    world.say(call.channel, result(str(call.id)))
+    assert world.messages(channel) == [result("7")]
 
 
 @pytest.mark.parametrize("id", ["null", '"server-error"'])

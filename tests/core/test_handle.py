@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.handle import (
     NONCES_MAX,
+    NONCES_PER_SESSION_MAX,
     HandleError,
     Nonces,
     check_download,
@@ -172,9 +173,10 @@ def test_a_nonce_is_spent_once() -> None:
     grant = nonces.find(nonce)
     assert grant is not None
     assert (grant.server, grant.sid, grant.expires_at) == ("files", SID, 10.0)
-    assert nonces.spend(nonce)
-    assert not nonces.spend(nonce)
+    nonces.spend(nonce)
     assert nonces.find(nonce) is None
+    nonces.spend(nonce)
+    assert len(nonces) == 0
 
 
 def test_expired_nonces_are_dropped_and_others_kept() -> None:
@@ -188,8 +190,32 @@ def test_expired_nonces_are_dropped_and_others_kept() -> None:
 
 def test_the_oldest_nonce_gives_way_at_the_bound() -> None:
     nonces, entropy = Nonces(), random.Random(3).randbytes
-    minted = [nonces.mint(entropy, server="a", sid=SID, expires_at=1.0) for _ in range(NONCES_MAX + 1)]
+    minted = [nonces.mint(entropy, server="a", sid=f"{n % 100}", expires_at=1.0) for n in range(NONCES_MAX + 1)]
     assert len(nonces) == NONCES_MAX
     assert nonces.find(minted[0]) is None
     assert nonces.find(minted[1]) is not None
     assert nonces.find(minted[-1]) is not None
+
+
+def test_a_session_takes_only_its_own_links_away() -> None:
+    nonces, entropy = Nonces(), random.Random(3).randbytes
+    other = nonces.mint(entropy, server="a", sid=OTHER, expires_at=1.0)
+    minted = [nonces.mint(entropy, server="a", sid=SID, expires_at=1.0) for _ in range(NONCES_PER_SESSION_MAX + 1)]
+    assert nonces.find(other) is not None
+    assert [nonces.find(nonce) is None for nonce in minted] == [True] + [False] * NONCES_PER_SESSION_MAX
+
+
+def test_a_link_in_use_is_kept_until_its_uploads_are_over() -> None:
+    """Neither its age nor newer links end an upload under way."""
+    nonces, entropy = Nonces(), random.Random(4).randbytes
+    used = nonces.mint(entropy, server="a", sid=SID, expires_at=10.0)
+    nonces.begin(used)
+    nonces.begin(used)
+    for _ in range(NONCES_PER_SESSION_MAX):
+        nonces.mint(entropy, server="a", sid=SID, expires_at=20.0)
+    nonces.end(used)
+    nonces.drop_expired(15.0)
+    assert nonces.find(used) is not None
+    nonces.end(used)
+    nonces.drop_expired(15.0)
+    assert nonces.find(used) is None

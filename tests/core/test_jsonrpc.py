@@ -8,8 +8,8 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core import jsonrpc
-from isthmus.core.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
+from isthmus.core import jsonrpc, rewrite
+from isthmus.core.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
 from isthmus.core.jsonrpc import Frame
 
 STRING_IDS = [b'""', b'"a"', b'"\\u0061"', b'"a\\"b\\\\"', b'"\\ud83d\\ude00"', '"😀"'.encode(), b'"\\ud800"', b'"1"']
@@ -141,7 +141,8 @@ def test_an_id_of_another_kind_is_refused(id_raw: bytes) -> None:
         (b"", PARSE_ERROR, None),
         (b"{", PARSE_ERROR, None),
         (b"\xef\xbb\xbf{" + VERSION + b',"method":"m"}', PARSE_ERROR, None),
-        (b"{" + VERSION + b',"id":1,"method":"\xff"}', PARSE_ERROR, None),
+        (b"{" + VERSION + b',"id":1,"method":"\xff"}', PARSE_ERROR, b"1"),
+        (b"{" + VERSION + b',"id":1,"params":"\xff"}', PARSE_ERROR, b"1"),
         (b"{" + VERSION + b',"id":01,"method":"m"}', PARSE_ERROR, None),
         (b"[]", INVALID_REQUEST, None),
         (b"1", INVALID_REQUEST, None),
@@ -158,7 +159,6 @@ def test_an_id_of_another_kind_is_refused(id_raw: bytes) -> None:
         (b"{" + VERSION + b',"id":1,"method":7}', INVALID_REQUEST, b"1"),
         (b"{" + VERSION + b',"id":1,"method":null}', INVALID_REQUEST, b"1"),
         (b"{" + VERSION + b',"id":1,"method":"\\ud800"}', INVALID_REQUEST, b"1"),
-        (b"{" + VERSION + b',"id":1,"method":"m","params":null}', INVALID_REQUEST, b"1"),
         (b"{" + VERSION + b',"id":1,"method":"m","params":"x"}', INVALID_REQUEST, b"1"),
         (b"{" + VERSION + b',"method":"m","params":1}', INVALID_REQUEST, None),
         (b"{" + VERSION + b',"id":1}', INVALID_REQUEST, b"1"),
@@ -173,7 +173,7 @@ def test_envelope_errors(message: bytes, rpc_code: int, id_raw: bytes | None) ->
     error = refused(message)
     assert (error.rpc_code, error.id_raw, error.http_status) == (rpc_code, id_raw, 400)
     reply = jsonrpc.decode(jsonrpc.parse_failure(error))
-    assert reply.id_raw == id_raw
+    assert reply.id_raw == (None if error.shape == "reply" else id_raw), "an answer is not answered under its id"
     assert json.loads(reply.error or b"") == {"code": rpc_code, "message": error.message}
 
 
@@ -301,11 +301,74 @@ def test_a_progress_token_is_found_and_replaced_alone(token: bytes, name: bytes)
         b'{"_meta":"progressToken"}',
         b'{"_meta":{"other":"progressToken"}}',
         b'{"_meta":{"other":{"progressToken":1}}}',
-        *(b'{"_meta":{"progressToken":' + raw + b"}}" for raw in (*NO_IDS, b"null")),
+        b'{"_meta":{"progressToken":null}}',
     ],
 )
-def test_what_is_no_progress_token(params: bytes | None) -> None:
+def test_no_progress_token(params: bytes | None) -> None:
     assert jsonrpc.progress_token(params) is None
+
+
+@pytest.mark.parametrize("raw", [raw for raw in NO_IDS if raw != b"null"])
+def test_what_is_no_progress_token(raw: bytes) -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        jsonrpc.progress_token(b'{"_meta":{"progressToken":' + raw + b"}}")
+    assert caught.value.rpc_code == INVALID_PARAMS
+
+
+@pytest.mark.parametrize(
+    ("message", "shape"),
+    [
+        (b"{" + VERSION + b',"id":1.5,"method":"m"}', "call"),
+        (b"{" + VERSION + b',"method":"m","params":7}', "call"),
+        (b"{" + VERSION + b',"method":"m","params":"\xff"}', "call"),
+        (b'{"id":1,"method":"m","result":{}}', "call"),
+        (b'{"id":1,"result":{}}', "reply"),
+        (b"{" + VERSION + b',"id":1,"result":{},"error":{}}', "reply"),
+        (b"{" + VERSION + b',"id":1,"result":"\xff"}', "reply"),
+        (b"{" + VERSION + b',"id":1}', ""),
+        (b"{" + VERSION + b',"id":1,"x":"\xff"}', ""),
+        (b"{", ""),
+        (b"\xff", ""),
+    ],
+)
+def test_what_a_broken_message_was_is_told_where_it_can_be(message: bytes, shape: str) -> None:
+    assert refused(message).shape == shape
+
+
+def test_null_counts_as_absence() -> None:
+    """Some peers write every member that their types have."""
+    call = jsonrpc.decode(b"{" + VERSION + b',"id":1,"method":"m","params":null}')
+    assert (call.method, call.params) == ("m", None)
+    reply = jsonrpc.decode(b"{" + VERSION + b',"id":1,"result":{"a":1},"error":null}')
+    assert (reply.result, reply.error) == (b'{"a":1}', None)
+    reply = jsonrpc.decode(b"{" + VERSION + b',"id":1,"result":null,"error":{"code":1}}')
+    assert (reply.result, reply.error) == (None, b'{"code":1}')
+    assert jsonrpc.decode(b"{" + VERSION + b',"id":1,"result":null}').result == b"null"
+
+
+@pytest.mark.parametrize("opening, closing", [(b"[", b"]"), (b'{"a":', b"}"), (b'[{"[":', b"}]")])
+def test_what_was_decoded_can_be_read_again_on_a_deeper_stack(opening: bytes, closing: bytes) -> None:
+    """Whatever the depth: either it is refused at once, or it is no surprise to anybody later."""
+
+    def read_again(message: bytes, frames: int) -> None:
+        if frames:
+            read_again(message, frames - 1)
+        else:
+            rewrite.members(message)
+
+    refusals: list[tuple[int, str]] = []
+    for levels in [10, 200, *range(300, 1000, 7), 100_000]:
+        message = b"{" + VERSION + b',"id":1,"result":%b1%b}' % (opening * levels, closing * levels)
+        try:
+            jsonrpc.decode(message)
+        except RemoteProtocolError as error:
+            refusals.append((levels, error.message))
+        else:
+            read_again(message, 50)
+    assert refusals
+    for levels, said in refusals:
+        assert levels > 200
+        assert "nested too deeply" in said
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,14 @@ from isthmus.core.plan import Kind, Plan, ServerPlan
 from isthmus.core.shelf import Shelf, StoredArtifact, StoredUpload
 
 UNIX_AT_ZERO = 1000.0
-LIMITS = Limits(session_storage_max_bytes=500, storage_max_bytes=800, upload_ttl_s=10.0)
+LIMITS = Limits(
+    session_storage_max_bytes=500,
+    storage_max_bytes=800,
+    upload_ttl_s=10.0,
+    uploads_per_session_max=100,
+    artifacts_per_session_max=100,
+    stored_files_max=150,
+)
 PLAN = Plan(servers=(ServerPlan(id="files", kind=Kind.PIPE),))
 SIDS = ["one", "two", "three"]
 
@@ -63,7 +70,8 @@ def taken(desk: Desk) -> list[Effect]:
 def expire(desk: Desk, shelf: Shelf, now: float) -> None:
     """Let the clock run on, as the engine does."""
     desk.now = now
-    for purpose, whose in desk.timers.take_due(now):
+    while (due := desk.timers.take_due(now)) is not None:
+        purpose, whose = due
         assert isinstance(whose, tuple)
         (shelf.handle_upload_timeout if purpose == "upload" else shelf.handle_artifact_timeout)(*whose)
 
@@ -175,6 +183,41 @@ def test_room_is_what_both_bounds_leave() -> None:
     assert (shelf.room("one"), shelf.room("two"), shelf.room("three")) == (0, 0, 0)
     expire(desk, shelf, 1.0)
     assert (shelf.room("one"), shelf.room("two")) == (100, 400)
+
+
+def test_what_is_on_its_way_counts_as_if_it_were_there() -> None:
+    """Two that each fit, and do not together, cannot both be let in."""
+    _, shelf = made()
+    hold = shelf.hold("one", 400, uploads=2)
+    assert (shelf.room("one"), shelf.room("two")) == (100, 400)
+    assert shelf.upload_slots("one") == LIMITS.uploads_per_session_max - 2
+    assert shelf.artifact_slots("one") == LIMITS.artifacts_per_session_max
+    shelf.release(hold)
+    shelf.add_upload(upload("one", "u", 400))
+    assert (shelf.room("one"), shelf.room("two")) == (100, 400)
+    assert shelf.upload_slots("one") == LIMITS.uploads_per_session_max - 1
+    shelf.close_session("one")
+    assert (shelf.room("one"), shelf.upload_slots("one")) == (500, LIMITS.uploads_per_session_max)
+
+
+def test_files_of_no_size_are_counted_too() -> None:
+    """For a session, each kind by itself, and over all, also when the session is gone."""
+    desk, shelf = made()
+    for number in range(LIMITS.uploads_per_session_max):
+        assert shelf.upload_slots("one") > 0
+        shelf.add_upload(upload("one", f"u{number}", 0))
+    assert shelf.upload_slots("one") == 0
+    assert shelf.upload_slots("two") > 0
+    assert shelf.artifact_slots("one") > 0
+    added = 0
+    while shelf.artifact_slots(sid := f"s{added}"):
+        shelf.add_artifact(artifact(sid, "a", 0, UNIX_AT_ZERO + 5))
+        shelf.close_session(sid)
+        added += 1
+    assert added == LIMITS.stored_files_max - LIMITS.uploads_per_session_max
+    assert shelf.upload_slots("two") == 0
+    expire(desk, shelf, 5.0)
+    assert shelf.upload_slots("two") == LIMITS.stored_files_max - LIMITS.uploads_per_session_max
 
 
 # --- All of it, against a model -------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ def start(machine: Upstream, result: bytes = RESULT, session: str | None = None)
     machine.receive_initialized(result, session)
     machine.step(Input.CONFIRMED)
     machine.step(Input.LISTENED)
-    machine.receive_replayed()
+    machine.receive_replayed(0.0)
     assert machine.state is State.READY
 
 
@@ -64,7 +64,8 @@ def test_success_forgets_failures() -> None:
         machine.receive_need()
         machine.receive_lost("no", 0.0)
     start(machine)
-    assert (machine.failures, machine.failure) == (0, "")
+    machine.receive_proof()
+    assert machine.failures == 0
     machine.receive_lost("died", 50.0)
     machine.receive_need()
     machine.receive_lost("no", 100.0)
@@ -134,7 +135,7 @@ def test_an_unusable_answer_changes_nothing(result: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         machine.receive_initialized(result, "s")
     assert (machine.state, machine.session, machine.revision) == (State.INITIALIZING, None, None)
-    assert machine.capabilities == frozenset()
+    assert machine.capabilities is None
 
 
 # --- What is told anew ----------------------------------------------------------------------------------------------
