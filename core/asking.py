@@ -121,8 +121,9 @@ class Asking:
             token_raw = jsonrpc.member_of(params, "progressToken")
         except RemoteProtocolError:
             return None
-        key = None if token_raw is None else jsonrpc.id_key(token_raw)
-        if params is None or key is None or not isinstance(key[1], int):
+        number = None if token_raw is None else jsonrpc.number_of(token_raw)
+        ask = None if number is None else session.asks.get(number)
+        if params is None or number is None or ask is None or ask.token_raw is None:
             return None
-        ask = session.asks.get(key[1])
-        return None if ask is None or ask.token_raw is None else set_member(params, "progressToken", ask.token_raw)
+        self._courier.expect_answer(session, number)
+        return set_member(params, "progressToken", ask.token_raw)

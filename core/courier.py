@@ -213,7 +213,7 @@ class Courier:
     def _holds_too_much(self, session: Session) -> bool:
         count, size_bytes = len(session.held), sum(len(held.message) for held in session.held)
         limits = self._desk.limits
-        return count > limits.held_per_session_max or (count > 1 and size_bytes > limits.held_bytes_per_session_max)
+        return count > limits.held_per_session_max or (count > 1 and size_bytes > limits.held_per_session_max_bytes)
 
     def _drop_held(self, session: Session) -> None:
         """Make room: the oldest message that is not level-triggered goes, be it the newest of all; a question is

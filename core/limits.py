@@ -68,7 +68,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """GET streams of one session at once; one more ends the oldest, which may well be a dead one."""
     held_per_session_max: int = 256
     """Messages of the server kept while the client has no stream open."""
-    held_bytes_per_session_max: int = 4 * MIB
+    held_per_session_max_bytes: int = 4 * MIB
     """Their bytes together; a single larger message is kept alone."""
     held_timeout_s: float = 30.0
     """How long a server's request waits for the client to open a stream."""

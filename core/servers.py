@@ -164,14 +164,21 @@ class Servers:
         upstream = link.upstream
         if link.children == 0:
             self.files.sweep(session)
-        if not link.is_pipe and upstream.session is not None and upstream.state is not State.IDLE:
-            target = Delete(server=link.plan.id, session=upstream.session, revision=upstream.revision)
-            self._desk.dial(FarewellRole(), target)
+        if upstream.state is not State.IDLE:
+            self._say_farewell(link)
         upstream.step(Input.CLOSE)
         self._desk.close(link.channel, reason="session over")
         self._desk.close(link.stream, reason="session over")
         link.pending.clear()
         self._close_posts(link, "session over")
+
+    def _say_farewell(self, link: Link) -> None:
+        """End a session that is no longer needed, as clients "SHOULD" (2025-03-26 basic/transports, "Session
+        Management")."""
+        upstream = link.upstream
+        if not link.is_pipe and upstream.session is not None:
+            target = Delete(server=link.plan.id, session=upstream.session, revision=upstream.revision)
+            self._desk.dial(FarewellRole(), target)
 
     def _close_posts(self, link: Link, reason: str) -> None:
         """Abandon the requests that nobody waits for. Other notifications and answers may still arrive, for a while."""
@@ -225,6 +232,7 @@ class Servers:
             link.upstream.receive_initialized(frame.result, session)
             shown = self.files.adapt_handshake(link, frame.result) if link.plan.has_files else frame.result
         except (RemoteProtocolError, msgspec.DecodeError) as error:
+            link.upstream.session = session  # it may have begun one
             self._lose(link, f"its answer to initialize is unusable: {error}")
             return
         if link.session.opener is not None:
@@ -413,6 +421,8 @@ class Servers:
         if upstream.state is State.IDLE:
             return
         self._desk.note("warning", f"upstream lost: {reason}", link.plan.id)
+        if not is_forgotten:
+            self._say_farewell(link)
         upstream.receive_lost(reason, self._desk.now, is_forgotten=is_forgotten)
         self._cancel_timers(link)
         for number in list(session.asks):

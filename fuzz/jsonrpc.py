@@ -59,8 +59,11 @@ def is_message(value: object) -> bool:
         method = members["method"]
         if not isinstance(method, str) or isinstance(method, Number) or re.search("[\ud800-\udfff]", method):
             return False
-        return ("id" not in members or has_id) and isinstance(members.get("params", []), list)
-    return ("result" in members) != ("error" in members) and (has_id or "error" in members)
+        return ("id" not in members or has_id) and isinstance(members.get("params") or [], list)
+    outcome = {name: members[name] for name in ("result", "error") if name in members}
+    if len(outcome) == 2 and None in outcome.values():
+        outcome.pop("error" if outcome["error"] is None else "result")
+    return len(outcome) == 1 and (has_id or "error" in outcome)
 
 
 def encode(frame: Frame) -> bytes:
@@ -92,7 +95,7 @@ def test_one_input(data: bytes) -> None:
     assert value is RecursionError or not is_message(value)
     reply = jsonrpc.decode(jsonrpc.parse_failure(refusal))
     assert reply.error is not None
-    assert reply.id_raw == refusal.id_raw
+    assert reply.id_raw == (None if refusal.shape == "reply" else refusal.id_raw)
 
 
 def check_frame(data: bytes, value: object, frame: Frame) -> None:
