@@ -134,7 +134,7 @@ class Desk:
         self.out.append(Send(channel=channel, message=message, is_last=is_last, status=status, session=session))
         found.is_ending = is_last
         found.unsent_bytes += len(message)
-        if found.unsent_bytes > self.limits.outbox_high_bytes:
+        if found.unsent_bytes > self.limits.outbox_high_bytes and not (is_last and self.source == channel):
             self._hold_back(found, channel)
         return True
 

@@ -128,7 +128,7 @@ class Engine:
         role = self._desk.role_of(channel)
         if isinstance(role, UPSTREAM_ROLES):
             if self._desk.is_open(channel):
-                self._servers.receive_message(role, message)
+                self._servers.receive_message(role, channel, message)
         elif isinstance(role, PostRole):
             if self._desk.is_open(channel):
                 self._clients.receive_post(role, channel, message)

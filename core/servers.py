@@ -489,24 +489,22 @@ class Servers:
 
     # --- Messages of the server -------------------------------------------------------------------------------------
 
-    def receive_message(self, role: ChildRole | UpPostRole | UpStreamRole, message: bytes) -> None:
+    def receive_message(self, role: ChildRole | UpPostRole | UpStreamRole, channel: ChannelId, message: bytes) -> None:
         link = role.link
-        if link.upstream.state is State.CLOSED:
-            return
         try:
             parts = jsonrpc.split_batch(message) if jsonrpc.is_batch(message) else [message]
         except RemoteProtocolError as error:
             self._receive_garbage(link, role, message, error)
             return
         for part in parts:
+            if link.upstream.state is State.CLOSED or not self._desk.is_open(channel):
+                return  # which an earlier part may have brought about
             try:
                 frame = jsonrpc.decode(part)
             except RemoteProtocolError as error:
                 self._receive_garbage(link, role, part, error)
-                continue
-            if link.upstream.state is State.IDLE and not isinstance(role, UpPostRole):
-                return
-            self._receive_frame(link, role, frame)
+            else:
+                self._receive_frame(link, role, frame)
 
     def _receive_garbage(
         self, link: Link, role: ChildRole | UpPostRole | UpStreamRole, message: bytes, error: RemoteProtocolError
