@@ -10,6 +10,8 @@ and `counter` (files), round one `desk`. It holds no rule of its own beyond who 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from .calls import Calls
 from .clients import Clients
 from .counter import Counter, UploadRole
@@ -38,7 +40,7 @@ from .plan import Plan
 from .plane import FilePlane
 from .roles import PipeRole, PostRole, StreamRole
 from .servers import Servers
-from .shelf import Shelf
+from .shelf import Shelf, StoredArtifact
 from .timers import Deadline
 from .waiting import Waiting
 
@@ -53,12 +55,21 @@ class Engine:
         entropy: where names and secrets come from.
         unix_at_zero: wall time, in seconds since 1970, at which `now` was 0.
         limits: every bound.
+        stored: the artifacts that earlier runs left, so that they expire, and count, as if this one had made them.
 
     All inputs take `now`, seconds on one monotonic clock that never runs backwards, and raise LocalProtocolError for
     what only their caller can have got wrong; what a peer got wrong is answered or noted, never raised.
     """
 
-    def __init__(self, plan: Plan, *, entropy: Entropy, unix_at_zero: float, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        entropy: Entropy,
+        unix_at_zero: float,
+        limits: Limits | None = None,
+        stored: Iterable[StoredArtifact] = (),
+    ) -> None:
         desk = Desk(plan, entropy=entropy, unix_at_zero=unix_at_zero, limits=limits or Limits())
         self._desk = desk
         self._courier = courier = Courier(desk)
@@ -66,6 +77,8 @@ class Engine:
         self._servers = Servers(desk, self._clients, courier)
         nonces, shelf = Nonces(), Shelf(desk)
         self._shelf = shelf
+        for record in stored:
+            shelf.add_artifact(record)
         self._waiting = Waiting(desk)
         calls = Calls(desk, shelf, self._waiting)
         self._plane = FilePlane(desk, shelf, nonces, self._waiting, calls)

@@ -21,6 +21,7 @@ from .errors import LocalProtocolError
 from .ids import ChannelId, Entropy, Ticket
 from .limits import Limits
 from .plan import Plan
+from .shelf import StoredArtifact
 from .timers import Deadline
 
 
@@ -47,6 +48,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     plan: Plan | None = None
     limits: Limits | None = None
     unix_at_zero: float = 0.0
+    stored: tuple[StoredArtifact, ...] = ()
 
 
 class Recorder:
@@ -59,14 +61,15 @@ class Recorder:
         entropy: Entropy,
         unix_at_zero: float,
         limits: Limits | None = None,
+        stored: Iterable[StoredArtifact] = (),
         write: Callable[[bytes], object],
     ) -> None:
         self._drawn: list[bytes] = []
         self._entropy = entropy
         self._write = write
-        limits = limits or Limits()
-        self._engine = Engine(plan, entropy=self._draw, unix_at_zero=unix_at_zero, limits=limits)
-        self._note(Line("begin", plan=plan, limits=limits, unix_at_zero=unix_at_zero))
+        limits, stored = limits or Limits(), tuple(stored)
+        self._engine = Engine(plan, entropy=self._draw, unix_at_zero=unix_at_zero, limits=limits, stored=stored)
+        self._note(Line("begin", plan=plan, limits=limits, unix_at_zero=unix_at_zero, stored=stored))
 
     def _draw(self, size: int) -> bytes:
         drawn = self._entropy(size)
@@ -160,7 +163,9 @@ def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
         if line.input == "begin":
             if line.plan is None:
                 raise ValueError(f"line {number} begins a trace without a plan")
-            engine = Engine(line.plan, entropy=draw, unix_at_zero=line.unix_at_zero, limits=line.limits)
+            engine = Engine(
+                line.plan, entropy=draw, unix_at_zero=line.unix_at_zero, limits=line.limits, stored=line.stored
+            )
             continue
         if engine is None:
             raise ValueError(f"line {number} comes before the line that begins a trace")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -41,6 +41,7 @@ from isthmus.core.engine import Engine
 from isthmus.core.ids import ChannelId, Ticket
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, Plan, ServerPlan
+from isthmus.core.shelf import StoredArtifact
 
 LINK_KEY = b"0123456789abcdef"
 UNIX_AT_ZERO = 1_000_000_000.0
@@ -295,12 +296,18 @@ class Client:
         return self.request("0", "initialize", params)
 
 
-def driver(*servers: ServerPlan, limits: Limits | None = None, seed: int = 1, **plan: Any) -> Driver:
+def driver(
+    *servers: ServerPlan,
+    limits: Limits | None = None,
+    seed: int = 1,
+    stored: Iterable[StoredArtifact] = (),
+    **plan: Any,
+) -> Driver:
     """An engine with seeded entropy; without servers, with one of each kind: "pipe" and "http"."""
     both = (ServerPlan(id="pipe", kind=Kind.PIPE), ServerPlan(id="http", kind=Kind.HTTP))
     whole = Plan(servers=servers or both, link_key=LINK_KEY, workspaces_path="/w", **plan)
     entropy = random.Random(seed).randbytes
-    return Driver(Engine(whole, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, limits=limits))
+    return Driver(Engine(whole, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, limits=limits, stored=stored))
 
 
 def newcomer(world: Driver, down: str, server: str, principal: str = "") -> Client:

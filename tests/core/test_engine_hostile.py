@@ -9,6 +9,7 @@ import pytest
 from driving import (
     DONE,
     NO_STREAM,
+    UNIX_AT_ZERO,
     Client,
     Driver,
     ask_link,
@@ -33,9 +34,11 @@ from isthmus.core.effects import (
     Dial,
     Discard,
     End,
+    Forget,
     Listen,
     Pause,
     Post,
+    Receive,
     Resume,
     Save,
     Saved,
@@ -45,6 +48,7 @@ from isthmus.core.effects import (
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, ServerPlan, UploadConsumer
+from isthmus.core.shelf import StoredArtifact
 
 GONE = Cause(End.GONE)
 HANDSHAKE = '{"protocolVersion":"2025-11-25","capabilities":{}}'
@@ -420,6 +424,18 @@ def test_a_server_that_has_answered_since_is_restarted_at_once() -> None:
         world.end(child_of(world), Cause(End.BROKEN))
 
 
+def test_what_follows_its_own_end_within_a_batch_is_dropped() -> None:
+    """A server that refuses to initialize has said its last word, also when it goes on."""
+    world = driver()
+    channel = newcomer(world, "http", "pipe").initialize()
+    world.open(child_of(world), Connected())
+    number = world.hear("initialize").id
+    refusal = error(str(number), '{"code":1,"message":"no"}')
+    world.say(child_of(world), b"[" + refusal + b"," + request("5", "ping") + b"," + b'{"method":7}' + b"]")
+    assert error_of(world, channel) == {"code": 1, "message": "no"}
+    assert not world.heard
+
+
 # --- Floods ---------------------------------------------------------------------------------------------------------
 
 
@@ -591,6 +607,32 @@ def test_a_foreign_session_does_not_keep_an_upload_alive() -> None:
     assert "Unknown upload handle" in str(world.said(other.request("1", "tools/call", arguments)))
     world.wait(20)
     assert "Unknown upload handle" in str(world.said(owner.request("1", "tools/call", arguments)))
+
+
+def test_artifacts_of_earlier_runs_count_and_expire() -> None:
+    """The room they take is not given away a second time, and their deadlines are kept."""
+    record = StoredArtifact(
+        server="f",
+        sid="0" * 32,
+        aid="1" * 32,
+        principal="",
+        blob="2" * 32,
+        filename="a.txt",
+        mime_type="text/plain",
+        size_bytes=60,
+        sha256="0" * 64,
+        tool="make",
+        is_exposed=True,
+        expires_at_unix=UNIX_AT_ZERO + 500,
+    )
+    world = driver(FILES, limits=Limits(storage_max_bytes=100), stored=[record])
+    client = connect(world, "http", "f")
+    send_in(world, UploadOpening(server="f", query=ask_link(client, HELPER)))
+    assert world.last(Receive).total_size_max_bytes == 40
+    assert client.listen()
+    world.wait(500 - world.now)
+    assert Discard(blob=record.blob) in world.log
+    assert Forget(key=record.key) in world.log
 
 
 def test_uploads_that_are_switched_off_are_said_to_be() -> None:
