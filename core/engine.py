@@ -11,6 +11,7 @@ and `counter` (files), round one `desk`. It holds no rule of its own beyond who 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from .calls import Calls
 from .clients import Clients
@@ -44,6 +45,9 @@ from .shelf import Shelf, StoredArtifact
 from .timers import Deadline
 from .waiting import Waiting
 
+LINK_KEY_MIN_BYTES: Final = 16
+"""Links are whole credentials: whoever guesses the key can make them."""
+
 UPSTREAM_ROLES = (ChildRole, UpPostRole, UpStreamRole)
 
 
@@ -70,6 +74,9 @@ class Engine:
         limits: Limits | None = None,
         stored: Iterable[StoredArtifact] = (),
     ) -> None:
+        if any(server.has_files for server in plan.servers) and len(plan.link_key) < LINK_KEY_MIN_BYTES:
+            expected = f"expected at least {LINK_KEY_MIN_BYTES} secret bytes"
+            raise LocalProtocolError(f"got a link_key of {len(plan.link_key)} bytes for servers with files, {expected}")
         desk = Desk(plan, entropy=entropy, unix_at_zero=unix_at_zero, limits=limits or Limits())
         self._desk = desk
         self._courier = courier = Courier(desk)

@@ -39,7 +39,6 @@ LEGACY: Final[dict[str, Features]] = {
 """Revisions with a handshake, oldest first."""
 
 LATEST_LEGACY: Final = "2025-11-25"
-MODERN_REVISIONS: Final = ("2026-07-28",)
 
 DEFAULT_HTTP_REVISION: Final = "2025-03-26"
 """What a client speaks that sends no version header (2025-06-18 basic/transports)."""

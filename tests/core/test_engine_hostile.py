@@ -45,9 +45,11 @@ from isthmus.core.effects import (
     Spawn,
     UploadOpening,
 )
+from isthmus.core.engine import Engine
+from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
-from isthmus.core.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, ServerPlan, UploadConsumer
+from isthmus.core.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, Plan, ServerPlan, UploadConsumer
 from isthmus.core.shelf import StoredArtifact
 
 GONE = Cause(End.GONE)
@@ -633,6 +635,13 @@ def test_artifacts_of_earlier_runs_count_and_expire() -> None:
     world.wait(500 - world.now)
     assert Discard(blob=record.blob) in world.log
     assert Forget(key=record.key) in world.log
+
+
+@pytest.mark.parametrize("key", [b"", b"x" * 15])
+def test_an_engine_that_signs_links_wants_a_key(key: bytes) -> None:
+    with pytest.raises(LocalProtocolError, match="expected at least 16 secret bytes"):
+        Engine(Plan(servers=(FILES,), link_key=key), entropy=bytes, unix_at_zero=0.0)
+    Engine(Plan(servers=(ServerPlan(id="p", kind=Kind.PIPE),), link_key=key), entropy=bytes, unix_at_zero=0.0)
 
 
 def test_uploads_that_are_switched_off_are_said_to_be() -> None:
