@@ -261,13 +261,15 @@ class AgainstAModel(RuleBasedStateMachine):
         sink = self.pick(data)
         source = self.pick(data) if is_from_peer else None
         self.desk.source = source
-        was_sent = self.desk.send(sink, b"x" * size, is_last=is_last and size < 20)
+        is_last = is_last and size < 20
+        was_sent = self.desk.send(sink, b"x" * size, is_last=is_last)
         assert was_sent == (sink not in self.ending)
         if was_sent:
             self.unsent[sink] += size
-            if is_last and size < 20:
+            if is_last:
                 self.ending.add(sink)
-            if self.unsent[sink] > HIGH and source is not None:
+            # Whoever was told the last word has nothing more to say there.
+            if self.unsent[sink] > HIGH and source is not None and not (is_last and source == sink):
                 self.filled_by[sink].add(source)
         self.carry_out()
 

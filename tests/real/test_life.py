@@ -693,7 +693,6 @@ BAD: Final = (
     Bad("an unknown server", lambda s, p: ask(p.url_of("other"), "POST", PING, s.headers), 404, -32600, "/mcp"),
     Bad("an unknown page", lambda s, p: ask(f"{p.base_url}/nothing", "GET"), 404, None, "/mcp"),
     Bad("an unknown page to post to", lambda s, p: ask(f"{p.base_url}/messages", "POST", PING), 404, None, "/mcp"),
-    Bad("two streams", lambda s, p: ask(s.url, "GET", None, s.headers), 409, -32600, "close it first"),
     Bad("initialize again", _post(encode(initialize())), 400, -32600, "already"),
 )
 
