@@ -39,6 +39,7 @@ from ..core.effects import (
     Serve,
     Spawn,
     StorageAnswer,
+    StorageFailed,
     Sweep,
 )
 from ..core.ids import ChannelId, Ticket
@@ -264,14 +265,18 @@ class Hub:
             self._outlets[channel] = self._client.dial(upstream, target, channel, self)
 
     async def _run_child(self, child: Child, channel: ChannelId, workspace: str | None) -> None:
-        if workspace is not None:
-            try:
-                await self._workspaces.prepare(workspace)
-            except OSError as error:
-                detail = f"the session's folders cannot be made: {error.strerror}"
-                self.closed(channel, Cause(End.UNREACHABLE, detail=detail, unsent=True))
-                return
-        await child.run()
+        try:
+            if workspace is not None:
+                try:
+                    await self._workspaces.prepare(workspace)
+                except OSError as error:
+                    detail = f"the session's folders cannot be made: {error.strerror}"
+                    self.closed(channel, Cause(End.UNREACHABLE, detail=detail, unsent=True))
+                    return
+            await child.run()
+        except Exception:  # a defect met with one server must not take the others with it
+            _log.exception("a server process could not be looked after")
+            self.closed(channel, Cause(End.BROKEN, "internal error"))
 
     async def _serve_memory(self, upstream: MemoryUpstream, server: MemoryServer) -> None:
         try:
@@ -284,9 +289,16 @@ class Hub:
             server.leave()
 
     async def _store(self, order: StorageOrder) -> None:
-        answer = await self._workspaces.carry_out(order)
+        try:
+            answer = await self._workspaces.carry_out(order)
+        except Exception:  # a defect met with one order must not take every session with it
+            _log.exception("%s failed", type(order).__name__)
+            answer = StorageFailed("internal error")
         if answer is not None and not isinstance(order, Forget | Discard | Sweep):
-            self._apply(self._engine.receive_answer(order.ticket, answer, self._now()))
+            try:
+                self._apply(self._engine.receive_answer(order.ticket, answer, self._now()))
+            except Exception:
+                _log.exception("the answer to %s could not be taken in", type(order).__name__)
 
     # --- Time -------------------------------------------------------------------------------------------------------
 

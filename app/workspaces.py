@@ -11,7 +11,6 @@ import errno
 import fcntl
 import logging
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +43,7 @@ from ..core.limits import Limits
 from ..storage.interface import Blobs, NotStored, Records, StorageError, StorageFull
 from .capture import Capture, too_large
 from .confinement import Placement, is_plain, open_folder, reason_of
+from .removal import remove_tree
 
 StorageOrder = Load | Save | Forget | Allocate | Collect | Materialize | Fetch | Discard | Sweep
 
@@ -186,6 +186,9 @@ class Workspaces:
             return StorageFailed(str(error))
         except OSError as error:
             return StorageFailed(reason_of(error), is_full=error.errno in (errno.ENOSPC, errno.EDQUOT))
+        except Exception:  # a defect in one order must not take every other session with it
+            _log.exception("%s failed", type(order).__name__)
+            return StorageFailed("internal error")
 
     async def _dispatch(self, order: StorageOrder) -> StorageAnswer | None:
         match order:
@@ -255,7 +258,7 @@ class Workspaces:
         # In this order: as long as the last one is there, the next start knows that there is something to remove.
         paths = (self.folders(workspace).tmp, os.path.join(self.root, workspace))
         for path in paths:
-            await to_thread.run_sync(_remove_tree, path)
+            await to_thread.run_sync(remove_tree, path)
         if any(os.path.lexists(path) for path in paths):
             raise StorageError(f"workspace {workspace} could not be removed whole; the next start tries again")
 
@@ -283,14 +286,6 @@ class Workspaces:
 
 def _make_folder(path: str) -> None:
     os.close(open_folder(path, make=True))
-
-
-def _remove_tree(path: str) -> None:
-    if os.path.islink(path):  # rmtree refuses those
-        os.unlink(path)
-    else:
-        # Errors are passed over, to remove as much as can be: a child still running may be writing there.
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _owned_blob(value: bytes) -> str | None:

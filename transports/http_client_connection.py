@@ -56,6 +56,7 @@ class Connection:
         self._stream: ByteStream | None = None
         self.is_idle = False
         self._has_served = False
+        self._has_failed = False  # by our own mistake
         self._exchange: Exchange | None = None
         self._unsent: Exchange | None = None  # one that came too late
         # The request at hand, also after its exchange has let go.
@@ -90,6 +91,9 @@ class Connection:
                         tasks.start_soon(self._write)
                         await self._read()
                         tasks.cancel_scope.cancel()
+        except Exception:
+            self._has_failed = True
+            raise
         finally:
             self._pool.forget(self)
             if self._stream is not None:
@@ -254,7 +258,9 @@ class Connection:
         if exchange is not None and not exchange.is_over:
             exchange.connection = None
             where = self._pool.address.authority.decode()
-            if exchange is self._unsent and self._has_served and not exchange.is_abandoned:
+            if self._has_failed:
+                exchange.end(Cause(End.BROKEN, "internal error"))
+            elif exchange is self._unsent and self._has_served and not exchange.is_abandoned:
                 self._pool.dispatch(exchange)
             elif exchange is self._unsent:
                 exchange.end(Cause(End.BROKEN, f"{where} closed the connection at once", unsent=True))

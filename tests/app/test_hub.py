@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ import pytest
 import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isthmus.app.hub import Hub
+from isthmus.app.hub import Hub, UpstreamAddress
 from isthmus.app.probe import PAGES_MAX, ServerReport, probe
 from isthmus.app.workspaces import Workspaces
 from isthmus.core.effects import Cause, Effect, End, Opening, PipeOpening, Send, StorageAnswer, StorageFailed
@@ -28,6 +29,7 @@ from isthmus.core.timers import Deadline
 from isthmus.storage.memory import MemoryBlobs, MemoryRecords
 from isthmus.transports.memory import MemoryClient, MemoryPeer, MemoryServer, MemoryUpstream
 from isthmus.transports.port import Outlet
+from isthmus.transports.stdio import Child, ChildSpec
 
 PATIENCE_S = 20.0
 Json = dict[str, Any]
@@ -135,7 +137,7 @@ async def world(
     *,
     limits: Limits | None = None,
     producers: tuple[ArtifactProducer, ...] = (),
-    **upstreams: MemoryUpstream,
+    **upstreams: UpstreamAddress,
 ) -> AsyncIterator[World]:
     """A hub at work for in-process servers, the first of which is `one`; it is stopped at the end."""
     limits = limits or Limits()
@@ -510,6 +512,44 @@ async def test_storage_that_fails_ends_the_call_and_no_more(tmp_path: Path, monk
         assert result["isError"]
         assert "full" in result["content"][0]["text"]
         assert (await client.call("greet", name="Di"))["result"] == text("hello Di")
+
+
+async def blunder(*arguments: object) -> None:
+    raise ZeroDivisionError("a mistake of our own")
+
+
+@pytest.mark.anyio
+async def test_a_defect_in_the_storage_fails_an_order_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with world(tmp_path, producers=(REPORTS,), one=upstream(report=report, greet=greet)) as made:
+        client = await made.client()
+        with monkeypatch.context() as patch:
+            patch.setattr(made.workspaces, "carry_out", blunder)
+            result = (await client.call("report", path="report.txt"))["result"]
+            assert result["isError"]
+            assert "internal error" in result["content"][0]["text"]
+            leaver = await made.client()
+            leaver.peer.leave()
+            await anyio.wait_all_tasks_blocked()  # its workspace is not removed, and nobody waits for an answer
+        assert (await client.call("greet", name="Di"))["result"] == text("hello Di")
+    assert "a mistake of our own" in caplog.text
+
+
+@pytest.mark.anyio
+async def test_a_defect_met_with_a_child_ends_its_channel_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    child = ChildSpec((sys.executable, "-c", "input()"))
+    async with world(tmp_path, producers=(REPORTS,), one=child, two=upstream(greet=greet)) as made:
+        bystander = await made.client("two")
+        for place, name in ((made.workspaces, "prepare"), (Child, "_serve")):
+            with monkeypatch.context() as patch:
+                patch.setattr(place, name, blunder)
+                assert "internal error" in (await Client(made.hub).initialize())["error"]["message"]
+        assert made.hub.child_pids == []
+        assert (await bystander.call("greet", name="Di"))["result"] == text("hello Di")
+    assert caplog.text.count("Traceback") >= 2
 
 
 # --- The end --------------------------------------------------------------------------------------------------------

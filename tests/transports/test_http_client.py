@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import ssl
 import subprocess
 from collections.abc import Callable
@@ -73,13 +74,46 @@ class Dialer:
         await until(lambda: len(self.client.unheld) == count)
 
 
+class Failures(logging.Handler):
+    """Keeps what the client logs when one of its connections fails by its own fault."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[object] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen.append(record.exc_info)
+
+
 @contextlib.asynccontextmanager
-async def dialer(limits: Limits = LIMITS):  # type: ignore[no-untyped-def]
-    async with HttpClient(limits) as client:
-        yield Dialer(client, FakePort())
+async def dialer(limits: Limits = LIMITS, *, failures: int = 0):  # type: ignore[no-untyped-def]
+    """At the end, so many connections must have failed by themselves."""
+    kept = Failures()
+    logger = logging.getLogger("isthmus.http")
+    logger.addHandler(kept)
+    try:
+        async with HttpClient(limits) as client:
+            yield Dialer(client, FakePort())
+    finally:
+        logger.removeHandler(kept)
+    assert len(kept.seen) == failures, kept.seen
 
 
 CLOSE = Close(ChannelId(1))
+
+
+async def test_a_defect_met_with_one_connection_ends_its_request_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def blunder(connection: object, data: bytes) -> bool:
+        raise ZeroDivisionError("a mistake of our own")
+
+    async with serving(answer_all) as server, dialer(failures=1) as dial:
+        with monkeypatch.context() as patch:
+            patch.setattr(http_client_connection.Connection, "_take_in", blunder)
+            assert await dial.exchange(server.endpoint) == [Cause(End.BROKEN, "internal error")]
+        assert await dial.exchange(server.endpoint) == [Connected(), b'{"on":1}', DONE]
+
 
 # --- Requests and replies -------------------------------------------------------------------------------------------
 
