@@ -555,6 +555,15 @@ async def test_links_are_resolved_and_then_judged(tmp_path: Path, blobs: Blobs) 
         assert (file.path, file.filename) == (os.path.join(folders.out, "real"), "real")
 
 
+async def test_a_long_chain_of_links_permits_nothing(tmp_path: Path) -> None:
+    """Whether resolving it exhausts the stack is a matter of Python's version."""
+    work = build(tmp_path, MemoryBlobs())
+    folders = await work.prepare(MINE)
+    for number in range(1500):
+        os.symlink(f"link-{number + 1}", os.path.join(folders.ws, f"link-{number}"))
+    assert await problem(work, "link-0") in ("not permitted: it leads through too many links", "missing")
+
+
 async def test_a_workspace_folder_replaced_by_a_link_permits_nothing(tmp_path: Path, blobs: Blobs) -> None:
     work = build(tmp_path, blobs)
     folders, other = await work.prepare(MINE), await work.prepare(OTHER)
