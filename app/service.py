@@ -8,6 +8,7 @@ import functools
 import ipaddress
 import logging
 import os
+import resource
 import secrets
 import shutil
 import tempfile
@@ -41,6 +42,9 @@ from .workspaces import Workspaces, WorkspacesInUse
 
 VERSION = version_of("isthmus")
 LINK_KEY_BYTES = 32
+OPEN_FILES_MAX = 65_536
+"""What is asked for, where the system allows it. More is of no use here, and what our children inherit: some programs
+go through all numbers up to this one when they start."""
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -92,6 +96,7 @@ async def running(
     Raises:
         StartError: the port is taken, the storage is in use, the trace cannot be written.
     """
+    _allow_open_files()
     async with contextlib.AsyncExitStack() as stack:
         trace = stack.enter_context(_open_trace(trace_path)) if trace_path is not None else None
         root = settings.storage.root if is_lasting else stack.enter_context(_temporary_folder())
@@ -145,6 +150,15 @@ async def running(
                     await hub.stop(limits.drain_s)
                     serving.cancel()
                     tasks.cancel_scope.cancel()
+
+
+def _allow_open_files() -> None:
+    """A connection is an open file, and the usual first limit of 1024 stems from a time of fewer."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 # Hub and listener outlive the cancellation of their surroundings: whoever leaves `running`, in whatever way, stops them

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import stat
 import sys
 import tempfile
@@ -15,7 +16,7 @@ import anyio
 import msgspec
 import pytest
 from http_caller import PATIENCE_S, USUAL, Caller, fetch, requested
-from isthmus.app.service import VERSION, Service, StartError, running
+from isthmus.app.service import OPEN_FILES_MAX, VERSION, Service, StartError, running
 from isthmus.app.settings import Core, Server, Settings, Storage, Upstream
 from isthmus.core.trace import Line, replay
 
@@ -232,6 +233,21 @@ async def test_storage_that_cannot_be_used_is_said_to_be(tmp_path: Path) -> None
 async def test_a_trace_that_cannot_be_written_is_said_to_be(tmp_path: Path) -> None:
     said = await start_error(configured(child()), trace_path=str(tmp_path / "no" / "trace"))
     assert said == f"the trace {tmp_path}/no/trace cannot be written: No such file or directory"
+
+
+@pytest.mark.anyio
+async def test_as_many_files_may_be_open_as_the_system_allows() -> None:
+    before = _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
+    try:
+        for first in (min(256, wanted), wanted, hard):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (first, hard))
+            async with proxy():
+                pass
+            now, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            assert now == (hard if first == hard else wanted), "raised, and never lowered"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 # --- What stays -----------------------------------------------------------------------------------------------------
