@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 from collections import deque
@@ -16,10 +17,11 @@ import pytest
 import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isthmus.app.hub import Hub, UpstreamAddress
+from isthmus.app import hub
+from isthmus.app.hub import Hub, StorageOrder, UpstreamAddress
 from isthmus.app.probe import PAGES_MAX, ServerReport, probe
 from isthmus.app.workspaces import Workspaces
-from isthmus.core.effects import Cause, Effect, End, Opening, PipeOpening, Send, StorageAnswer, StorageFailed
+from isthmus.core.effects import Cause, Effect, End, Opening, PipeOpening, Send, StorageAnswer, StorageFailed, Sweep
 from isthmus.core.engine import Engine
 from isthmus.core.errors import OUTCOME_UNKNOWN, OVERLOADED, TIMED_OUT, LocalProtocolError
 from isthmus.core.ids import ChannelId, Ticket
@@ -590,6 +592,44 @@ async def test_stop_does_not_wait_beyond_its_grace(tmp_path: Path) -> None:
         answer = await client.receive()
         assert answer["id"] == id
         assert "shutting down" in answer["error"]["message"]
+
+
+@pytest.mark.anyio
+async def test_stop_waits_for_what_sessions_leave_to_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But not for ever."""
+    async with world(tmp_path, producers=(REPORTS,), one=upstream(report=report)) as made:
+        client = await made.client()
+        await client.call("report", path="report.txt")
+        assert list(tmp_path.rglob("report.txt"))
+        sweeping, release = anyio.Event(), anyio.Event()
+        carry_out = made.workspaces.carry_out
+
+        async def linger(order: StorageOrder) -> StorageAnswer | None:
+            if isinstance(order, Sweep):
+                sweeping.set()
+                await release.wait()
+            return await carry_out(order)
+
+        monkeypatch.setattr(made.workspaces, "carry_out", linger)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(made.hub.stop, 0)
+            with anyio.fail_after(PATIENCE_S):
+                await sweeping.wait()
+                await anyio.wait_all_tasks_blocked()
+                assert not made.is_over.is_set()
+                release.set()
+                await made.is_over.wait()
+        assert not list(tmp_path.rglob("report.txt"))
+        assert os.listdir(made.workspaces.root) == [".lock"]
+
+    monkeypatch.setattr(hub, "STORAGE_GRACE_S", 0.01)
+    async with world(tmp_path, producers=(REPORTS,), one=upstream(report=report)) as made:
+        await (await made.client()).call("report", path="report.txt")
+        release = anyio.Event()
+        carry_out = made.workspaces.carry_out
+        monkeypatch.setattr(made.workspaces, "carry_out", linger)
 
 
 @pytest.mark.anyio

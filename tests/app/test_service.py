@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from http_caller import PATIENCE_S, USUAL, Caller, fetch, requested
 from isthmus.app.service import OPEN_FILES_MAX, VERSION, Service, StartError, running
-from isthmus.app.settings import Core, Server, Settings, Storage, Upstream
+from isthmus.app.settings import Core, Server, Settings, Storage, UploadConsumerAdapter, Upstream
 from isthmus.core.trace import Line, replay
 
 TOOLBOX = str(Path(__file__).parent / "peers" / "toolbox.py")
@@ -271,6 +271,21 @@ async def test_nothing_of_a_temporary_one_stays(tmp_path: Path, monkeypatch: pyt
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(OSError):
         await fetch(f"{service.base_url}/healthz")
+
+
+@pytest.mark.anyio
+async def test_the_folders_of_a_session_do_not_outlive_the_proxy(tmp_path: Path) -> None:
+    """Nor does a server that takes its time to end: it may still be writing there."""
+    lingering = ("sh", "-c", '"$0" "$1" a; sleep 0.5; echo late > "$PWD/late"', sys.executable, TOOLBOX)
+    adapter = UploadConsumerAdapter(tools=("echo",), file_path_argument="text")
+    server = Server(id="a", upstream=Upstream(command=lingering), adapters=(adapter,))
+    async with proxy(server, root=tmp_path) as service:
+        await Caller(f"{service.base_url}/mcp").initialize()
+        [workspace] = [path for path in (tmp_path / "workspaces").iterdir() if path.is_dir()]
+        upload = workspace / "in" / "1" / "private.txt"
+        upload.parent.mkdir()
+        upload.touch()
+    assert not workspace.exists()
 
 
 @pytest.mark.anyio
