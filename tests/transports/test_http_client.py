@@ -21,6 +21,7 @@ from isthmus.transports import http_client_connection
 from isthmus.transports.http_client import HttpClient
 from isthmus.transports.http_endpoint import Address, Endpoint
 from isthmus.transports.port import Outlet
+from turns import watched
 
 pytestmark = pytest.mark.anyio
 
@@ -831,3 +832,13 @@ def test_endpoints_that_cannot_be_used_are_refused(make: Callable[[], Endpoint],
 
 def test_an_endpoint_shows_no_credentials() -> None:
     assert "secret" not in repr(Endpoint("http://h/", (("Authorization", "Bearer secret"),)))
+
+
+async def test_a_reply_in_tiny_chunks_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def tell_tiny(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(EVENTS_HEAD + chunk(b":\n") * 5000 + event(ANSWER) + LAST_CHUNK)
+
+    async with serving(tell_tiny) as server, dialer() as dial, watched(monkeypatch) as turns:
+        assert await dial.exchange(server.endpoint) == [Connected(), ANSWER, DONE]
+        assert turns.longest <= 2 * http_client_connection.TURN_EVENTS < 5000 < turns.events

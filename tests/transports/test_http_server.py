@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import socket
+import sys
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 
 import anyio
@@ -31,9 +33,10 @@ from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.wire.http_server import Surface
 from isthmus.transports import http_server
-from isthmus.transports.http_connection import HELD_MAX_BYTES, SKIP_MAX_BYTES
+from isthmus.transports.http_connection import HELD_MAX_BYTES, SKIP_MAX_BYTES, TURN_EVENTS
 from isthmus.transports.http_server import HttpServer
 from isthmus.transports.port import Outlet, UploadRefused
+from turns import watched
 
 pytestmark = pytest.mark.anyio
 
@@ -528,6 +531,26 @@ async def test_pages_answer_get_and_head_alike() -> None:
         assert json.loads(missing.body)["endpoints"] == ["/mcp/a", "/upload/a", "/mcp/b", "/upload/b", "/healthz"]
 
 
+async def test_a_body_in_tiny_chunks_is_no_burden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others get their turn while it is parsed, and it takes no more memory than another."""
+    request = post(b"", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"")
+    request += b"2\r\nab\r\n" * 5000 + b"0\r\n\r\n"
+    async with world() as w, watched(monkeypatch) as turns:
+        w.port.on_message = echo
+        await w.client.send(request)
+        await w.port.wait_message()
+        assert turns.longest <= 2 * TURN_EVENTS < 5000 < turns.events
+        assert w.port.messages == [(ONE, b"ab" * 5000)]
+        tracemalloc.start()
+        try:
+            await w.client.send(request)
+            await w.port.wait_message(2)
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak_bytes < 5000 * sys.getsizeof(b"ab")
+
+
 # --- Uploads --------------------------------------------------------------------------------------------------------
 
 
@@ -640,6 +663,14 @@ async def test_the_engine_may_end_an_upload_that_is_under_way() -> None:
         assert w.files.was_cancelled
         await w.client.send(b"c" + get("/healthz"))
         assert (await w.client.read("GET")).status == 200
+
+
+async def test_an_upload_in_tiny_chunks_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world() as w, watched(monkeypatch) as turns:
+        w.port.on_open = permit
+        await w.client.send(upload(b"x" * 5000, chunked=True))
+        await w.port.wait_message()
+        assert turns.longest <= 2 * TURN_EVENTS < 5000 < turns.events
 
 
 @pytest.mark.parametrize("chunked", [False, True])
