@@ -25,7 +25,6 @@ from anyio import to_thread
 from ..core.engine import Engine
 from ..core.limits import Limits
 from ..core.plan import Plan
-from ..core.shelf import StoredUpload
 from ..core.trace import Recorder
 from ..core.wire.http_server import Surface
 from ..storage.files import FileBlobs
@@ -34,11 +33,12 @@ from ..storage.sqlite import SqliteRecords
 from ..transports.http_endpoint import Endpoint
 from ..transports.http_server import HttpServer
 from ..transports.stdio import ChildSpec
+from .holding import InUse, holding
 from .hub import EngineLike, Hub
 from .intake import BlobFiles
 from .planning import to_limits, to_plan
 from .settings import Server, Settings
-from .workspaces import Workspaces, WorkspacesInUse
+from .workspaces import Workspaces
 
 VERSION = version_of("isthmus")
 LINK_KEY_BYTES = 32
@@ -102,6 +102,9 @@ async def running(
         root = settings.storage.root if is_lasting else stack.enter_context(_temporary_folder())
         limits = to_limits(settings)
         with _start_errors(root):
+            # Before anything below the root is read or made: of two that start at once, one must not see any of it.
+            workspaces_path = os.path.realpath(os.path.join(root, "workspaces"))
+            stack.enter_context(holding(workspaces_path))
             state = os.path.join(root, "state")
             link_key = await to_thread.run_sync(_link_key, state)
             records = SqliteRecords(os.path.join(state, "records.sqlite"))
@@ -110,7 +113,7 @@ async def running(
             blobs = FileBlobs(blobs_path)
             stack.push_async_callback(blobs.aclose)
             workspaces = Workspaces(
-                os.path.join(root, "workspaces"),
+                workspaces_path,
                 records,
                 blobs,
                 artifact_roots={server.id: server.artifact_roots for server in settings.servers},
@@ -118,11 +121,9 @@ async def running(
                 limits=limits,
                 private_paths=(state, blobs_path),
             )
-            stack.push_async_callback(workspaces.aclose)
-            await workspaces.start_up()
-            async for key, record in records.scan("upload/"):  # their sessions ended with the process that had them
-                await blobs.delete(msgspec.json.decode(record.value, type=StoredUpload).blob)
+            async for key, _ in records.scan("upload/"):  # their sessions ended with the process that had them
                 await records.delete(key)
+            await workspaces.start_up()  # it removes their blobs, which nobody owns now
         listener, base_url = await _listener(settings) if listen else (None, "")
         plan = to_plan(settings, link_key, workspaces.root, base_url)
         hub = Hub(
@@ -263,7 +264,7 @@ def _pages(service: Service) -> Callable[[str], tuple[int, str, bytes] | None]:
 def _start_errors(root: str) -> Iterator[None]:
     try:
         yield
-    except WorkspacesInUse as error:
+    except InUse as error:
         raise StartError(str(error)) from error
     except StorageError as error:
         raise StartError(f"storage.root {root} cannot be used: {error}") from error

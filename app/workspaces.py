@@ -8,7 +8,7 @@ with its own workspace and nothing else: what it says it wrote is taken in only 
 from __future__ import annotations
 
 import errno
-import fcntl
+import functools
 import logging
 import os
 import tempfile
@@ -50,10 +50,6 @@ StorageOrder = Load | Save | Forget | Allocate | Collect | Materialize | Fetch |
 _log = logging.getLogger(__name__)
 
 
-class WorkspacesInUse(Exception):
-    """Another process holds the root."""
-
-
 class Folders(NamedTuple):
     """A workspace's folders, as absolute paths.
 
@@ -78,7 +74,7 @@ class _Owner(msgspec.Struct):
 
 
 class Workspaces:
-    """Carries out storage orders. Call `start_up` first, `aclose` last.
+    """Carries out storage orders. Call `start_up` first.
 
     Args:
         root: the folder that holds the workspaces, and nothing else; made if it is missing. Links in it are resolved
@@ -112,17 +108,17 @@ class Workspaces:
         self._working_directories = dict(working_directories)
         self._limits = limits
         self._now_unix = now_unix
-        self._lock: int | None = None
 
     async def start_up(self) -> None:
-        """Take the root, and remove what earlier runs left: workspaces, expired records, blobs that no record owns, and
-        records whose blob is gone. A record owns the blob that the member `blob` of its JSON object names.
+        """Remove what earlier runs left: workspaces, expired records, blobs that no record owns, and records whose blob
+        is gone. A record owns the blob that the member `blob` of its JSON object names.
+
+        The caller holds the root (`holding`) and goes on holding it: another process would lose its workspaces.
 
         Raises:
-            WorkspacesInUse: another process has the root. Nothing was removed.
             StorageError, OSError: the storage cannot be used.
         """
-        await to_thread.run_sync(self._take_root)
+        await to_thread.run_sync(functools.partial(os.makedirs, self.root, mode=0o700, exist_ok=True))
         await self._records.purge(self._now_unix())
         await self._blobs.sweep()
         stored = {blob async for blob in self._blobs.keys()}  # noqa: SIM118 (not a mapping)
@@ -135,12 +131,6 @@ class Workspaces:
         for name in await to_thread.run_sync(os.listdir, self.root):
             if is_minted(name):
                 await self.carry_out(Sweep(name))
-
-    async def aclose(self) -> None:
-        """Give the root up to others. Records and blobs belong to whoever made them. Safe to call twice."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
 
     def folders(self, workspace: str) -> Folders:
         assert is_minted(workspace)
@@ -269,19 +259,6 @@ class Workspaces:
         if stat.size_bytes > order.size_max_bytes:
             return StorageFailed(too_large(stat.size_bytes, order.size_max_bytes))
         return Fetched(b"".join([chunk async for chunk in self._blobs.read(order.blob, 0, order.size_max_bytes)]))
-
-    def _take_root(self) -> None:
-        assert self._lock is None
-        os.makedirs(self.root, mode=0o700, exist_ok=True)
-        lock = os.open(os.path.join(self.root, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            raise WorkspacesInUse(
-                f"another process uses {self.root}: stop it, or give this one a storage root of its own"
-            ) from None
-        self._lock = lock
 
 
 def _make_folder(path: str) -> None:

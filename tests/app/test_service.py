@@ -16,9 +16,12 @@ import anyio
 import msgspec
 import pytest
 from http_caller import PATIENCE_S, USUAL, Caller, fetch, requested
+from isthmus.app.holding import holding
 from isthmus.app.service import OPEN_FILES_MAX, VERSION, Service, StartError, running
 from isthmus.app.settings import Core, Server, Settings, Storage, UploadConsumerAdapter, Upstream
 from isthmus.core.trace import Line, replay
+from isthmus.storage.files import FileBlobs
+from isthmus.storage.sqlite import SqliteRecords
 
 TOOLBOX = str(Path(__file__).parent / "peers" / "toolbox.py")
 
@@ -216,6 +219,32 @@ async def test_a_storage_that_is_in_use_is_said_to_be(tmp_path: Path) -> None:
         assert said == (f"another process uses {root}/workspaces: stop it, or give this one a storage root of its own")
     async with proxy(root=root):
         pass
+
+
+@pytest.mark.anyio
+async def test_nothing_is_made_or_read_in_a_storage_that_is_in_use(tmp_path: Path) -> None:
+    """Of two first starts at once, one must not make the key that signs the other's links."""
+    with holding(str(tmp_path / "workspaces")):
+        said = await start_error(configured(child(), root=tmp_path), is_lasting=True)
+    assert "another process uses" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["workspaces"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("value", [b"", b"no JSON", b"{}", b'{"blob":7}', b'{"blob":"../../x"}', b'{"blob":"b1"}'])
+async def test_uploads_of_an_earlier_run_go_whatever_their_records_say(value: bytes, tmp_path: Path) -> None:
+    async with proxy(root=tmp_path):
+        pass
+    records = SqliteRecords(str(tmp_path / "state" / "records.sqlite"))
+    await records.save("upload/s/1", value)
+    await records.aclose()
+    async with FileBlobs(str(tmp_path / "blobs")).create("b1", size_max_bytes=1) as writer:
+        await writer.commit()
+    async with proxy(root=tmp_path):
+        assert list((tmp_path / "blobs").iterdir()) == []
+    records = SqliteRecords(str(tmp_path / "state" / "records.sqlite"))
+    assert [key async for key, _ in records.scan("")] == []
+    await records.aclose()
 
 
 @pytest.mark.anyio

@@ -21,8 +21,9 @@ import anyio.lowlevel
 import pytest
 from isthmus.app import confinement
 from isthmus.app.capture import PATH_SIZE_MAX
+from isthmus.app.holding import InUse, holding
 from isthmus.app.removal import remove_tree
-from isthmus.app.workspaces import Workspaces, WorkspacesInUse
+from isthmus.app.workspaces import Workspaces
 from isthmus.core.effects import (
     Allocate,
     Allocated,
@@ -838,35 +839,27 @@ async def test_start_up_removes_what_nobody_owns(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "blobs")) == [os.path.basename(blobs.path_for("owned") or "")]
     assert {key async for key, _ in records.scan("")} == {"up/1", *others}
     assert await records.purge(1000.0) == 0
-    assert sorted(os.listdir(root)) == [".lock", "not-a-workspace"]
+    assert sorted(os.listdir(root)) == ["not-a-workspace"]
     await work.prepare(OTHER)
-    await work.aclose()
-    await work.aclose()
 
 
-async def test_a_root_has_one_process(tmp_path: Path) -> None:
-    first, second = build(tmp_path, MemoryBlobs()), build(tmp_path, MemoryBlobs())
-    await first.start_up()
-    folders = await first.prepare(MINE)
-    with pytest.raises(WorkspacesInUse, match="another process uses"):
-        await second.start_up()
-    assert all(map(os.path.isdir, folders))
-    await first.aclose()
-    await second.start_up()
-    assert not any(map(os.path.exists, folders))
-    await second.aclose()
+def test_a_folder_is_held_by_one_at_a_time(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "folder"
+    with holding(str(folder)):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        with pytest.raises(InUse, match="another process uses"), holding(str(folder)):
+            raise AssertionError("held twice")
+    with holding(str(folder)):
+        pass
 
 
-async def test_a_child_does_not_keep_the_root(tmp_path: Path) -> None:
-    """Servers are started while the root is held, and may outlive us."""
-    work = build(tmp_path, MemoryBlobs())
-    await work.start_up()
-    child = sleeping_child()
+def test_a_child_does_not_hold_the_folder(tmp_path: Path) -> None:
+    """Servers are started while it is held, and may outlive us."""
+    with holding(str(tmp_path)):
+        child = sleeping_child()
     try:
-        await work.aclose()
-        again = build(tmp_path, MemoryBlobs())
-        await again.start_up()
-        await again.aclose()
+        with holding(str(tmp_path)):
+            pass
     finally:
         child.communicate(b"\n", timeout=30)
 
