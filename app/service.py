@@ -11,6 +11,7 @@ import os
 import resource
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -182,7 +183,7 @@ async def _serve(
         await http.serve(listener, task_status=task_status)
 
 
-def _make_engine(plan: Plan, limits: Limits, trace: BinaryIO | None, unix_at_zero: float) -> EngineLike:
+def _make_engine(plan: Plan, limits: Limits, trace: _Trace | None, unix_at_zero: float) -> EngineLike:
     if trace is None:
         return Engine(plan, entropy=os.urandom, unix_at_zero=unix_at_zero, limits=limits)
     return Recorder(plan, entropy=os.urandom, unix_at_zero=unix_at_zero, limits=limits, write=trace.write)
@@ -302,11 +303,49 @@ def _temporary_folder() -> Iterator[str]:
         shutil.rmtree(path, ignore_errors=True)
 
 
+class _Trace:
+    """Where a trace goes, as long as it can be written: what cannot be recorded is no reason to stop working."""
+
+    def __init__(self, path: str, file: BinaryIO) -> None:
+        self._path = path
+        self._file: BinaryIO | None = file
+
+    def write(self, line: bytes) -> None:
+        if self._file is not None:
+            try:
+                self._file.write(line)
+            except OSError as error:
+                self._give_up(self._file, error)
+
+    def close(self) -> None:
+        if self._file is not None:
+            try:
+                self._file.close()
+            except OSError as error:
+                self._give_up(self._file, error)
+
+    def _give_up(self, file: BinaryIO, error: OSError) -> None:
+        self._file = None
+        _log.error("the trace %s ends here: %s", self._path, error.strerror)
+        with contextlib.suppress(OSError):
+            file.close()
+
+
 @contextlib.contextmanager
-def _open_trace(path: str) -> Iterator[BinaryIO]:
+def _open_trace(path: str) -> Iterator[_Trace]:
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):  # one that is there may have been readable to all
+                os.fchmod(descriptor, 0o600)
+                os.ftruncate(descriptor, 0)
+        except OSError:
+            os.close(descriptor)
+            raise
     except OSError as error:
         raise StartError(f"the trace {path} cannot be written: {error.strerror}") from error
-    with open(descriptor, "wb") as file:
-        yield file
+    trace = _Trace(path, os.fdopen(descriptor, "wb"))
+    try:
+        yield trace
+    finally:
+        trace.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -345,6 +346,37 @@ async def test_a_trace_is_private_and_replays_without_a_difference(tmp_path: Pat
     assert any(b"for the record" in (line.message or b"") for line in decoded)
     assert decoded[-1].input == "receive_close", "the trace reaches to the child's end"
     assert list(replay(lines)) == []
+
+
+@pytest.mark.anyio
+async def test_a_trace_takes_over_no_permissions_and_follows_no_link(tmp_path: Path) -> None:
+    path, link = tmp_path / "run.jsonl", tmp_path / "link"
+    path.write_bytes(b"something longer than a trace of nothing" * 1000)
+    path.chmod(0o644)
+    link.symlink_to(path)
+    said = await start_error(configured(child()), trace_path=str(link))
+    assert said == f"the trace {link} cannot be written: {os.strerror(errno.ELOOP)}"
+    assert path.read_bytes().startswith(b"something")
+    async with proxy(trace_path=path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(replay(path.read_bytes().splitlines())) == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("size_bytes", [10, 100_000])
+async def test_a_trace_that_cannot_go_on_is_said_to_end_and_nothing_else_does(
+    size_bytes: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Be it that the disk is found to be full within a call, or at the very end."""
+    mode = os.stat("/dev/full").st_mode
+    async with proxy(trace_path=Path("/dev/full")) as service:
+        caller = Caller(f"{service.base_url}/mcp")
+        await caller.initialize()
+        for _ in range(2):
+            assert await caller.call("echo", text="x" * size_bytes) == "a says " + "x" * size_bytes
+    said = [record.getMessage() for record in caplog.records if "trace" in record.getMessage()]
+    assert said == ["the trace /dev/full ends here: No space left on device"]
+    assert os.stat("/dev/full").st_mode == mode
 
 
 @pytest.mark.anyio
