@@ -236,16 +236,24 @@ def is_wildcard(host: str) -> bool:
 
 def _surface(settings: Settings) -> Surface:
     core = settings.core
-    hosts = {*LOOPBACK_NAMES, *(name.lower() for name in core.allowed_hosts)}
+    hosts = {*LOOPBACK_NAMES, *map(_host_of, core.allowed_hosts)}
     if not is_wildcard(core.host):
-        hosts.add(f"[{core.host}]" if ":" in core.host else core.host.lower())
+        hosts.add(_host_of(core.host))
     if core.public_base_url:
-        hosts.add((urlsplit(core.public_base_url).hostname or "").lower())
+        hosts.add(_host_of(urlsplit(core.public_base_url).hostname or ""))
     return Surface(
         servers=tuple(server.id for server in settings.servers),
         hosts=frozenset(hosts),
         origins=frozenset(origin.lower() for origin in core.allowed_origins),
     )
+
+
+def _host_of(name: str) -> str:
+    """A host as `Surface` wants it, whatever people write: lower case, no port, IPv6 in brackets."""
+    name = name.lower()
+    if name.startswith("["):
+        return name.partition("]")[0] + "]"
+    return f"[{name}]" if name.count(":") > 1 else name.partition(":")[0]
 
 
 def _pages(service: Service) -> Callable[[str], tuple[int, str, bytes] | None]:

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from http_caller import PATIENCE_S, USUAL, Caller, fetch, requested
 from isthmus.app.holding import holding
-from isthmus.app.service import OPEN_FILES_MAX, VERSION, Service, StartError, running
+from isthmus.app.service import LOOPBACK_NAMES, OPEN_FILES_MAX, VERSION, Service, StartError, _surface, running
 from isthmus.app.settings import Core, Server, Settings, Storage, UploadConsumerAdapter, Upstream
 from isthmus.core.trace import Line, replay
 from isthmus.storage.files import FileBlobs
@@ -123,6 +123,23 @@ async def test_foreign_pages_and_names_are_refused(path: str, foreign: dict[str,
             assert seen.encode() in await response.body(), "it says what it saw"
         origin = {"origin": service.base_url}
         assert (await fetch(f"{service.base_url}/healthz", headers=origin))[0] == 200, "a page of its own may"
+
+
+@pytest.mark.parametrize(
+    "core, host",
+    [
+        (Core(host="FE80::1"), "[fe80::1]"),
+        (Core(host="Box.Example.com"), "box.example.com"),
+        (Core(public_base_url="http://[::2]:9000"), "[::2]"),
+        (Core(public_base_url="https://Gw.example.com:8443/under"), "gw.example.com"),
+        (Core(allowed_hosts=("Gw.example.com:8080",)), "gw.example.com"),
+        (Core(allowed_hosts=("::2",)), "[::2]"),
+        (Core(allowed_hosts=("[::2]:8080",)), "[::2]"),
+    ],
+)
+def test_a_host_is_known_however_it_is_written(core: Core, host: str) -> None:
+    surface = _surface(Settings(core=core, servers=(child(),)))
+    assert surface.hosts == {*LOOPBACK_NAMES, host}
 
 
 @pytest.mark.anyio
