@@ -10,9 +10,7 @@ import logging
 import os
 import resource
 import secrets
-import shutil
 import stat
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version as version_of
@@ -39,6 +37,7 @@ from .hub import EngineLike, Hub
 from .intake import BlobFiles
 from .planning import to_limits, to_plan
 from .settings import Server, Settings
+from .temporary import temporary_folder
 from .workspaces import Workspaces
 
 VERSION = version_of("isthmus")
@@ -100,7 +99,7 @@ async def running(
     _allow_open_files()
     async with contextlib.AsyncExitStack() as stack:
         trace = stack.enter_context(_open_trace(trace_path)) if trace_path is not None else None
-        root = settings.storage.root if is_lasting else stack.enter_context(_temporary_folder())
+        root = settings.storage.root if is_lasting else stack.enter_context(temporary_folder())
         limits = to_limits(settings)
         with _start_errors(root):
             # Before anything below the root is read or made: of two that start at once, one must not see any of it.
@@ -300,15 +299,6 @@ def _link_key(folder: str) -> bytes:
         os.fsync(file.fileno())
     os.replace(temporary, path)
     return key
-
-
-@contextlib.contextmanager
-def _temporary_folder() -> Iterator[str]:
-    path = tempfile.mkdtemp(prefix="isthmus-")
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 class _Trace:

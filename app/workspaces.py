@@ -135,7 +135,7 @@ class Workspaces:
     def folders(self, workspace: str) -> Folders:
         assert is_minted(workspace)
         ws, in_, out = (os.path.join(self.root, workspace, name) for name in ("ws", "in", "out"))
-        return Folders(ws, in_, out, os.path.join(self._tmp_root, f"isthmus-{workspace}"))
+        return Folders(ws, in_, out, tmp_folder(self._tmp_root, workspace))
 
     async def prepare(self, workspace: str) -> Folders:
         """Make a workspace's folders, as far as they are missing.
@@ -259,6 +259,10 @@ class Workspaces:
         if stat.size_bytes > order.size_max_bytes:
             return StorageFailed(too_large(stat.size_bytes, order.size_max_bytes))
         return Fetched(b"".join([chunk async for chunk in self._blobs.read(order.blob, 0, order.size_max_bytes)]))
+
+
+def tmp_folder(tmp_root: str, workspace: str) -> str:
+    return os.path.join(tmp_root, f"isthmus-{workspace}")
 
 
 def _make_folder(path: str) -> None:
