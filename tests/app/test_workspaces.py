@@ -865,4 +865,10 @@ def test_a_child_does_not_hold_the_folder(tmp_path: Path) -> None:
 
 
 def sleeping_child() -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
+    """It runs: what it was not to inherit is closed."""
+    pipe = subprocess.PIPE
+    script = "print(flush=True); input()"
+    child = subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, close_fds=False)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"\n"
+    return child
