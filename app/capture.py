@@ -139,6 +139,8 @@ class Capture:
             path.encode()
         except UnicodeEncodeError:
             return f"{_FORBIDDEN}: its name is not UTF-8"
+        except (RecursionError, OSError):  # links to links to links: up to Python 3.12 each takes a piece of the stack
+            return f"{_FORBIDDEN}: it leads through too many links"
         # Before looking whether it is there: nobody learns what exists outside.
         if not self._is_permitted(path, terms):
             return _FORBIDDEN

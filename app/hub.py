@@ -11,7 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -39,6 +39,7 @@ from ..core.effects import (
     Serve,
     Spawn,
     StorageAnswer,
+    StorageFailed,
     Sweep,
 )
 from ..core.ids import ChannelId, Ticket
@@ -56,6 +57,10 @@ from .workspaces import Folders, Workspaces
 StorageOrder = Load | Save | Forget | Allocate | Collect | Materialize | Fetch | Discard | Sweep
 
 UpstreamAddress = ChildSpec | Endpoint | MemoryUpstream
+
+STORAGE_GRACE_S: Final = 10.0
+"""How long, when everything else has stopped, what remains to be stored or removed may take. The next start removes
+what is left then."""
 
 _log = logging.getLogger("isthmus.hub")
 
@@ -107,6 +112,7 @@ class Hub:
         self._outlets: dict[ChannelId, Outlet] = {}
         self._effects: deque[Effect] = deque()
         self._is_applying = False
+        self._storing = 0  # storage orders under way
         self._alarm_at = float("inf")
         self._alarm = anyio.Event()
         self._all_done = anyio.Event()
@@ -143,6 +149,10 @@ class Hub:
         with anyio.move_on_after(3 * self._limits.stop_grace_s + 2):
             while self._outlets:
                 await self._wait_change()
+        # What sessions leave is removed only when their servers are gone: files that users uploaded among it.
+        with anyio.move_on_after(STORAGE_GRACE_S):
+            while self._storing:
+                await self._wait_change()
         self._all_done.set()
 
     async def drain(self, grace_s: float) -> None:
@@ -161,6 +171,11 @@ class Hub:
         if self._change is None:
             self._change = anyio.Event()  # one for all who wait
         await self._change.wait()
+
+    def _tell_change(self) -> None:
+        if self._change is not None:
+            self._change.set()
+            self._change = None
 
     # --- The port ---------------------------------------------------------------------------------------------------
 
@@ -197,9 +212,7 @@ class Hub:
                 self._carry_out(self._effects.popleft())
         finally:
             self._is_applying = False
-        if self._change is not None:
-            self._change.set()
-            self._change = None
+        self._tell_change()
         deadline = self._engine.next_timeout()
         if deadline is not None and deadline.at < self._alarm_at:
             self._alarm.set()
@@ -227,6 +240,7 @@ class Hub:
                 self._carry_out_file_order(effect)
             case _:
                 assert isinstance(effect, StorageOrder), effect
+                self._storing += 1
                 self._tasks.start_soon(self._store, effect)
 
     def _carry_out_file_order(self, effect: Receive | Serve) -> None:
@@ -264,14 +278,18 @@ class Hub:
             self._outlets[channel] = self._client.dial(upstream, target, channel, self)
 
     async def _run_child(self, child: Child, channel: ChannelId, workspace: str | None) -> None:
-        if workspace is not None:
-            try:
-                await self._workspaces.prepare(workspace)
-            except OSError as error:
-                detail = f"the session's folders cannot be made: {error.strerror}"
-                self.closed(channel, Cause(End.UNREACHABLE, detail=detail, unsent=True))
-                return
-        await child.run()
+        try:
+            if workspace is not None:
+                try:
+                    await self._workspaces.prepare(workspace)
+                except OSError as error:
+                    detail = f"the session's folders cannot be made: {error.strerror}"
+                    self.closed(channel, Cause(End.UNREACHABLE, detail=detail, unsent=True))
+                    return
+            await child.run()
+        except Exception:  # a defect met with one server must not take the others with it
+            _log.exception("a server process could not be looked after")
+            self.closed(channel, Cause(End.BROKEN, "internal error"))
 
     async def _serve_memory(self, upstream: MemoryUpstream, server: MemoryServer) -> None:
         try:
@@ -284,9 +302,20 @@ class Hub:
             server.leave()
 
     async def _store(self, order: StorageOrder) -> None:
-        answer = await self._workspaces.carry_out(order)
-        if answer is not None and not isinstance(order, Forget | Discard | Sweep):
-            self._apply(self._engine.receive_answer(order.ticket, answer, self._now()))
+        try:
+            answer = await self._workspaces.carry_out(order)
+        except Exception:  # a defect met with one order must not take every session with it
+            _log.exception("%s failed", type(order).__name__)
+            answer = StorageFailed("internal error")
+        finally:
+            self._storing -= 1
+        try:
+            if answer is not None and not isinstance(order, Forget | Discard | Sweep):
+                self._apply(self._engine.receive_answer(order.ticket, answer, self._now()))
+        except Exception:
+            _log.exception("the answer to %s could not be taken in", type(order).__name__)
+        finally:
+            self._tell_change()
 
     # --- Time -------------------------------------------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ import functools
 import ipaddress
 import logging
 import os
+import resource
 import secrets
-import shutil
-import tempfile
+import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version as version_of
@@ -24,7 +24,6 @@ from anyio import to_thread
 from ..core.engine import Engine
 from ..core.limits import Limits
 from ..core.plan import Plan
-from ..core.shelf import StoredUpload
 from ..core.trace import Recorder
 from ..core.wire.http_server import Surface
 from ..storage.files import FileBlobs
@@ -33,14 +32,19 @@ from ..storage.sqlite import SqliteRecords
 from ..transports.http_endpoint import Endpoint
 from ..transports.http_server import HttpServer
 from ..transports.stdio import ChildSpec
+from .holding import InUse, holding
 from .hub import EngineLike, Hub
 from .intake import BlobFiles
 from .planning import to_limits, to_plan
 from .settings import Server, Settings
-from .workspaces import Workspaces, WorkspacesInUse
+from .temporary import temporary_folder
+from .workspaces import Workspaces
 
 VERSION = version_of("isthmus")
 LINK_KEY_BYTES = 32
+OPEN_FILES_MAX = 65_536
+"""What is asked for, where the system allows it. More is of no use here, and what our children inherit: some programs
+go through all numbers up to this one when they start."""
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -92,11 +96,15 @@ async def running(
     Raises:
         StartError: the port is taken, the storage is in use, the trace cannot be written.
     """
+    _allow_open_files()
     async with contextlib.AsyncExitStack() as stack:
         trace = stack.enter_context(_open_trace(trace_path)) if trace_path is not None else None
-        root = settings.storage.root if is_lasting else stack.enter_context(_temporary_folder())
+        root = settings.storage.root if is_lasting else stack.enter_context(temporary_folder())
         limits = to_limits(settings)
         with _start_errors(root):
+            # Before anything below the root is read or made: of two that start at once, one must not see any of it.
+            workspaces_path = os.path.realpath(os.path.join(root, "workspaces"))
+            stack.enter_context(holding(workspaces_path))
             state = os.path.join(root, "state")
             link_key = await to_thread.run_sync(_link_key, state)
             records = SqliteRecords(os.path.join(state, "records.sqlite"))
@@ -105,7 +113,7 @@ async def running(
             blobs = FileBlobs(blobs_path)
             stack.push_async_callback(blobs.aclose)
             workspaces = Workspaces(
-                os.path.join(root, "workspaces"),
+                workspaces_path,
                 records,
                 blobs,
                 artifact_roots={server.id: server.artifact_roots for server in settings.servers},
@@ -113,11 +121,9 @@ async def running(
                 limits=limits,
                 private_paths=(state, blobs_path),
             )
-            stack.push_async_callback(workspaces.aclose)
-            await workspaces.start_up()
-            async for key, record in records.scan("upload/"):  # their sessions ended with the process that had them
-                await blobs.delete(msgspec.json.decode(record.value, type=StoredUpload).blob)
+            async for key, _ in records.scan("upload/"):  # their sessions ended with the process that had them
                 await records.delete(key)
+            await workspaces.start_up()  # it removes their blobs, which nobody owns now
         listener, base_url = await _listener(settings) if listen else (None, "")
         plan = to_plan(settings, link_key, workspaces.root, base_url)
         hub = Hub(
@@ -147,6 +153,15 @@ async def running(
                     tasks.cancel_scope.cancel()
 
 
+def _allow_open_files() -> None:
+    """A connection is an open file, and the usual first limit of 1024 stems from a time of fewer."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 # Hub and listener outlive the cancellation of their surroundings: whoever leaves `running`, in whatever way, stops them
 # in order, so that calls in flight can finish and their answers be delivered.
 
@@ -167,7 +182,7 @@ async def _serve(
         await http.serve(listener, task_status=task_status)
 
 
-def _make_engine(plan: Plan, limits: Limits, trace: BinaryIO | None, unix_at_zero: float) -> EngineLike:
+def _make_engine(plan: Plan, limits: Limits, trace: _Trace | None, unix_at_zero: float) -> EngineLike:
     if trace is None:
         return Engine(plan, entropy=os.urandom, unix_at_zero=unix_at_zero, limits=limits)
     return Recorder(plan, entropy=os.urandom, unix_at_zero=unix_at_zero, limits=limits, write=trace.write)
@@ -220,16 +235,24 @@ def is_wildcard(host: str) -> bool:
 
 def _surface(settings: Settings) -> Surface:
     core = settings.core
-    hosts = {*LOOPBACK_NAMES, *(name.lower() for name in core.allowed_hosts)}
+    hosts = {*LOOPBACK_NAMES, *map(_host_of, core.allowed_hosts)}
     if not is_wildcard(core.host):
-        hosts.add(f"[{core.host}]" if ":" in core.host else core.host.lower())
+        hosts.add(_host_of(core.host))
     if core.public_base_url:
-        hosts.add((urlsplit(core.public_base_url).hostname or "").lower())
+        hosts.add(_host_of(urlsplit(core.public_base_url).hostname or ""))
     return Surface(
         servers=tuple(server.id for server in settings.servers),
         hosts=frozenset(hosts),
         origins=frozenset(origin.lower() for origin in core.allowed_origins),
     )
+
+
+def _host_of(name: str) -> str:
+    """A host as `Surface` wants it, whatever people write: lower case, no port, IPv6 in brackets."""
+    name = name.lower()
+    if name.startswith("["):
+        return name.partition("]")[0] + "]"
+    return f"[{name}]" if name.count(":") > 1 else name.partition(":")[0]
 
 
 def _pages(service: Service) -> Callable[[str], tuple[int, str, bytes] | None]:
@@ -249,7 +272,7 @@ def _pages(service: Service) -> Callable[[str], tuple[int, str, bytes] | None]:
 def _start_errors(root: str) -> Iterator[None]:
     try:
         yield
-    except WorkspacesInUse as error:
+    except InUse as error:
         raise StartError(str(error)) from error
     except StorageError as error:
         raise StartError(f"storage.root {root} cannot be used: {error}") from error
@@ -278,20 +301,49 @@ def _link_key(folder: str) -> bytes:
     return key
 
 
-@contextlib.contextmanager
-def _temporary_folder() -> Iterator[str]:
-    path = tempfile.mkdtemp(prefix="isthmus-")
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+class _Trace:
+    """Where a trace goes, as long as it can be written: what cannot be recorded is no reason to stop working."""
+
+    def __init__(self, path: str, file: BinaryIO) -> None:
+        self._path = path
+        self._file: BinaryIO | None = file
+
+    def write(self, line: bytes) -> None:
+        if self._file is not None:
+            try:
+                self._file.write(line)
+            except OSError as error:
+                self._give_up(self._file, error)
+
+    def close(self) -> None:
+        if self._file is not None:
+            try:
+                self._file.close()
+            except OSError as error:
+                self._give_up(self._file, error)
+
+    def _give_up(self, file: BinaryIO, error: OSError) -> None:
+        self._file = None
+        _log.error("the trace %s ends here: %s", self._path, error.strerror)
+        with contextlib.suppress(OSError):
+            file.close()
 
 
 @contextlib.contextmanager
-def _open_trace(path: str) -> Iterator[BinaryIO]:
+def _open_trace(path: str) -> Iterator[_Trace]:
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):  # one that is there may have been readable to all
+                os.fchmod(descriptor, 0o600)
+                os.ftruncate(descriptor, 0)
+        except OSError:
+            os.close(descriptor)
+            raise
     except OSError as error:
         raise StartError(f"the trace {path} cannot be written: {error.strerror}") from error
-    with open(descriptor, "wb") as file:
-        yield file
+    trace = _Trace(path, os.fdopen(descriptor, "wb"))
+    try:
+        yield trace
+    finally:
+        trace.close()

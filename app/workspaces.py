@@ -8,10 +8,9 @@ with its own workspace and nothing else: what it says it wrote is taken in only 
 from __future__ import annotations
 
 import errno
-import fcntl
+import functools
 import logging
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -44,14 +43,11 @@ from ..core.limits import Limits
 from ..storage.interface import Blobs, NotStored, Records, StorageError, StorageFull
 from .capture import Capture, too_large
 from .confinement import Placement, is_plain, open_folder, reason_of
+from .removal import remove_tree
 
 StorageOrder = Load | Save | Forget | Allocate | Collect | Materialize | Fetch | Discard | Sweep
 
 _log = logging.getLogger(__name__)
-
-
-class WorkspacesInUse(Exception):
-    """Another process holds the root."""
 
 
 class Folders(NamedTuple):
@@ -78,7 +74,7 @@ class _Owner(msgspec.Struct):
 
 
 class Workspaces:
-    """Carries out storage orders. Call `start_up` first, `aclose` last.
+    """Carries out storage orders. Call `start_up` first.
 
     Args:
         root: the folder that holds the workspaces, and nothing else; made if it is missing. Links in it are resolved
@@ -112,17 +108,17 @@ class Workspaces:
         self._working_directories = dict(working_directories)
         self._limits = limits
         self._now_unix = now_unix
-        self._lock: int | None = None
 
     async def start_up(self) -> None:
-        """Take the root, and remove what earlier runs left: workspaces, expired records, blobs that no record owns, and
-        records whose blob is gone. A record owns the blob that the member `blob` of its JSON object names.
+        """Remove what earlier runs left: workspaces, expired records, blobs that no record owns, and records whose blob
+        is gone. A record owns the blob that the member `blob` of its JSON object names.
+
+        The caller holds the root (`holding`) and goes on holding it: another process would lose its workspaces.
 
         Raises:
-            WorkspacesInUse: another process has the root. Nothing was removed.
             StorageError, OSError: the storage cannot be used.
         """
-        await to_thread.run_sync(self._take_root)
+        await to_thread.run_sync(functools.partial(os.makedirs, self.root, mode=0o700, exist_ok=True))
         await self._records.purge(self._now_unix())
         await self._blobs.sweep()
         stored = {blob async for blob in self._blobs.keys()}  # noqa: SIM118 (not a mapping)
@@ -136,16 +132,10 @@ class Workspaces:
             if is_minted(name):
                 await self.carry_out(Sweep(name))
 
-    async def aclose(self) -> None:
-        """Give the root up to others. Records and blobs belong to whoever made them. Safe to call twice."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
     def folders(self, workspace: str) -> Folders:
         assert is_minted(workspace)
         ws, in_, out = (os.path.join(self.root, workspace, name) for name in ("ws", "in", "out"))
-        return Folders(ws, in_, out, os.path.join(self._tmp_root, f"isthmus-{workspace}"))
+        return Folders(ws, in_, out, tmp_folder(self._tmp_root, workspace))
 
     async def prepare(self, workspace: str) -> Folders:
         """Make a workspace's folders, as far as they are missing.
@@ -186,6 +176,9 @@ class Workspaces:
             return StorageFailed(str(error))
         except OSError as error:
             return StorageFailed(reason_of(error), is_full=error.errno in (errno.ENOSPC, errno.EDQUOT))
+        except Exception:  # a defect in one order must not take every other session with it
+            _log.exception("%s failed", type(order).__name__)
+            return StorageFailed("internal error")
 
     async def _dispatch(self, order: StorageOrder) -> StorageAnswer | None:
         match order:
@@ -255,7 +248,7 @@ class Workspaces:
         # In this order: as long as the last one is there, the next start knows that there is something to remove.
         paths = (self.folders(workspace).tmp, os.path.join(self.root, workspace))
         for path in paths:
-            await to_thread.run_sync(_remove_tree, path)
+            await to_thread.run_sync(remove_tree, path)
         if any(os.path.lexists(path) for path in paths):
             raise StorageError(f"workspace {workspace} could not be removed whole; the next start tries again")
 
@@ -267,30 +260,13 @@ class Workspaces:
             return StorageFailed(too_large(stat.size_bytes, order.size_max_bytes))
         return Fetched(b"".join([chunk async for chunk in self._blobs.read(order.blob, 0, order.size_max_bytes)]))
 
-    def _take_root(self) -> None:
-        assert self._lock is None
-        os.makedirs(self.root, mode=0o700, exist_ok=True)
-        lock = os.open(os.path.join(self.root, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            raise WorkspacesInUse(
-                f"another process uses {self.root}: stop it, or give this one a storage root of its own"
-            ) from None
-        self._lock = lock
+
+def tmp_folder(tmp_root: str, workspace: str) -> str:
+    return os.path.join(tmp_root, f"isthmus-{workspace}")
 
 
 def _make_folder(path: str) -> None:
     os.close(open_folder(path, make=True))
-
-
-def _remove_tree(path: str) -> None:
-    if os.path.islink(path):  # rmtree refuses those
-        os.unlink(path)
-    else:
-        # Errors are passed over, to remove as much as can be: a child still running may be writing there.
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _owned_blob(value: bytes) -> str | None:

@@ -7,8 +7,10 @@ engine's.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from types import TracebackType
+from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -23,6 +25,8 @@ from .http_client_exchange import Exchange, Headers, Route, stopped
 from .http_endpoint import Endpoint
 from .http_pool import Pool
 from .port import Outlet, Port
+
+_log: Final = logging.getLogger("isthmus.http")
 
 
 class HttpClient:
@@ -92,7 +96,7 @@ class HttpClient:
     def start(self, connection: Connection) -> None:
         """Let a new connection live."""
         assert self._tasks is not None
-        self._tasks.start_soon(connection.run)
+        self._tasks.start_soon(self._run, connection)
 
     def end_soon(self, exchange: Exchange, cause: Cause) -> None:
         """Report the end from a task of its own: the caller may be in the midst of carrying out orders."""
@@ -104,6 +108,12 @@ class HttpClient:
         self.unheld.pop(connection, None)
         self.unheld[connection] = self._now()
         self._has_unheld.set()
+
+    async def _run(self, connection: Connection) -> None:
+        try:
+            await connection.run()
+        except Exception:  # whatever went wrong with one connection must not take the others with it
+            _log.exception("a connection to a server failed")
 
     def _new_route(self, endpoint: Endpoint) -> Route:
         address = endpoint.address()

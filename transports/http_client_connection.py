@@ -12,11 +12,13 @@ the end of the stream, ends it).
 from __future__ import annotations
 
 import contextlib
+import itertools
 from typing import TYPE_CHECKING, Final
 
 import anyio
 import h11
 from anyio.abc import ByteStream
+from anyio.lowlevel import checkpoint
 from anyio.streams.tls import TLSStream
 
 from ..core.effects import Cause, End
@@ -30,6 +32,9 @@ WRITE_SIZE_BYTES: Final = 256 * 1024
 
 DRAIN_MAX_BYTES: Final = 64 * 1024
 """A reply that has told all it had to is read on for so long, to keep the connection; a longer one is not worth it."""
+
+TURN_EVENTS: Final = 200
+"""Pieces of a reply that are told before others get their turn: some milliseconds of work."""
 
 LINGER_S: Final = 1.0
 """How long a connection that takes no more bytes may still deliver the response that says why."""
@@ -56,6 +61,7 @@ class Connection:
         self._stream: ByteStream | None = None
         self.is_idle = False
         self._has_served = False
+        self._has_failed = False  # by our own mistake
         self._exchange: Exchange | None = None
         self._unsent: Exchange | None = None  # one that came too late
         # The request at hand, also after its exchange has let go.
@@ -90,6 +96,9 @@ class Connection:
                         tasks.start_soon(self._write)
                         await self._read()
                         tasks.cancel_scope.cancel()
+        except Exception:
+            self._has_failed = True
+            raise
         finally:
             self._pool.forget(self)
             if self._stream is not None:
@@ -190,7 +199,12 @@ class Connection:
         self._http.receive_data(data)
         if not self._has_head:
             self._head_size += len(data)
-        while (event := self._http.next_event()) is not h11.NEED_DATA:
+        for count in itertools.count(1):
+            if count % TURN_EVENTS == 0:  # one read can hold thousands of tiny chunks
+                await checkpoint()
+            event = self._http.next_event()
+            if event is h11.NEED_DATA:
+                break
             exchange = self._exchange
             if isinstance(event, h11.Response):
                 self._has_head = True
@@ -254,7 +268,9 @@ class Connection:
         if exchange is not None and not exchange.is_over:
             exchange.connection = None
             where = self._pool.address.authority.decode()
-            if exchange is self._unsent and self._has_served and not exchange.is_abandoned:
+            if self._has_failed:
+                exchange.end(Cause(End.BROKEN, "internal error"))
+            elif exchange is self._unsent and self._has_served and not exchange.is_abandoned:
                 self._pool.dispatch(exchange)
             elif exchange is self._unsent:
                 exchange.end(Cause(End.BROKEN, f"{where} closed the connection at once", unsent=True))

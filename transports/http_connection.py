@@ -24,6 +24,7 @@ import anyio
 import h11
 from anyio import CancelScope
 from anyio.abc import ByteStream
+from anyio.lowlevel import checkpoint
 
 from ..core.effects import Cause, End, GetOpening, PostOpening, Serve
 from ..core.limits import KIB
@@ -40,6 +41,8 @@ HELD_MAX_BYTES: Final = 64 * KIB
 """Pipelined requests kept while a reply is due."""
 SKIP_MAX_BYTES: Final = 64 * KIB
 """A refused request's body up to this size is read, so that its connection can be used again."""
+TURN_EVENTS: Final = 200
+"""Pieces of a request that are parsed before others get their turn: some milliseconds of work."""
 LINGER_S: Final = 2.0
 """Closing with unread bytes makes the kernel discard the reply as well, so a refused client may finish for so long."""
 
@@ -77,11 +80,11 @@ class Connection:
         self._exchange: Exchange | None = None
         self._route: McpRoute | UploadRoute | DownloadRoute | None = None
         self._head: Head | None = None
-        self._body: list[bytes] = []
-        self._body_size = 0
+        self._body = bytearray()
         self._body_size_max = 0
         self._body_left: int | None = 0  # None when chunked
         self._intake: CancelScope | None = None
+        self._given = 0  # pieces of an upload
 
         self._outbox = Outbox(stream, write_timeout_s=self._limits.write_timeout_s)
         self._download: tuple[FileExchange, Serve] | None = None
@@ -117,7 +120,8 @@ class Connection:
     async def _read(self) -> None:
         thrown_away = 0
         while True:
-            self._advance()
+            while self._advance():
+                await checkpoint()
             if self._phase is Phase.IDLE and self._on.is_draining:
                 return
             if self._phase is Phase.UPLOAD:
@@ -177,14 +181,20 @@ class Connection:
         if self._receiving is not None:
             self._receiving.deadline = self._deadline
 
-    def _advance(self) -> None:
-        """Parse what has arrived, as far as the reply that is due allows."""
-        while self._phase in (Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.SKIP):
+    def _advance(self) -> bool:
+        """Parse what has arrived, as far as the reply that is due allows.
+
+        Returns:
+            Whether there may be more: one read can hold thousands of tiny chunks, and others want their turn.
+        """
+        for _ in range(TURN_EVENTS):
+            if self._phase not in (Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.SKIP):
+                return False
             try:
                 event = self._http.next_event()
             except h11.RemoteProtocolError as error:
                 self._refuse(error.error_status_hint, f"got a malformed request ({error}), expected HTTP/1.1")
-                return
+                return False
             if isinstance(event, h11.Request):
                 self._begin(event)
             elif isinstance(event, h11.Data):
@@ -192,11 +202,12 @@ class Connection:
             elif isinstance(event, h11.EndOfMessage):
                 self._complete()
             else:
-                return
+                return False
+        return True
 
     def _begin(self, request: h11.Request) -> None:
         head = Head(request.method.decode(), request.target.decode(), tuple(request.headers))
-        self._head, self._body, self._body_size = head, [], 0
+        self._head, self._body = head, bytearray()
         self._enter(Phase.BODY, self._limits.body_timeout_s)
         self._body_left = 0
         for name, value in head.headers:
@@ -230,16 +241,15 @@ class Connection:
         self._answer(refusal(413, message, is_mcp=isinstance(self._route, McpRoute)))
 
     def _gather(self, event: h11.Data) -> None:
-        data = bytes(event.data)
         if self._body_left is not None:
-            self._body_left -= len(data)
+            self._body_left -= len(event.data)
         if self._phase is not Phase.BODY:
             return
-        self._body_size += len(data)
-        if self._body_size > self._body_size_max:
+        if len(self._body) + len(event.data) > self._body_size_max:
+            self._body = bytearray()
             self._refuse_size()
         else:
-            self._body.append(data)
+            self._body += event.data
 
     def _complete(self) -> None:
         """The request is there in full: tell of it, unless it is answered already."""
@@ -249,7 +259,7 @@ class Connection:
             if self._exchange is None:
                 self._next_cycle()
             return
-        body, self._body = b"".join(self._body), []
+        body, self._body = bytes(self._body), bytearray()
         route = self._route
         if isinstance(route, DownloadRoute):
             download = FileExchange(self, head_only=route.head_only)
@@ -336,6 +346,9 @@ class Connection:
 
     async def receive_body(self) -> bytes | None:
         """See `BodySource`."""
+        self._given += 1
+        if self._given % TURN_EVENTS == 0:  # else who sends tiny chunks would be served until all are through
+            await checkpoint()
         while True:
             event = self._http.next_event()
             if isinstance(event, h11.Data):

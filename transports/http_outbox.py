@@ -8,9 +8,15 @@ import anyio
 from anyio.abc import ByteStream
 
 from ..core.limits import KIB
+from .clock import loop_clock
 
-PIECE_BYTES: Final = 256 * KIB
-"""Each piece written is progress in the sense of `Limits.write_timeout_s`."""
+PIECE_MIN_BYTES: Final = 16 * KIB
+"""Each piece written is progress in the sense of `Limits.write_timeout_s`: small ones, so that a reader who takes
+little, but steadily, is not taken for one who takes nothing."""
+PIECE_MAX_BYTES: Final = 64 * KIB
+"""For brisk readers, to whom small pieces would cost half the throughput."""
+BRISK_S: Final = 0.01
+"""A piece that leaves within this time may be followed by a larger one."""
 
 
 class Gone(Exception):
@@ -34,6 +40,8 @@ class Outbox:
         self._write_timeout_s = write_timeout_s
         self._queued: list[bytes] = []
         self._work = anyio.Event()
+        self._piece_bytes = PIECE_MIN_BYTES
+        self._now = loop_clock()
 
     @property
     def is_empty(self) -> bool:
@@ -65,9 +73,15 @@ class Outbox:
         data = b"".join(self._queued)
         self._queued.clear()
         message_bytes, self.message_bytes = self.message_bytes, 0
-        for start in range(0, len(data), PIECE_BYTES):
-            with anyio.move_on_after(self._write_timeout_s) as scope:
-                await self._stream.send(data[start : start + PIECE_BYTES])
-            if scope.cancelled_caught:
-                raise Silent
+        with anyio.CancelScope() as scope:
+            start = 0
+            while start < len(data):
+                began_at = self._now()
+                scope.deadline = began_at + self._write_timeout_s
+                await self._stream.send(data[start : start + self._piece_bytes])
+                start += self._piece_bytes
+                is_brisk = self._now() - began_at < BRISK_S
+                self._piece_bytes = min(2 * self._piece_bytes, PIECE_MAX_BYTES) if is_brisk else PIECE_MIN_BYTES
+        if scope.cancelled_caught:
+            raise Silent
         return message_bytes

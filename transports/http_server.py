@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from typing import Final
 
 import anyio
 from anyio import CancelScope
-from anyio.abc import ByteStream, Listener, TaskStatus
+from anyio.abc import ByteStream, Listener, SocketListener, SocketStream, TaskGroup, TaskStatus
+from anyio.streams.stapled import MultiListener
 
 from ..core.limits import Limits
 from ..core.wire.http_server import Surface, refusal
 from .http_connection import Connection
 from .http_listening import Listening, Pages
 from .port import FileService, Port
+
+TURNED_AWAY_MAX: Final = 64
+"""Connections beyond `Limits.connections_max` that are told so at once. Still more wait in the kernel's queue."""
+ACCEPT_PAUSE_S: Final = 0.1
+"""Before accepting is tried again where the system had no room for a connection."""
+ACCEPT_LOG_EVERY_S: Final = 60.0
+
+# What accept(2) says of one connection that is gone already, or never came about.
+_LOST: Final = frozenset(
+    getattr(errno, name)
+    for name in (
+        "ECONNABORTED",
+        "ECONNRESET",
+        "EHOSTDOWN",
+        "EHOSTUNREACH",
+        "ENETDOWN",
+        "ENETUNREACH",
+        "ENONET",
+        "ENOPROTOOPT",
+        "EOPNOTSUPP",
+        "EPERM",
+        "EPROTO",
+        "ETIMEDOUT",
+    )
+    if hasattr(errno, name)
+)
+_UNUSABLE: Final = frozenset({errno.EBADF, errno.ENOTSOCK})
 
 _log: Final = logging.getLogger("isthmus.http")
 
@@ -41,11 +70,17 @@ class HttpServer:
         self._connections: set[Connection] = set()
         self._accepting: set[CancelScope] = set()
         self._all_gone = anyio.Event()
+        self._accepted = 0  # and not closed yet, those that are turned away included
+        self._room: anyio.Event | None = None  # while somebody waits for it
 
     async def serve(
-        self, listener: Listener[ByteStream], *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+        self, listener: Listener[SocketStream], *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        """Accept connections until `drain`, and return when the last of them is through. Closes the listener."""
+        """Accept connections until `drain`, and return when the last of them is through. Closes the listener.
+
+        Args:
+            listener: what `anyio.create_tcp_listener` gives.
+        """
         async with anyio.create_task_group() as timers:
             timers.start_soon(self._keep_alive)
             async with anyio.create_task_group() as connections, listener:
@@ -54,7 +89,10 @@ class HttpServer:
                     if self._on.is_draining:
                         accepting.cancel()
                     task_status.started()
-                    await listener.serve(self.handle, connections)
+                    async with anyio.create_task_group() as tasks:
+                        for inner in listener.listeners if isinstance(listener, MultiListener) else [listener]:
+                            assert isinstance(inner, SocketListener)
+                            tasks.start_soon(self._accept, inner, connections)
                 self._accepting.discard(accepting)
                 await listener.aclose()
             timers.cancel_scope.cancel()
@@ -88,6 +126,38 @@ class HttpServer:
         while self._connections:
             self._all_gone = anyio.Event()
             await self._all_gone.wait()
+
+    async def _accept(self, listener: SocketListener, connections: TaskGroup) -> None:
+        """A task for every connection. Where none can be had, those there are go on, and later ones may come."""
+        log_again_at = 0.0
+        while True:
+            while self._accepted >= self._on.limits.connections_max + TURNED_AWAY_MAX:
+                self._room = self._room or anyio.Event()
+                await self._room.wait()
+            try:
+                stream = await listener.accept()
+            except (OSError, anyio.BrokenResourceError) as error:
+                reason = error if isinstance(error, OSError) else error.__cause__  # trio's are wrapped
+                if not isinstance(reason, OSError) or reason.errno in _UNUSABLE:
+                    raise
+                if reason.errno in _LOST:
+                    continue
+                if anyio.current_time() >= log_again_at:
+                    _log.error("cannot accept connections for now: %s", reason.strerror)
+                    log_again_at = anyio.current_time() + ACCEPT_LOG_EVERY_S
+                await anyio.sleep(ACCEPT_PAUSE_S)
+            else:
+                self._accepted += 1
+                connections.start_soon(self._handle_accepted, stream)
+
+    async def _handle_accepted(self, stream: ByteStream) -> None:
+        try:
+            await self.handle(stream)
+        finally:
+            self._accepted -= 1
+            if self._room is not None:
+                self._room.set()
+                self._room = None
 
     async def _keep_alive(self) -> None:
         while True:

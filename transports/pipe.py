@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Final
 
 import anyio
 from anyio import to_thread
+from anyio.lowlevel import checkpoint
 
 from ..core.effects import Cause, Close, End, PipeOpening, Send
 from ..core.limits import Limits
@@ -26,6 +27,8 @@ from .port import Port
 
 STDOUT: Final = 1
 STDERR: Final = 2
+TURN_LINES: Final = 100
+"""Lines handed over before others get their turn: some milliseconds of work."""
 
 
 class Descriptor:
@@ -177,10 +180,23 @@ async def read_lines(
         data = await source.read(read_size_bytes)
         if data == b"":
             break
-        for line in lines.receive_bytes(data or b""):
-            take(line)
+        await _hand_over(lines.receive_bytes(data or b""), take)
     for cut in lines.receive_eof():
         take(cut)
+
+
+async def _hand_over(lines: Sequence[Line | Oversize], take: Callable[[Line | Oversize | Truncated], None]) -> None:
+    """A read may hold thousands of short lines: now and then others get their turn."""
+    left = iter(lines)
+    try:
+        for count, line in enumerate(left, 1):
+            take(line)
+            if count % TURN_LINES == 0:
+                await checkpoint()
+    except anyio.get_cancelled_exc_class():
+        for line in left:  # they have been read, and nobody could read them again
+            take(line)
+        raise
 
 
 async def _at_once() -> None:

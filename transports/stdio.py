@@ -188,6 +188,9 @@ class Child:
                 await self._live()
         except StartError as error:
             self._report_end(Cause(End.UNREACHABLE, detail=str(error), unsent=True))
+        except Exception:  # our own mistake: that is for whoever runs us, but nobody may wait for this server
+            self._report_end(Cause(End.BROKEN, detail="internal error"))
+            raise
         finally:
             self._report_end(Cause(End.DONE))
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -15,10 +17,11 @@ import pytest
 import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isthmus.app.hub import Hub
+from isthmus.app import hub
+from isthmus.app.hub import Hub, StorageOrder, UpstreamAddress
 from isthmus.app.probe import PAGES_MAX, ServerReport, probe
 from isthmus.app.workspaces import Workspaces
-from isthmus.core.effects import Cause, Effect, End, Opening, PipeOpening, Send, StorageAnswer, StorageFailed
+from isthmus.core.effects import Cause, Effect, End, Opening, PipeOpening, Send, StorageAnswer, StorageFailed, Sweep
 from isthmus.core.engine import Engine
 from isthmus.core.errors import OUTCOME_UNKNOWN, OVERLOADED, TIMED_OUT, LocalProtocolError
 from isthmus.core.ids import ChannelId, Ticket
@@ -28,6 +31,7 @@ from isthmus.core.timers import Deadline
 from isthmus.storage.memory import MemoryBlobs, MemoryRecords
 from isthmus.transports.memory import MemoryClient, MemoryPeer, MemoryServer, MemoryUpstream
 from isthmus.transports.port import Outlet
+from isthmus.transports.stdio import Child, ChildSpec
 
 PATIENCE_S = 20.0
 Json = dict[str, Any]
@@ -135,7 +139,7 @@ async def world(
     *,
     limits: Limits | None = None,
     producers: tuple[ArtifactProducer, ...] = (),
-    **upstreams: MemoryUpstream,
+    **upstreams: UpstreamAddress,
 ) -> AsyncIterator[World]:
     """A hub at work for in-process servers, the first of which is `one`; it is stopped at the end."""
     limits = limits or Limits()
@@ -172,7 +176,6 @@ async def world(
         with anyio.fail_after(PATIENCE_S):
             await hub.stop(0)
             await made.is_over.wait()
-    await workspaces.aclose()
 
 
 async def greet(server: Server, params: Json) -> Json:
@@ -493,7 +496,7 @@ async def test_storage_orders_are_carried_out_and_answered(tmp_path: Path) -> No
         assert [path.read_text() for path in tmp_path.rglob("report.txt")] == ["a report"]
         client.peer.leave()
         with anyio.fail_after(PATIENCE_S):
-            while any(path.name != ".lock" for path in Path(made.workspaces.root).iterdir()):  # noqa: ASYNC110
+            while os.listdir(made.workspaces.root):  # noqa: ASYNC110
                 await anyio.sleep(0.005)
 
 
@@ -510,6 +513,44 @@ async def test_storage_that_fails_ends_the_call_and_no_more(tmp_path: Path, monk
         assert result["isError"]
         assert "full" in result["content"][0]["text"]
         assert (await client.call("greet", name="Di"))["result"] == text("hello Di")
+
+
+async def blunder(*arguments: object) -> None:
+    raise ZeroDivisionError("a mistake of our own")
+
+
+@pytest.mark.anyio
+async def test_a_defect_in_the_storage_fails_an_order_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with world(tmp_path, producers=(REPORTS,), one=upstream(report=report, greet=greet)) as made:
+        client = await made.client()
+        with monkeypatch.context() as patch:
+            patch.setattr(made.workspaces, "carry_out", blunder)
+            result = (await client.call("report", path="report.txt"))["result"]
+            assert result["isError"]
+            assert "internal error" in result["content"][0]["text"]
+            leaver = await made.client()
+            leaver.peer.leave()
+            await anyio.wait_all_tasks_blocked()  # its workspace is not removed, and nobody waits for an answer
+        assert (await client.call("greet", name="Di"))["result"] == text("hello Di")
+    assert "a mistake of our own" in caplog.text
+
+
+@pytest.mark.anyio
+async def test_a_defect_met_with_a_child_ends_its_channel_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    child = ChildSpec((sys.executable, "-c", "input()"))
+    async with world(tmp_path, producers=(REPORTS,), one=child, two=upstream(greet=greet)) as made:
+        bystander = await made.client("two")
+        for place, name in ((made.workspaces, "prepare"), (Child, "_serve")):
+            with monkeypatch.context() as patch:
+                patch.setattr(place, name, blunder)
+                assert "internal error" in (await Client(made.hub).initialize())["error"]["message"]
+        assert made.hub.child_pids == []
+        assert (await bystander.call("greet", name="Di"))["result"] == text("hello Di")
+    assert caplog.text.count("Traceback") >= 2
 
 
 # --- The end --------------------------------------------------------------------------------------------------------
@@ -550,6 +591,44 @@ async def test_stop_does_not_wait_beyond_its_grace(tmp_path: Path) -> None:
         answer = await client.receive()
         assert answer["id"] == id
         assert "shutting down" in answer["error"]["message"]
+
+
+@pytest.mark.anyio
+async def test_stop_waits_for_what_sessions_leave_to_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But not for ever."""
+    async with world(tmp_path, producers=(REPORTS,), one=upstream(report=report)) as made:
+        client = await made.client()
+        await client.call("report", path="report.txt")
+        assert list(tmp_path.rglob("report.txt"))
+        sweeping, release = anyio.Event(), anyio.Event()
+        carry_out = made.workspaces.carry_out
+
+        async def linger(order: StorageOrder) -> StorageAnswer | None:
+            if isinstance(order, Sweep):
+                sweeping.set()
+                await release.wait()
+            return await carry_out(order)
+
+        monkeypatch.setattr(made.workspaces, "carry_out", linger)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(made.hub.stop, 0)
+            with anyio.fail_after(PATIENCE_S):
+                await sweeping.wait()
+                await anyio.wait_all_tasks_blocked()
+                assert not made.is_over.is_set()
+                release.set()
+                await made.is_over.wait()
+        assert not list(tmp_path.rglob("report.txt"))
+        assert os.listdir(made.workspaces.root) == []
+
+    monkeypatch.setattr(hub, "STORAGE_GRACE_S", 0.01)
+    async with world(tmp_path, producers=(REPORTS,), one=upstream(report=report)) as made:
+        await (await made.client()).call("report", path="report.txt")
+        release = anyio.Event()
+        carry_out = made.workspaces.carry_out
+        monkeypatch.setattr(made.workspaces, "carry_out", linger)
 
 
 @pytest.mark.anyio

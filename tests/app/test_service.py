@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import resource
 import stat
 import sys
 import tempfile
@@ -15,9 +17,12 @@ import anyio
 import msgspec
 import pytest
 from http_caller import PATIENCE_S, USUAL, Caller, fetch, requested
-from isthmus.app.service import VERSION, Service, StartError, running
-from isthmus.app.settings import Core, Server, Settings, Storage, Upstream
+from isthmus.app.holding import holding
+from isthmus.app.service import LOOPBACK_NAMES, OPEN_FILES_MAX, VERSION, Service, StartError, _surface, running
+from isthmus.app.settings import Core, Server, Settings, Storage, UploadConsumerAdapter, Upstream
 from isthmus.core.trace import Line, replay
+from isthmus.storage.files import FileBlobs
+from isthmus.storage.sqlite import SqliteRecords
 
 TOOLBOX = str(Path(__file__).parent / "peers" / "toolbox.py")
 
@@ -120,6 +125,23 @@ async def test_foreign_pages_and_names_are_refused(path: str, foreign: dict[str,
         assert (await fetch(f"{service.base_url}/healthz", headers=origin))[0] == 200, "a page of its own may"
 
 
+@pytest.mark.parametrize(
+    "core, host",
+    [
+        (Core(host="FE80::1"), "[fe80::1]"),
+        (Core(host="Box.Example.com"), "box.example.com"),
+        (Core(public_base_url="http://[::2]:9000"), "[::2]"),
+        (Core(public_base_url="https://Gw.example.com:8443/under"), "gw.example.com"),
+        (Core(allowed_hosts=("Gw.example.com:8080",)), "gw.example.com"),
+        (Core(allowed_hosts=("::2",)), "[::2]"),
+        (Core(allowed_hosts=("[::2]:8080",)), "[::2]"),
+    ],
+)
+def test_a_host_is_known_however_it_is_written(core: Core, host: str) -> None:
+    surface = _surface(Settings(core=core, servers=(child(),)))
+    assert surface.hosts == {*LOOPBACK_NAMES, host}
+
+
 @pytest.mark.anyio
 async def test_a_child_that_dies_fails_its_call_and_is_started_anew() -> None:
     async with proxy() as service:
@@ -218,6 +240,32 @@ async def test_a_storage_that_is_in_use_is_said_to_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
+async def test_nothing_is_made_or_read_in_a_storage_that_is_in_use(tmp_path: Path) -> None:
+    """Of two first starts at once, one must not make the key that signs the other's links."""
+    with holding(str(tmp_path / "workspaces")):
+        said = await start_error(configured(child(), root=tmp_path), is_lasting=True)
+    assert "another process uses" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["workspaces"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("value", [b"", b"no JSON", b"{}", b'{"blob":7}', b'{"blob":"../../x"}', b'{"blob":"b1"}'])
+async def test_uploads_of_an_earlier_run_go_whatever_their_records_say(value: bytes, tmp_path: Path) -> None:
+    async with proxy(root=tmp_path):
+        pass
+    records = SqliteRecords(str(tmp_path / "state" / "records.sqlite"))
+    await records.save("upload/s/1", value)
+    await records.aclose()
+    async with FileBlobs(str(tmp_path / "blobs")).create("b1", size_max_bytes=1) as writer:
+        await writer.commit()
+    async with proxy(root=tmp_path):
+        assert list((tmp_path / "blobs").iterdir()) == []
+    records = SqliteRecords(str(tmp_path / "state" / "records.sqlite"))
+    assert [key async for key, _ in records.scan("")] == []
+    await records.aclose()
+
+
+@pytest.mark.anyio
 async def test_storage_that_cannot_be_used_is_said_to_be(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     said = await start_error(configured(child(), root=tmp_path / "file"), is_lasting=True)
@@ -232,6 +280,21 @@ async def test_storage_that_cannot_be_used_is_said_to_be(tmp_path: Path) -> None
 async def test_a_trace_that_cannot_be_written_is_said_to_be(tmp_path: Path) -> None:
     said = await start_error(configured(child()), trace_path=str(tmp_path / "no" / "trace"))
     assert said == f"the trace {tmp_path}/no/trace cannot be written: No such file or directory"
+
+
+@pytest.mark.anyio
+async def test_as_many_files_may_be_open_as_the_system_allows() -> None:
+    before = _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
+    try:
+        for first in (min(256, wanted), wanted, hard):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (first, hard))
+            async with proxy():
+                pass
+            now, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            assert now == (hard if first == hard else wanted), "raised, and never lowered"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 # --- What stays -----------------------------------------------------------------------------------------------------
@@ -255,6 +318,21 @@ async def test_nothing_of_a_temporary_one_stays(tmp_path: Path, monkeypatch: pyt
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(OSError):
         await fetch(f"{service.base_url}/healthz")
+
+
+@pytest.mark.anyio
+async def test_the_folders_of_a_session_do_not_outlive_the_proxy(tmp_path: Path) -> None:
+    """Nor does a server that takes its time to end: it may still be writing there."""
+    lingering = ("sh", "-c", '"$0" "$1" a; sleep 0.5; echo late > "$PWD/late"', sys.executable, TOOLBOX)
+    adapter = UploadConsumerAdapter(tools=("echo",), file_path_argument="text")
+    server = Server(id="a", upstream=Upstream(command=lingering), adapters=(adapter,))
+    async with proxy(server, root=tmp_path) as service:
+        await Caller(f"{service.base_url}/mcp").initialize()
+        [workspace] = [path for path in (tmp_path / "workspaces").iterdir() if path.is_dir()]
+        upload = workspace / "in" / "1" / "private.txt"
+        upload.parent.mkdir()
+        upload.touch()
+    assert not workspace.exists()
 
 
 @pytest.mark.anyio
@@ -285,6 +363,37 @@ async def test_a_trace_is_private_and_replays_without_a_difference(tmp_path: Pat
     assert any(b"for the record" in (line.message or b"") for line in decoded)
     assert decoded[-1].input == "receive_close", "the trace reaches to the child's end"
     assert list(replay(lines)) == []
+
+
+@pytest.mark.anyio
+async def test_a_trace_takes_over_no_permissions_and_follows_no_link(tmp_path: Path) -> None:
+    path, link = tmp_path / "run.jsonl", tmp_path / "link"
+    path.write_bytes(b"something longer than a trace of nothing" * 1000)
+    path.chmod(0o644)
+    link.symlink_to(path)
+    said = await start_error(configured(child()), trace_path=str(link))
+    assert said == f"the trace {link} cannot be written: {os.strerror(errno.ELOOP)}"
+    assert path.read_bytes().startswith(b"something")
+    async with proxy(trace_path=path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(replay(path.read_bytes().splitlines())) == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("size_bytes", [10, 100_000])
+async def test_a_trace_that_cannot_go_on_is_said_to_end_and_nothing_else_does(
+    size_bytes: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Be it that the disk is found to be full within a call, or at the very end."""
+    mode = os.stat("/dev/full").st_mode
+    async with proxy(trace_path=Path("/dev/full")) as service:
+        caller = Caller(f"{service.base_url}/mcp")
+        await caller.initialize()
+        for _ in range(2):
+            assert await caller.call("echo", text="x" * size_bytes) == "a says " + "x" * size_bytes
+    said = [record.getMessage() for record in caplog.records if "trace" in record.getMessage()]
+    assert said == ["the trace /dev/full ends here: No space left on device"]
+    assert os.stat("/dev/full").st_mode == mode
 
 
 @pytest.mark.anyio

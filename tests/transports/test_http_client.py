@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import ssl
 import subprocess
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from isthmus.transports import http_client_connection
 from isthmus.transports.http_client import HttpClient
 from isthmus.transports.http_endpoint import Address, Endpoint
 from isthmus.transports.port import Outlet
+from turns import watched
 
 pytestmark = pytest.mark.anyio
 
@@ -73,13 +75,46 @@ class Dialer:
         await until(lambda: len(self.client.unheld) == count)
 
 
+class Failures(logging.Handler):
+    """Keeps what the client logs when one of its connections fails by its own fault."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[object] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen.append(record.exc_info)
+
+
 @contextlib.asynccontextmanager
-async def dialer(limits: Limits = LIMITS):  # type: ignore[no-untyped-def]
-    async with HttpClient(limits) as client:
-        yield Dialer(client, FakePort())
+async def dialer(limits: Limits = LIMITS, *, failures: int = 0):  # type: ignore[no-untyped-def]
+    """At the end, so many connections must have failed by themselves."""
+    kept = Failures()
+    logger = logging.getLogger("isthmus.http")
+    logger.addHandler(kept)
+    try:
+        async with HttpClient(limits) as client:
+            yield Dialer(client, FakePort())
+    finally:
+        logger.removeHandler(kept)
+    assert len(kept.seen) == failures, kept.seen
 
 
 CLOSE = Close(ChannelId(1))
+
+
+async def test_a_defect_met_with_one_connection_ends_its_request_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def blunder(connection: object, data: bytes) -> bool:
+        raise ZeroDivisionError("a mistake of our own")
+
+    async with serving(answer_all) as server, dialer(failures=1) as dial:
+        with monkeypatch.context() as patch:
+            patch.setattr(http_client_connection.Connection, "_take_in", blunder)
+            assert await dial.exchange(server.endpoint) == [Cause(End.BROKEN, "internal error")]
+        assert await dial.exchange(server.endpoint) == [Connected(), b'{"on":1}', DONE]
+
 
 # --- Requests and replies -------------------------------------------------------------------------------------------
 
@@ -797,3 +832,13 @@ def test_endpoints_that_cannot_be_used_are_refused(make: Callable[[], Endpoint],
 
 def test_an_endpoint_shows_no_credentials() -> None:
     assert "secret" not in repr(Endpoint("http://h/", (("Authorization", "Bearer secret"),)))
+
+
+async def test_a_reply_in_tiny_chunks_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def tell_tiny(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(EVENTS_HEAD + chunk(b":\n") * 5000 + event(ANSWER) + LAST_CHUNK)
+
+    async with serving(tell_tiny) as server, dialer() as dial, watched(monkeypatch) as turns:
+        assert await dial.exchange(server.endpoint) == [Connected(), ANSWER, DONE]
+        assert turns.longest <= 2 * http_client_connection.TURN_EVENTS < 5000 < turns.events

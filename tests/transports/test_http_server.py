@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import AsyncIterator
+import os
+import socket
+import sys
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
 
 import anyio
+import anyio.lowlevel
 import pytest
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, SocketListener, SocketStream
 from http_fakes import SURFACE, WAIT_S, Client, FakeFiles, FakePort, get, pages, post, stream_pair, world
 from isthmus.core.effects import (
     Close,
@@ -26,9 +32,11 @@ from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.wire.http_server import Surface
-from isthmus.transports.http_connection import HELD_MAX_BYTES, SKIP_MAX_BYTES
+from isthmus.transports import http_server
+from isthmus.transports.http_connection import HELD_MAX_BYTES, SKIP_MAX_BYTES, TURN_EVENTS
 from isthmus.transports.http_server import HttpServer
 from isthmus.transports.port import Outlet, UploadRefused
+from turns import watched
 
 pytestmark = pytest.mark.anyio
 
@@ -219,16 +227,25 @@ async def test_departure_while_waiting_is_seen() -> None:
         assert await w.port.wait_closed(1) is End.GONE
 
 
-class OneStream(anyio.abc.Listener[ByteStream]):
-    """A listener that accepts one connection and then waits."""
+class ScriptedListener(SocketListener):
+    """Accepts the streams, and raises the errors, that it was made with."""
 
-    def __init__(self, stream: ByteStream) -> None:
-        self.stream = stream
+    def __init__(self, *outcomes: ByteStream | Exception) -> None:
+        self.left = list(outcomes)
         self.is_closed = False
 
-    async def serve(self, handler, task_group=None) -> None:  # type: ignore[no-untyped-def]
-        task_group.start_soon(handler, self.stream)
-        await anyio.sleep_forever()
+    @property
+    def _raw_socket(self) -> socket.socket:
+        raise AssertionError("there is none")
+
+    async def accept(self) -> SocketStream:
+        await anyio.lowlevel.checkpoint()
+        if not self.left:
+            await anyio.sleep_forever()
+        outcome = self.left.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome  # type: ignore[return-value]
 
     async def aclose(self) -> None:
         self.is_closed = True
@@ -238,7 +255,7 @@ async def test_idle_streams_are_kept_alive_and_drain_waits_for_replies() -> None
     port = FakePort()
     server = HttpServer(SURFACE, port, FakeFiles(), Limits(keep_alive_s=0.02), pages=pages)
     near, far = stream_pair()
-    listener = OneStream(far)
+    listener = ScriptedListener(far)
     client = Client(near)
     with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
@@ -281,7 +298,7 @@ async def test_stopping_the_server_closes_every_channel() -> None:
     near, far = stream_pair()
     with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(server.serve, OneStream(far))
+            tasks.start_soon(server.serve, ScriptedListener(far))
             await Client(near).send(post())
             await port.wait_message()
             tasks.cancel_scope.cancel()
@@ -448,6 +465,62 @@ async def test_one_connection_too_many_is_told_503() -> None:
         assert (await w.client.read("GET")).status == 200
 
 
+def as_trio_has_it(error: OSError) -> Exception:
+    wrapped = anyio.BrokenResourceError()
+    wrapped.__cause__ = error
+    return wrapped
+
+
+@pytest.mark.parametrize("wrap", [lambda error: error, as_trio_has_it], ids=["plain", "wrapped"])
+async def test_what_keeps_a_connection_from_being_accepted_does_not_end_the_listener(
+    wrap: Callable[[OSError], Exception], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No file descriptor left, say: that is logged once, and tried again."""
+    monkeypatch.setattr(http_server, "ACCEPT_PAUSE_S", 0.001)
+    numbers = (errno.EMFILE, errno.ECONNABORTED, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EMFILE)
+    near, far = stream_pair()
+    server = HttpServer(SURFACE, FakePort(), FakeFiles(), Limits(), pages=pages)
+    listener = ScriptedListener(*(wrap(OSError(number, os.strerror(number))) for number in numbers), far)
+    with anyio.fail_after(WAIT_S):
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(server.serve, listener)
+            client = Client(near)
+            await client.send(get("/healthz"))
+            assert (await client.read("GET")).status == 200
+            near.hang_up()
+            await server.drain()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"cannot accept connections for now: {os.strerror(errno.EMFILE)}"
+    ]
+
+
+async def test_a_listener_that_cannot_listen_ends_the_server() -> None:
+    server = HttpServer(SURFACE, FakePort(), FakeFiles(), Limits(), pages=pages)
+    with pytest.raises(ExceptionGroup), anyio.fail_after(WAIT_S):
+        await server.serve(ScriptedListener(OSError(errno.EBADF, os.strerror(errno.EBADF))))
+
+
+async def test_connections_that_cannot_even_be_told_503_are_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "TURNED_AWAY_MAX", 2)
+    server = HttpServer(SURFACE, FakePort(), FakeFiles(), Limits(connections_max=1), pages=pages)
+    pairs = [stream_pair(capacity=1) for _ in range(5)]  # too little for a 503 that nobody reads
+    listener = ScriptedListener(*(far for _, far in pairs))
+    with anyio.fail_after(WAIT_S):
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(server.serve, listener)
+            await anyio.wait_all_tasks_blocked()
+            assert len(listener.left) == 2
+            pairs[1][0].hang_up()
+            await anyio.wait_all_tasks_blocked()
+            assert len(listener.left) == 1, "one of those told 503 is gone"
+            pairs[0][0].hang_up()
+            await anyio.wait_all_tasks_blocked()
+            assert listener.left == [], "the one that was served is gone"
+            for near, _ in pairs:
+                near.hang_up()
+            await server.drain()
+
+
 async def test_pages_answer_get_and_head_alike() -> None:
     async with world(surface=Surface(("a", "b"), SURFACE.hosts, frozenset())) as w:
         await w.client.send(get("/healthz") + get("/healthz", method="HEAD") + get("/x"))
@@ -456,6 +529,26 @@ async def test_pages_answer_get_and_head_alike() -> None:
         assert full.headers[b"content-length"] == head.headers[b"content-length"] == b"5"
         assert b"date" in full.headers
         assert json.loads(missing.body)["endpoints"] == ["/mcp/a", "/upload/a", "/mcp/b", "/upload/b", "/healthz"]
+
+
+async def test_a_body_in_tiny_chunks_is_no_burden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others get their turn while it is parsed, and it takes no more memory than another."""
+    request = post(b"", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"")
+    request += b"2\r\nab\r\n" * 5000 + b"0\r\n\r\n"
+    async with world() as w, watched(monkeypatch) as turns:
+        w.port.on_message = echo
+        await w.client.send(request)
+        await w.port.wait_message()
+        assert turns.longest <= 2 * TURN_EVENTS < 5000 < turns.events
+        assert w.port.messages == [(ONE, b"ab" * 5000)]
+        tracemalloc.start()
+        try:
+            await w.client.send(request)
+            await w.port.wait_message(2)
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak_bytes < 5000 * sys.getsizeof(b"ab")
 
 
 # --- Uploads --------------------------------------------------------------------------------------------------------
@@ -570,6 +663,14 @@ async def test_the_engine_may_end_an_upload_that_is_under_way() -> None:
         assert w.files.was_cancelled
         await w.client.send(b"c" + get("/healthz"))
         assert (await w.client.read("GET")).status == 200
+
+
+async def test_an_upload_in_tiny_chunks_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world() as w, watched(monkeypatch) as turns:
+        w.port.on_open = permit
+        await w.client.send(upload(b"x" * 5000, chunked=True))
+        await w.port.wait_message()
+        assert turns.longest <= 2 * TURN_EVENTS < 5000 < turns.events
 
 
 @pytest.mark.parametrize("chunked", [False, True])

@@ -15,12 +15,14 @@ from pathlib import Path
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import msgspec
 import pytest
 from isthmus.core.effects import Close, End, PipeOpening, Send
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
-from isthmus.transports.pipe import serve_pipe
+from isthmus.core.wire.ndjson import Line, LineReader, Oversize, Truncated
+from isthmus.transports.pipe import TURN_LINES, Descriptor, Gate, read_lines, serve_pipe
 from ports import RecordingPort
 
 pytestmark = pytest.mark.anyio
@@ -322,3 +324,52 @@ def test_stdout_carries_messages_only(anyio_backend: str) -> None:
     )
     assert done.stdout == b"{}\n[1]\n"
     assert done.stderr.split(b"\n") == [b"a stray print", b"another", b"another", b"and one more", b""]
+
+
+# --- Many lines at once ---------------------------------------------------------------------------------------------
+
+MANY = b"".join(b"%d\n" % number for number in range(5 * TURN_LINES + 7))
+
+
+async def read_many(take: Callable[[Line | Oversize | Truncated], None]) -> None:
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, MANY)
+        os.close(writing)
+        with Descriptor(reading) as source:
+            lines = LineReader(line_size_max_bytes=100)
+            await read_lines(source, lines, Gate(), take, read_size_bytes=len(MANY))
+    finally:
+        os.close(reading)
+
+
+async def test_who_says_much_at_once_leaves_others_their_turn() -> None:
+    seen = bytearray()
+
+    async def be_another() -> None:
+        while True:
+            seen.extend(b"o")
+            await anyio.lowlevel.checkpoint()
+
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(be_another)
+            await anyio.lowlevel.checkpoint()
+            await read_many(lambda line: seen.extend(b"l"))
+            tasks.cancel_scope.cancel()
+    runs = [len(run) for run in seen.split(b"o") if run]
+    assert sum(runs) == MANY.count(b"\n")
+    assert max(runs) <= 2 * TURN_LINES, "in each round, one loop or the other may choose who comes first"
+
+
+async def test_what_was_read_is_handed_over_also_when_reading_ends() -> None:
+    taken: list[bytes] = []
+    with anyio.fail_after(PATIENCE_S), anyio.CancelScope() as scope:
+
+        def take(line: Line | Oversize | Truncated) -> None:
+            assert isinstance(line, Line)
+            taken.append(line.data)
+            scope.cancel()
+
+        await read_many(take)
+    assert taken == MANY.split()
