@@ -24,10 +24,11 @@ from anyio import to_thread
 from ..core.engine import Engine
 from ..core.limits import Limits
 from ..core.plan import Plan
+from ..core.shelf import StoredArtifact
 from ..core.trace import Recorder
 from ..core.wire.http_server import Surface
 from ..storage.files import FileBlobs
-from ..storage.interface import StorageError
+from ..storage.interface import Records, StorageError
 from ..storage.sqlite import SqliteRecords
 from ..transports.http_endpoint import Endpoint
 from ..transports.http_server import HttpServer
@@ -124,10 +125,11 @@ async def running(
             async for key, _ in records.scan("upload/"):  # their sessions ended with the process that had them
                 await records.delete(key)
             await workspaces.start_up()  # it removes their blobs, which nobody owns now
+            stored = await _stored_artifacts(records)
         listener, base_url = await _listener(settings) if listen else (None, "")
         plan = to_plan(settings, link_key, workspaces.root, base_url)
         hub = Hub(
-            functools.partial(_make_engine, plan, limits, trace),
+            functools.partial(_make_engine, plan, limits, stored, trace),
             plan,
             {server.id: upstream_of(server) for server in settings.servers},
             workspaces,
@@ -182,10 +184,13 @@ async def _serve(
         await http.serve(listener, task_status=task_status)
 
 
-def _make_engine(plan: Plan, limits: Limits, trace: _Trace | None, unix_at_zero: float) -> EngineLike:
+def _make_engine(
+    plan: Plan, limits: Limits, stored: tuple[StoredArtifact, ...], trace: _Trace | None, unix_at_zero: float
+) -> EngineLike:
     if trace is None:
-        return Engine(plan, entropy=os.urandom, unix_at_zero=unix_at_zero, limits=limits)
-    return Recorder(plan, entropy=os.urandom, unix_at_zero=unix_at_zero, limits=limits, write=trace.write)
+        return Engine(plan, entropy=os.urandom, unix_at_zero=unix_at_zero, limits=limits, stored=stored)
+    write = trace.write
+    return Recorder(plan, entropy=os.urandom, unix_at_zero=unix_at_zero, limits=limits, stored=stored, write=write)
 
 
 def upstream_of(server: Server) -> ChildSpec | Endpoint:
@@ -278,6 +283,18 @@ def _start_errors(root: str) -> Iterator[None]:
         raise StartError(f"storage.root {root} cannot be used: {error}") from error
     except OSError as error:
         raise StartError(f"storage.root {root} cannot be used: {error.strerror or error}") from error
+
+
+async def _stored_artifacts(records: Records) -> tuple[StoredArtifact, ...]:
+    """What earlier runs left. A record that this version cannot read goes; the next start removes what it owned."""
+    found: list[StoredArtifact] = []
+    async for key, record in records.scan("artifact/"):
+        try:
+            found.append(msgspec.json.decode(record.value, type=StoredArtifact))
+        except msgspec.DecodeError as error:
+            _log.warning("an artifact of an earlier run cannot be read, and is removed: %s", error)
+            await records.delete(key)
+    return tuple(found)
 
 
 def _link_key(folder: str) -> bytes:

@@ -9,6 +9,7 @@ import resource
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from http_caller import PATIENCE_S, USUAL, Caller, fetch, requested
 from isthmus.app.holding import holding
 from isthmus.app.service import LOOPBACK_NAMES, OPEN_FILES_MAX, VERSION, Service, StartError, _surface, running
 from isthmus.app.settings import Core, Server, Settings, Storage, UploadConsumerAdapter, Upstream
+from isthmus.core.shelf import StoredArtifact
 from isthmus.core.trace import Line, replay
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.sqlite import SqliteRecords
@@ -333,6 +335,43 @@ async def test_the_folders_of_a_session_do_not_outlive_the_proxy(tmp_path: Path)
         upload.parent.mkdir()
         upload.touch()
     assert not workspace.exists()
+
+
+@pytest.mark.anyio
+async def test_artifacts_of_an_earlier_run_count_and_those_nobody_can_read_go(tmp_path: Path) -> None:
+    """Else each start would give `storage.max_size` away once more."""
+    async with proxy(root=tmp_path):
+        pass
+    record = StoredArtifact(
+        server="a",
+        sid="0" * 32,
+        aid="1" * 32,
+        principal="",
+        blob="2" * 32,
+        filename="report.txt",
+        mime_type="text/plain",
+        size_bytes=5,
+        sha256="0" * 64,
+        tool="make",
+        is_exposed=True,
+        expires_at_unix=time.time() + 3600,
+    )
+    records, blobs = SqliteRecords(str(tmp_path / "state" / "records.sqlite")), FileBlobs(str(tmp_path / "blobs"))
+    for key, value in ((record.key, msgspec.json.encode(record)), ("artifact/of/tomorrow", b'{"blob":"b3"}')):
+        await records.save(key, value, expires_at_unix=record.expires_at_unix)
+    for blob in (record.blob, "b3"):
+        async with blobs.create(blob, size_max_bytes=5) as writer:
+            await writer.write(b"12345")
+            await writer.commit()
+    trace_path = tmp_path / "trace"
+    async with proxy(root=tmp_path, trace_path=trace_path):
+        pass
+    began = msgspec.json.decode(trace_path.read_bytes().splitlines()[0], type=Line)
+    assert began.stored == (record,)
+    assert [key async for key, _ in records.scan("")] == [record.key]
+    await records.aclose()
+    async with proxy(root=tmp_path):
+        assert len(list((tmp_path / "blobs").iterdir())) == 1
 
 
 @pytest.mark.anyio
