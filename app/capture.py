@@ -32,6 +32,7 @@ class _Terms(NamedTuple):
     order: Collect
     own: Sequence[str]
     start: str
+    size_max_bytes: int
 
 
 class _Found(NamedTuple):
@@ -72,11 +73,13 @@ class Capture:
         files: list[CollectedFile] = []
         try:
             for source, blob in zip(order.sources, order.blobs, strict=True):
+                left = order.total_size_max_bytes - sum(file.size_bytes for file in files)
+                size_max_bytes = min(order.size_max_bytes, left)
                 match source:
                     case InlineSource():
-                        files.append(await self._take_inline(source, blob, order.size_max_bytes))
+                        files.append(await self._take_inline(source, blob, size_max_bytes))
                     case FileSource():
-                        files.append(await self._take_file(source, blob, _Terms(order, own, start)))
+                        files.append(await self._take_file(source, blob, _Terms(order, own, start, size_max_bytes)))
         except BaseException:
             # The engine will hear that nothing was taken in, so nothing may stay.
             with CancelScope(shield=True):
@@ -155,9 +158,9 @@ class Capture:
         except OSError as error:
             return _MISSING if error.errno == errno.ENAMETOOLONG else f"unreadable: {reason_of(error)}"
         size_bytes = os.fstat(file.fileno()).st_size
-        if size_bytes > terms.order.size_max_bytes:
+        if size_bytes > terms.size_max_bytes:
             file.close()
-            return too_large(size_bytes, terms.order.size_max_bytes)
+            return too_large(size_bytes, terms.size_max_bytes)
         return _Found(file, path, size_bytes)
 
     def _is_permitted(self, path: str, terms: _Terms) -> bool:

@@ -145,7 +145,7 @@ class _Intake:
                     )
                     raise UploadRefused(413, "file_too_large", detail)
                 if self._size_bytes > order.total_size_max_bytes:
-                    detail = f"the files have over {order.total_size_max_bytes} bytes, the most for all together"
+                    detail = f"the files have over {order.total_size_max_bytes} bytes, all that there is room for"
                     raise UploadRefused(413, "request_too_large", detail)
                 await writer.write(chunk)
             stat = await writer.commit()

@@ -273,7 +273,8 @@ Source = FileSource | InlineSource
 
 class Collect(Effect, frozen=True):
     """Take files in: for each source that is an existing file under the workspace or the server's `artifact_roots`
-    (symlinks resolved), copy it into blob `blobs[i]`. Answer: `Collected`, one entry a source."""
+    (symlinks resolved), copy it into blob `blobs[i]`, as long as no file has more than `size_max_bytes` and all together
+    no more than `total_size_max_bytes`. Answer: `Collected`, one entry a source."""
 
     ticket: Ticket
     server: str
@@ -281,6 +282,7 @@ class Collect(Effect, frozen=True):
     sources: tuple[Source, ...]
     blobs: tuple[str, ...]
     size_max_bytes: int
+    total_size_max_bytes: int
 
 
 class Materialize(Effect, frozen=True):

@@ -109,17 +109,19 @@ async def blob_keys(blobs: Blobs) -> list[str]:
     return [key async for key in blobs.keys()]  # noqa: SIM118
 
 
-async def collect(work: Workspaces, *sources: Source | str, limit: int = 1 << 20, server: str = "s") -> Collected:
-    answer = await work.carry_out(collecting(*sources, limit=limit, server=server))
+async def collect(
+    work: Workspaces, *sources: Source | str, limit: int = 1 << 20, total: int = 1 << 30, server: str = "s"
+) -> Collected:
+    answer = await work.carry_out(collecting(*sources, limit=limit, total=total, server=server))
     assert isinstance(answer, Collected), answer
     assert len(answer.files) == len(sources)
     return answer
 
 
-def collecting(*sources: Source | str, limit: int = 1 << 20, server: str = "s") -> Collect:
+def collecting(*sources: Source | str, limit: int = 1 << 20, total: int = 1 << 30, server: str = "s") -> Collect:
     parsed = tuple(FileSource((source,)) if isinstance(source, str) else source for source in sources)
     names = tuple(f"b/{number}" for number in range(len(parsed)))
-    return Collect(T, server, MINE, parsed, names, limit)
+    return Collect(T, server, MINE, parsed, names, limit, total)
 
 
 async def problem(work: Workspaces, *candidates: str, limit: int = 1 << 20) -> str:
@@ -673,6 +675,19 @@ async def test_sizes_are_bounded(tmp_path: Path, blobs: Blobs) -> None:
     answer = await collect(work, "ten", InlineSource(b"0123456789", "n"), InlineSource(b"0" * 11, "n"), limit=10)
     assert [file.problem for file in answer.files] == ["", "", "too large: 11 bytes, at most 10"]
     assert await blob_keys(blobs) == ["b/0", "b/1"]
+
+
+async def test_files_of_one_order_share_what_room_there_is(tmp_path: Path, blobs: Blobs) -> None:
+    """One that is too large for what is left does not keep a smaller one out."""
+    work = build(tmp_path, blobs)
+    folders = await work.prepare(MINE)
+    sizes = (6, 5, 4, 1)
+    for size in sizes:
+        Path(folders.ws, f"f{size}").write_bytes(b"x" * size)
+    inline = InlineSource(data=b"yyyy", filename="inline")
+    answer = await collect(work, *(f"f{size}" for size in sizes), inline, total=10)
+    problems = ["", "too large: 5 bytes, at most 4", "", "too large: 1 bytes, at most 0"]
+    assert [file.problem for file in answer.files] == [*problems, "too large: 4 bytes, at most 0"]
 
 
 class MeddlingBlobs(MemoryBlobs):

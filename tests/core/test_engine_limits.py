@@ -585,7 +585,7 @@ def test_artifact_sizes_are_bounded_by_their_limit_and_by_what_is_left() -> None
     take_in(world, order, 60)
     assert [effect.blob for effect in world.every(Discard)] == [order.blobs[1]], "together they are too much"
     _, order = make(world, client, 1)
-    assert order.size_max_bytes == 40
+    assert (order.size_max_bytes, order.total_size_max_bytes) == (80, 40)
 
 
 def test_artifact_ttl_removes_artifacts_at_their_deadline_and_frees_their_room() -> None:
@@ -597,7 +597,7 @@ def test_artifact_ttl_removes_artifacts_at_their_deadline_and_frees_their_room()
     assert not world.every(Discard)
     world.wait(0.2)
     assert world.only(Discard).blob == order.blobs[0]
-    assert make(world, client, 1)[1].size_max_bytes == 100
+    assert make(world, client, 1)[1].total_size_max_bytes == 100
 
 
 def test_inline_size_max_names_the_link_instead_of_the_content() -> None:
