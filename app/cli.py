@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import re
-import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -14,16 +14,16 @@ from typing import NoReturn
 
 import anyio
 import msgspec
-from anyio.abc import TaskStatus
 
 from ..core.effects import PipeOpening
 from ..transports.http_endpoint import Endpoint
 from ..transports.pipe import serve_pipe
-from . import banner, logs
+from . import banner, logs, screen
 from .config import ConfigError, load, schema
 from .probe import ServerReport, probe
 from .service import VERSION, Service, StartError, running, upstream_of
 from .settings import Core, Server, Settings, Upstream
+from .stopping import Stop, stoppable
 
 DONE, FAILED, USAGE = 0, 1, 2
 
@@ -34,7 +34,18 @@ PROBE_TIMEOUT_S = 600.0
 """A bound beyond every server's own start time limit, which is what normally ends a wait."""
 
 
+_log = logging.getLogger("isthmus.cli")
+
+
 def main(argv: Sequence[str] | None = None) -> NoReturn:
+    screen.set_up()
+    try:
+        sys.exit(_run_command(argv))
+    finally:
+        screen.finish()  # also after `--help`
+
+
+def _run_command(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     command: list[str] = []
     if "--" in arguments:
@@ -43,15 +54,15 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     options = _parser().parse_args(arguments, argparse.Namespace(log_level=None, log_format="text"))
     logs.set_up(options.log_level or "warning", options.log_format)
     try:
-        sys.exit(_COMMANDS[options.command](options, command))
+        return _COMMANDS[options.command](options, command)
     except ConfigError as error:
         _complain(str(error))
-        sys.exit(USAGE)
-    except StartError as error:
+        return USAGE
+    except (StartError, screen.Unheard) as error:
         _complain(str(error))
-        sys.exit(FAILED)
+        return FAILED
     except KeyboardInterrupt:
-        sys.exit(FAILED)
+        return FAILED
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -131,7 +142,7 @@ def _serve(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "serve")
     settings = _load(_config_path(options.config))
     logs.set_up(options.log_level or settings.core.log_level, options.log_format)
-    return _run(partial(_serve_http, settings, options.trace, is_lasting=True))
+    return _run(partial(_serve_http, settings, options.trace, is_lasting=True), if_stopped=DONE)
 
 
 def _wrap(options: argparse.Namespace, command: list[str]) -> int:
@@ -141,64 +152,55 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
             raise ConfigError(
                 "got --allow-host or --allow-origin with --listen stdio, expected them with HOST:PORT only"
             )
-        return _run(partial(_wrap_stdio, _wrapping(upstream, id, Core()), options.trace))
+        return _run(partial(_wrap_stdio, _wrapping(upstream, id, Core()), options.trace), if_stopped=DONE)
     host, port = _address(options.listen)
     hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
     core = Core(host=host, port=port, allowed_hosts=hosts, allowed_origins=origins)
     settings = _wrapping(upstream, id, core)
-    return _run(partial(_serve_http, settings, options.trace, is_lasting=False))
+    return _run(partial(_serve_http, settings, options.trace, is_lasting=False), if_stopped=DONE)
 
 
 def _wrapping(upstream: Upstream, id: str, core: Core) -> Settings:
     return Settings(core=core, servers=(Server(id=id, upstream=upstream),))
 
 
-async def _serve_http(settings: Settings, trace: str | None, *, is_lasting: bool) -> int:
-    async with anyio.create_task_group() as tasks:
-        await tasks.start(_cancel_at_signal, tasks.cancel_scope)  # before there is anything to clean up
-        async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace) as service:
-            reports = await _probe_all(service)
-            print(banner.listening(service, reports), flush=True)
-            await anyio.sleep_forever()
+async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool) -> int:
+    async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace) as service:
+        if not is_lasting:
+            stop.temporary_folder = _folder_of(service)
+        reports = await _probe_all(service)
+        try:
+            screen.say(banner.listening(service, reports))
+        except screen.Unheard as error:
+            _log.warning("nobody sees the banner: %s", error)
+        await anyio.sleep_forever()
     return DONE
 
 
-async def _wrap_stdio(settings: Settings, trace: str | None) -> int:
+async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop) -> int:
     async with running(settings, listen=False, is_lasting=False, trace_path=trace) as service:
+        stop.temporary_folder = _folder_of(service)
+        is_stopping = anyio.Event()
+        stop.order = is_stopping.set
         async with anyio.create_task_group() as tasks:
-            await tasks.start(_drain_at_signal, service, tasks.cancel_scope)
+            tasks.start_soon(_drain_when, is_stopping, service, tasks.cancel_scope)
             opening = PipeOpening(server=service.server_ids[0])
             await serve_pipe(service.hub, opening, service.limits, wait_idle=service.hub.wait_idle)
             tasks.cancel_scope.cancel()
     return DONE
 
 
-async def _cancel_at_signal(
-    scope: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
-) -> None:
-    """Whoever is cancelled drains."""
-    await _wait_for_signal(task_status)
-    scope.cancel()
-
-
-async def _drain_at_signal(
-    service: Service, scope: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
-) -> None:
+async def _drain_when(is_stopping: anyio.Event, service: Service, scope: anyio.CancelScope) -> None:
     """Only while stdout is still served can it carry the answers of the calls in flight."""
-    await _wait_for_signal(task_status)
+    await is_stopping.wait()
     await service.hub.drain(service.limits.drain_s)
     await anyio.sleep(service.limits.stop_grace_s)  # for a client that does not read them
     scope.cancel()
 
 
-async def _wait_for_signal(task_status: TaskStatus[None]) -> None:
-    """The first one. A second one then ends the process at once; the warden ends its children."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
-        task_status.started()
-        async for _ in received:
-            break
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+def _folder_of(service: Service) -> str:
+    """Where everything lies that it stores."""
+    return os.path.dirname(service.plan.workspaces_path)
 
 
 async def _probe_all(service: Service) -> list[ServerReport]:
@@ -224,7 +226,7 @@ async def _say_waiting(service: Service, reports: dict[str, ServerReport]) -> No
         seconds += WAITING_LINE_S
         waiting = [id for id in service.server_ids if id not in reports]
         if waiting:
-            print(f"starting {', '.join(waiting)} … {seconds} s", file=sys.stderr, flush=True)
+            screen.complain(f"starting {', '.join(waiting)} … {seconds} s")
 
 
 # --- check, demo, schema --------------------------------------------------------------------------------------------
@@ -234,18 +236,19 @@ def _check(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "check")
     path = _config_path(options.config)
     settings = _load(path)
-    print(f"{path}: valid, {len(settings.servers)} server{'s' if len(settings.servers) != 1 else ''}")
-    return _run(partial(_check_upstreams, settings))
+    screen.say(f"{path}: valid, {len(settings.servers)} server{'s' if len(settings.servers) != 1 else ''}")
+    return _run(partial(_check_upstreams, settings), if_stopped=FAILED)
 
 
-async def _check_upstreams(settings: Settings) -> int:
+async def _check_upstreams(settings: Settings, stop: Stop) -> int:
     async with running(settings, listen=False, is_lasting=False) as service:
+        stop.temporary_folder = _folder_of(service)
         reports = await _probe_all(service)
     is_good = True
     for server, report in zip(settings.servers, reports, strict=True):
-        print("\n".join(banner.describe(server, report)))
+        screen.say("\n".join(banner.describe(server, report)))
         is_good = is_good and not report.problem and not banner.missing_tools(server, report)
-    print("all is wired" if is_good else "not all is wired: see above")
+    screen.say("all is wired" if is_good else "not all is wired: see above")
     return DONE if is_good else FAILED
 
 
@@ -253,12 +256,12 @@ def _demo(options: argparse.Namespace, command: list[str]) -> int:
     from .demo import demonstrate  # what it needs is needed by nothing else
 
     _no_command(command, "demo")
-    return _run(demonstrate)
+    return _run(demonstrate, if_stopped=FAILED)
 
 
 def _schema(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "schema")
-    print(msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode())
+    screen.say(msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode())
     return DONE
 
 
@@ -349,7 +352,7 @@ def _no_command(command: list[str], name: str) -> None:
         raise ConfigError(f"got a command after --, which `isthmus {name}` does not take")
 
 
-def _run(work: Callable[[], Awaitable[int]]) -> int:
+def _run(work: Callable[[Stop], Awaitable[int]], if_stopped: int) -> int:
     """Run on asyncio, on uvloop if it is installed."""
     try:
         import uvloop  # noqa: F401
@@ -358,22 +361,18 @@ def _run(work: Callable[[], Awaitable[int]]) -> int:
     else:
         options = {"use_uvloop": True}
     try:
-        return anyio.run(work, backend_options=options)
-    except* StartError as group:
+        return anyio.run(stoppable, work, if_stopped, backend_options=options)
+    except* (StartError, screen.Unheard) as group:
         raise _first(group) from None
 
 
-def _first(group: BaseExceptionGroup[StartError]) -> StartError:
+def _first(group: BaseExceptionGroup[Exception]) -> Exception:
     error = group.exceptions[0]
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _complain(text: str) -> None:
-    print(f"isthmus: {text}", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    main()
+    screen.complain(f"isthmus: {text}")
 
 
 if __name__ == "__main__":

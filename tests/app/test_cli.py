@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import logging
+import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import IO
 
+import anyio
 import jsonschema
 import pytest
 import yaml
 from command import (
     INITIALIZE,
     INITIALIZED,
+    ISTHMUS,
     Json,
     Run,
     Session,
@@ -28,7 +34,7 @@ from command import (
     run,
     until,
 )
-from isthmus.app import banner, cli, demo, logs
+from isthmus.app import banner, cli, demo, logs, stopping
 from isthmus.app.probe import ServerReport
 from isthmus.app.settings import Server, Upstream
 from isthmus.core.eras import LATEST_LEGACY
@@ -160,6 +166,55 @@ def test_wrong_arguments_are_named(arguments: tuple[str, ...], said: str, inside
 def test_a_trace_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
     code, _, err = run("wrap", *ANY_PORT, "--trace", str(tmp_path / "no" / "trace"), "--", *TOOLBOX)
     assert (code, err) == (1, f"isthmus: the trace {tmp_path}/no/trace cannot be written: No such file or directory")
+
+
+# --- A screen that is none -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["full disk", "closed pipe"])
+def no_screen(request: pytest.FixtureRequest) -> Iterator[IO[bytes]]:
+    if request.param == "full disk":
+        with open("/dev/full", "wb", buffering=0) as file:
+            yield file
+    else:
+        reading, writing = os.pipe()
+        os.close(reading)
+        with open(writing, "wb", buffering=0) as file:
+            yield file
+
+
+@pytest.mark.parametrize("command", ["schema", "check", "demo"])
+def test_what_nobody_can_read_is_a_failure_in_one_line(command: str, no_screen: IO[bytes], tmp_path: Path) -> None:
+    configuration(tmp_path, [{"id": "box", "upstream": {"command": TOOLBOX}}])
+    code, _, err = run(command, cwd=tmp_path, stdout=no_screen)
+    assert code == 1
+    assert re.fullmatch(r"(isthmus|\nthe demo failed): stdout cannot be written: (Broken pipe|No space left .*)", err)
+
+
+def test_help_that_nobody_can_read_leaves_no_traceback(no_screen: IO[bytes]) -> None:
+    assert run("--help", stdout=no_screen)[1:] == ("", "")
+
+
+def test_the_gateway_needs_no_screen(no_screen: IO[bytes], tmp_path: Path) -> None:
+    path = configuration(tmp_path, [{"id": "box", "upstream": {"command": TOOLBOX}}])
+    with Run("serve", str(path), stdout=no_screen) as served:
+        served.wait_line("warning nobody sees the banner: stdout cannot be written: ", "stderr")
+        served.signal(signal.SIGTERM)
+        assert served.wait_exit() == 0
+        assert "Traceback" not in served.stderr
+
+
+def test_neither_screen_needs_to_be_open(tmp_path: Path) -> None:
+    """What is opened later takes the place of neither."""
+    configuration(tmp_path, [{"id": "box", "upstream": {"command": TOOLBOX}}])
+    done = subprocess.run(["sh", "-c", f"{ISTHMUS} check <&- >&- 2>&-"], cwd=tmp_path, timeout=20, check=False)
+    assert done.returncode == 0
+
+
+def test_a_screen_of_another_alphabet_gets_escapes() -> None:
+    with Run("wrap", *ANY_PORT, "--", *TOOLBOX, "café", env={"PYTHONIOENCODING": "ascii"}) as wrapped:
+        wrapped.wait_url()
+        assert r"server  caf\xe9 1.2 (" in wrapped.stdout
 
 
 # --- check ----------------------------------------------------------------------------------------------------------
@@ -376,11 +431,18 @@ class Busy:
         until(is_refused, "it drains")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_the_call_in_flight_finish(number: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "numbers",
+    [(signal.SIGTERM,), (signal.SIGINT,), (signal.SIGHUP,), (signal.SIGTERM, signal.SIGTERM, signal.SIGHUP)],
+    ids=lambda numbers: " ".join(number.name for number in numbers),
+)
+def test_a_signal_lets_the_call_in_flight_finish(numbers: tuple[signal.Signals, ...], tmp_path: Path) -> None:
+    """Also one that comes several times, as from `timeout` or a process group."""
     with Busy(tmp_path) as busy:
-        busy.run.signal(number)
+        busy.run.signal(numbers[0])
         busy.wait_draining()
+        for number in numbers[1:]:
+            busy.run.signal(number)
         assert list(busy.answers) == []
         busy.until.touch()
         assert busy.run.wait_exit() == 0
@@ -393,14 +455,64 @@ def test_a_signal_lets_the_call_in_flight_finish(number: signal.Signals, tmp_pat
 
 @pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)])
 def test_a_second_signal_ends_at_once(numbers: tuple[signal.Signals, signal.Signals], tmp_path: Path) -> None:
-    """Without the answer, and without a child left behind."""
+    """Without the answer, and without a child or a folder left behind."""
     with Busy(tmp_path) as busy:
         busy.run.signal(numbers[0])
         busy.wait_draining()
+        time.sleep(stopping.SAME_SIGNAL_S)
         busy.run.signal(numbers[1])
         assert busy.run.wait_exit() == -numbers[1]
         assert "Traceback" not in busy.run.stderr
         until(lambda: not is_alive(busy.child), "the warden has ended the child")
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("isthmus-")]
+
+
+def test_a_run_that_is_to_outlive_its_terminal_does() -> None:
+    with Run("wrap", *ANY_PORT, "--", *TOOLBOX, through=["nohup"]) as wrapped:
+        url = wrapped.wait_url()
+        wrapped.signal(signal.SIGHUP)
+        assert Session(url).call("echo", text="hi") == "toolbox says hi"
+        wrapped.signal(signal.SIGTERM)
+        assert wrapped.wait_exit() == 0
+
+
+@pytest.mark.parametrize(
+    "command, code",
+    [
+        (("serve", "isthmus.json"), 0),
+        (("wrap", *ANY_PORT, "--", "cmd"), 0),
+        (("wrap", "--listen", "stdio", "--", "cmd"), 0),
+        (("check", "isthmus.json"), 1),
+        (("demo",), 1),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_signals_are_heard_before_there_is_anything_to_clean_up(
+    command: tuple[str, ...], code: int, inside: Inside, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    @contextlib.asynccontextmanager
+    async def starting(*_: object, **__: object) -> AsyncIterator[None]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await anyio.sleep(20)
+        yield
+
+    configuration(tmp_path, [{"id": "box", "upstream": {"command": TOOLBOX}}])
+    for module in (cli, demo):
+        monkeypatch.setattr(module, "running", starting)
+    handler = signal.signal(signal.SIGTERM, lambda *_: pytest.fail("nobody hears the signal"))
+    try:
+        assert inside(*command)[0] == code
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+
+
+def test_a_signal_ends_a_check_that_waits(tmp_path: Path) -> None:
+    path = configuration(tmp_path, [{"id": "slow", "upstream": {"command": ["sh", "-c", "cat >/dev/null"]}}])
+    with Run("check", str(path), env={"TMPDIR": str(tmp_path)}) as checking:
+        checking.wait_line("starting slow", "stderr")
+        checking.signal(signal.SIGTERM)
+        assert checking.wait_exit() == 1
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("isthmus-")]
 
 
 # --- On stdin and stdout --------------------------------------------------------------------------------------------
