@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path, PurePath
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import anyio
 import msgspec
@@ -20,6 +20,7 @@ from ..transports.http_endpoint import Endpoint
 from ..transports.pipe import serve_pipe
 from . import banner, logs, screen
 from .config import ConfigError, load, schema
+from .fitting import misfits
 from .probe import ServerReport, probe
 from .service import VERSION, Service, StartError, running, upstream_of
 from .settings import Core, Server, Settings, Upstream
@@ -124,7 +125,8 @@ def _parser() -> argparse.ArgumentParser:
         "check",
         parents=[shared],
         help=check_help,
-        description=check_help.capitalize() + ". Exit code 1: a server does not answer, or lacks a tool it is to have.",
+        description=check_help.capitalize()
+        + ". Exit code 1: a server does not answer, or lacks a tool or argument it is to have.",
     )
     check.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
     for name, about in (
@@ -207,14 +209,15 @@ async def _probe_all(service: Service) -> list[ServerReport]:
     """Ask every upstream; say what is slow to answer while it is."""
     reports: dict[str, ServerReport] = {}
 
-    async def ask(id: str) -> None:
-        reports[id] = await probe(service.hub, id, VERSION, timeout_s=PROBE_TIMEOUT_S)
+    async def ask(server: Server) -> None:
+        wired = {tool for adapter in server.adapters for tool in adapter.tools}
+        reports[server.id] = await probe(service.hub, server.id, VERSION, with_schemas=wired, timeout_s=PROBE_TIMEOUT_S)
 
     async with anyio.create_task_group() as waiting:
         waiting.start_soon(_say_waiting, service, reports)
         async with anyio.create_task_group() as tasks:
-            for id in service.server_ids:
-                tasks.start_soon(ask, id)
+            for server in service.settings.servers:
+                tasks.start_soon(ask, server)
         waiting.cancel_scope.cancel()
     return [reports[id] for id in service.server_ids]
 
@@ -246,8 +249,8 @@ async def _check_upstreams(settings: Settings, stop: Stop) -> int:
         reports = await _probe_all(service)
     is_good = True
     for server, report in zip(settings.servers, reports, strict=True):
-        screen.say("\n".join(banner.describe(server, report)))
-        is_good = is_good and not report.problem and not banner.missing_tools(server, report)
+        screen.say("\n".join(banner.describe(settings, server, report)))
+        is_good = is_good and not report.problem and not misfits(server, report)
     screen.say("all is wired" if is_good else "not all is wired: see above")
     return DONE if is_good else FAILED
 
@@ -326,14 +329,21 @@ def _pair(text: str, separator: str, option: str, form: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+_RUNNERS: Final = frozenset({"npx", "uvx", "bunx", "pnpx", "node", "python", "python3", "uv", "pipx", "run"})
+_VAGUE: Final = frozenset(
+    {"app", "bin", "build", "cli", "dist", "index", "lib", "local", "main", "out", "server", "src", "start", "usr"}
+)
+
+
 def _program(command: list[str]) -> str:
-    """What the command runs: of `npx -y @scope/thing@1.2 --flag` that is `thing`."""
-    runners = {"npx", "uvx", "bunx", "pnpx", "node", "python", "python3", "uv", "pipx", "run"}
+    """What the command runs: `thing` of `npx -y @scope/thing@1.2 --flag` and of `node /srv/thing/dist/index.js`."""
     before = ["", *command]  # what follows -c or -e is code
     parts = [part for part, last in zip(command, before, strict=False) if last not in ("-c", "-e")]
-    names = [PurePath(part).name for part in parts if not part.startswith("-")]
-    meant = next((name for name in names if name not in runners), names[0] if names else "server")
-    return meant.rsplit("@", 1)[0] or meant
+    paths = [path for part in parts if not part.startswith("-") and (path := PurePath(part)).name]
+    meant = next((path for path in paths if path.name not in _RUNNERS), paths[0] if paths else PurePath("server"))
+    telling = (path for path in (meant, *meant.parents) if path.name and path.stem not in _VAGUE)
+    name = next(telling, meant).name
+    return name.rsplit("@", 1)[0] or name
 
 
 def _id_from(text: str) -> str:

@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import IO
+from urllib.parse import urlsplit
 
 import anyio
 import jsonschema
@@ -35,8 +36,17 @@ from command import (
     until,
 )
 from isthmus.app import banner, cli, demo, logs, stopping
+from isthmus.app.fitting import misfits
 from isthmus.app.probe import ServerReport
-from isthmus.app.settings import Server, Upstream
+from isthmus.app.settings import (
+    ArtifactProducerAdapter,
+    Artifacts,
+    Server,
+    Settings,
+    UploadConsumerAdapter,
+    Uploads,
+    Upstream,
+)
 from isthmus.core.eras import LATEST_LEGACY
 
 TOOLBOX = [sys.executable, str(Path(__file__).parent / "peers" / "toolbox.py")]
@@ -239,10 +249,84 @@ def test_a_long_list_of_tools_is_cut() -> None:
     upstream = Upstream(command=("x",))
     for count, shown in ((0, "none"), (12, "12: t0, t1, "), (13, "13: t0, t1, ")):
         report = ServerReport(id="a", name="n", version="1", revision="r", tools=tuple(f"t{i}" for i in range(count)))
-        lines = banner.describe(Server(id="a", upstream=upstream), report)
+        lines = banner.describe(Settings(), Server(id="a", upstream=upstream), report)
         assert lines[:2] == ["  a", "    server  n 1 (stdio, handshake era, revision r)"]
         assert lines[2].startswith(f"    tools   {shown}")
         assert lines[2].endswith("t11 and 1 more") == (count == 13)
+
+
+def test_a_server_may_be_without_name_and_version() -> None:
+    for name, version, said in (("n", "", "n"), ("", "2", "2"), ("", "", "without a name")):
+        report = ServerReport(id="a", name=name, version=version, revision="r")
+        lines = banner.describe(Settings(), Server(id="a", upstream=Upstream(command=("x",))), report)
+        assert lines[1] == f"    server  {said} (stdio, handshake era, revision r)"
+
+
+def test_what_is_switched_off_is_said_to_be() -> None:
+    """And many tools take what one takes."""
+    consumer = UploadConsumerAdapter(tools=("t", "u"), file_path_argument="p")
+    producer = ArtifactProducerAdapter(tools=("t", "u"), output_path_argument="o")
+    unlisted = ArtifactProducerAdapter(tools=("t",), output_path_argument="o", expose_as_resource=False)
+    ignored = ArtifactProducerAdapter(tools=("t",), output_path_argument="o", persist=False)
+    server = Server(id="a", upstream=Upstream(command=("x",)), adapters=(consumer, producer, unlisted, ignored))
+    report = ServerReport(id="a", tools=("t", "u"))
+
+    def said(settings: Settings) -> list[str]:
+        return [line.removeprefix("    files   ") for line in banner.describe(settings, server, report)[3:]]
+
+    takes = "t, u take upload:// handles in p (from a_get_upload_url)"
+    off = "t: files are not taken in, persist is switched off"
+    unlisted_says = "t makes artifacts, not listed as resources (o)"
+    assert said(Settings()) == [takes, "t, u make artifact:// resources (o)", unlisted_says, off]
+    assert said(Settings(artifacts=Artifacts(expose_as_resources=False)))[1:3] == [
+        "t, u make artifacts, not listed as resources (o)",
+        unlisted_says,
+    ]
+    assert said(Settings(uploads=Uploads(enabled=False), artifacts=Artifacts(enabled=False))) == [
+        "t, u: handles are not taken, uploads.enabled is switched off",
+        "t, u: files are not taken in, artifacts.enabled is switched off",
+        *["t: files are not taken in, artifacts.enabled is switched off"] * 2,
+    ]
+
+
+NESTED = {"type": "object", "properties": {"in": {"properties": {"file": {}}}, "any": {"$ref": "#/$defs/x"}}}
+
+
+@pytest.mark.parametrize(
+    "schema, argument, said",
+    [
+        (
+            {"properties": {"message": {}}},
+            "messge",
+            "the argument messge, which t does not have; the nearest is message",
+        ),
+        ({"properties": {"message": {}}}, "path", "the argument path, which t does not have"),
+        ({"properties": {}, "additionalProperties": False}, "path", "the argument path, which t does not have"),
+        (NESTED, "in.fil", "the argument in.fil, which t does not have; the nearest is in.file"),
+        (NESTED, "in.file", None),
+        (NESTED, "in.file.path", None),
+        (NESTED, "any.file", None),
+        ({"properties": {}, "additionalProperties": True}, "path", None),
+        ({"properties": {}, "additionalProperties": {"type": "string"}}, "path", None),
+        ({"properties": {}, "anyOf": [{"properties": {"path": {}}}]}, "path", None),
+        ({"type": "object"}, "path", None),
+        ({"properties": []}, "path", None),
+        (None, "path", None),
+        ("a schema", "path", None),
+    ],
+)
+@pytest.mark.parametrize("kind", ["upload_consumer", "artifact_producer"])
+def test_an_argument_that_the_schema_rules_out_is_named(
+    kind: str, schema: object, argument: str, said: str | None
+) -> None:
+    adapter: UploadConsumerAdapter | ArtifactProducerAdapter = (
+        UploadConsumerAdapter(tools=("t",), file_path_argument=argument)
+        if kind == "upload_consumer"
+        else ArtifactProducerAdapter(tools=("t",), output_path_argument=argument)
+    )
+    server = Server(id="a", upstream=Upstream(command=("x",)), adapters=(adapter,))
+    report = ServerReport(id="a", tools=("t",), schemas={"t": schema})
+    assert misfits(server, report) == ([] if said is None else [f"{kind} names {said}"])
 
 
 @pytest.mark.parametrize(
@@ -251,7 +335,10 @@ def test_a_long_list_of_tools_is_cut() -> None:
         (["npx", "-y", "@scope/thing@1.2", "--flag"], "thing"),
         (["python", "-m", "my_server"], "my_server"),
         (["python3", "-c", "print('a b')"], "python3"),
-        (["node", "/srv/my server/index.js"], "index.js"),
+        (["node", "/srv/my server/server.js"], "my-server"),
+        (["node", "/srv/node_modules/@scope/thing/dist/index.js"], "thing"),
+        (["node", "dist/index.js"], "index.js"),
+        (["/opt/thing/bin/server"], "thing"),
         (["./--"], "server"),
     ],
     ids=str,
@@ -261,7 +348,7 @@ def test_a_wrapped_command_gets_a_telling_name(target: list[str], id: str) -> No
 
 
 def test_check_fails_for_what_is_not_wired(tmp_path: Path) -> None:
-    adapter = {"type": "artifact_producer", "tools": ["echo", "ecco"], "output_path_argument": "path"}
+    adapter = {"type": "artifact_producer", "tools": ["echo", "ecco"], "output_path_argument": "txt"}
     servers: list[Json] = [
         {"id": "box", "upstream": {"command": TOOLBOX}, "adapters": [adapter]},
         {"id": "gone", "upstream": {"command": ["nosuchcommand"]}},
@@ -269,7 +356,9 @@ def test_check_fails_for_what_is_not_wired(tmp_path: Path) -> None:
     ]
     code, out, _ = run("check", str(configuration(tmp_path, servers)))
     assert code == 1
-    assert "WARNING artifact_producer names the tool ecco, which this server does not have" in out
+    lacks = "WARNING artifact_producer names the"
+    assert f"{lacks} tool ecco, which this server does not have; the nearest is echo\n" in out
+    assert f"{lacks} argument txt, which echo does not have; the nearest is text\n" in out
     assert re.search(r"gone\n    FAILED  .*'nosuchcommand' not found on PATH; install it or give the full path", out)
     assert re.search(r"far\n    FAILED  .*connection refused by 127\.0\.0\.1:9; is the server running\?", out)
     assert out.endswith("not all is wired: see above")
@@ -314,11 +403,40 @@ def test_wrap_serves_a_command() -> None:
         assert "tools   6: echo, ask, progress, wait, environment, die" in wrapped.stdout
         assert paste["mcpServers"] == {"toolbox.py": {"url": url}}
         [entry] = start["mcpServers"].values()
-        assert [entry["command"], *entry["args"]] == ["isthmus", "wrap", "--listen", "stdio", url]
+        assert [entry["command"], *entry["args"]] == [str(ISTHMUS), "wrap", "--listen", "stdio", url]
         session = Session(url)
         assert session.call("echo", text="hi") == "mybox says hi"
         assert "GREETING" in json.loads(session.call("environment"))["names"]
         assert wrapped.stderr == ""
+
+
+@pytest.mark.parametrize("program", [str(ISTHMUS), "/nonexistent/isthmus", "/usr/lib/cli.py"])
+def test_what_to_paste_names_the_program_in_full(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However it was started."""
+    monkeypatch.setattr(sys, "argv", [program])
+    assert banner._own_path() == str(ISTHMUS)
+
+
+def test_the_banner_says_who_can_reach_it_and_how(tmp_path: Path) -> None:
+    known = {"host": "0.0.0.0", "port": 0, "public_base_url": "https://mcp.example/x"}
+    path = configuration(tmp_path, [{"id": "a", "upstream": {"command": TOOLBOX}}], core=known)
+    with Run("serve", str(path)) as served:
+        base_url = served.wait_line(r"^isthmus \S+ listens on (http://127\.0\.0\.1:\d+)$")[1]
+        served.wait_line("^WARNING open to other machines, as 0.0.0.0, and nobody is asked who they are$")
+        assert served.wait_url() == f"{base_url}/mcp"
+        for line in (r'"url":"(.*?)"', r'"stdio","(.*?)"'):
+            assert served.wait_line(line)[1] == "https://mcp.example/x/mcp"
+
+
+@pytest.mark.parametrize(
+    "host, is_loopback",
+    [
+        *((host, True) for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost")),
+        *((host, False) for host in ("0.0.0.0", "::", "192.168.0.1", "gateway.test")),
+    ],
+)
+def test_which_hosts_are_open_to_other_machines(host: str, is_loopback: bool) -> None:
+    assert banner._is_loopback(host) == is_loopback
 
 
 def test_wrap_may_be_reached_by_other_names_and_pages_if_told_so() -> None:
@@ -419,16 +537,10 @@ class Busy:
         self.run.__exit__(*error)
 
     def wait_draining(self) -> None:
-        """It takes no connection any more."""
-
-        def is_refused() -> bool:
-            try:
-                request("GET", self.url.replace("/mcp", "/healthz"))
-            except OSError:
-                return True
-            return False
-
-        until(is_refused, "it drains")
+        """It listens no more. Looked up, for a connection at that very moment may be taken and never answered."""
+        port = urlsplit(self.url).port
+        assert port is not None
+        until(lambda: f":{port:04X} 00000000:0000 0A" not in Path("/proc/net/tcp").read_text(), "it drains")
 
 
 @pytest.mark.parametrize(
