@@ -19,10 +19,11 @@ from ..core.effects import PipeOpening
 from ..transports.http_endpoint import Endpoint
 from ..transports.pipe import serve_pipe
 from . import banner, logs, screen
+from .checks import check_host, check_origin
 from .config import ConfigError, load, schema
 from .fitting import misfits
 from .probe import ServerReport, probe
-from .service import VERSION, Service, StartError, running, upstream_of
+from .service import VERSION, Service, StartError, running
 from .settings import Core, Server, Settings, Upstream
 from .stopping import Stop, stoppable
 
@@ -142,7 +143,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _serve(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "serve")
-    settings = _load(_config_path(options.config))
+    settings = load(_config_path(options.config))
     logs.set_up(options.log_level or settings.core.log_level, options.log_format)
     return _run(partial(_serve_http, settings, options.trace, is_lasting=True), if_stopped=DONE)
 
@@ -157,6 +158,10 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
         return _run(partial(_wrap_stdio, _wrapping(upstream, id, Core()), options.trace), if_stopped=DONE)
     host, port = _address(options.listen)
     hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
+    for option, check, values in (("host", check_host, hosts), ("origin", check_origin, origins)):
+        for value in values:
+            for problem in check(f"--allow-{option}", value):
+                raise ConfigError(f"got {problem.key} {value!r}, expected {problem.expected}")
     core = Core(host=host, port=port, allowed_hosts=hosts, allowed_origins=origins)
     settings = _wrapping(upstream, id, core)
     return _run(partial(_serve_http, settings, options.trace, is_lasting=False), if_stopped=DONE)
@@ -238,7 +243,7 @@ async def _say_waiting(service: Service, reports: dict[str, ServerReport]) -> No
 def _check(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "check")
     path = _config_path(options.config)
-    settings = _load(path)
+    settings = load(path)
     screen.say(f"{path}: valid, {len(settings.servers)} server{'s' if len(settings.servers) != 1 else ''}")
     return _run(partial(_check_upstreams, settings), if_stopped=FAILED)
 
@@ -287,16 +292,6 @@ def _config_path(given: str | None) -> Path:
         if os.path.exists(name):
             return Path(name)
     raise ConfigError(f"no configuration given, and none of {', '.join(CONFIG_NAMES)} is in this folder")
-
-
-def _load(path: Path) -> Settings:
-    settings = load(path)
-    for server in settings.servers:
-        try:
-            upstream_of(server)
-        except ValueError as error:
-            raise ConfigError(f"{path}: the upstream of server {server.id}: {error}") from error
-    return settings
 
 
 def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, str]:

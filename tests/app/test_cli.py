@@ -156,6 +156,8 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--listen", "127.0.0.1:99999", "--", "cmd"), "got --listen 127.0.0.1:99999, expected HOST:PORT"),
         (("wrap", "--inherit-env", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
         (("wrap", "--listen", "stdio", "--allow-host", "h", "--", "cmd"), "got --allow-host or --allow-origin with"),
+        (("wrap", "--allow-origin", "a.test", "--", "cmd"), "got --allow-origin 'a.test', expected the origin of web"),
+        (("wrap", "--allow-host", "a.test:80", "--", "cmd"), "got --allow-host 'a.test:80', expected a name"),
         (("serve",), "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json is in this folder"),
         (("check",), "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json is in this folder"),
         (("serve", "no.yaml"), "no.yaml: cannot be read: No such file or directory"),
@@ -373,7 +375,7 @@ def test_check_fails_for_what_is_not_wired(tmp_path: Path) -> None:
         ({"core": {"port": "high"}}, "core.port: got .*high.*, expected"),
         (
             {"servers": [{"id": "a", "upstream": {"url": "http://h/", "headers": {"Host": "x"}}}]},
-            "the upstream of server a: got header Host, which is set for each request",
+            r"servers\[0\].upstream: got header Host, which is set for each request",
         ),
     ],
 )
