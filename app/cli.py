@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import re
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Final, NoReturn
@@ -21,6 +22,7 @@ from ..transports.pipe import serve_pipe
 from . import banner, logs, screen
 from .checks import check_host, check_origin
 from .config import ConfigError, load, schema
+from .documents import without_credentials
 from .fitting import misfits
 from .probe import ServerReport, probe
 from .service import VERSION, Service, StartError, running
@@ -53,7 +55,10 @@ def _run_command(argv: Sequence[str] | None) -> int:
     if "--" in arguments:
         at = arguments.index("--")
         arguments, command = arguments[:at], arguments[at + 1 :]
-    options = _parser().parse_args(arguments, argparse.Namespace(log_level=None, log_format="text"))
+    before = argparse.Namespace(log_level=None, log_format="text")
+    options, unknown = _parser().parse_known_args(arguments, before)
+    if unknown:
+        options.complain(_why_unknown(options, unknown, arguments))
     logs.set_up(options.log_level or "warning", options.log_format)
     try:
         return _COMMANDS[options.command](options, command)
@@ -121,21 +126,42 @@ def _parser() -> argparse.ArgumentParser:
         "--allow-origin", action="append", default=[], metavar="ORIGIN", help="origin of web pages that may call"
     )
 
-    check_help = "validate a configuration, ask every upstream, say what is wired"
+    check_about = "Validate a configuration, ask every upstream, say what is wired."
     check = commands.add_parser(
         "check",
         parents=[shared],
-        help=check_help,
-        description=check_help.capitalize()
-        + ". Exit code 1: a server does not answer, or lacks a tool or argument it is to have.",
+        help=_as_help(check_about),
+        description=f"{check_about} Exit code 1: a server does not answer, or lacks a tool or argument it is to have.",
     )
     check.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
     for name, about in (
-        ("demo", "upload, use, produce and read back a file, step by step"),
-        ("schema", "print the JSON Schema of the configuration file"),
+        ("demo", "Upload, use, produce and read back a file, step by step."),
+        ("schema", "Print the JSON Schema of the configuration file."),
     ):
-        commands.add_parser(name, parents=[shared], help=about, description=about.capitalize() + ".")
+        commands.add_parser(name, parents=[shared], help=_as_help(about), description=about)
+    for each in commands.choices.values():
+        each.set_defaults(complain=each.error)  # with its own usage
     return parser
+
+
+def _as_help(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:].removesuffix(".")
+
+
+def _why_unknown(options: argparse.Namespace, unknown: list[str], arguments: list[str]) -> str:
+    """What is said of arguments that no parser took. They may hold secrets: only names of options are repeated."""
+    first, target = unknown[0], getattr(options, "target", None)
+    is_option = first.startswith("-")
+    if target is not None and "://" not in target:
+        if not is_option or arguments.index(target) < arguments.index(first):
+            return _how_to_wrap(target, has_more=True)
+    return f"unknown option {first.partition('=')[0]}" if is_option else "too many arguments"
+
+
+def _how_to_wrap(program: str, *, has_more: bool) -> str:
+    if not re.fullmatch(r"[\w@.~/][\w@.~/+-]*", program):  # an option of several words is taken for a target, too
+        program = "COMMAND"
+    return f"to wrap a command, write -- before it: isthmus wrap -- {program}{' …' if has_more else ''}"
 
 
 # --- serve and wrap -------------------------------------------------------------------------------------------------
@@ -175,7 +201,7 @@ async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_l
     async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace) as service:
         if not is_lasting:
             stop.temporary_folder = _folder_of(service)
-        reports = await _probe_all(service)
+        reports = await _probe_all(service, is_logged=is_lasting)
         try:
             screen.say(banner.listening(service, reports))
         except screen.Unheard as error:
@@ -210,21 +236,38 @@ def _folder_of(service: Service) -> str:
     return os.path.dirname(service.plan.workspaces_path)
 
 
-async def _probe_all(service: Service) -> list[ServerReport]:
-    """Ask every upstream; say what is slow to answer while it is."""
+async def _probe_all(service: Service, *, is_logged: bool) -> list[ServerReport]:
+    """Ask every upstream; say what is slow to answer while it is.
+
+    Args:
+        is_logged: whether the log warns of failures, which are in the reports as well.
+    """
     reports: dict[str, ServerReport] = {}
 
     async def ask(server: Server) -> None:
         wired = {tool for adapter in server.adapters for tool in adapter.tools}
         reports[server.id] = await probe(service.hub, server.id, VERSION, with_schemas=wired, timeout_s=PROBE_TIMEOUT_S)
 
-    async with anyio.create_task_group() as waiting:
-        waiting.start_soon(_say_waiting, service, reports)
-        async with anyio.create_task_group() as tasks:
-            for server in service.settings.servers:
-                tasks.start_soon(ask, server)
-        waiting.cancel_scope.cancel()
+    with contextlib.nullcontext() if is_logged else _without_warnings():
+        async with anyio.create_task_group() as waiting:
+            waiting.start_soon(_say_waiting, service, reports)
+            async with anyio.create_task_group() as tasks:
+                for server in service.settings.servers:
+                    tasks.start_soon(ask, server)
+            waiting.cancel_scope.cancel()
     return [reports[id] for id in service.server_ids]
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Whoever asked for more than warnings gets them all the same."""
+    log = logging.getLogger("isthmus.hub")
+    if not log.isEnabledFor(logging.INFO):
+        log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(logging.NOTSET)
 
 
 async def _say_waiting(service: Service, reports: dict[str, ServerReport]) -> None:
@@ -251,7 +294,7 @@ def _check(options: argparse.Namespace, command: list[str]) -> int:
 async def _check_upstreams(settings: Settings, stop: Stop) -> int:
     async with running(settings, listen=False, is_lasting=False) as service:
         stop.temporary_folder = _folder_of(service)
-        reports = await _probe_all(service)
+        reports = await _probe_all(service, is_logged=False)
     is_good = True
     for server, report in zip(settings.servers, reports, strict=True):
         screen.say("\n".join(banner.describe(settings, server, report)))
@@ -297,11 +340,13 @@ def _config_path(given: str | None) -> Path:
 def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, str]:
     url = options.target
     if (url is None) == (not command):
-        said = "nothing" if url is None else f"both {url} and a command"
+        said = "nothing" if url is None else "both a URL and a command"
         raise ConfigError(f"got {said} to wrap, expected a URL, or -- COMMAND ARG…")
     if url is not None:
         if not re.match(r"https?://[^/]", url):
-            raise ConfigError(f"got the URL {url}, expected http://… or https://… (or -- COMMAND ARG…)")
+            if "://" not in url:
+                raise ConfigError(f"got no URL; {_how_to_wrap(url, has_more=False)}")
+            raise ConfigError(f"got the URL {without_credentials(url)}, expected http://… or https://…")
         if options.env or options.cwd or options.inherit_env:
             raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
         headers = dict(_pair(text, ":", "--header", "NAME: VALUE") for text in options.header)
@@ -318,9 +363,11 @@ def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, 
 
 
 def _pair(text: str, separator: str, option: str, form: str) -> tuple[str, str]:
+    """What `text` says is not repeated: it may be a secret, whatever is wrong with it."""
     name, found, value = text.partition(separator)
     if not found or not name.strip():
-        raise ConfigError(f"got {option} {name!r}, expected {form}")
+        lacks = "a name" if found else f"a {separator}"
+        raise ConfigError(f"got {option} without {lacks}, expected {form}")
     return name.strip(), value.strip()
 
 

@@ -102,6 +102,7 @@ def test_every_command_explains_itself(command: str, inside: Inside) -> None:
     code, out, err = inside(command, "--help")
     assert (code, err) == (0, "")
     assert out.startswith(f"usage: isthmus {command} ")
+    assert "JSON Schema" in out or command != "schema"
     assert "--log-level" in out
     lines = out.splitlines()
     assert lines[lines.index("") + 1].endswith("."), "a sentence on what it does"
@@ -141,17 +142,25 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("surf",), "choose from 'serve', 'wrap', 'check', 'demo', 'schema'"),
         (("wrap",), "got nothing to wrap, expected a URL, or -- COMMAND ARG…"),
         (("wrap", "--"), "got nothing to wrap"),
-        (("wrap", "http://h/", "--", "cmd"), "got both http://h/ and a command to wrap"),
-        (("wrap", "npx"), "got the URL npx, expected http://… or https://… (or -- COMMAND ARG…)"),
+        (("wrap", "http://h/", "--", "cmd"), "got both a URL and a command to wrap"),
+        (("wrap", "npx"), "isthmus: got no URL; to wrap a command, write -- before it: isthmus wrap -- npx"),
+        (("wrap", "npx", "foo"), "error: to wrap a command, write -- before it: isthmus wrap -- npx …"),
+        (("wrap", "npx", "-y", "foo"), "error: to wrap a command, write -- before it: isthmus wrap -- npx …"),
+        (("wrap", "--bogus"), "usage: isthmus wrap [options] URL"),
+        (("wrap", "--bogus=1", "http://h/"), "isthmus wrap: error: unknown option --bogus\n"),
+        (("wrap", "http://h/", "i"), "isthmus wrap: error: too many arguments"),
+        (("serve", "a", "b"), "usage: isthmus serve [-h]"),
+        (("serve", "a", "b"), "isthmus serve: error: too many arguments"),
         (("wrap", "ws://host/"), "got the URL ws://host/, expected http://"),
         (("wrap", "http://user:word@host/"), "got a URL with user-info, expected credentials in a header"),
         (("wrap", "http://host:99999/"), "expected HOST or HOST:PORT"),
         (("wrap", "--header", "Host: x", "http://h/"), "got header Host, which is set for each request"),
         (("wrap", "--header", "X-Key: a\nb", "http://h/"), "the value of header X-Key has characters"),
-        (("wrap", "--header", "no-colon", "http://h/"), "got --header 'no-colon', expected NAME: VALUE"),
+        (("wrap", "--header", "no-colon", "http://h/"), "got --header without a :, expected NAME: VALUE"),
         (("wrap", "--header", "A: b", "--", "cmd"), "got --header with a command, expected it with a URL only"),
         (("wrap", "--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
-        (("wrap", "--env", "A", "--", "cmd"), "got --env 'A', expected NAME=VALUE"),
+        (("wrap", "--env", "A", "--", "cmd"), "got --env without a =, expected NAME=VALUE"),
+        (("wrap", "--env", "=b", "--", "cmd"), "got --env without a name, expected NAME=VALUE"),
         (("wrap", "--listen", "8932", "--", "cmd"), "got --listen 8932, expected HOST:PORT, such as 127.0.0.1:8932"),
         (("wrap", "--listen", "127.0.0.1:99999", "--", "cmd"), "got --listen 127.0.0.1:99999, expected HOST:PORT"),
         (("wrap", "--inherit-env", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
@@ -172,7 +181,32 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
 def test_wrong_arguments_are_named(arguments: tuple[str, ...], said: str, inside: Inside) -> None:
     code, out, err = inside(*arguments)
     assert (code, out) == (2, "")
-    assert said in err
+    assert said in f"{err}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--header", "Authorization Bearer 4711", "http://h/"),
+        ("--header", "Authorization:", "Bearer", "4711", "http://h/"),
+        ("--headers", "Authorization: Bearer 4711", "http://h/"),
+        ("--headers=Authorization: Bearer 4711", "http://h/"),
+        ("--headers=Authorization: Bearer 4711",),
+        ("--env", "4711", "--", "cmd"),
+        ("--environment", "KEY=4711", "--", "cmd"),
+        ("htps://host/?token=4711",),
+        ("htps://me:4711@host/",),
+        ("http://host/?token=4711", "--", "cmd"),
+        ("http://host/", "4711"),
+        ("http://me:4711@host/",),
+        ("npx", "thing", "--token", "4711"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_arguments_are_not_repeated_where_they_may_be_secrets(arguments: tuple[str, ...], inside: Inside) -> None:
+    code, out, err = inside("wrap", *arguments)
+    assert (code, out) == (2, "")
+    assert "4711" not in err
 
 
 def test_a_trace_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
@@ -356,8 +390,8 @@ def test_check_fails_for_what_is_not_wired(tmp_path: Path) -> None:
         {"id": "gone", "upstream": {"command": ["nosuchcommand"]}},
         {"id": "far", "upstream": {"url": "http://127.0.0.1:9/mcp"}},
     ]
-    code, out, _ = run("check", str(configuration(tmp_path, servers)))
-    assert code == 1
+    code, out, err = run("check", str(configuration(tmp_path, servers)))
+    assert (code, err) == (1, "")  # what failed is said once
     lacks = "WARNING artifact_producer names the"
     assert f"{lacks} tool ecco, which this server does not have; the nearest is echo\n" in out
     assert f"{lacks} argument txt, which echo does not have; the nearest is text\n" in out
@@ -478,6 +512,9 @@ def test_the_last_words_of_a_child_that_dies_at_start_are_shown() -> None:
         failed = wrapped.wait_line(r"^    FAILED  (.*)")[1]
         assert "exited with code 7" in failed
         assert "no license key" in failed
+        assert wrapped.stderr == ""  # what failed is said once
+        assert "exited with code 7" in Session(wrapped.wait_url()).hello["error"]["message"]
+        wrapped.wait_line("warning python.*: upstream lost: exited with code 7", "stderr")
         wrapped.signal(signal.SIGTERM)
         assert wrapped.wait_exit() == 0
 
