@@ -2,56 +2,79 @@
 
 from __future__ import annotations
 
+import ipaddress
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
 from ..core.catalog import helper_name
 from ..core.eras import features_of
+from .fitting import misfits
 from .probe import ServerReport
 from .service import VERSION, Service
-from .settings import ArtifactProducerAdapter, Server, UploadConsumerAdapter
+from .settings import Adapter, Server, Settings, UploadConsumerAdapter
 
 TOOLS_SHOWN = 12
 
 
 def listening(service: Service, reports: list[ServerReport]) -> str:
     """One screen for the HTTP listener."""
-    is_only = len(service.settings.servers) == 1
-    urls = {id: f"{service.base_url}/mcp{'' if is_only else '/' + id}" for id in service.server_ids}
-    lines = [f"isthmus {VERSION} listens on {service.base_url}", ""]
-    for server, report in zip(service.settings.servers, reports, strict=True):
-        lines += describe(server, report)
+    settings = service.settings
+    is_only = len(settings.servers) == 1
+    paths = {id: "/mcp" if is_only else f"/mcp/{id}" for id in service.server_ids}
+    lines = [f"isthmus {VERSION} listens on {service.base_url}"]
+    if not _is_loopback(settings.core.host):
+        lines.append(f"WARNING open to other machines, as {settings.core.host}, and nobody is asked who they are")
+    lines.append("")
+    for server, report in zip(settings.servers, reports, strict=True):
+        lines += describe(settings, server, report)
         if report.problem:
             lines.append("    again   with each session that a client opens")
-        lines += [f"    at      {urls[server.id]}", ""]
-    commands = {id: {"command": "isthmus", "args": ["wrap", "--listen", "stdio", url]} for id, url in urls.items()}
+        lines += [f"    at      {service.base_url}{paths[server.id]}", ""]
+    urls = {id: f"{settings.core.public_base_url or service.base_url}{path}" for id, path in paths.items()}
+    program = _own_path()
+    commands = {id: {"command": program, "args": ["wrap", "--listen", "stdio", url]} for id, url in urls.items()}
     lines += ["for a client's configuration:", _paste_line({id: {"url": url} for id, url in urls.items()})]
     lines += ["or, for a client that only starts commands:", _paste_line(commands), ""]
     return "\n".join(lines)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _own_path() -> str:
+    """The running `isthmus`: clients with a window know no virtual environment's PATH."""
+    started, beside_python = Path(sys.argv[0]).absolute(), Path(sys.executable).with_name("isthmus")
+    found = (str(path) for path in (started, beside_python) if path.name == "isthmus" and path.is_file())
+    return next(found, "isthmus")
 
 
 def _paste_line(entries: Mapping[str, object]) -> str:
     return "  " + msgspec.json.encode({"mcpServers": entries}).decode()
 
 
-def describe(server: Server, report: ServerReport) -> list[str]:
+def describe(settings: Settings, server: Server, report: ServerReport) -> list[str]:
     """A server in a few lines: who it is, what it can, what is done with its files, what is wrong."""
-    upstream = server.upstream
-    kind = "stdio" if upstream.command is not None else "http"
+    kind = "stdio" if server.upstream.command is not None else "http"
     lines = [f"  {server.id}"]
     if report.problem:
         lines.append(f"    FAILED  {_plain(report.problem)}")
     else:
+        name = " ".join(part for part in (report.name, report.version) if part) or "without a name"
         era = features_of(report.revision).era
-        said = _plain(f"{report.name} {report.version} ({kind}, {era} era, revision {report.revision})")
-        lines.append(f"    server  {said}")
+        lines.append(_plain(f"    server  {name} ({kind}, {era} era, revision {report.revision})"))
         tools = [tool for tool in report.tools if not server.adapters or tool != helper_name(server.id)]
         shown = _plain(", ".join(tools[:TOOLS_SHOWN]))
         more = f" and {len(tools) - TOOLS_SHOWN} more" if len(tools) > TOOLS_SHOWN else ""
         lines.append(f"    tools   {len(tools)}: {shown}{more}" if tools else "    tools   none")
-    lines += [f"    files   {line}" for line in _adapters(server)]
-    lines += [f"    WARNING {line}" for line in missing_tools(server, report)]
+    lines += [f"    files   {_files(settings, server, adapter)}" for adapter in server.adapters]
+    lines += [f"    WARNING {_plain(line)}" for line in misfits(server, report)]
     return lines
 
 
@@ -60,26 +83,18 @@ def _plain(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def _adapters(server: Server) -> list[str]:
-    lines = []
-    for adapter in server.adapters:
-        tools = ", ".join(adapter.tools)
-        if isinstance(adapter, UploadConsumerAdapter):
-            how = f"{adapter.uri_scheme} handles in {adapter.file_path_argument} (from {helper_name(server.id)})"
-            lines.append(f"{tools} takes {how}")
-        else:
-            where = adapter.output_path_argument or adapter.output_locator.mode.value
-            lines.append(f"{tools} makes artifact:// resources ({where})")
-    return lines
-
-
-def missing_tools(server: Server, report: ServerReport) -> list[str]:
-    """Adapters for tools that the server does not have: a misspelling, or an option of the server that is off."""
-    if report.problem:
-        return []
-    lines = []
-    for adapter in server.adapters:
-        kind = "artifact_producer" if isinstance(adapter, ArtifactProducerAdapter) else "upload_consumer"
-        missing = [tool for tool in adapter.tools if tool not in report.tools]
-        lines += [f"{kind} names the tool {tool}, which this server does not have" for tool in missing]
-    return lines
+def _files(settings: Settings, server: Server, adapter: Adapter) -> str:
+    tools, is_one = ", ".join(adapter.tools), len(adapter.tools) == 1
+    if isinstance(adapter, UploadConsumerAdapter):
+        if not settings.uploads.enabled:
+            return f"{tools}: handles are not taken, uploads.enabled is switched off"
+        how = f"{adapter.uri_scheme} handles in {adapter.file_path_argument} (from {helper_name(server.id)})"
+        return f"{tools} {'takes' if is_one else 'take'} {how}"
+    if not settings.artifacts.enabled:
+        return f"{tools}: files are not taken in, artifacts.enabled is switched off"
+    if not adapter.persist:
+        return f"{tools}: files are not taken in, persist is switched off"
+    is_listed = settings.artifacts.expose_as_resources and adapter.expose_as_resource
+    what = "artifact:// resources" if is_listed else "artifacts, not listed as resources"
+    where = adapter.output_path_argument or adapter.output_locator.mode.value
+    return f"{tools} {'makes' if is_one else 'make'} {what} ({where})"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
 from ..core.plan import LocatorMode
+from ..transports.http_endpoint import Endpoint
 from .documents import Problem
 from .settings import (
     ID_PATTERN,
+    Adapter,
     ArtifactProducerAdapter,
+    Core,
     McpServer,
     Server,
     Settings,
@@ -23,27 +26,61 @@ _HTTP_TYPES: Final = ("http", "streamable-http", "streamable_http", "streamableH
 _SCHEMES_TO_COME: Final = ("ws", "wss", "sse", "sse+http", "sse+https")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _DOTTED: Final = re.compile(r"[^.\s\[\]]+(\.[^.\s\[\]]+)*")
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^/?#@:*\s\[\]]+)(:[0-9]{1,5})?")
+_HOST: Final = re.compile(r"\[[0-9a-f:.]+\]|[^/?#@:*\s\[\]]+")
 _URI_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
-def check(settings: Settings) -> list[Problem]:
-    """Everything that is wrong with `settings`, which have just been read: `mcp_servers` stand apart."""
-    return list(_check(settings))
+def check(settings: Settings, is_sound: Callable[[str], bool]) -> list[Problem]:
+    """Everything that is wrong with `settings`, which have just been read: `mcp_servers` stand apart.
+
+    Args:
+        is_sound: whether what was read at a dotted key is what its type says. What is not is passed over.
+    """
+    return list(_check(settings, is_sound))
 
 
-def _check(settings: Settings) -> Iterator[Problem]:
-    if settings.core.public_base_url is not None:
-        yield from _url("core.public_base_url", settings.core.public_base_url, may_query=False)
-    yield from _path("storage.root", settings.storage.root)
-    if not settings.servers and not settings.mcp_servers:
-        yield Problem("servers", "at least one server", "no server here or in mcpServers")
+def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Problem]:
+    if is_sound("core"):
+        yield from _core(settings.core)
+    if is_sound("storage"):
+        yield from _path("storage.root", settings.storage.root)
+    if is_sound("servers") and is_sound("mcpServers") and not settings.servers:
+        if not settings.mcp_servers:
+            yield Problem("servers", "at least one server", "no server here or in mcpServers")
+        elif all(entry.disabled for entry in settings.mcp_servers.values()):
+            yield Problem("mcpServers", "at least one server that is to run", "every server is disabled")
     seen: dict[str, str] = {}
-    for i, server in enumerate(settings.servers):
-        yield from _id(f"servers[{i}].id", server.id, seen)
-        yield from _server(f"servers[{i}]", server)
-    for name, entry in settings.mcp_servers.items():
+    for i, server in enumerate(settings.servers or ()):
+        if server:  # some of what could not be read is None
+            if is_sound(f"servers[{i}].id"):
+                yield from _id(f"servers[{i}].id", server.id, seen)
+            yield from _server(f"servers[{i}]", server, is_sound)
+    for name, entry in (settings.mcp_servers or {}).items():
         yield from _id(f"mcpServers.{name}", name, seen)
-        yield from _mcp_server(f"mcpServers.{name}", entry)
+        if is_sound(f"mcpServers.{name}"):
+            yield from _mcp_server(f"mcpServers.{name}", entry)
+
+
+def _core(core: Core) -> Iterator[Problem]:
+    if core.public_base_url is not None:
+        yield from _url("core.public_base_url", core.public_base_url, may_query=False)
+    for i, origin in enumerate(core.allowed_origins):
+        yield from check_origin(f"core.allowed_origins[{i}]", origin)
+    for i, host in enumerate(core.allowed_hosts):
+        yield from check_host(f"core.allowed_hosts[{i}]", host)
+
+
+def check_origin(key: str, origin: str) -> Iterator[Problem]:
+    """It is compared with the Origin header as a whole."""
+    if _ORIGIN.fullmatch(origin.lower()) is None:
+        yield Problem(key, "the origin of web pages, such as https://example.com or http://localhost:8080, and no more")
+
+
+def check_host(key: str, host: str) -> Iterator[Problem]:
+    """It is compared with the Host header without its port."""
+    if _HOST.fullmatch(host.lower()) is None:
+        yield Problem(key, "a name or an address as in a URL, without scheme, port and path")
 
 
 def _id(key: str, id: str, seen: dict[str, str]) -> Iterator[Problem]:
@@ -55,21 +92,27 @@ def _id(key: str, id: str, seen: dict[str, str]) -> Iterator[Problem]:
     seen[id] = key
 
 
-def _server(key: str, server: Server) -> Iterator[Problem]:
-    yield from _upstream(f"{key}.upstream", server.upstream)
-    for i, root in enumerate(server.artifact_roots):
-        yield from _path(f"{key}.artifact_roots[{i}]", root)
-    for i, adapter in enumerate(server.adapters):
-        at = f"{key}.adapters[{i}]"
-        if not adapter.tools:
-            yield Problem(f"{at}.tools", "the name of at least one tool")
-        for j, tool in enumerate(adapter.tools):
-            if not tool.strip():
-                yield Problem(f"{at}.tools[{j}]", "the name of a tool")
-        if isinstance(adapter, UploadConsumerAdapter):
-            yield from _consumer(at, adapter)
-        else:
-            yield from _producer(at, adapter)
+def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterator[Problem]:
+    if is_sound(f"{key}.upstream"):
+        yield from _upstream(f"{key}.upstream", server.upstream)
+    if is_sound(f"{key}.artifact_roots"):
+        for i, root in enumerate(server.artifact_roots):
+            yield from _path(f"{key}.artifact_roots[{i}]", root)
+    for i, adapter in enumerate(server.adapters or ()):
+        if is_sound(f"{key}.adapters[{i}]"):
+            yield from _adapter(f"{key}.adapters[{i}]", adapter)
+
+
+def _adapter(key: str, adapter: Adapter) -> Iterator[Problem]:
+    if not adapter.tools:
+        yield Problem(f"{key}.tools", "the name of at least one tool")
+    for i, tool in enumerate(adapter.tools):
+        if not tool.strip():
+            yield Problem(f"{key}.tools[{i}]", "the name of a tool")
+    if isinstance(adapter, UploadConsumerAdapter):
+        yield from _consumer(key, adapter)
+    else:
+        yield from _producer(key, adapter)
 
 
 def _mcp_server(key: str, entry: McpServer) -> Iterator[Problem]:
@@ -103,19 +146,31 @@ def _upstream(key: str, upstream: Upstream) -> Iterator[Problem]:
     elif upstream.command is not None:
         yield from _command(key, upstream)
     elif upstream.url is not None:
-        yield from _url(f"{key}.url", upstream.url)
+        yield from _endpoint(key, upstream.url, upstream.headers)
         for name in ("env", "cwd", "inherit_env"):
             if getattr(upstream, name):
                 yield Problem(f"{key}.{name}", f"{name} beside a command only, and this server has a url")
-        yield from _headers(f"{key}.headers", upstream.headers)
         if upstream.ca_file is not None:
             yield from _path(f"{key}.ca_file", upstream.ca_file)
+
+
+def _endpoint(key: str, url: str, headers: Mapping[str, str]) -> Iterator[Problem]:
+    found = [*_url(f"{key}.url", url), *_headers(f"{key}.headers", headers)]
+    yield from found
+    if not found:
+        try:
+            Endpoint(url, tuple(headers.items()))
+        except ValueError as error:  # "got this, expected that", or only what is wrong
+            seen, _, right = str(error).replace("; expected ", ", expected ").partition(", expected ")
+            yield Problem(key, right or "others", seen)
 
 
 def _command(key: str, upstream: Upstream) -> Iterator[Problem]:
     assert upstream.command is not None
     if not upstream.command or not upstream.command[0].strip():
         yield Problem(f"{key}.command", "a program to start, and its arguments")
+    elif upstream.command[0].startswith("~"):
+        yield Problem(f"{key}.command", "another program: write ${HOME} for ~", "got a program that begins with ~")
     elif any("\0" in argument for argument in upstream.command):
         yield Problem(f"{key}.command", "arguments without NUL characters", "got one with NUL")
     for name, value in upstream.env.items():

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import logging
 import os
 import re
-import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePath
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import anyio
 import msgspec
-from anyio.abc import TaskStatus
 
 from ..core.effects import PipeOpening
 from ..transports.http_endpoint import Endpoint
 from ..transports.pipe import serve_pipe
-from . import banner, logs
+from . import banner, logs, screen
+from .checks import check_host, check_origin
 from .config import ConfigError, load, schema
+from .documents import without_credentials
+from .fitting import misfits
 from .probe import ServerReport, probe
-from .service import VERSION, Service, StartError, running, upstream_of
+from .service import VERSION, Service, StartError, running
 from .settings import Core, Server, Settings, Upstream
+from .stopping import Stop, stoppable
 
 DONE, FAILED, USAGE = 0, 1, 2
 
@@ -34,24 +38,38 @@ PROBE_TIMEOUT_S = 600.0
 """A bound beyond every server's own start time limit, which is what normally ends a wait."""
 
 
+_log = logging.getLogger("isthmus.cli")
+
+
 def main(argv: Sequence[str] | None = None) -> NoReturn:
+    screen.set_up()
+    try:
+        sys.exit(_run_command(argv))
+    finally:
+        screen.finish()  # also after `--help`
+
+
+def _run_command(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     command: list[str] = []
     if "--" in arguments:
         at = arguments.index("--")
         arguments, command = arguments[:at], arguments[at + 1 :]
-    options = _parser().parse_args(arguments, argparse.Namespace(log_level=None, log_format="text"))
+    before = argparse.Namespace(log_level=None, log_format="text")
+    options, unknown = _parser().parse_known_args(arguments, before)
+    if unknown:
+        options.complain(_why_unknown(options, unknown, arguments))
     logs.set_up(options.log_level or "warning", options.log_format)
     try:
-        sys.exit(_COMMANDS[options.command](options, command))
+        return _COMMANDS[options.command](options, command)
     except ConfigError as error:
         _complain(str(error))
-        sys.exit(USAGE)
-    except StartError as error:
+        return USAGE
+    except (StartError, screen.Unheard) as error:
         _complain(str(error))
-        sys.exit(FAILED)
+        return FAILED
     except KeyboardInterrupt:
-        sys.exit(FAILED)
+        return FAILED
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,20 +126,42 @@ def _parser() -> argparse.ArgumentParser:
         "--allow-origin", action="append", default=[], metavar="ORIGIN", help="origin of web pages that may call"
     )
 
-    check_help = "validate a configuration, ask every upstream, say what is wired"
+    check_about = "Validate a configuration, ask every upstream, say what is wired."
     check = commands.add_parser(
         "check",
         parents=[shared],
-        help=check_help,
-        description=check_help.capitalize() + ". Exit code 1: a server does not answer, or lacks a tool it is to have.",
+        help=_as_help(check_about),
+        description=f"{check_about} Exit code 1: a server does not answer, or lacks a tool or argument it is to have.",
     )
     check.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
     for name, about in (
-        ("demo", "upload, use, produce and read back a file, step by step"),
-        ("schema", "print the JSON Schema of the configuration file"),
+        ("demo", "Upload, use, produce and read back a file, step by step."),
+        ("schema", "Print the JSON Schema of the configuration file."),
     ):
-        commands.add_parser(name, parents=[shared], help=about, description=about.capitalize() + ".")
+        commands.add_parser(name, parents=[shared], help=_as_help(about), description=about)
+    for each in commands.choices.values():
+        each.set_defaults(complain=each.error)  # with its own usage
     return parser
+
+
+def _as_help(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:].removesuffix(".")
+
+
+def _why_unknown(options: argparse.Namespace, unknown: list[str], arguments: list[str]) -> str:
+    """What is said of arguments that no parser took. They may hold secrets: only names of options are repeated."""
+    first, target = unknown[0], getattr(options, "target", None)
+    is_option = first.startswith("-")
+    if target is not None and "://" not in target:
+        if not is_option or arguments.index(target) < arguments.index(first):
+            return _how_to_wrap(target, has_more=True)
+    return f"unknown option {first.partition('=')[0]}" if is_option else "too many arguments"
+
+
+def _how_to_wrap(program: str, *, has_more: bool) -> str:
+    if not re.fullmatch(r"[\w@.~/][\w@.~/+-]*", program):  # an option of several words is taken for a target, too
+        program = "COMMAND"
+    return f"to wrap a command, write -- before it: isthmus wrap -- {program}{' …' if has_more else ''}"
 
 
 # --- serve and wrap -------------------------------------------------------------------------------------------------
@@ -129,9 +169,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _serve(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "serve")
-    settings = _load(_config_path(options.config))
+    settings = load(_config_path(options.config))
     logs.set_up(options.log_level or settings.core.log_level, options.log_format)
-    return _run(partial(_serve_http, settings, options.trace, is_lasting=True))
+    return _run(partial(_serve_http, settings, options.trace, is_lasting=True), if_stopped=DONE)
 
 
 def _wrap(options: argparse.Namespace, command: list[str]) -> int:
@@ -141,80 +181,93 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
             raise ConfigError(
                 "got --allow-host or --allow-origin with --listen stdio, expected them with HOST:PORT only"
             )
-        return _run(partial(_wrap_stdio, _wrapping(upstream, id, Core()), options.trace))
+        return _run(partial(_wrap_stdio, _wrapping(upstream, id, Core()), options.trace), if_stopped=DONE)
     host, port = _address(options.listen)
     hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
+    for option, check, values in (("host", check_host, hosts), ("origin", check_origin, origins)):
+        for value in values:
+            for problem in check(f"--allow-{option}", value):
+                raise ConfigError(f"got {problem.key} {value!r}, expected {problem.expected}")
     core = Core(host=host, port=port, allowed_hosts=hosts, allowed_origins=origins)
     settings = _wrapping(upstream, id, core)
-    return _run(partial(_serve_http, settings, options.trace, is_lasting=False))
+    return _run(partial(_serve_http, settings, options.trace, is_lasting=False), if_stopped=DONE)
 
 
 def _wrapping(upstream: Upstream, id: str, core: Core) -> Settings:
     return Settings(core=core, servers=(Server(id=id, upstream=upstream),))
 
 
-async def _serve_http(settings: Settings, trace: str | None, *, is_lasting: bool) -> int:
-    async with anyio.create_task_group() as tasks:
-        await tasks.start(_cancel_at_signal, tasks.cancel_scope)  # before there is anything to clean up
-        async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace) as service:
-            reports = await _probe_all(service)
-            print(banner.listening(service, reports), flush=True)
-            await anyio.sleep_forever()
+async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool) -> int:
+    async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace) as service:
+        if not is_lasting:
+            stop.temporary_folder = _folder_of(service)
+        reports = await _probe_all(service, is_logged=is_lasting)
+        try:
+            screen.say(banner.listening(service, reports))
+        except screen.Unheard as error:
+            _log.warning("nobody sees the banner: %s", error)
+        await anyio.sleep_forever()
     return DONE
 
 
-async def _wrap_stdio(settings: Settings, trace: str | None) -> int:
+async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop) -> int:
     async with running(settings, listen=False, is_lasting=False, trace_path=trace) as service:
+        stop.temporary_folder = _folder_of(service)
+        is_stopping = anyio.Event()
+        stop.order = is_stopping.set
         async with anyio.create_task_group() as tasks:
-            await tasks.start(_drain_at_signal, service, tasks.cancel_scope)
+            tasks.start_soon(_drain_when, is_stopping, service, tasks.cancel_scope)
             opening = PipeOpening(server=service.server_ids[0])
             await serve_pipe(service.hub, opening, service.limits, wait_idle=service.hub.wait_idle)
             tasks.cancel_scope.cancel()
     return DONE
 
 
-async def _cancel_at_signal(
-    scope: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
-) -> None:
-    """Whoever is cancelled drains."""
-    await _wait_for_signal(task_status)
-    scope.cancel()
-
-
-async def _drain_at_signal(
-    service: Service, scope: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
-) -> None:
+async def _drain_when(is_stopping: anyio.Event, service: Service, scope: anyio.CancelScope) -> None:
     """Only while stdout is still served can it carry the answers of the calls in flight."""
-    await _wait_for_signal(task_status)
+    await is_stopping.wait()
     await service.hub.drain(service.limits.drain_s)
     await anyio.sleep(service.limits.stop_grace_s)  # for a client that does not read them
     scope.cancel()
 
 
-async def _wait_for_signal(task_status: TaskStatus[None]) -> None:
-    """The first one. A second one then ends the process at once; the warden ends its children."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
-        task_status.started()
-        async for _ in received:
-            break
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+def _folder_of(service: Service) -> str:
+    """Where everything lies that it stores."""
+    return os.path.dirname(service.plan.workspaces_path)
 
 
-async def _probe_all(service: Service) -> list[ServerReport]:
-    """Ask every upstream; say what is slow to answer while it is."""
+async def _probe_all(service: Service, *, is_logged: bool) -> list[ServerReport]:
+    """Ask every upstream; say what is slow to answer while it is.
+
+    Args:
+        is_logged: whether the log warns of failures, which are in the reports as well.
+    """
     reports: dict[str, ServerReport] = {}
 
-    async def ask(id: str) -> None:
-        reports[id] = await probe(service.hub, id, VERSION, timeout_s=PROBE_TIMEOUT_S)
+    async def ask(server: Server) -> None:
+        wired = {tool for adapter in server.adapters for tool in adapter.tools}
+        reports[server.id] = await probe(service.hub, server.id, VERSION, with_schemas=wired, timeout_s=PROBE_TIMEOUT_S)
 
-    async with anyio.create_task_group() as waiting:
-        waiting.start_soon(_say_waiting, service, reports)
-        async with anyio.create_task_group() as tasks:
-            for id in service.server_ids:
-                tasks.start_soon(ask, id)
-        waiting.cancel_scope.cancel()
+    with contextlib.nullcontext() if is_logged else _without_warnings():
+        async with anyio.create_task_group() as waiting:
+            waiting.start_soon(_say_waiting, service, reports)
+            async with anyio.create_task_group() as tasks:
+                for server in service.settings.servers:
+                    tasks.start_soon(ask, server)
+            waiting.cancel_scope.cancel()
     return [reports[id] for id in service.server_ids]
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Whoever asked for more than warnings gets them all the same."""
+    log = logging.getLogger("isthmus.hub")
+    if not log.isEnabledFor(logging.INFO):
+        log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(logging.NOTSET)
 
 
 async def _say_waiting(service: Service, reports: dict[str, ServerReport]) -> None:
@@ -224,7 +277,7 @@ async def _say_waiting(service: Service, reports: dict[str, ServerReport]) -> No
         seconds += WAITING_LINE_S
         waiting = [id for id in service.server_ids if id not in reports]
         if waiting:
-            print(f"starting {', '.join(waiting)} … {seconds} s", file=sys.stderr, flush=True)
+            screen.complain(f"starting {', '.join(waiting)} … {seconds} s")
 
 
 # --- check, demo, schema --------------------------------------------------------------------------------------------
@@ -233,19 +286,20 @@ async def _say_waiting(service: Service, reports: dict[str, ServerReport]) -> No
 def _check(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "check")
     path = _config_path(options.config)
-    settings = _load(path)
-    print(f"{path}: valid, {len(settings.servers)} server{'s' if len(settings.servers) != 1 else ''}")
-    return _run(partial(_check_upstreams, settings))
+    settings = load(path)
+    screen.say(f"{path}: valid, {len(settings.servers)} server{'s' if len(settings.servers) != 1 else ''}")
+    return _run(partial(_check_upstreams, settings), if_stopped=FAILED)
 
 
-async def _check_upstreams(settings: Settings) -> int:
+async def _check_upstreams(settings: Settings, stop: Stop) -> int:
     async with running(settings, listen=False, is_lasting=False) as service:
-        reports = await _probe_all(service)
+        stop.temporary_folder = _folder_of(service)
+        reports = await _probe_all(service, is_logged=False)
     is_good = True
     for server, report in zip(settings.servers, reports, strict=True):
-        print("\n".join(banner.describe(server, report)))
-        is_good = is_good and not report.problem and not banner.missing_tools(server, report)
-    print("all is wired" if is_good else "not all is wired: see above")
+        screen.say("\n".join(banner.describe(settings, server, report)))
+        is_good = is_good and not report.problem and not misfits(server, report)
+    screen.say("all is wired" if is_good else "not all is wired: see above")
     return DONE if is_good else FAILED
 
 
@@ -253,12 +307,12 @@ def _demo(options: argparse.Namespace, command: list[str]) -> int:
     from .demo import demonstrate  # what it needs is needed by nothing else
 
     _no_command(command, "demo")
-    return _run(demonstrate)
+    return _run(demonstrate, if_stopped=FAILED)
 
 
 def _schema(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "schema")
-    print(msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode())
+    screen.say(msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode())
     return DONE
 
 
@@ -283,24 +337,16 @@ def _config_path(given: str | None) -> Path:
     raise ConfigError(f"no configuration given, and none of {', '.join(CONFIG_NAMES)} is in this folder")
 
 
-def _load(path: Path) -> Settings:
-    settings = load(path)
-    for server in settings.servers:
-        try:
-            upstream_of(server)
-        except ValueError as error:
-            raise ConfigError(f"{path}: the upstream of server {server.id}: {error}") from error
-    return settings
-
-
 def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, str]:
     url = options.target
     if (url is None) == (not command):
-        said = "nothing" if url is None else f"both {url} and a command"
+        said = "nothing" if url is None else "both a URL and a command"
         raise ConfigError(f"got {said} to wrap, expected a URL, or -- COMMAND ARG…")
     if url is not None:
         if not re.match(r"https?://[^/]", url):
-            raise ConfigError(f"got the URL {url}, expected http://… or https://… (or -- COMMAND ARG…)")
+            if "://" not in url:
+                raise ConfigError(f"got no URL; {_how_to_wrap(url, has_more=False)}")
+            raise ConfigError(f"got the URL {without_credentials(url)}, expected http://… or https://…")
         if options.env or options.cwd or options.inherit_env:
             raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
         headers = dict(_pair(text, ":", "--header", "NAME: VALUE") for text in options.header)
@@ -317,20 +363,29 @@ def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, 
 
 
 def _pair(text: str, separator: str, option: str, form: str) -> tuple[str, str]:
+    """What `text` says is not repeated: it may be a secret, whatever is wrong with it."""
     name, found, value = text.partition(separator)
     if not found or not name.strip():
-        raise ConfigError(f"got {option} {name!r}, expected {form}")
+        lacks = "a name" if found else f"a {separator}"
+        raise ConfigError(f"got {option} without {lacks}, expected {form}")
     return name.strip(), value.strip()
 
 
+_RUNNERS: Final = frozenset({"npx", "uvx", "bunx", "pnpx", "node", "python", "python3", "uv", "pipx", "run"})
+_VAGUE: Final = frozenset(
+    {"app", "bin", "build", "cli", "dist", "index", "lib", "local", "main", "out", "server", "src", "start", "usr"}
+)
+
+
 def _program(command: list[str]) -> str:
-    """What the command runs: of `npx -y @scope/thing@1.2 --flag` that is `thing`."""
-    runners = {"npx", "uvx", "bunx", "pnpx", "node", "python", "python3", "uv", "pipx", "run"}
+    """What the command runs: `thing` of `npx -y @scope/thing@1.2 --flag` and of `node /srv/thing/dist/index.js`."""
     before = ["", *command]  # what follows -c or -e is code
     parts = [part for part, last in zip(command, before, strict=False) if last not in ("-c", "-e")]
-    names = [PurePath(part).name for part in parts if not part.startswith("-")]
-    meant = next((name for name in names if name not in runners), names[0] if names else "server")
-    return meant.rsplit("@", 1)[0] or meant
+    paths = [path for part in parts if not part.startswith("-") and (path := PurePath(part)).name]
+    meant = next((path for path in paths if path.name not in _RUNNERS), paths[0] if paths else PurePath("server"))
+    telling = (path for path in (meant, *meant.parents) if path.name and path.stem not in _VAGUE)
+    name = next(telling, meant).name
+    return name.rsplit("@", 1)[0] or name
 
 
 def _id_from(text: str) -> str:
@@ -349,7 +404,7 @@ def _no_command(command: list[str], name: str) -> None:
         raise ConfigError(f"got a command after --, which `isthmus {name}` does not take")
 
 
-def _run(work: Callable[[], Awaitable[int]]) -> int:
+def _run(work: Callable[[Stop], Awaitable[int]], if_stopped: int) -> int:
     """Run on asyncio, on uvloop if it is installed."""
     try:
         import uvloop  # noqa: F401
@@ -358,22 +413,18 @@ def _run(work: Callable[[], Awaitable[int]]) -> int:
     else:
         options = {"use_uvloop": True}
     try:
-        return anyio.run(work, backend_options=options)
-    except* StartError as group:
+        return anyio.run(stoppable, work, if_stopped, backend_options=options)
+    except* (StartError, screen.Unheard) as group:
         raise _first(group) from None
 
 
-def _first(group: BaseExceptionGroup[StartError]) -> StartError:
+def _first(group: BaseExceptionGroup[Exception]) -> Exception:
     error = group.exceptions[0]
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _complain(text: str) -> None:
-    print(f"isthmus: {text}", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    main()
+    screen.complain(f"isthmus: {text}")
 
 
 if __name__ == "__main__":

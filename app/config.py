@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import posixpath
 from collections.abc import Mapping
@@ -13,7 +14,9 @@ import msgspec
 
 from .checks import check, upstream_of
 from .documents import MalformedDocument, Reader, parse
-from .settings import REFERENCE, Server, Settings
+from .settings import CLIENT_KEYS, REFERENCE, McpServer, Server, Settings
+
+_log = logging.getLogger("isthmus.config")
 
 _ENDINGS: Final = {".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json"}
 _PLACEHOLDERS: Final = ("{ws}", "{in}", "{out}", "{tmp}")
@@ -69,38 +72,42 @@ def loads(text: str, format: str, base_dir: str, environ: Mapping[str, str]) -> 
         document = parse(text, format)
     except MalformedDocument as error:
         raise ConfigError(f"not {format.upper()}: {error}".replace("\n", " ")) from error
-    reader = Reader(environ)
+    reader = Reader(environ, {McpServer: CLIENT_KEYS})
     settings = reader.read(document, Settings)
     problems = reader.problems
-    if not problems:
-        assert isinstance(settings, Settings)
-        problems = check(settings)
+    if isinstance(settings, Settings):
+        problems = problems + check(settings, reader.is_sound)
     if problems:
         raise ConfigError("\n".join(reader.render(problem).replace("\n", " ") for problem in problems))
     assert isinstance(settings, Settings)
+    for key in reader.passed_over:
+        _log.warning("%s is for clients, and is ignored", key)
     return _settle(settings, base_dir)
 
 
 def _settle(settings: Settings, base_dir: str) -> Settings:
-    """One list of servers, absolute paths, no trailing slash."""
+    """One list of the servers that are to run, absolute paths, no trailing slash."""
 
     def absolute(path: str) -> str:
         return posixpath.normpath(posixpath.join(base_dir, path))
 
     def settled(server: Server) -> Server:
         upstream = server.upstream
-        cwd, ca_file = upstream.cwd, upstream.ca_file
+        command, cwd, ca_file = upstream.command, upstream.cwd, upstream.ca_file
+        if command is not None and "/" in command[0] and not command[0].startswith(_PLACEHOLDERS):
+            command = (absolute(command[0]), *command[1:])
         if cwd is not None and not cwd.startswith(_PLACEHOLDERS):
             cwd = absolute(cwd)
         if ca_file is not None:
             ca_file = absolute(ca_file)
         return msgspec.structs.replace(
             server,
-            upstream=msgspec.structs.replace(upstream, cwd=cwd, ca_file=ca_file),
+            upstream=msgspec.structs.replace(upstream, command=command, cwd=cwd, ca_file=ca_file),
             artifact_roots=tuple(map(absolute, server.artifact_roots)),
         )
 
-    added = (Server(id=name, upstream=upstream_of(entry)) for name, entry in settings.mcp_servers.items())
+    entries = settings.mcp_servers.items()
+    added = (Server(id=name, upstream=upstream_of(entry)) for name, entry in entries if not entry.disabled)
     base_url = settings.core.public_base_url
     return msgspec.structs.replace(
         settings,
@@ -115,6 +122,8 @@ def schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of a configuration as written: variables and byte sizes are text in it."""
     made = msgspec.json.schema(Settings)
     _loosen(made)
+    for key in CLIENT_KEYS:
+        made["$defs"]["McpServer"]["properties"][key] = {"description": "For clients; ignored here."}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Isthmus configuration",

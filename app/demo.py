@@ -6,7 +6,9 @@ step prints what crossed the wire.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import os
 import sys
 import textwrap
 from typing import Any
@@ -17,8 +19,10 @@ from anyio import to_thread
 
 from ..core.eras import LATEST_LEGACY
 from ..core.plan import LocatorMode
+from .screen import Unheard, complain, say
 from .service import Service, running
 from .settings import ArtifactProducerAdapter, Core, OutputLocator, Server, Settings, UploadConsumerAdapter, Upstream
+from .stopping import Stop
 
 SERVER = "demo"
 TEXT = b"An isthmus joins two lands that could not meet.\n"
@@ -32,19 +36,21 @@ class DemoFailed(Exception):
     """A step did not give what it must."""
 
 
-async def demonstrate() -> int:
+async def demonstrate(stop: Stop) -> int:
     """Returns the exit code: 0 when every step did what it must."""
     async with running(_settings(), listen=True, is_lasting=False, log_server=_show_server) as service:
+        stop.temporary_folder = os.path.dirname(service.plan.workspaces_path)
         try:
             await to_thread.run_sync(_Client(service).journey)
-        except (DemoFailed, OSError, http.client.HTTPException) as error:
-            print(f"\nthe demo failed: {error}", file=sys.stderr)
+        except (DemoFailed, Unheard, OSError, http.client.HTTPException) as error:
+            complain(f"\nthe demo failed: {error}")
             return 1
     return 0
 
 
 def _show_server(server: str, line: str) -> None:
-    print(f"       [{server} server] {line}", flush=True)
+    with contextlib.suppress(Unheard):  # the journey hears of it
+        say(f"       [{server} server] {line}")
 
 
 def _settings() -> Settings:
@@ -76,8 +82,8 @@ class _Client:
         self._last_id = 0
 
     def journey(self) -> None:
-        print(f"isthmus listens on {self._base.geturl()}; behind it, a stdio server with the tools count_words and")
-        print("write_report, which take paths on its own machine. The client has a file that is not there.\n")
+        say(f"isthmus listens on {self._base.geturl()}; behind it, a stdio server with the tools count_words and")
+        say("write_report, which take paths on its own machine. The client has a file that is not there.\n")
 
         self._step("1. initialize and list the tools")
         self._request("initialize", {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": _INFO})
@@ -106,15 +112,15 @@ class _Client:
         self._step("7. download it by its signed link")
         status, body = self._exchange("GET", artifact["download_url"], b"", {})
         _expect(status == 200 and body.decode() == contents["text"], "the same bytes came over plain HTTP")
-        print(f"\nthe report, {len(body)} bytes, sha256 {artifact['sha256'][:16]}…:\n")
-        print(textwrap.indent(body.decode().strip(), "    "))
+        say(f"\nthe report, {len(body)} bytes, sha256 {artifact['sha256'][:16]}…:\n")
+        say(textwrap.indent(body.decode().strip(), "    "))
         self._exchange("DELETE", f"/mcp/{SERVER}", b"", self._headers())
-        print("\ndone: the file crossed over, and its report crossed back")
+        say("\ndone: the file crossed over, and its report crossed back")
 
     # --- The wire -----------------------------------------------------------------------------------------------
 
     def _step(self, title: str) -> None:
-        print(f"\n{title}")
+        say(f"\n{title}")
 
     def _headers(self) -> dict[str, str]:
         session = {} if self._session is None else {"Mcp-Session-Id": self._session}
@@ -160,8 +166,8 @@ class _Client:
         finally:
             connection.close()
         self._session = response.getheader("Mcp-Session-Id") or self._session
-        print(f"   → {method} {_short(parts.path)}  {_short(_one_line(body))}")
-        print(f"   ← {response.status}  {_short(_one_line(reply))}")
+        say(f"   → {method} {_short(parts.path)}  {_short(_one_line(body))}")
+        say(f"   ← {response.status}  {_short(_one_line(reply))}")
         return response.status, reply
 
 

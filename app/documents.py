@@ -12,7 +12,7 @@ import json
 import re
 import tomllib
 import types
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Final, Literal, NamedTuple, NoReturn, Union, get_args, get_origin
 
 import msgspec
@@ -23,6 +23,7 @@ from .sizes import parse_size
 _PLAIN_NAMES: Final = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false"}
 _TYPE_NAME: Final = re.compile(rf"\b({'|'.join(_PLAIN_NAMES)})\b")
 _UNIONS: Final = (Union, types.UnionType)
+_UNKNOWN: Final = "unknown key"
 FORMATS: Final = ("yaml", "toml", "json")
 
 
@@ -123,13 +124,21 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
 class Reader:
     """Reads a document into structs and gathers what is wrong with it.
 
+    Args:
+        ignored: keys that are passed over, by the struct they stand in.
+
     Attributes:
         problems: what was found so far. While there is none, what `read` returned is sound.
+        passed_over: the dotted keys that were.
     """
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], ignored: Mapping[type[msgspec.Struct], Collection[str]] | None = None
+    ) -> None:
         self.problems: list[Problem] = []
+        self.passed_over: list[str] = []
         self._environ = environ
+        self._ignored = ignored or {}
         self._written: dict[str, object] = {}
 
     def read(self, value: object, kind: object, key: str = "") -> object:
@@ -152,11 +161,16 @@ class Reader:
             return {name: self.read(item, get_args(bare)[1], _join(key, name)) for name, item in value.items()}
         return self._read_leaf(value, kind, bare, metas, key)
 
+    def is_sound(self, key: str) -> bool:
+        """Whether what was read at `key`, and below, can be judged further. Keys that nobody knows are nowhere."""
+        beneath = re.compile(rf"{re.escape(key)}(?:[.\[]|$)")
+        return not any(beneath.match(problem.key) for problem in self.problems if problem.seen != _UNKNOWN)
+
     def render(self, problem: Problem) -> str:
-        """One line for people. Of environment variables and headers it shows no value: they may be secrets."""
+        """One line for people. Of environment variables and headers it shows no value, of URLs no credentials."""
         key, expected, seen = problem
         if not seen and key in self._written:
-            seen = f"got {_show(self._written[key], is_secret='.env.' in key or '.headers.' in key)}"
+            seen = f"got {_show(self._written[key], key)}"
         return f"{key or 'the document'}: {seen or 'missing'}, expected {expected}"
 
     def _read_struct(self, value: object, options: tuple[type[msgspec.Struct], ...], key: str) -> object:
@@ -180,32 +194,35 @@ class Reader:
         for name, item in members.items():
             if name in fields:
                 built[fields[name].name] = self.read(item, fields[name].type, _join(key, name))
+            elif name in self._ignored.get(shape, ()):
+                self.passed_over.append(_join(key, name))
             else:
                 near = difflib.get_close_matches(name, fields, n=1)
                 known = f"{near[0]} (the nearest known key)" if near else _one_of(fields)
-                self._note(_join(key, name), known, "unknown key")
+                self._note(_join(key, name), known, _UNKNOWN)
         missing = [name for name, entry in fields.items() if entry.required and entry.name not in built]
         for name in missing:
             self._note(_join(key, name), "a value, for it has no default")
         return None if missing else shape(**built)
 
     def _read_leaf(self, value: object, kind: object, bare: object, metas: list[msgspec.Meta], key: str) -> object:
-        is_expanded = False
+        is_expanded, instead = False, ""
         if isinstance(value, str):
             try:
                 expanded = expand(value, self._environ)
             except ValueError as error:
                 return self._note(key, str(error))
             is_expanded = "${" in value
+            instead = self._instead(value)
             value = expanded
         if isinstance(value, str) and any((meta.extra or {}).get("unit") == "bytes" for meta in metas):
             try:
                 value = parse_size(value)
             except ValueError:
-                return self._note(key, "a byte size such as 1048576, 512k, 10Mi, 5MB or 1.5GiB")
+                return self._note(key, f"a byte size such as 1048576, 512k, 10Mi, 5MB or 1.5GiB{instead}")
         choices = _choices(bare)
         if choices and value not in choices:
-            return self._note(key, _one_of(choices))
+            return self._note(key, _one_of(choices) + instead)
         try:
             return msgspec.convert(value, kind, strict=not is_expanded)
         except msgspec.ValidationError as error:
@@ -213,7 +230,16 @@ class Reader:
             expected = _TYPE_NAME.sub(lambda match: _PLAIN_NAMES[match[0]], expected)
             if bare is str and isinstance(value, (bool, int, float)):
                 expected += " (in quotes)"
-            return self._note(key, expected)
+            return self._note(key, expected + instead)
+
+    def _instead(self, text: str) -> str:
+        """Which variables made of `text` what it is not to be. What they hold may be a secret."""
+        inside = (_INSIDE.fullmatch(match["inside"]) for match in _DOLLAR.finditer(text) if match["inside"])
+        names = sorted({match["name"] for match in inside if match and match["name"] in self._environ})
+        if not names:
+            return ""
+        hold = "holds" if len(names) == 1 else "hold"
+        return f"; the environment variable{'s' * (len(names) > 1)} {', '.join(names)} {hold} something else"
 
     def _is_mapping(self, value: object, key: str) -> bool:
         if not isinstance(value, dict):
@@ -262,14 +288,23 @@ def _join(key: str, name: str) -> str:
     return f"{key}.{name}" if key else name
 
 
-def _show(value: object, *, is_secret: bool = False) -> str:
+def _show(value: object, key: str = "") -> str:
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):
         return f"a list of {len(value)}"
     if value is None or isinstance(value, bool):
         return json.dumps(value)
-    if is_secret or not isinstance(value, (str, int, float)):
+    if ".env." in key or ".headers." in key or not isinstance(value, (str, int, float)):
         return f"a value of type {type(value).__name__}"
+    if isinstance(value, str) and key.endswith("url"):
+        value = without_credentials(value)
     shown = json.dumps(value, ensure_ascii=False)
     return shown if len(shown) <= 80 else f"{shown[:76]}…"
+
+
+def without_credentials(url: str) -> str:
+    """What may be shown of what was meant as a URL: neither user-info nor query nor fragment."""
+    bare = re.sub(r"[?#].*", "?…", url, count=1, flags=re.DOTALL)
+    before, at, after = bare.rpartition("@")
+    return f"{before.partition('//')[0]}//…@{after}" if at and "//" in before else f"…@{after}" if at else bare

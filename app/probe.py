@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 import anyio
 import msgspec
@@ -19,7 +20,10 @@ CLOSED = "the session was closed before it answered"
 
 
 class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server said of itself. `problem` is empty when it answered."""
+    """What a server said of itself. `problem` is empty when it answered.
+
+    `schemas` are the input schemas of the tools that were asked for, in whatever shape the server gave them.
+    """
 
     id: str
     name: str = ""
@@ -27,6 +31,7 @@ class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
     revision: str = ""
     capabilities: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+    schemas: dict[str, object] = {}
     problem: str = ""
 
 
@@ -34,12 +39,18 @@ class Refusal(Exception):
     """The server, or the engine in its place, answered with an error."""
 
 
-async def probe(hub: Hub, server: str, version: str, *, timeout_s: float = math.inf) -> ServerReport:
-    """Open a session of our own, read the tool list, and leave. A server that cannot be asked becomes a `problem`."""
+async def probe(
+    hub: Hub, server: str, version: str, *, with_schemas: Collection[str] = (), timeout_s: float = math.inf
+) -> ServerReport:
+    """Open a session of our own, read the tool list, and leave. A server that cannot be asked becomes a `problem`.
+
+    Args:
+        with_schemas: the tools whose input schemas are kept.
+    """
     client = _Client(hub)
     try:
         with anyio.fail_after(timeout_s):
-            return await _ask(client, server, version)
+            return await _ask(client, server, version, with_schemas)
     except Refusal as refusal:
         return ServerReport(id=server, problem=str(refusal))
     except TimeoutError:
@@ -48,7 +59,7 @@ async def probe(hub: Hub, server: str, version: str, *, timeout_s: float = math.
         client.leave()
 
 
-async def _ask(client: _Client, server: str, version: str) -> ServerReport:
+async def _ask(client: _Client, server: str, version: str, with_schemas: Collection[str]) -> ServerReport:
     client.open(server)
     hello = await client.request(
         "initialize",
@@ -63,6 +74,7 @@ async def _ask(client: _Client, server: str, version: str) -> ServerReport:
     capabilities = hello.get("capabilities")
     names = tuple(capabilities) if isinstance(capabilities, dict) else ()
     tools: list[str] = []
+    schemas: dict[str, object] = {}
     cursor: object = None
     for _ in range(PAGES_MAX if "tools" in names else 0):
         page = await client.request("tools/list", {} if cursor is None else {"cursor": cursor})
@@ -70,6 +82,8 @@ async def _ask(client: _Client, server: str, version: str) -> ServerReport:
         for tool in entries if isinstance(entries, list) else []:
             if isinstance(tool, dict) and isinstance(tool.get("name"), str):
                 tools.append(tool["name"])
+                if tool["name"] in with_schemas:
+                    schemas[tool["name"]] = tool.get("inputSchema")
         cursor = page.get("nextCursor")
         if cursor is None:
             break
@@ -80,6 +94,7 @@ async def _ask(client: _Client, server: str, version: str) -> ServerReport:
         revision=str(hello.get("protocolVersion", "")),
         capabilities=names,
         tools=tuple(tools),
+        schemas=schemas,
     )
 
 

@@ -48,7 +48,10 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = None
     allow_artifacts_download: Annotated[bool, _about("Offer signed download links for artifacts.")] = True
     allowed_hosts: Annotated[Texts, _about("Host headers accepted beside those of the listening address.")] = ()
-    allowed_origins: Annotated[Texts, _about("Origins of web pages that may speak to this listener.")] = ()
+    allowed_origins: Annotated[
+        Texts,
+        _about("Origins of web pages that are not refused, such as https://example.com. CORS is not answered yet."),
+    ] = ()
     log_level: Annotated[
         Literal["debug", "info", "warning", "error", "critical"], _about("The least level that is logged.")
     ] = "info"
@@ -137,7 +140,9 @@ class ArtifactProducerAdapter(Struct, frozen=True, kw_only=True, forbid_unknown_
 class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a server is reached: a command to start, or a URL."""
 
-    command: Annotated[Texts | None, _about("Program and arguments.")] = None
+    command: Annotated[
+        Texts | None, _about("Program and arguments. A program with a slash in it starts from the file's folder.")
+    ] = None
     env: Annotated[dict[str, str], _about("Environment variables of the program.")] = {}
     cwd: Annotated[str | None, _about("Working directory of the program.")] = None
     inherit_env: Annotated[bool, _about("Hand on the whole environment, not just its harmless part.")] = False
@@ -176,15 +181,20 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One server as MCP clients write it."""
+    """One server as MCP clients write it. What is for them, such as autoApprove, is ignored with a warning."""
 
     type: Annotated[str | None, _about("stdio or http; not needed.")] = None
-    command: Annotated[str | None, _about("The program.")] = None
+    command: Annotated[str | None, _about("The program. One with a slash in it starts from the file's folder.")] = None
     args: Annotated[Texts, _about("Its arguments.")] = ()
     env: Annotated[dict[str, str], _about("Its environment variables.")] = {}
     cwd: Annotated[str | None, _about("Its working directory.")] = None
     url: Annotated[str | None, _about("Where the server listens, http:// or https://.")] = None
     headers: Annotated[dict[str, str], _about("Headers of every request to the URL.")] = {}
+    disabled: Annotated[bool, _about("Leave this server out.")] = False
+
+
+CLIENT_KEYS: Final = ("alwaysAllow", "autoApprove", "description", "timeout", "trust")
+"""What clients write into an `McpServer` for themselves."""
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -201,3 +211,6 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         _about("More servers, by name, in the form that MCP clients use."),
     ] = field(default_factory=dict, name="mcpServers")
     """Empty once read: they are in `servers` then."""
+    schema_url: Annotated[
+        str | None, _about("Where an editor finds the JSON Schema of this file. Isthmus does not look there.")
+    ] = field(default=None, name="$schema")

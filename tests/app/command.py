@@ -37,23 +37,37 @@ def is_alive(pid: int) -> bool:
 
 
 class Run:
-    """One run of the command. Leaving its context kills it, unless it has ended."""
+    """One run of the command. Leaving its context kills it, unless it has ended.
 
-    def __init__(self, *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
+    Args:
+        stdout: a file to write to; without one what it writes is kept here.
+        through: a command that starts it, such as nohup.
+    """
+
+    def __init__(
+        self,
+        *arguments: str,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        stdout: IO[bytes] | None = None,
+        through: Sequence[str] = (),
+    ) -> None:
         self._popen = subprocess.Popen(
-            [str(ISTHMUS), *arguments],
+            [*through, str(ISTHMUS), *arguments],
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=subprocess.PIPE if stdout is None else stdout,
             stderr=subprocess.PIPE,
             cwd=cwd,
             env={**os.environ, **(env or {})},
             start_new_session=True,  # a signal to the tests is none to it, and the other way round
         )
         self._lines: dict[str, list[str]] = {"stdout": [], "stderr": []}
+        pipes = {"stdout": self._popen.stdout, "stderr": self._popen.stderr}
         self._changed = threading.Condition()
         self._readers = [
-            threading.Thread(target=self._read, args=(name, getattr(self._popen, name)), daemon=True)
-            for name in self._lines
+            threading.Thread(target=self._read, args=(name, pipe), daemon=True)
+            for name, pipe in pipes.items()
+            if pipe is not None
         ]
         for reader in self._readers:
             reader.start()
@@ -67,9 +81,9 @@ class Run:
         self._popen.wait(PATIENCE_S)
         for reader in self._readers:
             reader.join(PATIENCE_S)
-        assert self._popen.stdin is not None and self._popen.stdout is not None and self._popen.stderr is not None
         for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
-            pipe.close()
+            if pipe is not None:
+                pipe.close()
 
     def _read(self, name: str, pipe: IO[bytes]) -> None:
         for line in pipe:
@@ -123,9 +137,11 @@ class Run:
         return code
 
 
-def run(*arguments: str, cwd: Path | None = None) -> tuple[int, str, str]:
+def run(
+    *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, stdout: IO[bytes] | None = None
+) -> tuple[int, str, str]:
     """Run to the end: exit code, stdout, stderr."""
-    with Run(*arguments, cwd=cwd) as started:
+    with Run(*arguments, cwd=cwd, env=env, stdout=stdout) as started:
         code = started.wait_exit()
         return code, started.stdout, started.stderr
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import logging
+import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
 
+import anyio
 import jsonschema
 import pytest
 import yaml
 from command import (
     INITIALIZE,
     INITIALIZED,
+    ISTHMUS,
     Json,
     Run,
     Session,
@@ -28,9 +35,18 @@ from command import (
     run,
     until,
 )
-from isthmus.app import banner, cli, demo, logs
+from isthmus.app import banner, cli, demo, logs, stopping
+from isthmus.app.fitting import misfits
 from isthmus.app.probe import ServerReport
-from isthmus.app.settings import Server, Upstream
+from isthmus.app.settings import (
+    ArtifactProducerAdapter,
+    Artifacts,
+    Server,
+    Settings,
+    UploadConsumerAdapter,
+    Uploads,
+    Upstream,
+)
 from isthmus.core.eras import LATEST_LEGACY
 
 TOOLBOX = [sys.executable, str(Path(__file__).parent / "peers" / "toolbox.py")]
@@ -86,6 +102,7 @@ def test_every_command_explains_itself(command: str, inside: Inside) -> None:
     code, out, err = inside(command, "--help")
     assert (code, err) == (0, "")
     assert out.startswith(f"usage: isthmus {command} ")
+    assert "JSON Schema" in out or command != "schema"
     assert "--log-level" in out
     lines = out.splitlines()
     assert lines[lines.index("") + 1].endswith("."), "a sentence on what it does"
@@ -125,21 +142,31 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("surf",), "choose from 'serve', 'wrap', 'check', 'demo', 'schema'"),
         (("wrap",), "got nothing to wrap, expected a URL, or -- COMMAND ARG…"),
         (("wrap", "--"), "got nothing to wrap"),
-        (("wrap", "http://h/", "--", "cmd"), "got both http://h/ and a command to wrap"),
-        (("wrap", "npx"), "got the URL npx, expected http://… or https://… (or -- COMMAND ARG…)"),
+        (("wrap", "http://h/", "--", "cmd"), "got both a URL and a command to wrap"),
+        (("wrap", "npx"), "isthmus: got no URL; to wrap a command, write -- before it: isthmus wrap -- npx"),
+        (("wrap", "npx", "foo"), "error: to wrap a command, write -- before it: isthmus wrap -- npx …"),
+        (("wrap", "npx", "-y", "foo"), "error: to wrap a command, write -- before it: isthmus wrap -- npx …"),
+        (("wrap", "--bogus"), "usage: isthmus wrap [options] URL"),
+        (("wrap", "--bogus=1", "http://h/"), "isthmus wrap: error: unknown option --bogus\n"),
+        (("wrap", "http://h/", "i"), "isthmus wrap: error: too many arguments"),
+        (("serve", "a", "b"), "usage: isthmus serve [-h]"),
+        (("serve", "a", "b"), "isthmus serve: error: too many arguments"),
         (("wrap", "ws://host/"), "got the URL ws://host/, expected http://"),
         (("wrap", "http://user:word@host/"), "got a URL with user-info, expected credentials in a header"),
         (("wrap", "http://host:99999/"), "expected HOST or HOST:PORT"),
         (("wrap", "--header", "Host: x", "http://h/"), "got header Host, which is set for each request"),
         (("wrap", "--header", "X-Key: a\nb", "http://h/"), "the value of header X-Key has characters"),
-        (("wrap", "--header", "no-colon", "http://h/"), "got --header 'no-colon', expected NAME: VALUE"),
+        (("wrap", "--header", "no-colon", "http://h/"), "got --header without a :, expected NAME: VALUE"),
         (("wrap", "--header", "A: b", "--", "cmd"), "got --header with a command, expected it with a URL only"),
         (("wrap", "--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
-        (("wrap", "--env", "A", "--", "cmd"), "got --env 'A', expected NAME=VALUE"),
+        (("wrap", "--env", "A", "--", "cmd"), "got --env without a =, expected NAME=VALUE"),
+        (("wrap", "--env", "=b", "--", "cmd"), "got --env without a name, expected NAME=VALUE"),
         (("wrap", "--listen", "8932", "--", "cmd"), "got --listen 8932, expected HOST:PORT, such as 127.0.0.1:8932"),
         (("wrap", "--listen", "127.0.0.1:99999", "--", "cmd"), "got --listen 127.0.0.1:99999, expected HOST:PORT"),
         (("wrap", "--inherit-env", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
         (("wrap", "--listen", "stdio", "--allow-host", "h", "--", "cmd"), "got --allow-host or --allow-origin with"),
+        (("wrap", "--allow-origin", "a.test", "--", "cmd"), "got --allow-origin 'a.test', expected the origin of web"),
+        (("wrap", "--allow-host", "a.test:80", "--", "cmd"), "got --allow-host 'a.test:80', expected a name"),
         (("serve",), "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json is in this folder"),
         (("check",), "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json is in this folder"),
         (("serve", "no.yaml"), "no.yaml: cannot be read: No such file or directory"),
@@ -154,12 +181,86 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
 def test_wrong_arguments_are_named(arguments: tuple[str, ...], said: str, inside: Inside) -> None:
     code, out, err = inside(*arguments)
     assert (code, out) == (2, "")
-    assert said in err
+    assert said in f"{err}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--header", "Authorization Bearer 4711", "http://h/"),
+        ("--header", "Authorization:", "Bearer", "4711", "http://h/"),
+        ("--headers", "Authorization: Bearer 4711", "http://h/"),
+        ("--headers=Authorization: Bearer 4711", "http://h/"),
+        ("--headers=Authorization: Bearer 4711",),
+        ("--env", "4711", "--", "cmd"),
+        ("--environment", "KEY=4711", "--", "cmd"),
+        ("htps://host/?token=4711",),
+        ("htps://me:4711@host/",),
+        ("http://host/?token=4711", "--", "cmd"),
+        ("http://host/", "4711"),
+        ("http://me:4711@host/",),
+        ("npx", "thing", "--token", "4711"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_arguments_are_not_repeated_where_they_may_be_secrets(arguments: tuple[str, ...], inside: Inside) -> None:
+    code, out, err = inside("wrap", *arguments)
+    assert (code, out) == (2, "")
+    assert "4711" not in err
 
 
 def test_a_trace_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
     code, _, err = run("wrap", *ANY_PORT, "--trace", str(tmp_path / "no" / "trace"), "--", *TOOLBOX)
     assert (code, err) == (1, f"isthmus: the trace {tmp_path}/no/trace cannot be written: No such file or directory")
+
+
+# --- A screen that is none -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["full disk", "closed pipe"])
+def no_screen(request: pytest.FixtureRequest) -> Iterator[IO[bytes]]:
+    if request.param == "full disk":
+        with open("/dev/full", "wb", buffering=0) as file:
+            yield file
+    else:
+        reading, writing = os.pipe()
+        os.close(reading)
+        with open(writing, "wb", buffering=0) as file:
+            yield file
+
+
+@pytest.mark.parametrize("command", ["schema", "check", "demo"])
+def test_what_nobody_can_read_is_a_failure_in_one_line(command: str, no_screen: IO[bytes], tmp_path: Path) -> None:
+    configuration(tmp_path, [{"id": "box", "upstream": {"command": TOOLBOX}}])
+    code, _, err = run(command, cwd=tmp_path, stdout=no_screen)
+    assert code == 1
+    assert re.fullmatch(r"(isthmus|\nthe demo failed): stdout cannot be written: (Broken pipe|No space left .*)", err)
+
+
+def test_help_that_nobody_can_read_leaves_no_traceback(no_screen: IO[bytes]) -> None:
+    assert run("--help", stdout=no_screen)[1:] == ("", "")
+
+
+def test_the_gateway_needs_no_screen(no_screen: IO[bytes], tmp_path: Path) -> None:
+    path = configuration(tmp_path, [{"id": "box", "upstream": {"command": TOOLBOX}}])
+    with Run("serve", str(path), stdout=no_screen) as served:
+        served.wait_line("warning nobody sees the banner: stdout cannot be written: ", "stderr")
+        served.signal(signal.SIGTERM)
+        assert served.wait_exit() == 0
+        assert "Traceback" not in served.stderr
+
+
+def test_neither_screen_needs_to_be_open(tmp_path: Path) -> None:
+    """What is opened later takes the place of neither."""
+    configuration(tmp_path, [{"id": "box", "upstream": {"command": TOOLBOX}}])
+    done = subprocess.run(["sh", "-c", f"{ISTHMUS} check <&- >&- 2>&-"], cwd=tmp_path, timeout=20, check=False)
+    assert done.returncode == 0
+
+
+def test_a_screen_of_another_alphabet_gets_escapes() -> None:
+    with Run("wrap", *ANY_PORT, "--", *TOOLBOX, "café", env={"PYTHONIOENCODING": "ascii"}) as wrapped:
+        wrapped.wait_url()
+        assert r"server  caf\xe9 1.2 (" in wrapped.stdout
 
 
 # --- check ----------------------------------------------------------------------------------------------------------
@@ -184,10 +285,84 @@ def test_a_long_list_of_tools_is_cut() -> None:
     upstream = Upstream(command=("x",))
     for count, shown in ((0, "none"), (12, "12: t0, t1, "), (13, "13: t0, t1, ")):
         report = ServerReport(id="a", name="n", version="1", revision="r", tools=tuple(f"t{i}" for i in range(count)))
-        lines = banner.describe(Server(id="a", upstream=upstream), report)
+        lines = banner.describe(Settings(), Server(id="a", upstream=upstream), report)
         assert lines[:2] == ["  a", "    server  n 1 (stdio, handshake era, revision r)"]
         assert lines[2].startswith(f"    tools   {shown}")
         assert lines[2].endswith("t11 and 1 more") == (count == 13)
+
+
+def test_a_server_may_be_without_name_and_version() -> None:
+    for name, version, said in (("n", "", "n"), ("", "2", "2"), ("", "", "without a name")):
+        report = ServerReport(id="a", name=name, version=version, revision="r")
+        lines = banner.describe(Settings(), Server(id="a", upstream=Upstream(command=("x",))), report)
+        assert lines[1] == f"    server  {said} (stdio, handshake era, revision r)"
+
+
+def test_what_is_switched_off_is_said_to_be() -> None:
+    """And many tools take what one takes."""
+    consumer = UploadConsumerAdapter(tools=("t", "u"), file_path_argument="p")
+    producer = ArtifactProducerAdapter(tools=("t", "u"), output_path_argument="o")
+    unlisted = ArtifactProducerAdapter(tools=("t",), output_path_argument="o", expose_as_resource=False)
+    ignored = ArtifactProducerAdapter(tools=("t",), output_path_argument="o", persist=False)
+    server = Server(id="a", upstream=Upstream(command=("x",)), adapters=(consumer, producer, unlisted, ignored))
+    report = ServerReport(id="a", tools=("t", "u"))
+
+    def said(settings: Settings) -> list[str]:
+        return [line.removeprefix("    files   ") for line in banner.describe(settings, server, report)[3:]]
+
+    takes = "t, u take upload:// handles in p (from a_get_upload_url)"
+    off = "t: files are not taken in, persist is switched off"
+    unlisted_says = "t makes artifacts, not listed as resources (o)"
+    assert said(Settings()) == [takes, "t, u make artifact:// resources (o)", unlisted_says, off]
+    assert said(Settings(artifacts=Artifacts(expose_as_resources=False)))[1:3] == [
+        "t, u make artifacts, not listed as resources (o)",
+        unlisted_says,
+    ]
+    assert said(Settings(uploads=Uploads(enabled=False), artifacts=Artifacts(enabled=False))) == [
+        "t, u: handles are not taken, uploads.enabled is switched off",
+        "t, u: files are not taken in, artifacts.enabled is switched off",
+        *["t: files are not taken in, artifacts.enabled is switched off"] * 2,
+    ]
+
+
+NESTED = {"type": "object", "properties": {"in": {"properties": {"file": {}}}, "any": {"$ref": "#/$defs/x"}}}
+
+
+@pytest.mark.parametrize(
+    "schema, argument, said",
+    [
+        (
+            {"properties": {"message": {}}},
+            "messge",
+            "the argument messge, which t does not have; the nearest is message",
+        ),
+        ({"properties": {"message": {}}}, "path", "the argument path, which t does not have"),
+        ({"properties": {}, "additionalProperties": False}, "path", "the argument path, which t does not have"),
+        (NESTED, "in.fil", "the argument in.fil, which t does not have; the nearest is in.file"),
+        (NESTED, "in.file", None),
+        (NESTED, "in.file.path", None),
+        (NESTED, "any.file", None),
+        ({"properties": {}, "additionalProperties": True}, "path", None),
+        ({"properties": {}, "additionalProperties": {"type": "string"}}, "path", None),
+        ({"properties": {}, "anyOf": [{"properties": {"path": {}}}]}, "path", None),
+        ({"type": "object"}, "path", None),
+        ({"properties": []}, "path", None),
+        (None, "path", None),
+        ("a schema", "path", None),
+    ],
+)
+@pytest.mark.parametrize("kind", ["upload_consumer", "artifact_producer"])
+def test_an_argument_that_the_schema_rules_out_is_named(
+    kind: str, schema: object, argument: str, said: str | None
+) -> None:
+    adapter: UploadConsumerAdapter | ArtifactProducerAdapter = (
+        UploadConsumerAdapter(tools=("t",), file_path_argument=argument)
+        if kind == "upload_consumer"
+        else ArtifactProducerAdapter(tools=("t",), output_path_argument=argument)
+    )
+    server = Server(id="a", upstream=Upstream(command=("x",)), adapters=(adapter,))
+    report = ServerReport(id="a", tools=("t",), schemas={"t": schema})
+    assert misfits(server, report) == ([] if said is None else [f"{kind} names {said}"])
 
 
 @pytest.mark.parametrize(
@@ -196,7 +371,10 @@ def test_a_long_list_of_tools_is_cut() -> None:
         (["npx", "-y", "@scope/thing@1.2", "--flag"], "thing"),
         (["python", "-m", "my_server"], "my_server"),
         (["python3", "-c", "print('a b')"], "python3"),
-        (["node", "/srv/my server/index.js"], "index.js"),
+        (["node", "/srv/my server/server.js"], "my-server"),
+        (["node", "/srv/node_modules/@scope/thing/dist/index.js"], "thing"),
+        (["node", "dist/index.js"], "index.js"),
+        (["/opt/thing/bin/server"], "thing"),
         (["./--"], "server"),
     ],
     ids=str,
@@ -206,15 +384,17 @@ def test_a_wrapped_command_gets_a_telling_name(target: list[str], id: str) -> No
 
 
 def test_check_fails_for_what_is_not_wired(tmp_path: Path) -> None:
-    adapter = {"type": "artifact_producer", "tools": ["echo", "ecco"], "output_path_argument": "path"}
+    adapter = {"type": "artifact_producer", "tools": ["echo", "ecco"], "output_path_argument": "txt"}
     servers: list[Json] = [
         {"id": "box", "upstream": {"command": TOOLBOX}, "adapters": [adapter]},
         {"id": "gone", "upstream": {"command": ["nosuchcommand"]}},
         {"id": "far", "upstream": {"url": "http://127.0.0.1:9/mcp"}},
     ]
-    code, out, _ = run("check", str(configuration(tmp_path, servers)))
-    assert code == 1
-    assert "WARNING artifact_producer names the tool ecco, which this server does not have" in out
+    code, out, err = run("check", str(configuration(tmp_path, servers)))
+    assert (code, err) == (1, "")  # what failed is said once
+    lacks = "WARNING artifact_producer names the"
+    assert f"{lacks} tool ecco, which this server does not have; the nearest is echo\n" in out
+    assert f"{lacks} argument txt, which echo does not have; the nearest is text\n" in out
     assert re.search(r"gone\n    FAILED  .*'nosuchcommand' not found on PATH; install it or give the full path", out)
     assert re.search(r"far\n    FAILED  .*connection refused by 127\.0\.0\.1:9; is the server running\?", out)
     assert out.endswith("not all is wired: see above")
@@ -229,7 +409,7 @@ def test_check_fails_for_what_is_not_wired(tmp_path: Path) -> None:
         ({"core": {"port": "high"}}, "core.port: got .*high.*, expected"),
         (
             {"servers": [{"id": "a", "upstream": {"url": "http://h/", "headers": {"Host": "x"}}}]},
-            "the upstream of server a: got header Host, which is set for each request",
+            r"servers\[0\].upstream: got header Host, which is set for each request",
         ),
     ],
 )
@@ -259,11 +439,40 @@ def test_wrap_serves_a_command() -> None:
         assert "tools   6: echo, ask, progress, wait, environment, die" in wrapped.stdout
         assert paste["mcpServers"] == {"toolbox.py": {"url": url}}
         [entry] = start["mcpServers"].values()
-        assert [entry["command"], *entry["args"]] == ["isthmus", "wrap", "--listen", "stdio", url]
+        assert [entry["command"], *entry["args"]] == [str(ISTHMUS), "wrap", "--listen", "stdio", url]
         session = Session(url)
         assert session.call("echo", text="hi") == "mybox says hi"
         assert "GREETING" in json.loads(session.call("environment"))["names"]
         assert wrapped.stderr == ""
+
+
+@pytest.mark.parametrize("program", [str(ISTHMUS), "/nonexistent/isthmus", "/usr/lib/cli.py"])
+def test_what_to_paste_names_the_program_in_full(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However it was started."""
+    monkeypatch.setattr(sys, "argv", [program])
+    assert banner._own_path() == str(ISTHMUS)
+
+
+def test_the_banner_says_who_can_reach_it_and_how(tmp_path: Path) -> None:
+    known = {"host": "0.0.0.0", "port": 0, "public_base_url": "https://mcp.example/x"}
+    path = configuration(tmp_path, [{"id": "a", "upstream": {"command": TOOLBOX}}], core=known)
+    with Run("serve", str(path)) as served:
+        base_url = served.wait_line(r"^isthmus \S+ listens on (http://127\.0\.0\.1:\d+)$")[1]
+        served.wait_line("^WARNING open to other machines, as 0.0.0.0, and nobody is asked who they are$")
+        assert served.wait_url() == f"{base_url}/mcp"
+        for line in (r'"url":"(.*?)"', r'"stdio","(.*?)"'):
+            assert served.wait_line(line)[1] == "https://mcp.example/x/mcp"
+
+
+@pytest.mark.parametrize(
+    "host, is_loopback",
+    [
+        *((host, True) for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost")),
+        *((host, False) for host in ("0.0.0.0", "::", "192.168.0.1", "gateway.test")),
+    ],
+)
+def test_which_hosts_are_open_to_other_machines(host: str, is_loopback: bool) -> None:
+    assert banner._is_loopback(host) == is_loopback
 
 
 def test_wrap_may_be_reached_by_other_names_and_pages_if_told_so() -> None:
@@ -303,6 +512,9 @@ def test_the_last_words_of_a_child_that_dies_at_start_are_shown() -> None:
         failed = wrapped.wait_line(r"^    FAILED  (.*)")[1]
         assert "exited with code 7" in failed
         assert "no license key" in failed
+        assert wrapped.stderr == ""  # what failed is said once
+        assert "exited with code 7" in Session(wrapped.wait_url()).hello["error"]["message"]
+        wrapped.wait_line("warning python.*: upstream lost: exited with code 7", "stderr")
         wrapped.signal(signal.SIGTERM)
         assert wrapped.wait_exit() == 0
 
@@ -364,23 +576,24 @@ class Busy:
         self.run.__exit__(*error)
 
     def wait_draining(self) -> None:
-        """It takes no connection any more."""
-
-        def is_refused() -> bool:
-            try:
-                request("GET", self.url.replace("/mcp", "/healthz"))
-            except OSError:
-                return True
-            return False
-
-        until(is_refused, "it drains")
+        """It listens no more. Looked up, for a connection at that very moment may be taken and never answered."""
+        port = urlsplit(self.url).port
+        assert port is not None
+        until(lambda: f":{port:04X} 00000000:0000 0A" not in Path("/proc/net/tcp").read_text(), "it drains")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_lets_the_call_in_flight_finish(number: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "numbers",
+    [(signal.SIGTERM,), (signal.SIGINT,), (signal.SIGHUP,), (signal.SIGTERM, signal.SIGTERM, signal.SIGHUP)],
+    ids=lambda numbers: " ".join(number.name for number in numbers),
+)
+def test_a_signal_lets_the_call_in_flight_finish(numbers: tuple[signal.Signals, ...], tmp_path: Path) -> None:
+    """Also one that comes several times, as from `timeout` or a process group."""
     with Busy(tmp_path) as busy:
-        busy.run.signal(number)
+        busy.run.signal(numbers[0])
         busy.wait_draining()
+        for number in numbers[1:]:
+            busy.run.signal(number)
         assert list(busy.answers) == []
         busy.until.touch()
         assert busy.run.wait_exit() == 0
@@ -393,14 +606,64 @@ def test_a_signal_lets_the_call_in_flight_finish(number: signal.Signals, tmp_pat
 
 @pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)])
 def test_a_second_signal_ends_at_once(numbers: tuple[signal.Signals, signal.Signals], tmp_path: Path) -> None:
-    """Without the answer, and without a child left behind."""
+    """Without the answer, and without a child or a folder left behind."""
     with Busy(tmp_path) as busy:
         busy.run.signal(numbers[0])
         busy.wait_draining()
+        time.sleep(stopping.SAME_SIGNAL_S)
         busy.run.signal(numbers[1])
         assert busy.run.wait_exit() == -numbers[1]
         assert "Traceback" not in busy.run.stderr
         until(lambda: not is_alive(busy.child), "the warden has ended the child")
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("isthmus-")]
+
+
+def test_a_run_that_is_to_outlive_its_terminal_does() -> None:
+    with Run("wrap", *ANY_PORT, "--", *TOOLBOX, through=["nohup"]) as wrapped:
+        url = wrapped.wait_url()
+        wrapped.signal(signal.SIGHUP)
+        assert Session(url).call("echo", text="hi") == "toolbox says hi"
+        wrapped.signal(signal.SIGTERM)
+        assert wrapped.wait_exit() == 0
+
+
+@pytest.mark.parametrize(
+    "command, code",
+    [
+        (("serve", "isthmus.json"), 0),
+        (("wrap", *ANY_PORT, "--", "cmd"), 0),
+        (("wrap", "--listen", "stdio", "--", "cmd"), 0),
+        (("check", "isthmus.json"), 1),
+        (("demo",), 1),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_signals_are_heard_before_there_is_anything_to_clean_up(
+    command: tuple[str, ...], code: int, inside: Inside, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    @contextlib.asynccontextmanager
+    async def starting(*_: object, **__: object) -> AsyncIterator[None]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await anyio.sleep(20)
+        yield
+
+    configuration(tmp_path, [{"id": "box", "upstream": {"command": TOOLBOX}}])
+    for module in (cli, demo):
+        monkeypatch.setattr(module, "running", starting)
+    handler = signal.signal(signal.SIGTERM, lambda *_: pytest.fail("nobody hears the signal"))
+    try:
+        assert inside(*command)[0] == code
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+
+
+def test_a_signal_ends_a_check_that_waits(tmp_path: Path) -> None:
+    path = configuration(tmp_path, [{"id": "slow", "upstream": {"command": ["sh", "-c", "cat >/dev/null"]}}])
+    with Run("check", str(path), env={"TMPDIR": str(tmp_path)}) as checking:
+        checking.wait_line("starting slow", "stderr")
+        checking.signal(signal.SIGTERM)
+        assert checking.wait_exit() == 1
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("isthmus-")]
 
 
 # --- On stdin and stdout --------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from contextlib import nullcontext, suppress
 from decimal import Decimal
 from pathlib import Path
@@ -186,8 +187,43 @@ def test_a_producers_flags_reach_the_plan(value: str) -> None:
 
 
 def test_session_placeholders_are_not_resolved() -> None:
-    (server,) = read("servers: [{id: a, upstream: {command: [x], cwd: '{ws}/sub'}}]").servers
-    assert server.upstream.cwd == "{ws}/sub"
+    (server,) = read("servers: [{id: a, upstream: {command: ['{ws}/x'], cwd: '{ws}/sub'}}]").servers
+    assert (server.upstream.command, server.upstream.cwd) == (("{ws}/x",), "{ws}/sub")
+
+
+@pytest.mark.parametrize(
+    "program, meant",
+    [
+        ("./x.py", "/etc/isthmus/x.py"),
+        ("../bin/x", "/etc/bin/x"),
+        ("bin/x", "/etc/isthmus/bin/x"),
+        ("/bin/x", "/bin/x"),
+        ("x.py", "x.py"),
+    ],
+)
+def test_a_program_with_a_slash_starts_from_the_folder_of_the_file(program: str, meant: str) -> None:
+    """As a shell would have it of its own folder. Arguments are the program's business."""
+    listed = read(f"servers: [{{id: a, upstream: {{command: [{program}, ./y]}}}}]").servers[0]
+    pasted = read(f"mcpServers: {{a: {{command: {program}, args: [./y]}}}}").servers[0]
+    assert listed.upstream.command == pasted.upstream.command == (meant, "./y")
+
+
+def test_what_clients_write_for_themselves_is_ignored_aloud(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("isthmus").propagate = True
+    text = "mcpServers: {a: {command: x, autoApprove: [t], timeout: 60}, b: {command: y, disabled: true, trust: true}}"
+    assert [server.id for server in read(text).servers] == ["a"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"mcpServers.{key} is for clients, and is ignored" for key in ("a.autoApprove", "a.timeout", "b.trust")
+    ]
+    SCHEMA.validate(yaml.safe_load(text))
+    assert "servers[0].timeout: unknown key" in refusal(server("timeout: 60"))
+
+
+def test_the_file_may_name_its_schema() -> None:
+    text = f"$schema: ./isthmus.schema.json\n{MINIMAL}"
+    SCHEMA.validate(yaml.safe_load(text))
+    assert read(text).servers == read(MINIMAL).servers
+    assert "$schema: got 3, expected text" in refusal(f"$schema: 3\n{MINIMAL}")
 
 
 AT = "servers[0].adapters[0]"
@@ -247,8 +283,15 @@ REFUSED = {
     # variables
     f"core: {{host: '${{NOPE}}'}}\n{MINIMAL}": ['core.host: got "${NOPE}"', "environment variable NOPE to be set"],
     f"core: {{host: '${{NOPE'}}\n{MINIMAL}": ['core.host: got "${NOPE"', "expected ${NAME} or ${NAME:-default}"],
-    f"core: {{port: '${{ARG}}'}}\n{MINIMAL}": ['core.port: got "${ARG}", expected a whole number'],
-    f"core: {{port: '${{LEVEL}}'}}\n{MINIMAL}": ['core.port: got "${LEVEL}", expected a whole number'],
+    f"core: {{port: '${{LEVEL}}'}}\n{MINIMAL}": [
+        'core.port: got "${LEVEL}", expected a whole number; the environment variable LEVEL holds something else'
+    ],
+    f"core: {{log_level: 'a${{LEVEL}}${{ARG:-b}}'}}\n{MINIMAL}": [
+        "expected one of debug, info",
+        "; the environment variables ARG, LEVEL hold something else",
+    ],
+    f"storage: {{max_size: '${{LEVEL}}'}}\n{MINIMAL}": ["1.5GiB; the environment variable LEVEL holds something else"],
+    f"core: {{port: '${{NOPE:-$$x}}'}}\n{MINIMAL}": ['core.port: got "${NOPE:-$$x}", expected a whole number'],
     # checks
     "core: {}": ["servers: no server here or in mcpServers, expected at least one server"],
     "servers: []": ["servers: no server here"],
@@ -256,6 +299,17 @@ REFUSED = {
         'core.public_base_url: got "example.org", expected an http://'
     ],
     f"core: {{public_base_url: 'http://h/?a=b'}}\n{MINIMAL}": ["core.public_base_url: ", "no query"],
+    f"core: {{allowed_origins: [example.com]}}\n{MINIMAL}": [
+        'core.allowed_origins[0]: got "example.com", expected the origin of web pages, such as https://example.com'
+    ],
+    f"core: {{allowed_origins: ['https://a', 'https://b/']}}\n{MINIMAL}": ['core.allowed_origins[1]: got "https://b/"'],
+    f"core: {{allowed_origins: ['*']}}\n{MINIMAL}": ['core.allowed_origins[0]: got "*"'],
+    f"core: {{allowed_origins: ['https://*.example.com']}}\n{MINIMAL}": ["core.allowed_origins[0]: got "],
+    f"core: {{allowed_hosts: [a, 'b:80']}}\n{MINIMAL}": [
+        'core.allowed_hosts[1]: got "b:80", expected a name or an address as in a URL, without scheme, port and path'
+    ],
+    f"core: {{allowed_hosts: ['http://b']}}\n{MINIMAL}": ['core.allowed_hosts[0]: got "http://b"'],
+    f"core: {{allowed_hosts: ['::1']}}\n{MINIMAL}": ['core.allowed_hosts[0]: got "::1"'],
     f"storage: {{root: ~/data}}\n{MINIMAL}": ['storage.root: got "~/data"', "write ${HOME} for ~"],
     "servers: [{id: .a, upstream: {command: [x]}}]": ["servers[0].id: got the id '.a', expected 1 to 64"],
     f"servers: [{{id: {'a' * 65}, upstream: {{command: [x]}}}}]": ["servers[0].id: got the id 'aaa"],
@@ -270,6 +324,7 @@ REFUSED = {
     upstream("command: []"): ["servers[0].upstream.command: got a list of 0, expected a program"],
     upstream("command: ['']"): ["servers[0].upstream.command: got a list of 1, expected a program"],
     upstream('command: ["x\\0"]'): ["servers[0].upstream.command: got one with NUL"],
+    upstream("command: [~/x]"): ["servers[0].upstream.command: got a program that begins with ~, expected another"],
     upstream("command: [x], env: {A=: b}"): ["servers[0].upstream.env.A=: ", "a name without ="],
     upstream("command: [x], headers: {A: b}"): ["servers[0].upstream.headers: got a mapping, expected headers"],
     upstream("command: [x], verify_tls: false"): ["servers[0].upstream.verify_tls: got false"],
@@ -283,6 +338,10 @@ REFUSED = {
     upstream("url: 'http://h:99999'"): ["expected an http:// or https:// URL with a host"],
     upstream('url: "http://h/\\tx"'): ["without spaces and control characters"],
     upstream("url: 'http://h', headers: {'A b': c}"): ["servers[0].upstream.headers.A b: got the name 'A b'"],
+    upstream("url: 'http://h', headers: {Host: x}"): [
+        "servers[0].upstream: got header Host, which is set for each request, expected others only"
+    ],
+    upstream("url: 'http://h', headers: {A: ☂}"): ["servers[0].upstream: the value of header A has characters that no"],
     server("artifact_roots: ['']"): ['servers[0].artifact_roots[0]: got "", expected the path'],
     consumer("file_path_argument: a", "[]"): [f"{AT}.tools: got a list of 0"],
     consumer("file_path_argument: a", "[' ']"): [f'{AT}.tools[0]: got " "'],
@@ -301,7 +360,8 @@ REFUSED = {
     "mcpServers: {a: {type: http, command: x}}": ["mcpServers.a.type: ", "stdio beside a command, http beside a url"],
     "mcpServers: {a: {type: carrier pigeon, command: x}}": ["mcpServers.a.type: ", "expected stdio or http"],
     "mcpServers: {a: {url: 'http://h', args: [b]}}": ["mcpServers.a.args: got a list of 1"],
-    "mcpServers: {a: {command: x, disabled: true}}": ["mcpServers.a.disabled: unknown key"],
+    "mcpServers: {a: {command: x, disabledTools: []}}": ["mcpServers.a.disabledTools: unknown key, expected disabled"],
+    "mcpServers: {a: {command: x, disabled: true}}": ["mcpServers: every server is disabled, expected at"],
     "mcpServers: {a b: {command: x}}": ["mcpServers.a b: got the id 'a b'"],
 }
 
@@ -315,13 +375,39 @@ def test_a_refusal_names_the_key_what_was_seen_and_what_would_be_right(text: str
 
 
 def test_all_faults_are_told_at_once() -> None:
+    """Also those that are no matter of types, in all that could be read."""
     assert len(refusal("core: {prot: 1, port: x}\nservers: [{id: a}, 3]").splitlines()) == 4
+    text = """
+core: {prot: 1, public_base_url: mcp.example}
+storage: {root: ~/data, max_size: 0}
+servers:
+  - {id: .a, upstream: {command: []}, artifact_roots: [1], adapters: [{type: x}, {type: upload_consumer, tools: []}]}
+  - {id: b, unknown: 1, upstream: {url: "ws://h"}, artifact_roots: [~/a], adapters: 7}
+  - {id: 7, upstream: {command: x}}
+  - null
+mcpServers: {b: {command: x, args: 3}, c: {url: "ftp://h"}, d: 5}
+"""
+    assert [line.partition(": ")[0] for line in refusal(text).splitlines()] == [
+        *("core.prot", "storage.max_size", "servers[0].artifact_roots[0]"),
+        *("servers[0].adapters[0].type", "servers[0].adapters[1].file_path_argument"),
+        *("servers[1].unknown", "servers[1].adapters", "servers[2].id", "servers[2].upstream.command", "servers[3]"),
+        *("mcpServers.b.args", "mcpServers.d", "core.public_base_url", "servers[0].id", "servers[0].upstream.command"),
+        *("servers[1].upstream.url", "servers[1].artifact_roots[0]", "mcpServers.b", "mcpServers.c.url"),
+    ]
+    for section in ("core", "storage", "servers", "mcpServers"):
+        for value in ("null", "7", "[null]", "{a: null}"):
+            assert f"{section}" in refusal(f"{section}: {value}")
 
 
 def test_secrets_are_not_shown() -> None:
     assert "4711" not in refusal(upstream("command: [x], env: {TOKEN: 4711}"))
     assert "4711" not in refusal(upstream("url: 'http://h', headers: {TOKEN: 4711}"))
     assert "4711" not in refusal(upstream("url: 'http://me:4711@h'"))
+    for url in ("htps://h/?token=4711", "htps://me:4711@h/", "me:4711@h", "ws://h#4711", "htps://4711@h/a?b@c"):
+        assert "4711" not in refusal(upstream(f"url: '{url}'"))
+        assert "4711" not in refusal(f"mcpServers: {{a: {{url: '{url}'}}}}")
+        assert "4711" not in refusal(f"core: {{public_base_url: '{url}'}}\n{MINIMAL}")
+    assert "4711" not in refusal(f"core: {{port: '${{PORT}}'}}\n{MINIMAL}", environ={"PORT": "4711x"})
     assert "4711" not in refusal(upstream("url: '${URL}'"), environ={"URL": "4711://h"})
     assert "4711" not in refusal(upstream("url: 'http://h', headers: {A: '${B}'}"), environ={"B": "4711\n"})
 
@@ -448,7 +534,7 @@ def test_what_loads_fits_the_schema(text: str) -> None:
 
 
 STRUCTURAL = ("unknown key", ".type: ", ".file_path_argument: missing", ".id: missing", "no server", "neither", "both")
-TYPED = ("core: {port: 7", "core: {port: '80", "core: {log_level", "uploads: {", "servers: [5", "servers: {")
+TYPED = ("core: {port: 7", "core: {port: '80", "core: {log_level: l", "uploads: {", "servers: [5", "servers: {")
 BROKEN = [
     text
     for text, expected in REFUSED.items()

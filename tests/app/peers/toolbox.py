@@ -13,6 +13,8 @@ from pathlib import Path
 
 NAME = sys.argv[1] if len(sys.argv) > 1 else "toolbox"
 TOOLS = ("echo", "ask", "progress", "wait", "environment", "die")
+SCHEMAS = {name: {"type": "object"} for name in TOOLS}  # which say nothing of arguments, save this:
+SCHEMAS["echo"]["properties"] = {"text": {"type": "string"}}
 
 
 def say(**members: object) -> None:
@@ -55,7 +57,7 @@ def answer(method: str, params: dict) -> dict:
         info = {"name": NAME, "version": "1.2"}
         return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
     if method == "tools/list":
-        return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]}
+        return {"tools": [{"name": name, "inputSchema": SCHEMAS[name]} for name in TOOLS]}
     if method == "tools/call":
         said = call(params["name"], params.get("arguments", {}), params.get("_meta", {}))
         return {"content": [{"type": "text", "text": said}]}

@@ -1,0 +1,60 @@
+"""What people see: stdout and stderr may be closed, a pipe that nobody reads, a full disk, or of another alphabet."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+
+
+class Unheard(Exception):
+    """Stdout takes nothing any more; the message says why."""
+
+
+def set_up() -> None:
+    """Escape characters that stdout's encoding lacks, as Python does for stderr; keep sockets from being either."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest that is free
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def say(text: str) -> None:
+    """Print a line on stdout, at once.
+
+    Raises:
+        Unheard: it cannot be written. What is said later goes nowhere.
+    """
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        _silence()
+        raise Unheard(f"stdout cannot be written: {error.strerror or error}") from error
+
+
+def complain(text: str) -> None:
+    """Print a line on stderr, if it takes one."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            print(text, file=sys.stderr, flush=True)
+
+
+def finish() -> None:
+    """Write out what others printed; what cannot be written is dropped, so that the interpreter's end is silent."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        _silence()
+
+
+def _silence() -> None:
+    """What stdout still buffers would fail anew when the interpreter flushes it."""
+    with contextlib.suppress(OSError):  # a stdout without a descriptor, as in tests
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
