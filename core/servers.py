@@ -439,7 +439,7 @@ class Servers:
                 self._settle_lost(link, entry, reason)
         self._close_posts(link, reason)
         if session.opener is not None:
-            fallback = {"code": UPSTREAM_UNAVAILABLE, "message": f"the server could not be started: {reason}"}
+            fallback = {"code": UPSTREAM_UNAVAILABLE, "message": _unstarted(link, reason)}
             self._clients.refuse_session(session, error or msgspec.json.encode(fallback))
             return
         pause = upstream.pause_left(self._desk.now)
@@ -466,7 +466,7 @@ class Servers:
         waiting, link.queue = link.queue, type(link.queue)()
         for entry in waiting:
             if isinstance(entry, Exchange):
-                self._fail(link, entry, UPSTREAM_UNAVAILABLE, f"the server could not be started: {reason}", None)
+                self._fail(link, entry, UPSTREAM_UNAVAILABLE, _unstarted(link, reason), None)
 
     def _fail_unknown(self, link: Link, exchange: Exchange, reason: str, cause: Cause | None = None) -> None:
         text = f"the server was lost before it answered: {reason}. {exchange.method} may have run; it is not repeated"
@@ -607,6 +607,10 @@ class Servers:
             self.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, INTERNAL_ERROR, text))
             return
         self.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, frame.result))
+
+
+def _unstarted(link: Link, reason: str) -> str:
+    return f"the server could not be {'started' if link.is_pipe else 'connected to'}: {reason}"
 
 
 def _refusal(cause: Cause | None) -> dict[str, object]:

@@ -33,6 +33,13 @@ PROTOCOL_HEADERS: Final = frozenset(
 )
 """The names, in lower case, that `request_for` may give. Nobody else should set them."""
 
+_HINTS: Final = {
+    401: "; does it want credentials in a header?",
+    403: "; does it want credentials in a header?",
+    404: "; is the path of its URL right?",
+    405: "; is the path of its URL right?",
+}
+
 ENDED_ORDERLY: Final = Cause(End.DONE)
 
 
@@ -298,7 +305,7 @@ def _session(fields: dict[bytes, bytes]) -> str | None:
 
 def _describe_refusal(status: int, location: bytes | None) -> str:
     if location is None or status not in (301, 302, 303, 307, 308):
-        return f"got HTTP status {status}, expected success"
+        return f"got HTTP status {status}, expected success{_HINTS.get(status, '')}"
     return f"got a redirect (HTTP status {status}) to {_origin(location)}, not followed; expected the final URL"
 
 

@@ -245,7 +245,7 @@ async def test_events_arrive_as_they_trickle() -> None:
         (reply(ANSWER, b"200 OK", b"Mcp-Session-Id: abc"), [Connected("abc"), ANSWER, DONE]),
         (
             reply(ANSWER, b"404 Not Found"),
-            [Cause(End.REFUSED, "got HTTP status 404, expected success", 404, ANSWER)],
+            [Cause(End.REFUSED, "got HTTP status 404, expected success; is the path of its URL right?", 404, ANSWER)],
         ),
         (
             b"HTTP/1.1 302 Found\r\nLocation: http://other.example/x?secret\r\nContent-Length: 0\r\n\r\n",
