@@ -152,8 +152,7 @@ class ReplyReader:
         self.state = State.WAITING
         self._target = target
         self._size_max = limits.reply_size_max_bytes
-        self._pieces: list[bytes | bytearray] = []  # of a body that is gathered or kept
-        self._size = 0  # of these together
+        self._body = bytearray()  # gathered, or kept for the error message
         self._status = 0  # in REFUSED
         self._detail = ""  # in REFUSED
         self._events: EventReader | None = None  # in STREAMING
@@ -200,18 +199,17 @@ class ReplyReader:
             return out
         is_refused = self.state is State.REFUSED
         size_max = REFUSAL_BODY_MAX_BYTES if is_refused else self._size_max
-        if self._size + len(data) <= size_max:
+        if len(self._body) + len(data) <= size_max:
             self._step(Input.FED)
-            self._size += len(data)
-            self._pieces.append(data)
+            self._body += data
             return out
         self._step(Input.OVERFED)
         if is_refused:
-            self._pieces.append(data[: size_max - self._size])
+            self._body += data[: size_max - len(self._body)]
             out.append(self._refusal())
         else:
             out.append(_broken(f"got a reply over the limit of {size_max} bytes"))
-        self._pieces.clear()
+        self._body.clear()
         return out
 
     def receive_eof(self, is_complete: bool) -> list[ReplyEvent]:
@@ -231,10 +229,10 @@ class ReplyReader:
         elif dropped:  # what the last event, never finished, held is no longer known
             out.append(self._oversize_event(dropped[0]))
         else:
-            if self._size > 0:
-                out.append(Arrived(b"".join(self._pieces)))
+            if self._body:
+                out.append(Arrived(bytes(self._body)))
             out.append(Ended(ENDED_ORDERLY))
-        self._pieces.clear()
+        self._body.clear()
         self._events = None
         return out
 
@@ -273,7 +271,7 @@ class ReplyReader:
         return _broken(f"got an event of {event.size_bytes} bytes, over the limit of {self._size_max} bytes")
 
     def _refusal(self) -> Ended:
-        return Ended(Cause(End.REFUSED, self._detail, self._status, b"".join(self._pieces)))
+        return Ended(Cause(End.REFUSED, self._detail, self._status, bytes(self._body)))
 
     def _check(self, given: Input) -> None:
         if given not in TRANSITIONS[self.state]:
