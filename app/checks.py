@@ -27,7 +27,7 @@ _SCHEMES_TO_COME: Final = ("ws", "wss", "sse", "sse+http", "sse+https")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _DOTTED: Final = re.compile(r"[^.\s\[\]]+(\.[^.\s\[\]]+)*")
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^/?#@:*\s\[\]]+)(:[0-9]{1,5})?")
-_HOST: Final = re.compile(r"\[[0-9a-f:.]+\]|[^/?#@:*\s\[\]]+")
+_HOST: Final = re.compile(r"\[[0-9a-f:.]+\](:[0-9]*)?|[0-9a-f:.]+|[^/?#@:*\s\[\]]+(:[0-9]*)?")
 _URI_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
@@ -78,9 +78,9 @@ def check_origin(key: str, origin: str) -> Iterator[Problem]:
 
 
 def check_host(key: str, host: str) -> Iterator[Problem]:
-    """It is compared with the Host header without its port."""
+    """It is compared with the Host header, both without their ports."""
     if _HOST.fullmatch(host.lower()) is None:
-        yield Problem(key, "a name or an address as in a URL, without scheme, port and path")
+        yield Problem(key, "a name or an address, without scheme and path")
 
 
 def _id(key: str, id: str, seen: dict[str, str]) -> Iterator[Problem]:
