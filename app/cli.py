@@ -199,8 +199,6 @@ def _wrapping(upstream: Upstream, id: str, core: Core) -> Settings:
 
 async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool) -> int:
     async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace) as service:
-        if not is_lasting:
-            stop.temporary_folder = _folder_of(service)
         reports = await _probe_all(service, is_logged=is_lasting)
         try:
             screen.say(banner.listening(service, reports))
@@ -212,7 +210,6 @@ async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_l
 
 async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop) -> int:
     async with running(settings, listen=False, is_lasting=False, trace_path=trace) as service:
-        stop.temporary_folder = _folder_of(service)
         is_stopping = anyio.Event()
         stop.order = is_stopping.set
         async with anyio.create_task_group() as tasks:
@@ -229,11 +226,6 @@ async def _drain_when(is_stopping: anyio.Event, service: Service, scope: anyio.C
     await service.hub.drain(service.limits.drain_s)
     await anyio.sleep(service.limits.stop_grace_s)  # for a client that does not read them
     scope.cancel()
-
-
-def _folder_of(service: Service) -> str:
-    """Where everything lies that it stores."""
-    return os.path.dirname(service.plan.workspaces_path)
 
 
 async def _probe_all(service: Service, *, is_logged: bool) -> list[ServerReport]:
@@ -293,7 +285,6 @@ def _check(options: argparse.Namespace, command: list[str]) -> int:
 
 async def _check_upstreams(settings: Settings, stop: Stop) -> int:
     async with running(settings, listen=False, is_lasting=False) as service:
-        stop.temporary_folder = _folder_of(service)
         reports = await _probe_all(service, is_logged=False)
     is_good = True
     for server, report in zip(settings.servers, reports, strict=True):

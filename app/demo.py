@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import os
 import sys
 import textwrap
 from typing import Any
@@ -39,7 +38,6 @@ class DemoFailed(Exception):
 async def demonstrate(stop: Stop) -> int:
     """Returns the exit code: 0 when every step did what it must."""
     async with running(_settings(), listen=True, is_lasting=False, log_server=_show_server) as service:
-        stop.temporary_folder = os.path.dirname(service.plan.workspaces_path)
         try:
             await to_thread.run_sync(_Client(service).journey)
         except (DemoFailed, Unheard, OSError, http.client.HTTPException) as error:

@@ -7,7 +7,6 @@ Supervisors signal a whole process group, and some tools signal a process and th
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
@@ -22,12 +21,10 @@ class Stop:
 
     Attributes:
         order: called at the first signal; it cancels the work, unless something else is put here.
-        temporary_folder: removed when a second signal leaves time for nothing else.
     """
 
     def __init__(self, order: Callable[[], None]) -> None:
         self.order = order
-        self.temporary_folder: str | None = None
 
 
 async def stoppable(work: Callable[[Stop], Awaitable[int]], if_stopped: int) -> int:
@@ -56,13 +53,12 @@ async def _hear(signals: AsyncIterator[signal.Signals], stop: Stop) -> None:
             first_at = anyio.current_time()
             stop.order()
         elif anyio.current_time() - first_at >= SAME_SIGNAL_S:
-            _die(number, stop.temporary_folder)
+            _die(number)
 
 
-def _die(number: signal.Signals, folder: str | None) -> None:
-    """By the signal, as whoever waits for this process expects; the warden then ends its children."""
+def _die(number: signal.Signals) -> None:
+    """By the signal, as whoever waits for this process expects. The warden then ends its children, and the next run
+    removes its temporary folder."""
     for each in _signals():
         signal.signal(each, signal.SIG_DFL)
-    if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
     os.kill(os.getpid(), number)

