@@ -13,6 +13,7 @@ import re
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +22,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import rig
+from isthmus.app.stopping import SAME_SIGNAL_S
 from rig import EVERYTHING, PATIENCE_S, Proxy, everything_over_http, isthmus, until, wrap
 
 pytestmark = pytest.mark.real
@@ -597,6 +599,7 @@ def test_a_second_sigterm_does_not_wait(folder: Path) -> None:
         proxy.terminate()
         next(stream)
         until(lambda: _ask_while_draining(session) is None, "no connection to be accepted any more")
+        time.sleep(SAME_SIGNAL_S)  # sooner it would be the first one again
         proxy.terminate()
         assert proxy.wait_exit() == -signal.SIGTERM
         proxy.assert_gone()
