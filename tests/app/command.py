@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
@@ -36,6 +37,20 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+@contextlib.contextmanager
+def _hearing_hang_ups() -> Iterator[None]:
+    """What starts here does not ignore SIGHUP, also where the tests do: a signal that is handled is not inherited."""
+    before = signal.getsignal(signal.SIGHUP)
+    if before is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 class Run:
     """One run of the command. Leaving its context kills it, unless it has ended.
 
@@ -52,15 +67,16 @@ class Run:
         stdout: IO[bytes] | None = None,
         through: Sequence[str] = (),
     ) -> None:
-        self._popen = subprocess.Popen(
-            [*through, str(ISTHMUS), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE if stdout is None else stdout,
-            stderr=subprocess.PIPE,
-            cwd=cwd,
-            env={**os.environ, **(env or {})},
-            start_new_session=True,  # a signal to the tests is none to it, and the other way round
-        )
+        with _hearing_hang_ups():
+            self._popen = subprocess.Popen(
+                [*through, str(ISTHMUS), *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE if stdout is None else stdout,
+                stderr=subprocess.PIPE,
+                cwd=cwd,
+                env={**os.environ, **(env or {})},
+                start_new_session=True,  # a signal to the tests is none to it, and the other way round
+            )
         self._lines: dict[str, list[str]] = {"stdout": [], "stderr": []}
         pipes = {"stdout": self._popen.stdout, "stderr": self._popen.stderr}
         self._changed = threading.Condition()
