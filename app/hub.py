@@ -328,7 +328,10 @@ class Hub:
             with anyio.move_on_at(self._alarm_at):
                 await self._alarm.wait()
             if self._now() >= self._alarm_at:
-                self._apply(self._engine.handle_timeout(self._now()))
+                try:
+                    self._apply(self._engine.handle_timeout(self._now()))
+                except Exception:  # a mistake of ours over one session must not end the others; what was due is off
+                    _log.exception("a deadline could not be handled")
 
 
 def _placed(spec: ChildSpec, folders: Folders) -> ChildSpec:

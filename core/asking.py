@@ -56,6 +56,8 @@ class Asking:
             except RemoteProtocolError as error:
                 self._uplink.tell(link, jsonrpc.encode_error(frame.id_raw, error.rpc_code, error.message))
                 return
+            if related is not None:
+                self._uplink.expect_reply(link, related)
             ask = Ask(frame.id_raw, token, frame.method, link.upstream.incarnation, None)
             self._courier.ask(session, ask, frame.params, related)
 
@@ -123,7 +125,7 @@ class Asking:
             return None
         number = None if token_raw is None else jsonrpc.number_of(token_raw)
         ask = None if number is None else session.asks.get(number)
-        if params is None or number is None or ask is None or ask.token_raw is None:
+        if params is None or number is None or ask is None or ask.channel is None or ask.token_raw is None:
             return None
         self._courier.expect_answer(session, number)
         return set_member(params, "progressToken", ask.token_raw)

@@ -128,8 +128,9 @@ class Calls:
         session = job.link.session
         params = job.exchange.params
         assert params is not None
-        if job.consumers and not self._desk.plan.uploads_enabled:
-            raise delivery.ArgumentProblem("This tool takes uploaded files only, and uploads are switched off here.")
+        if not self._desk.plan.uploads_enabled:
+            self._check_no_files(job)
+            return
         for consumer in job.consumers:
             for reference in delivery.find_references(params, consumer, helper=catalog.helper_name(session.server)):
                 if reference.uid in job.pinned:
@@ -145,6 +146,18 @@ class Calls:
                 found.pins += 1
                 job.pinned[reference.uid] = found
                 self._materialize(job, found)
+
+    def _check_no_files(self, job: Job) -> None:
+        """Uploads are switched off, so nothing can be in the arguments that are for uploaded files."""
+        assert job.exchange.params is not None
+        for consumer in job.consumers:
+            try:
+                has_files = bool(delivery.find_references(job.exchange.params, consumer, helper=""))
+            except delivery.ArgumentProblem:
+                has_files = True
+            if has_files:
+                name = consumer.file_path_argument
+                raise delivery.ArgumentProblem(f"Argument {name} is for uploads, and uploads are switched off here.")
 
     def _materialize(self, job: Job, upload: Upload) -> None:
         record = upload.record

@@ -108,7 +108,7 @@ class Clients:
             return
         if is_batch and not self._check_batch(channel, session, frames):
             return
-        if not self._courier.up.has_room(session):
+        if any(_is_bound_up(frame) for frame in frames) and not self._courier.up.has_room(session):
             id_raw = frames[0].id_raw if len(frames) == 1 and frames[0].is_request else None
             text = "the server does not take what is sent to it: wait, and try again"
             self._refuse(channel, 503, OVERLOADED, text, id_raw)
@@ -448,6 +448,11 @@ class Clients:
 
     def _refuse(self, channel: ChannelId, status: int, code: int, text: str, id_raw: bytes | None = None) -> None:
         self._desk.send(channel, jsonrpc.encode_error(id_raw, code, text), is_last=True, status=status)
+
+
+def _is_bound_up(frame: Frame) -> bool:
+    """Whether it is one more message for the server: answers, and what makes for less work, always are welcome."""
+    return frame.method not in (None, "ping", "notifications/initialized", "notifications/cancelled")
 
 
 def _is_owner(session: Session, opening: PostOpening | GetOpening | DeleteOpening) -> bool:

@@ -143,21 +143,20 @@ class Courier:
         ask = None if number is None else session.asks.get(number)
         if number is None or ask is None or ask.channel is None:
             return None
-        self._drop_ask(session, number)
-        return ask
+        return self._drop_ask(session, number)
 
-    def _drop_ask(self, session: Session, number: int) -> None:
+    def _drop_ask(self, session: Session, number: int) -> Ask | None:
+        """It is settled, in whatever way."""
+        ask = session.asks.pop(number, None)
         self._desk.timers.cancel(("ask", (session.sid, number)))
-        if session.asks.pop(number).channel is None:
+        if ask is not None and ask.channel is None:
             session.held = type(session.held)(held for held in session.held if held.ask != number)
+        return ask
 
     def unask(self, session: Session, number: int, reason: bytes | None) -> None:
         """The server withdrew its request, or is gone; or the client takes too long. `reason` is the JSON of a text."""
-        ask = session.asks.get(number)
-        if ask is None:
-            return
-        self._drop_ask(session, number)
-        if ask.channel is None:
+        ask = self._drop_ask(session, number)
+        if ask is None or ask.channel is None:
             return
         params = b'{"requestId":%d' % number + (b',"reason":' + reason if reason is not None else b"") + b"}"
         message = jsonrpc.encode_notification("notifications/cancelled", params)

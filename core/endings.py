@@ -53,9 +53,9 @@ def _is_about_session(body: bytes) -> bool:
     """Whether the body is an error about the session, not about a request: that would have the request's id."""
     try:
         frame = jsonrpc.decode(body)
+        message = jsonrpc.text_of(jsonrpc.member_of(frame.error, "message"))
     except RemoteProtocolError:
         return False
-    message = None if frame.error is None else jsonrpc.text_of(jsonrpc.member_of(frame.error, "message"))
     is_of_request = frame.id_raw is not None and jsonrpc.number_of(frame.id_raw) is not None
     return message is not None and not is_of_request and SESSION_UNKNOWN.fullmatch(message.strip()) is not None
 

@@ -118,6 +118,7 @@ class Exchange(Machine[State, Input]):
         upstream_id: the number it travels under, once sent.
         post: the channel of its POST to an HTTP upstream, while that is open.
         attempts: how often it was written upstream.
+        may_have_run: whether an earlier attempt may have reached the server.
     """
 
     __slots__ = (
@@ -125,6 +126,7 @@ class Exchange(Machine[State, Input]):
         "id_key",
         "id_raw",
         "key",
+        "may_have_run",
         "method",
         "params",
         "post",
@@ -160,6 +162,7 @@ class Exchange(Machine[State, Input]):
         self.upstream_id: int | None = None
         self.post: ChannelId | None = None
         self.attempts = 0
+        self.may_have_run = False
         reply.remaining += 1
 
     def may_repeat(self, *, is_unsent: bool, retries: int) -> bool:

@@ -51,7 +51,8 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 def decode(message: bytes) -> Frame:
-    """Read one message. A `null` where a member may be absent counts as its absence.
+    """Read one message. A `null` for method or params counts as absence, and so does one for result or error beside the
+    other: some peers write every member that their types have.
 
     Raises:
         RemoteProtocolError: not JSON (PARSE_ERROR), or not a JSON-RPC 2.0 message (INVALID_REQUEST); `id_raw` is set
@@ -63,6 +64,9 @@ def decode(message: bytes) -> Frame:
         raise _recognized(error, message.decode(errors="replace").encode()) from None
     check_depth(message)
     spans = members(message)
+    for name, other in (("method", ""), ("error", "result")):
+        if take(message, spans.get(name)) == b"null" and (not other or other in spans):
+            del spans[name]
     shape: Shape = "call" if "method" in spans else "reply" if "result" in spans or "error" in spans else ""
     id_raw = take(message, spans.get("id"))
     is_null_id = id_raw == b"null"

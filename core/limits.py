@@ -62,8 +62,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Requests in flight in one session."""
     asks_per_session_max: int = 256
     """Requests of the server that wait for this client's answer."""
-    ask_timeout_s: float = 3600.0
-    """How long a request of the server waits for the client's answer: people fill forms, and go to lunch."""
+    ask_timeout_s: float = 1800.0
+    """How long a request of the server waits for the client's answer: people fill forms. Less than `reply_timeout_s`,
+    so that the call that asked hears of it."""
     streams_per_session_max: int = 8
     """GET streams of one session at once; one more ends the oldest, which may well be a dead one."""
     held_per_session_max: int = 256

@@ -72,12 +72,14 @@ def check_depth(data: bytes) -> None:
     """
     if data.count(b"[") + data.count(b"{") < DEPTH_SAFE:
         return
-    try:
-        _raw_decoder.decode(b"[" * DEPTH_SPARE + data + b"]" * DEPTH_SPARE)
-    except RecursionError:
-        raise _too_deep() from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        pass
+    for text in (data, _mended(data)):  # a decoder that stops at half a pair has not seen what follows
+        try:
+            _raw_decoder.decode(b"[" * DEPTH_SPARE + text + b"]" * DEPTH_SPARE)
+        except RecursionError:
+            raise _too_deep() from None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        return
 
 
 def members(data: bytes) -> dict[str, Span]:
@@ -212,10 +214,14 @@ def _readable(data: bytes, error: Exception) -> bytes:
     """
     if isinstance(error, RecursionError):
         raise _too_deep() from None
-    readable = _LONE_SURROGATE.sub(lambda match: b"\\ufffd" if match[1] else match[0], data)
+    readable = _mended(data)
     if readable == data:
         raise _refusal(data, error) from None
     return readable
+
+
+def _mended(data: bytes) -> bytes:
+    return _LONE_SURROGATE.sub(lambda match: b"\\ufffd" if match[1] else match[0], data)
 
 
 def _decode_object(data: bytes) -> dict[str, msgspec.Raw]:

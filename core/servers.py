@@ -124,8 +124,8 @@ class Servers:
             return
         if exchange.post is not None:
             role = self._desk.role_of(exchange.post)
-            assert isinstance(role, UpPostRole)
-            self._uplink.receive_settled(role)
+            if isinstance(role, UpPostRole):
+                self._uplink.receive_settled(role)
         if link.upstream.state is State.READY:
             params = b'{"requestId":%d' % exchange.upstream_id
             params += (b',"reason":' + reason if reason is not None else b"") + b"}"
@@ -379,7 +379,7 @@ class Servers:
             else:
                 self._lose(link, describe(cause))
             return
-        elif cause.end is not End.DONE:
+        elif role.number is None and cause.end is not End.DONE:
             self._desk.note("warning", f"a notification or answer did not arrive: {describe(cause)}", link.plan.id)
         if is_lost and self._is_current(role):
             self._lose(link, "it forgot the session", is_forgotten=True)
@@ -405,6 +405,7 @@ class Servers:
         if exchange.may_repeat(is_unsent=is_unsent, retries=link.plan.session_retries) and (
             is_unsent or cause.end is not End.REFUSED
         ):
+            exchange.may_have_run = exchange.may_have_run or not is_unsent
             self._requeue(link, exchange)
         elif error is not None:
             self.finish(link, exchange, jsonrpc.encode_error_raw(exchange.id_raw, error))
@@ -445,14 +446,17 @@ class Servers:
         pause = upstream.pause_left(self._desk.now)
         if pause > 0:
             self._fail_queue(link, reason)
-            if upstream.has_subscriptions:
-                self._desk.timers.set(("restart", session.sid), self._desk.now + pause, "upstream restart")
+        elif upstream.forgettings > 1 and not link.queue:
+            pause = self._desk.limits.restart_backoff_s  # who forgets and forgets must not keep us busy
+        if pause > 0 and upstream.has_subscriptions:
+            self._desk.timers.set(("restart", session.sid), self._desk.now + pause, "upstream restart")
         elif link.queue or upstream.has_subscriptions:
             self._need(link)
 
     def _settle_lost(self, link: Link, exchange: Exchange, reason: str) -> None:
         self._uplink.expect_none(exchange)
         if exchange.may_repeat(is_unsent=False, retries=link.plan.session_retries):
+            exchange.may_have_run = True
             self._requeue(link, exchange)
         else:
             self._fail_unknown(link, exchange, reason)
@@ -465,7 +469,9 @@ class Servers:
     def _fail_queue(self, link: Link, reason: str) -> None:
         waiting, link.queue = link.queue, type(link.queue)()
         for entry in waiting:
-            if isinstance(entry, Exchange):
+            if isinstance(entry, Exchange) and entry.may_have_run:
+                self._fail_unknown(link, entry, reason)
+            elif isinstance(entry, Exchange):
                 self._fail(link, entry, UPSTREAM_UNAVAILABLE, _unstarted(link, reason), None)
 
     def _fail_unknown(self, link: Link, exchange: Exchange, reason: str, cause: Cause | None = None) -> None:
@@ -523,7 +529,7 @@ class Servers:
         if number is None and isinstance(role, UpPostRole):
             role.problem = text  # the end of its reply decides what becomes of the request
             number = role.number if shape == "reply" else None
-        if number is not None and isinstance(link.pending.get(number), Exchange):
+        if number is not None and number in link.pending:
             answer = msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})
             self._receive_reply(link, role, Frame(error=answer), number)
 

@@ -72,6 +72,7 @@ class Upstream(Machine[State, Input]):
         capabilities: the names of the capabilities it declared; None before it has said so for the first time.
         failure: how it was lost last, for error messages.
         failures: such losses in a row as call for a pause.
+        forgettings: sessions it forgot since it last answered a request.
     """
 
     __slots__ = (
@@ -84,6 +85,7 @@ class Upstream(Machine[State, Input]):
         "capabilities",
         "failure",
         "failures",
+        "forgettings",
         "incarnation",
         "initialize",
         "revision",
@@ -104,6 +106,7 @@ class Upstream(Machine[State, Input]):
         self._limits = limits
         self._not_before = float("-inf")
         self._ready_at = float("-inf")
+        self.forgettings = 0
         self._is_suspect = False  # it was READY, and lost before it had answered anything
         self._level: bytes | None = None
         self._subscriptions: dict[str, bytes] = {}
@@ -142,6 +145,7 @@ class Upstream(Machine[State, Input]):
     def receive_proof(self) -> None:
         """It answered a request, or stood for long: it works, whatever became of earlier ones."""
         self.failures = 0
+        self.forgettings = 0
         self._is_suspect = False
 
     def receive_lost(self, reason: str, now: float, *, is_forgotten: bool = False) -> None:
@@ -155,6 +159,7 @@ class Upstream(Machine[State, Input]):
             self.receive_proof()
         self.step(Input.LOST)
         self.failure = reason
+        self.forgettings += is_forgotten
         if was_ready and (is_forgotten or not self._is_suspect):
             self._is_suspect = self._is_suspect or not is_forgotten
             return

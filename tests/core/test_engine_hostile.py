@@ -164,6 +164,16 @@ def test_progress_of_the_client_starts_the_wait_for_its_answer_anew() -> None:
     assert world.hears("")
 
 
+def test_progress_on_a_question_that_waits_is_a_guess_too() -> None:
+    world = driver(limits=Limits(held_timeout_s=30.0))
+    client = connect(world, "http", "pipe")
+    world.say(child_of(world), request('"q"', "sampling/createMessage", '{"_meta":{"progressToken":"t"}}'))
+    client.notify("notifications/progress", '{"progressToken":1,"progress":1}')
+    assert not world.heard
+    world.wait(31)
+    assert world.hear("").frame["error"]["code"] == -32603
+
+
 def test_a_question_without_an_answer_keeps_no_session_alive() -> None:
     world = driver(limits=Limits(session_idle_ttl_s=60.0))
     client = connect(world, "http", "pipe")
@@ -335,6 +345,33 @@ def test_a_400_that_speaks_of_some_session_is_an_ordinary_refusal(said: str) -> 
     assert not world.heard
 
 
+@pytest.mark.parametrize("status", [400, 404, 500])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"code":2,"message":"x"}}',
+        b'{"jsonrpc":"2.0","id":null,"error":{"message":"a","\\u006dessage":"b"}}',
+        b'{"jsonrpc":"2.0","id":null,"error":[' + b"[" * 5000,
+        b'{"jsonrpc":"2.0","id":null,"error":"\xff"}',
+        b'{"error":{"error":1,"error":2}}',
+    ],
+)
+def test_a_refusal_with_any_body_is_a_refusal(status: int, body: bytes) -> None:
+    """Of a request, of a notification and of a stream alike; and what is settled stays settled."""
+    world = driver()
+    client = connect(world, "http", "http", listens=True)
+    refusal = Cause(End.REFUSED, status=status, body=body)
+    channel = client.request("1", "tools/call", "{}")
+    client.notify("vendor/notice")
+    call, notice = world.hear("tools/call"), world.hear("vendor/notice")
+    world.end(call.channel, refusal)
+    world.end(notice.channel, refusal)
+    world.end(world.last_dial(Listen).channel, refusal)
+    client.delete()
+    world.wait(10_000)
+    assert len(world.messages(channel)) == 1
+
+
 @pytest.mark.parametrize("id", ["null", '"server-error"', "{id}"])
 def test_a_400_that_denies_our_session_is_a_forgotten_session(id: str) -> None:
     """Unless it is said of the request itself: then a tool may have said it."""
@@ -362,6 +399,66 @@ def test_a_confirmation_that_is_answered_with_an_open_stream_is_confirmed() -> N
     assert world.hears("tools/list")
     world.wait(Limits().cancel_grace_s)
     assert confirmation.channel in world.closed
+
+
+def test_an_unreadable_answer_to_the_handshake_fails_it_at_once() -> None:
+    world = driver()
+    channel = newcomer(world, "http", "pipe").initialize()
+    world.open(child_of(world), Connected())
+    number = world.hear("initialize").id
+    world.say(child_of(world), b'{"jsonrpc":"2.0","id":%d,"result":{"serverInfo":"caf\xe9"}}' % number)
+    assert "could not be read" in error_of(world, channel)["message"]
+
+
+def test_a_server_that_writes_every_member_is_understood() -> None:
+    world = driver()
+    client = connect(world, "http", "pipe")
+    channel = client.request("1", "tools/list")
+    call = world.hear("tools/list")
+    parts = b'"method":null,"params":null,"result":{"tools":[]},"error":null'
+    world.say(call.channel, b'{"jsonrpc":"2.0","id":%d,%b}' % (call.id, parts))
+    assert world.messages(channel) == [result("1", '{"tools":[]}')]
+
+
+def test_a_reply_that_breaks_after_its_answer_is_no_loss() -> None:
+    world = driver()
+    client = connect(world, "http", "http")
+    client.request("1", "tools/list")
+    call = world.hear("tools/list")
+    world.open(call.channel, Connected())
+    world.say(call.channel, result(str(call.id)))
+    world.end(call.channel, Cause(End.BROKEN))
+    assert world.notes("warning") == []
+
+
+def test_a_request_that_may_have_run_before_a_failing_restart_is_not_said_not_to_have() -> None:
+    world = driver()
+    client = connect(world, "http", "pipe")
+    channel = client.request("1", "tools/list")
+    world.hear("tools/list")
+    world.end(child_of(world), Cause(End.BROKEN))
+    world.end(child_of(world), Cause(End.UNREACHABLE, unsent=True))
+    assert error_of(world, channel)["code"] == -31001
+    assert error_of(world, channel)["data"]["outcome"] == "unknown"
+
+
+def test_a_server_that_forgets_whatever_it_is_told_is_not_asked_all_the_time() -> None:
+    """A subscription wants it back; nobody waits for anything."""
+    world = driver(limits=Limits(restart_backoff_s=1.0))
+    client = connect(world, "http", "http", capabilities='{"resources":{"subscribe":true}}', listens=True)
+    client.request("1", "resources/subscribe", '{"uri":"file:///a"}')
+    world.answer(world.hear("resources/subscribe"))
+    for number in range(20):
+        if (stream := world.last_dial(Listen).channel) not in world.over:
+            world.say(stream, request(str(number), "ping"))
+            world.end(world.hear("").channel, Cause(End.REFUSED, status=404))
+        if world.hears("initialize"):
+            world.shake_hands(session=f"S{number}", listens=True)
+            world.answer(world.hear("resources/subscribe"))
+        else:
+            world.wait(0.1)
+    handshakes = sum(isinstance(d.target, Post) and b'"initialize"' in d.target.message for d in world.dials)
+    assert handshakes < 6
 
 
 @pytest.mark.parametrize("text", ["[]", '{"protocolVersion":"2025-11-25","protocolVersion":"x"}'])
@@ -504,6 +601,7 @@ def test_a_client_over_http_is_refused_while_the_server_takes_nothing() -> None:
         assert world.closed[channel].status == 202
     assert world.sent[channel][0].status == 503
     assert error_of(world, channel)["code"] == -31007
+    assert world.said(client.post(request("4", "ping")))["result"] == {}
     refused = client.post(request("5", "tools/list"))
     assert (world.sent[refused][0].status, world.said(refused)["id"]) == (503, 5)
     sent = sum(len(message) for message in world.messages(child_of(world)))
@@ -642,6 +740,13 @@ def test_an_engine_that_signs_links_wants_a_key(key: bytes) -> None:
     with pytest.raises(LocalProtocolError, match="expected at least 16 secret bytes"):
         Engine(Plan(servers=(FILES,), link_key=key), entropy=bytes, unix_at_zero=0.0)
     Engine(Plan(servers=(ServerPlan(id="p", kind=Kind.PIPE),), link_key=key), entropy=bytes, unix_at_zero=0.0)
+
+
+def test_tools_whose_file_is_optional_can_be_called_while_uploads_are_switched_off() -> None:
+    world = driver(FILES, uploads_enabled=False)
+    client = connect(world, "http", "f")
+    client.request("1", "tools/call", '{"name":"eat","arguments":{"other":1}}')
+    assert world.hears("tools/call")
 
 
 def test_uploads_that_are_switched_off_are_said_to_be() -> None:

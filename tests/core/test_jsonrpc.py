@@ -365,6 +365,9 @@ def test_what_was_decoded_can_be_read_again_on_a_deeper_stack(opening: bytes, cl
             refusals.append((levels, error.message))
         else:
             read_again(message, 50)
+            half = b'"\\ud800"'  # which the decoder stops at
+            jsonrpc.decode(broken := message.replace(b'"2.0"', b'"2.0","half":' + half))
+            read_again(broken, 50)
     assert refusals
     for levels, said in refusals:
         assert levels > 200
