@@ -269,7 +269,7 @@ async def _say_waiting(service: Service, reports: dict[str, ServerReport]) -> No
         seconds += WAITING_LINE_S
         waiting = [id for id in service.server_ids if id not in reports]
         if waiting:
-            screen.complain(f"starting {', '.join(waiting)} … {seconds} s")
+            logs.say(f"starting {', '.join(waiting)} … {seconds} s")
 
 
 # --- check, demo, schema --------------------------------------------------------------------------------------------

@@ -223,6 +223,8 @@ class Reader:
         choices = _choices(bare)
         if choices and value not in choices:
             return self._note(key, _one_of(choices) + instead)
+        if isinstance(value, str) and not _is_unicode(value):
+            return self._note(key, f"Unicode text, without half a surrogate pair{instead}", "got other text")
         try:
             return msgspec.convert(value, kind, strict=not is_expanded)
         except msgspec.ValidationError as error:
@@ -254,6 +256,15 @@ class Reader:
         """Returns None, what a value with a problem is read as."""
         self.problems.append(Problem(key, expected, seen))
         return None
+
+
+def _is_unicode(text: str) -> bool:
+    """Not so what a JSON document's lone escapes make, or bytes of the environment that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _unwrap(kind: object) -> tuple[object, list[msgspec.Meta], bool]:

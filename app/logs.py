@@ -63,10 +63,15 @@ class _Unhurried(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            line = f"{self.format(record)}\n"
+            line = self.format(record)
         except Exception:
             self.handleError(record)
-            return
+        else:
+            self.put(line)
+
+    def put(self, line: str) -> None:
+        """Write a line as it is, when its turn has come."""
+        line += "\n"
         with self._changed:
             if self._size_chars + len(line) > WAITING_MAX_CHARS:
                 self._dropped += 1
@@ -134,6 +139,15 @@ def set_up(level: str, format: str) -> None:
     root.handlers[:] = [handler]
     root.propagate = False
     root.setLevel(level.upper())
+
+
+def say(text: str) -> None:
+    """A line for people among the log's, whatever the level; it waits for nobody either."""
+    for handler in logging.getLogger("isthmus").handlers:
+        if isinstance(handler, _Unhurried):
+            handler.put(text)
+        else:
+            print(text, file=sys.stderr, flush=True)
 
 
 def _handler() -> logging.Handler:

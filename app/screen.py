@@ -29,6 +29,8 @@ def say(text: str) -> None:
     Raises:
         Unheard: it cannot be written. What is said later goes nowhere.
     """
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # print drops what a full pipe does not take
+        os.set_blocking(sys.stdout.fileno(), True)
     try:
         print(text, flush=True)
     except OSError as error:

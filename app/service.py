@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import functools
 import ipaddress
 import logging
@@ -14,7 +15,7 @@ import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version as version_of
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
@@ -42,6 +43,7 @@ from .temporary import temporary_folder
 from .workspaces import Workspaces
 
 VERSION = version_of("isthmus")
+T = TypeVar("T")
 LINK_KEY_BYTES = 32
 OPEN_FILES_MAX = 65_536
 """What is asked for, where the system allows it. More is of no use here, and what our children inherit: some programs
@@ -99,8 +101,7 @@ async def running(
     """
     _allow_open_files()
     async with contextlib.AsyncExitStack() as stack:
-        trace = stack.enter_context(_open_trace(trace_path)) if trace_path is not None else None
-        root = settings.storage.root if is_lasting else stack.enter_context(temporary_folder())
+        root = settings.storage.root if is_lasting else await stack.enter_async_context(_apart(temporary_folder()))
         limits = to_limits(settings)
         with _start_errors(root):
             # Before anything below the root is read or made: of two that start at once, one must not see any of it.
@@ -126,6 +127,8 @@ async def running(
                 await records.delete(key)
             await workspaces.start_up()  # it removes their blobs, which nobody owns now
             stored = await _stored_artifacts(records)
+        # Only now: what does not start must not touch the trace of what runs.
+        trace = stack.enter_context(_open_trace(trace_path)) if trace_path is not None else None
         listener, base_url = await _listener(settings) if listen else (None, "")
         plan = to_plan(settings, link_key, workspaces.root, base_url)
         hub = Hub(
@@ -349,18 +352,34 @@ class _Trace:
 @contextlib.contextmanager
 def _open_trace(path: str) -> Iterator[_Trace]:
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        # Not to wait for a pipe's reader, neither now nor later: a trace that cannot go on ends.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
         try:
-            if stat.S_ISREG(os.fstat(descriptor).st_mode):  # one that is there may have been readable to all
-                os.fchmod(descriptor, 0o600)
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.fchmod(descriptor, 0o600)  # one that is there may have been readable to all
                 os.ftruncate(descriptor, 0)
         except OSError:
             os.close(descriptor)
             raise
+    except BlockingIOError as error:
+        raise StartError(f"the trace {path} cannot be written: another run is writing it") from error
     except OSError as error:
-        raise StartError(f"the trace {path} cannot be written: {error.strerror}") from error
+        reason = "nobody reads that pipe" if error.errno == errno.ENXIO else error.strerror
+        raise StartError(f"the trace {path} cannot be written: {reason}") from error
     trace = _Trace(path, os.fdopen(descriptor, "wb"))
     try:
         yield trace
     finally:
         trace.close()
+
+
+@contextlib.asynccontextmanager
+async def _apart(manager: contextlib.AbstractContextManager[T]) -> AsyncIterator[T]:
+    """The manager, entered and left in a thread: it may take its time, and signals are heard meanwhile."""
+    value = await to_thread.run_sync(manager.__enter__)
+    try:
+        yield value
+    finally:
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(manager.__exit__, None, None, None)

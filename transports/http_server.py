@@ -7,7 +7,6 @@ import logging
 from typing import Final
 
 import anyio
-from anyio import CancelScope
 from anyio.abc import ByteStream, Listener, SocketListener, SocketStream, TaskGroup, TaskStatus
 from anyio.streams.stapled import MultiListener
 
@@ -68,7 +67,7 @@ class HttpServer:
     ) -> None:
         self._on = Listening(surface, port, files, limits, pages, scheme)
         self._connections: set[Connection] = set()
-        self._accepting: set[CancelScope] = set()
+        self._listeners: set[Listener[SocketStream]] = set()
         self._all_gone = anyio.Event()
         self._accepted = 0  # and not closed yet, those that are turned away included
         self._room: anyio.Event | None = None  # while somebody waits for it
@@ -84,17 +83,15 @@ class HttpServer:
         async with anyio.create_task_group() as timers:
             timers.start_soon(self._keep_alive)
             async with anyio.create_task_group() as connections, listener:
-                with anyio.CancelScope() as accepting:
-                    self._accepting.add(accepting)
-                    if self._on.is_draining:
-                        accepting.cancel()
-                    task_status.started()
-                    async with anyio.create_task_group() as tasks:
-                        for inner in listener.listeners if isinstance(listener, MultiListener) else [listener]:
-                            assert isinstance(inner, SocketListener)
-                            tasks.start_soon(self._accept, inner, connections)
-                self._accepting.discard(accepting)
-                await listener.aclose()
+                self._listeners.add(listener)
+                if self._on.is_draining:
+                    await listener.aclose()
+                task_status.started()
+                async with anyio.create_task_group() as tasks:
+                    for inner in listener.listeners if isinstance(listener, MultiListener) else [listener]:
+                        assert isinstance(inner, SocketListener)
+                        tasks.start_soon(self._accept, inner, connections)
+                self._listeners.discard(listener)
             timers.cancel_scope.cancel()
 
     async def handle(self, stream: ByteStream) -> None:
@@ -119,8 +116,9 @@ class HttpServer:
         Event streams end when the engine closes them, so the caller bounds this wait.
         """
         self._on.is_draining = True
-        for accepting in self._accepting:
-            accepting.cancel()
+        # Closing, not cancelling: asyncio loses a connection whose accept is cancelled in the moment it arrives.
+        for listener in list(self._listeners):
+            await listener.aclose()
         for connection in list(self._connections):
             connection.drain()
         while self._connections:
@@ -136,6 +134,8 @@ class HttpServer:
                 await self._room.wait()
             try:
                 stream = await listener.accept()
+            except anyio.ClosedResourceError:
+                return
             except (OSError, anyio.BrokenResourceError) as error:
                 reason = error if isinstance(error, OSError) else error.__cause__  # trio's are wrapped
                 if not isinstance(reason, OSError) or reason.errno in _UNUSABLE:

@@ -417,6 +417,14 @@ def test_json_is_taken_strictly(text: str) -> None:
     assert refusal(text, "json").startswith("not JSON: ")
 
 
+@pytest.mark.parametrize("key", ["host", "port", "log_level", "drain_seconds", "allowed_hosts"])
+@pytest.mark.parametrize("written", ["\\ud800", "${X}"])
+def test_text_that_is_no_unicode_is_refused(key: str, written: str) -> None:
+    """As a JSON escape, and from the environment."""
+    said = refusal('{"servers":[],"core":{"' + key + '":"' + written + '"}}', "json", {"X": "\udcff"})
+    assert f"core.{key}" in said
+
+
 @pytest.mark.parametrize("text", ["a = 1\na = 2", "= 1"])
 def test_toml_is_taken_strictly(text: str) -> None:
     assert refusal(text, "toml").startswith("not TOML: ")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import resource
@@ -405,17 +404,36 @@ async def test_a_trace_is_private_and_replays_without_a_difference(tmp_path: Pat
 
 
 @pytest.mark.anyio
-async def test_a_trace_takes_over_no_permissions_and_follows_no_link(tmp_path: Path) -> None:
+async def test_a_trace_takes_over_no_permissions(tmp_path: Path) -> None:
+    """Also where a link leads to it, as to the latest one."""
     path, link = tmp_path / "run.jsonl", tmp_path / "link"
     path.write_bytes(b"something longer than a trace of nothing" * 1000)
     path.chmod(0o644)
     link.symlink_to(path)
-    said = await start_error(configured(child()), trace_path=str(link))
-    assert said == f"the trace {link} cannot be written: {os.strerror(errno.ELOOP)}"
-    assert path.read_bytes().startswith(b"something")
-    async with proxy(trace_path=path):
+    async with proxy(trace_path=link):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(replay(path.read_bytes().splitlines())) == []
+
+
+@pytest.mark.anyio
+async def test_a_trace_that_is_being_written_is_not_another_ones(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    async with proxy(root=tmp_path / "data", trace_path=path) as service:
+        await Caller(f"{service.base_url}/mcp").initialize()
+        said = await start_error(configured(child()), trace_path=str(path))
+        assert said == f"the trace {path} cannot be written: another run is writing it"
+        said = await start_error(configured(child(), root=tmp_path / "data"), is_lasting=True, trace_path=str(path))
+        assert "another process uses" in said
+    lines = path.read_bytes().splitlines()
+    assert len(lines) > 5
+    assert list(replay(lines)) == []
+
+
+@pytest.mark.anyio
+async def test_a_trace_to_a_pipe_that_nobody_reads_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    said = await start_error(configured(child()), trace_path=str(tmp_path / "pipe"))
+    assert said == f"the trace {tmp_path}/pipe cannot be written: nobody reads that pipe"
 
 
 @pytest.mark.anyio

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -233,6 +234,7 @@ class ScriptedListener(SocketListener):
     def __init__(self, *outcomes: ByteStream | Exception) -> None:
         self.left = list(outcomes)
         self.is_closed = False
+        self._closed = anyio.Event()
 
     @property
     def _raw_socket(self) -> socket.socket:
@@ -241,7 +243,9 @@ class ScriptedListener(SocketListener):
     async def accept(self) -> SocketStream:
         await anyio.lowlevel.checkpoint()
         if not self.left:
-            await anyio.sleep_forever()
+            await self._closed.wait()
+        if self.is_closed:
+            raise anyio.ClosedResourceError
         outcome = self.left.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
@@ -249,6 +253,26 @@ class ScriptedListener(SocketListener):
 
     async def aclose(self) -> None:
         self.is_closed = True
+        self._closed.set()
+
+
+async def test_a_connection_that_arrives_as_the_listener_closes_is_not_lost() -> None:
+    """It is served, or refused; never accepted by nobody."""
+    for _ in range(5):
+        server = HttpServer(SURFACE, FakePort(), FakeFiles(), Limits(), pages=pages)
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        with anyio.fail_after(WAIT_S):
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(server.serve, listener)
+                await anyio.wait_all_tasks_blocked()
+                stream = await anyio.connect_tcp("127.0.0.1", port)
+                await stream.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                tasks.start_soon(server.drain)
+                with contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                    while await stream.receive():
+                        pass
+                await stream.aclose()
 
 
 async def test_idle_streams_are_kept_alive_and_drain_waits_for_replies() -> None:
