@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Collection, Iterator
 from typing import Final
 
+from ..core.dotted import EACH, parse_path
 from .probe import ServerReport
 from .settings import Adapter, Server, UploadConsumerAdapter
 
@@ -36,14 +37,19 @@ def _misfits(adapter: Adapter, report: ServerReport) -> Iterator[str]:
 def _instead(schema: object, argument: str) -> list[str] | None:
     """What the schema has in the place where it rules the dotted path `argument` out; None if it does not."""
     before = ""
-    for name in argument.split("."):
-        if not isinstance(schema, dict) or not isinstance(schema.get("properties"), dict):
+    for step in parse_path(argument):
+        if not isinstance(schema, dict):
             return None
-        properties = schema["properties"]
-        if name not in properties:
+        if step == EACH:
+            schema, before = schema.get("items"), before.removesuffix(".") + EACH + "."
+            continue
+        properties = schema.get("properties")
+        if not isinstance(properties, dict):
+            return None
+        if step not in properties:
             is_open = schema.get("additionalProperties", False) is not False or not _OPENING.isdisjoint(schema)
             return None if is_open else [f"{before}{known}" for known in properties]
-        schema, before = properties[name], f"{before}{name}."
+        schema, before = properties[step], f"{before}{step}."
     return None
 
 

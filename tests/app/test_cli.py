@@ -327,6 +327,8 @@ def test_what_is_switched_off_is_said_to_be() -> None:
 
 NESTED = {"type": "object", "properties": {"in": {"properties": {"file": {}}}, "any": {"$ref": "#/$defs/x"}}}
 
+LISTS = {"properties": {"files": {"items": {"properties": {"path": {}}}}, "rows": {"items": {"items": {}}}}}
+
 
 @pytest.mark.parametrize(
     "schema, argument, said",
@@ -342,6 +344,11 @@ NESTED = {"type": "object", "properties": {"in": {"properties": {"file": {}}}, "
         (NESTED, "in.file", None),
         (NESTED, "in.file.path", None),
         (NESTED, "any.file", None),
+        (LISTS, "files[*].path", None),
+        (LISTS, "files[*].pth", "the argument files[*].pth, which t does not have; the nearest is files[*].path"),
+        (LISTS, "file[*].path", "the argument file[*].path, which t does not have"),
+        (LISTS, "rows[*][*].path", None),
+        (LISTS, "files[*].path[*].x", None),
         ({"properties": {}, "additionalProperties": True}, "path", None),
         ({"properties": {}, "additionalProperties": {"type": "string"}}, "path", None),
         ({"properties": {}, "anyOf": [{"properties": {"path": {}}}]}, "path", None),
