@@ -27,6 +27,7 @@ from ..core.effects import (
     End,
     Fetch,
     Forget,
+    Join,
     Load,
     Materialize,
     Note,
@@ -275,6 +276,7 @@ class Hub:
             self._tasks.start_soon(self._run_child, child, channel, target.workspace if has_files else None)
         else:
             assert isinstance(upstream, Endpoint)
+            assert not isinstance(target, Join)
             self._outlets[channel] = self._client.dial(upstream, target, channel, self)
 
     async def _run_child(self, child: Child, channel: ChannelId, workspace: str | None) -> None:

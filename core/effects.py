@@ -13,6 +13,10 @@ import msgspec
 from .ids import ChannelId, Ticket
 
 
+Headers = tuple[tuple[str, str], ...]
+"""Names and values of HTTP headers that are carried from a client's request to the server's."""
+
+
 class Fact(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """Something that happened."""
 
@@ -33,6 +37,8 @@ class PostOpening(Fact, frozen=True):
     accepts_events: bool = True
     base_url: str = ""
     """`http://host:port` as this client reached us; links handed to it start so, unless the plan names a public one."""
+    headers: Headers = ()
+    """What of the request's headers goes on to the server, under the names it is to have there."""
 
 
 class GetOpening(Fact, frozen=True):
@@ -43,6 +49,7 @@ class GetOpening(Fact, frozen=True):
     session: str | None = None
     revision: str | None = None
     last_event_id: str | None = None
+    headers: Headers = ()
 
 
 class DeleteOpening(Fact, frozen=True):
@@ -55,11 +62,37 @@ class DeleteOpening(Fact, frozen=True):
 
 
 class PipeOpening(Fact, frozen=True):
-    """A client on stdio, or on any other two-way stream of messages. The channel is the session."""
+    """A client on stdio, on a WebSocket, or on any other two-way stream of messages. The channel is the session."""
 
     server: str
     principal: str = ""
     base_url: str = ""
+    headers: Headers = ()
+
+
+class EventPipeOpening(Fact, frozen=True):
+    """A client of the HTTP+SSE transport (2024-11-05) opens its event stream, which is the session.
+
+    It is one half of a two-way stream. The other half are POSTs (`MessageOpening`) to the address that the engine
+    sends as the stream's first event, of type `endpoint`: `endpoint` with the session's token as its query.
+    """
+
+    server: str
+    principal: str = ""
+    base_url: str = ""
+    endpoint: str = ""
+    """The path of the message endpoint."""
+    headers: Headers = ()
+
+
+class MessageOpening(Fact, frozen=True):
+    """A POST to the message endpoint of an `EventPipeOpening`'s session; its body follows as one message. It is
+    answered 202; what there is to say to the message travels on the event stream."""
+
+    server: str
+    token: str
+    principal: str = ""
+    headers: Headers = ()
 
 
 class UploadOpening(Fact, frozen=True):
@@ -85,13 +118,30 @@ class DownloadOpening(Fact, frozen=True):
 
 
 class Connected(Fact, frozen=True):
-    """A channel the engine dialled is open: the process runs, the response head was a success."""
+    """A channel the engine dialled is open: the process runs, the socket is connected, the response head was a
+    success."""
 
     session: str | None = None
     """The `Mcp-Session-Id` header of the response."""
 
 
-Opening = PostOpening | GetOpening | DeleteOpening | PipeOpening | UploadOpening | DownloadOpening | Connected
+class Primed(Fact, frozen=True):
+    """The event stream on a channel the engine dialled has named an event id before any message: should it end early,
+    it can be resumed (2025-11-25 basic/transports, "Sending Messages to the Server")."""
+
+
+Opening = (
+    PostOpening
+    | GetOpening
+    | DeleteOpening
+    | PipeOpening
+    | EventPipeOpening
+    | MessageOpening
+    | UploadOpening
+    | DownloadOpening
+    | Connected
+    | Primed
+)
 
 
 # --- Causes: a channel is gone --------------------------------------------------------------------------------------
@@ -116,6 +166,8 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
         status: the HTTP status, for REFUSED.
         body: at most 64 KiB of the refusing response's body.
         unsent: the request provably never left this machine, so it can be sent again.
+        last_event_id: the last event id of an event stream that named one; "" if it was withdrawn.
+        retry_ms: how long the stream's server wants to be left alone before it is opened again.
     """
 
     end: End
@@ -123,6 +175,8 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
     status: int = 0
     body: bytes = b""
     unsent: bool = False
+    last_event_id: str | None = None
+    retry_ms: int | None = None
 
 
 # --- Effects: orders, to be carried out in the order given ---------------------------------------------------------
@@ -137,7 +191,8 @@ class Send(Effect, frozen=True):
 
     On an HTTP reply, `is_last` ends it: a single last message travels as `application/json` (or as one event when the
     client accepts only those), everything else as `text/event-stream`. `status` and `session` matter only when nothing
-    was written to the reply before.
+    was written to the reply before. `event`, `event_id` and `retry_ms` are fields of the event it travels in, if it
+    does; with an `event_id`, `message` may be empty: that primes the client to resume.
     """
 
     channel: ChannelId
@@ -145,16 +200,21 @@ class Send(Effect, frozen=True):
     is_last: bool = False
     status: int = 200
     session: str | None = None
+    event: str = "message"
+    event_id: str | None = None
+    retry_ms: int | None = None
 
 
 class Close(Effect, frozen=True):
     """End a channel. On an HTTP reply with nothing written: `status` without a body; an event stream ends; a pipe is
-    closed; a child process is stopped; a request in progress to an upstream is abandoned. What was sent before is
-    still delivered on downstream channels. The driver tells no more of this channel except `receive_close`."""
+    closed, a WebSocket with `code` (RFC 6455, 7.4.1); a child process is stopped; a request in progress to an upstream
+    is abandoned. What was sent before is still delivered on downstream channels. The driver tells no more of this
+    channel except `receive_close`."""
 
     channel: ChannelId
     status: int = 202
     reason: str = ""
+    code: int = 1000
 
 
 class Spawn(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -164,6 +224,14 @@ class Spawn(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     workspace: str
 
 
+class Join(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """Connect to the server's two-way stream of messages: a WebSocket, a Unix socket, or, at an http URL, an event
+    stream with its message endpoint (HTTP+SSE, 2024-11-05)."""
+
+    server: str
+    headers: Headers = ()
+
+
 class Post(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """POST one message to the server's URL; the channel carries the response's messages."""
 
@@ -171,14 +239,17 @@ class Post(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     message: bytes
     session: str | None = None
     revision: str | None = None
+    headers: Headers = ()
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """GET the server's URL as an event stream."""
+    """GET the server's URL as an event stream; with `last_event_id`, the one that named it, from there on."""
 
     server: str
     session: str | None = None
     revision: str | None = None
+    headers: Headers = ()
+    last_event_id: str | None = None
 
 
 class Delete(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -187,9 +258,10 @@ class Delete(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     server: str
     session: str
     revision: str | None = None
+    headers: Headers = ()
 
 
-Target = Spawn | Post | Listen | Delete
+Target = Spawn | Join | Post | Listen | Delete
 
 
 class Dial(Effect, frozen=True):

@@ -28,6 +28,7 @@ from .effects import (
     Opening,
     PipeOpening,
     PostOpening,
+    Primed,
     StorageAnswer,
     UploadOpening,
 )
@@ -118,9 +119,9 @@ class Engine:
     def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]:
         """A channel exists: a downstream one numbered by `new_channel`, or one that a `Dial` ordered (`Connected`)."""
         self._begin(now, channel)
-        if isinstance(opening, Connected):
+        if isinstance(opening, Connected | Primed):
             role = self._desk.role_of(channel)
-            if isinstance(role, UPSTREAM_ROLES):
+            if isinstance(role, UPSTREAM_ROLES) and isinstance(opening, Connected):
                 self._servers.receive_connected(role, opening)
         elif isinstance(opening, UploadOpening):
             self._counter.open_upload(channel, opening)

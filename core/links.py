@@ -15,7 +15,7 @@ from .upstream import Upstream
 
 class Link:
     """Attributes:
-    channel: the child process, for a pipe.
+    channel: the two-way stream to the server, for a pipe.
     children: processes that were started and are not known to be gone.
     stream: the GET stream, for HTTP.
     pending: what each number written upstream is for; numbers are never used twice, over all incarnations.
@@ -23,12 +23,14 @@ class Link:
     noise: how many messages of the server could not be read.
     notices: open POSTs that carry a notification or an answer.
     has_listened: whether this upstream session has ever granted a GET stream.
+    is_pipe: whether the server is spoken to over one two-way stream, rather than with a POST a message.
     """
 
     __slots__ = (
         "channel",
         "children",
         "has_listened",
+        "is_pipe",
         "last_id",
         "listen_failures",
         "noise",
@@ -56,13 +58,10 @@ class Link:
         self.noise = 0
         self.notices = 0
         self.has_listened = False
+        self.is_pipe = plan.kind is not Kind.HTTP
         self.last_id = 0
         self.replaying = 0
         self.listen_failures = 0
-
-    @property
-    def is_pipe(self) -> bool:
-        return self.plan.kind is Kind.PIPE
 
     def next_id(self) -> int:
         self.last_id += 1
@@ -80,10 +79,13 @@ class Errand:
 
 
 class ChildRole(Role):
-    __slots__ = ("link",)
+    """A two-way stream to a server: a process of ours, or something that was connected to."""
 
-    def __init__(self, link: Link) -> None:
+    __slots__ = ("is_process", "link")
+
+    def __init__(self, link: Link, *, is_process: bool) -> None:
         self.link = link
+        self.is_process = is_process
 
 
 class UpPostRole(Role):

@@ -15,7 +15,8 @@ from .handle import UPLOAD_SCHEME
 class Kind(enum.Enum):
     """How a server is reached, as far as the engine must know."""
 
-    PIPE = "pipe"  # one two-way stream a session: a child process
+    PIPE = "pipe"  # a child process: one two-way stream a session
+    SOCKET = "socket"  # something to connect to, and then one two-way stream a session
     HTTP = "http"  # a POST an exchange, a GET stream beside them
 
 

@@ -15,7 +15,7 @@ from .asking import Asking
 from .clients import Clients
 from .courier import Courier
 from .desk import Desk
-from .effects import Cause, Connected, Delete, End, Listen, Spawn
+from .effects import Cause, Connected, Delete, End, Join, Listen, Spawn
 from .endings import denies_session, describe, error_in, may_have_run
 from .errors import INTERNAL_ERROR, OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from .exchange import Exchange
@@ -24,6 +24,7 @@ from .exchange import State as ExchangeState
 from .ids import ChannelId
 from .jsonrpc import Frame
 from .links import ChildRole, Errand, FarewellRole, Link, UpPostRole, UpStreamRole
+from .plan import Kind
 from .rewrite import members, set_member
 from .session import Ask, Session
 from .uplink import Uplink
@@ -210,11 +211,13 @@ class Servers:
         self._desk.timers.set(("start", link.session.sid), at, "upstream start")
         if not link.is_pipe:
             self._shake_hands(link)
+        elif link.plan.kind is not Kind.PIPE:
+            link.channel = self._desk.dial(ChildRole(link, is_process=False), Join(server=link.plan.id))
         elif self._children >= self._desk.limits.children_max:
             self._lose(link, f"{self._children} server processes run, the most allowed; try again later")
         else:
             target = Spawn(server=link.plan.id, workspace=link.session.workspace)
-            link.channel = self._desk.dial(ChildRole(link), target)
+            link.channel = self._desk.dial(ChildRole(link, is_process=True), target)
             link.children += 1
             self._children += 1
 
@@ -327,14 +330,14 @@ class Servers:
     def receive_close(self, role: ChildRole | UpPostRole | UpStreamRole, channel: ChannelId, cause: Cause) -> None:
         link = role.link
         if isinstance(role, ChildRole):
-            link.children -= 1
-            self._children -= 1
+            link.children -= role.is_process
+            self._children -= role.is_process
             if link.upstream.state is State.CLOSED:
-                if link.children == 0:
+                if role.is_process and link.children == 0:
                     self.files.sweep(link.session)
             elif link.channel == channel:
                 link.channel = None
-                self._lose(link, cause.detail or "its process is gone")
+                self._lose(link, cause.detail or ("its process is gone" if role.is_process else describe(cause)))
         elif isinstance(role, UpStreamRole):
             self._receive_stream_close(link, role, channel, cause)
         else:
@@ -616,7 +619,7 @@ class Servers:
 
 
 def _unstarted(link: Link, reason: str) -> str:
-    return f"the server could not be {'started' if link.is_pipe else 'connected to'}: {reason}"
+    return f"the server could not be {'started' if link.plan.kind is Kind.PIPE else 'connected to'}: {reason}"
 
 
 def _refusal(cause: Cause | None) -> dict[str, object]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from ..core.wire.http_client import PROTOCOL_HEADERS
 
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _FRAMING_HEADERS: Final = frozenset(
     {b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"expect", b"upgrade", b"te"}
 )
@@ -30,7 +30,7 @@ class Endpoint:
     """An upstream server's URL, and how to speak to it.
 
     Args:
-        url: http or https, without user-info. Path and query are sent as written; a fragment is not sent.
+        url: http, https, ws or wss, without user-info. Path and query are sent as written; a fragment is not sent.
         headers: sent with every request; credentials belong here.
         verify_tls: whether an https server must prove that it is the host of the URL.
         ca_file: a PEM file of the certificate authorities to trust instead of the system's.
@@ -56,9 +56,9 @@ class Endpoint:
 
     def address(self) -> Address:
         """The URL in parts."""
-        found = re.fullmatch(r"(?i:(https?))://([^/?#]*)([^#]*)(?s:#.*)?", self.url)
+        found = re.fullmatch(r"(?i:(https?|wss?))://([^/?#]*)([^#]*)(?s:#.*)?", self.url)
         if found is None:
-            raise ValueError("got a URL that does not begin with http:// or https://, expected one of these")
+            raise ValueError("got a URL of another kind, expected http:// or https://, or ws:// or wss://")
         scheme, authority, target = found[1].lower(), found[2], found[3]
         if "@" in authority:
             raise ValueError("got a URL with user-info, expected credentials in a header")

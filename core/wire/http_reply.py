@@ -120,13 +120,13 @@ class Reply:
         self._step(Input.LAST if order.is_last else Input.MESSAGE)
         if not order.is_last:
             head = [_stream_head(order.session)] if before is State.SILENT else []
-            return [*head, ReplyBody(encode_event(order.message))]
+            return [*head, ReplyBody(_event(order))]
         if before is State.STREAMING:
-            return [ReplyBody(encode_event(order.message)), ReplyEnd()]
+            return [ReplyBody(_event(order)), ReplyEnd()]
         # RFC 9110, 12.5.1 lets a server disregard Accept, and what reads errors reads JSON.
         if self._accepts_json or order.status >= 400:
             return _whole(order.status, JSON, order.message, order.session)
-        return _whole(order.status, EVENTS, encode_event(order.message), order.session)
+        return _whole(order.status, EVENTS, _event(order), order.session)
 
     def receive_close(self, order: Close) -> list[Out]:
         """The end, without another message.
@@ -163,6 +163,10 @@ class Reply:
         if following is None:
             raise LocalProtocolError(f"got {taken.value} while the reply is {self.state.value}")
         self.state = following
+
+
+def _event(order: Send) -> bytes:
+    return encode_event(order.message, event=order.event, id=order.event_id, retry_ms=order.retry_ms)
 
 
 def _stream_head(session: str | None) -> ReplyHead:

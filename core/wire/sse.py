@@ -240,13 +240,14 @@ class EventReader:
         self._id = None
 
 
-def encode_event(data: bytes, *, event: str = "message", id: str | None = None) -> bytes:
+def encode_event(data: bytes, *, event: str = "message", id: str | None = None, retry_ms: int | None = None) -> bytes:
     """One event with LF line ends and one data line, which is what clients read most widely.
 
     Args:
         data: the JSON of one message, or other text in UTF-8. CR and LF in it become spaces: inside JSON text they can
             only be white space between tokens. Empty with an `id`: primes the client to resume (see `Identified`).
         id: the last event id from here on; None leaves it as it is.
+        retry_ms: how long the client shall wait before it opens the stream again, should it be lost.
 
     Raises:
         LocalProtocolError: `event` or `id` holds a line end, or `id` a NUL, which readers would not take.
@@ -254,6 +255,8 @@ def encode_event(data: bytes, *, event: str = "message", id: str | None = None) 
     head = "event: message\n" if event == "message" else f"event: {_one_line('event', event)}\n"
     if id is not None:
         head += f"id: {_one_line('id', id)}\n"
+    if retry_ms is not None:
+        head += f"retry: {retry_ms:d}\n"
     return b"".join((head.encode(), b"data: ", data.replace(b"\r", b" ").replace(b"\n", b" "), b"\n\n"))
 
 
