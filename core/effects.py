@@ -12,7 +12,6 @@ import msgspec
 
 from .ids import ChannelId, Ticket
 
-
 Headers = tuple[tuple[str, str], ...]
 """Names and values of HTTP headers that are carried from a client's request to the server's."""
 

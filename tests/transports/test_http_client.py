@@ -806,7 +806,6 @@ def test_urls_in_parts(url: str, scheme: str, host: str, port: int, authority: b
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Endpoint("ws://h/"), "http:// or https://"),
         (lambda: Endpoint("h/mcp"), "http:// or https://"),
         (lambda: Endpoint("http://user:secret@h/"), "user-info"),
         (lambda: Endpoint("http:///secret"), "expected HOST"),
