@@ -252,6 +252,7 @@ def _surface(settings: Settings) -> Surface:
         servers=tuple(server.id for server in settings.servers),
         hosts=frozenset(hosts),
         origins=frozenset(origin.lower() for origin in core.allowed_origins),
+        prefix=urlsplit(core.public_base_url or "").path.rstrip("/"),
     )
 
 

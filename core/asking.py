@@ -93,8 +93,7 @@ class Asking:
         self._uplink.expect_reply(link, exchange)
         restored = set_member(params, "progressToken", exchange.token_raw)
         message = jsonrpc.encode_notification("notifications/progress", restored)
-        if exchange.reply.can_stream:
-            self._desk.send(exchange.reply.channel, message)
+        self._courier.tell_progress(link.session, exchange, message)
 
     def _receive_withdrawal(self, link: Link, params: bytes | None) -> None:
         id_raw = jsonrpc.member_of(params, "requestId")
@@ -125,7 +124,7 @@ class Asking:
             return None
         number = None if token_raw is None else jsonrpc.number_of(token_raw)
         ask = None if number is None else session.asks.get(number)
-        if params is None or number is None or ask is None or ask.channel is None or ask.token_raw is None:
+        if params is None or number is None or ask is None or ask.stream is None or ask.token_raw is None:
             return None
         self._courier.expect_answer(session, number)
         return set_member(params, "progressToken", ask.token_raw)

@@ -1,178 +1,77 @@
-"""The engine's downstream half: what clients open and say.
+"""The engine's downstream half: sessions, and what clients say in them, whatever it came on.
 
-Here live the session rules of Streamable HTTP (2025-03-26, 2025-06-18 and 2025-11-25, basic/transports) and of pipes,
-and the scope of each reply. What clients are given is the `courier`'s.
+The rules of each transport are in `posts` and `pipes`; what clients are given is the `courier`'s.
 """
 
 from __future__ import annotations
 
-import msgspec
-
 from . import jsonrpc
 from .courier import Courier
-from .desk import Desk, Role
-from .effects import Cause, DeleteOpening, End, GetOpening, PipeOpening, PostOpening
-from .eras import features_of, is_known_legacy
-from .errors import INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED, LocalProtocolError, RemoteProtocolError
+from .desk import Desk
+from .effects import EventPipeOpening, PipeOpening, PostOpening
+from .eras import features_of
+from .errors import INVALID_REQUEST, OVERLOADED, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey, Reply
 from .ids import ChannelId
 from .jsonrpc import Frame
-from .roles import PipeRole, PostRole, RefusedRole, StreamRole
 from .session import Input as SessionInput
 from .session import Session
 from .session import State as SessionState
+from .stream import Stream
+from .streams import Streams
 
 
 class Clients:
-    """The downstream half of the engine."""
+    """All sessions.
 
-    def __init__(self, desk: Desk, courier: Courier) -> None:
+    Attributes:
+        sessions: by the secret that their clients prove themselves with.
+    """
+
+    def __init__(self, desk: Desk, courier: Courier, streams: Streams) -> None:
         self.sessions: dict[str, Session] = {}
         self._by_sid: dict[str, Session] = {}
         self._desk = desk
         self._courier = courier
+        self._streams = streams
 
     def by_sid(self, sid: str) -> Session | None:
         return self._by_sid.get(sid)
 
-    # --- Channels open and close --------------------------------------------------------------------------------
-
-    def open_post(self, channel: ChannelId, opening: PostOpening) -> None:
-        self._desk.register(channel, PostRole(opening))
-
-    def open_pipe(self, channel: ChannelId, opening: PipeOpening) -> None:
-        self._desk.register(channel, PipeRole(opening))
-
-    def open_stream(self, channel: ChannelId, opening: GetOpening) -> None:
-        """GET: a stream of the session's own. Refused with 400 or 404; otherwise nothing is ordered, and it is open.
-
-        A client "MAY remain connected to multiple SSE streams" (2025-03-26 basic/transports, "Multiple Connections");
-        and one that reconnects often has a dead stream that nobody has noticed yet.
-        """
-        session = self._session_for(channel, opening)
-        if session is None:
-            return
-        self._desk.register(channel, StreamRole(session))
-        session.streams.append(channel)
-        if len(session.streams) > self._desk.limits.streams_per_session_max:
-            self._desk.close(session.streams.pop(0), reason="this session has opened many event streams since")
-        self._courier.release_held(session)
-
-    def open_delete(self, channel: ChannelId, opening: DeleteOpening) -> None:
-        session = self._session_for(channel, opening)
-        if session is None:
-            return
-        self._desk.register(channel, RefusedRole())
-        self.close_session(session, "session terminated")
-        self._desk.close(channel, status=204)
-
-    def receive_close(self, role: Role, channel: ChannelId, cause: Cause) -> None:
-        """A client hung up. On HTTP that cancels nothing (2025-03-26 basic/transports, "Sending Messages": a
-        disconnection "SHOULD NOT be interpreted as the client cancelling its request"), except a handshake: nobody
-        knows the id of that session. A pipe was the session."""
-        if isinstance(role, StreamRole):
-            if channel in role.session.streams:
-                role.session.streams.remove(channel)
-                self._courier.touch(role.session)
-        elif isinstance(role, PipeRole) and role.session is not None:
-            self.close_session(role.session, "client hung up")
-        elif isinstance(role, PostRole) and role.session is not None and cause.end is not End.DONE:
-            if role.session.state in (SessionState.OPENING, SessionState.INITIALIZED):
-                self.close_session(role.session, "client hung up before it was told its session")
-
     # --- Messages -----------------------------------------------------------------------------------------------
 
-    def receive_post(self, role: PostRole, channel: ChannelId, body: bytes) -> None:
-        if role.has_body:
-            raise LocalProtocolError(f"channel {channel} is a POST, which has one body, and got a second")
-        role.has_body = True
-        opening = role.opening
-        messages = self._messages_of(channel, body)
-        if messages is None:
-            return
-        is_batch = jsonrpc.is_batch(body)
-        frames: list[Frame] = []
-        for message in messages:
-            try:
-                frames.append(jsonrpc.decode(message))
-            except RemoteProtocolError as error:
-                self._desk.send(channel, jsonrpc.parse_failure(error), is_last=True, status=error.http_status)
-                return
-        if any(frame.method == "initialize" and frame.is_request for frame in frames):
-            self._open_session(role, channel, frames[0], is_batch=is_batch)
-            return
-        session = self._find(channel, opening.session, opening)
-        if session is None:
-            return
-        if not self._check_revision(channel, session, opening.revision):
-            return
-        if is_batch and not self._check_batch(channel, session, frames):
-            return
-        if any(_is_bound_up(frame) for frame in frames) and not self._courier.up.has_room(session):
-            id_raw = frames[0].id_raw if len(frames) == 1 and frames[0].is_request else None
-            text = "the server does not take what is sent to it: wait, and try again"
-            self._refuse(channel, 503, OVERLOADED, text, id_raw)
-            return
-        self._courier.touch(session)
-        reply = Reply(channel, ends_channel=True, can_stream=opening.accepts_events)
-        if is_batch:
-            reply.gathered = []
-        self._accept_all(session, reply, frames, first_ordinal=0)
-        if not any(frame.is_request for frame in frames):
-            self._desk.close(channel, status=202)
+    def messages_of(self, channel: ChannelId, body: bytes, *, is_pipe: bool = False) -> list[bytes] | None:
+        """The messages of a body: one, or those of a batch. None when it was refused, as no batch or one too long."""
+        if not jsonrpc.is_batch(body):
+            return [body]
+        try:
+            messages = jsonrpc.split_batch(body)
+        except RemoteProtocolError as error:
+            self._desk.send(channel, jsonrpc.parse_failure(error), is_last=not is_pipe, status=error.http_status)
+            return None
+        limit = self._desk.limits.batch_max
+        if not messages or len(messages) > limit:
+            text = f"got a batch of {len(messages)} messages, expected 1 to {limit}"
+            message = jsonrpc.encode_error(None, INVALID_REQUEST, text)
+            self._desk.send(channel, message, is_last=not is_pipe, status=400)
+            return None
+        return messages
 
-    def receive_pipe(self, role: PipeRole, channel: ChannelId, message: bytes) -> None:
-        """One line of a pipe."""
-        messages = self._messages_of(channel, message, is_pipe=True)
-        if messages is None:
-            return
-        is_batch = jsonrpc.is_batch(message)
-        frames: list[Frame] = []
-        for one in messages:
-            try:
-                frames.append(jsonrpc.decode(one))
-            except RemoteProtocolError as error:
-                self._desk.note("warning", f"client sent what is no message: {error.message}", role.opening.server)
-                self._receive_garbage(role, channel, error)
-        if not frames:
-            return
-        session = role.session
-        if session is None or session.state is SessionState.CLOSED:
-            if is_batch:
-                text = "got a batch before initialize, expected initialize first and alone"
-                self._desk.send(channel, jsonrpc.encode_error(None, INVALID_REQUEST, text))
-            else:
-                self._open_pipe_session(role, channel, frames[0])
-            return
-        if is_batch and not session.features.batching:
-            text = f"got a batch, which revision {session.features.revision} does not have: expected single messages"
-            self._desk.send(channel, jsonrpc.encode_error(None, INVALID_REQUEST, text))
-            return
-        reply = Reply(channel, ends_channel=False, can_stream=True)
-        if is_batch:
-            reply.gathered = []
-        self._accept_all(session, reply, frames, first_ordinal=role.last_ordinal + 1)
-        role.last_ordinal += len(frames)
+    def receive_frames(
+        self, session: Session, batch: Reply, frames: list[Frame], channel: ChannelId, first_ordinal: int
+    ) -> None:
+        """Take the messages of one body: all of them, before any request among them begins.
 
-    def _receive_garbage(self, role: PipeRole, channel: ChannelId, error: RemoteProtocolError) -> None:
-        """What asks, or may ask, is answered; of an answer, only whoever asked for it is told."""
-        if error.shape != "reply":
-            self._desk.send(channel, jsonrpc.parse_failure(error))
-            return
-        session = role.session
-        ask = None if session is None else self._courier.take_ask(session, error.id_raw)
-        if session is not None and ask is not None:
-            text = f"the client's answer could not be read: {error.message}"
-            message = msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})
-            self._courier.up.reply(session, ask, Frame(error=message))
-
-    def _accept_all(self, session: Session, batch: Reply, frames: list[Frame], *, first_ordinal: int) -> None:
+        Args:
+            batch: what answers them together; on a pipe, each message that is no batch has a reply of its own.
+            channel: where they came in; with `first_ordinal` it names the exchanges.
+        """
         accepted: list[Exchange] = []
         for index, frame in enumerate(frames):
             reply = batch
             if not batch.ends_channel and batch.gathered is None:
-                reply = Reply(batch.channel, ends_channel=False, can_stream=True)
-            exchange = self._receive_frame(session, reply, ExchangeKey(batch.channel, first_ordinal + index), frame)
+                reply = Reply(batch.stream, ends_channel=False, can_stream=True)
+            exchange = self._receive_frame(session, reply, ExchangeKey(channel, first_ordinal + index), frame)
             if exchange is not None:
                 accepted.append(exchange)
         for exchange in accepted:
@@ -259,41 +158,7 @@ class Clients:
 
     # --- Sessions -----------------------------------------------------------------------------------------------
 
-    def _open_session(self, role: PostRole, channel: ChannelId, frame: Frame, *, is_batch: bool) -> None:
-        opening = role.opening
-        if opening.session is not None and self._find(channel, opening.session, opening) is None:
-            return
-        if is_batch:
-            self._refuse(channel, 400, INVALID_REQUEST, "got initialize within a batch, expected it alone")
-        elif opening.session is not None:
-            self._refuse(channel, 400, INVALID_REQUEST, "got initialize for a session that is initialized already")
-        elif (fault := self._no_room()) is not None:
-            self._refuse(channel, 503, OVERLOADED, fault, frame.id_raw)
-        else:
-            reply = Reply(channel, ends_channel=True, can_stream=False)
-            session = self._new_session(opening.server, opening.principal, opening.base_url, pipe=None)
-            role.session = session
-            self._begin(session, reply, ExchangeKey(channel, 0), frame)
-
-    def _open_pipe_session(self, role: PipeRole, channel: ChannelId, frame: Frame) -> None:
-        role.last_ordinal += 1
-        if not frame.is_request:
-            return
-        assert frame.id_raw is not None
-        if frame.method == "ping":
-            self._desk.send(channel, jsonrpc.encode_result(frame.id_raw, b"{}"))
-        elif frame.method != "initialize":
-            text = f"got {frame.method} before initialize, expected initialize first"
-            self._desk.send(channel, jsonrpc.encode_error(frame.id_raw, INVALID_REQUEST, text))
-        elif (fault := self._no_room()) is not None:
-            self._desk.send(channel, jsonrpc.encode_error(frame.id_raw, OVERLOADED, fault))
-        else:
-            opening = role.opening
-            reply = Reply(channel, ends_channel=False, can_stream=False)
-            role.session = self._new_session(opening.server, opening.principal, opening.base_url, pipe=channel)
-            self._begin(role.session, reply, ExchangeKey(channel, role.last_ordinal), frame)
-
-    def _no_room(self) -> str | None:
+    def no_room(self) -> str | None:
         """Why no session can be opened now."""
         limit = self._desk.limits.sessions_max
         if self._desk.is_draining:
@@ -302,15 +167,31 @@ class Clients:
             return f"{limit} sessions are open, the most allowed: end one, or try again later"
         return None
 
-    def _new_session(self, server: str, principal: str, base_url: str, *, pipe: ChannelId | None) -> Session:
+    def open_session(
+        self,
+        opening: PostOpening | PipeOpening | EventPipeOpening,
+        channel: ChannelId,
+        ordinal: int,
+        frame: Frame,
+        *,
+        is_pipe: bool,
+    ) -> Session:
+        """A client's `initialize` begins a session."""
+        session = self._new_session(opening, pipe=channel if is_pipe else None)
+        stream = session.streams[0] if is_pipe else Stream(channel)
+        reply = Reply(stream, ends_channel=not is_pipe, can_stream=False)
+        self._begin(session, reply, ExchangeKey(channel, ordinal), frame)
+        return session
+
+    def _new_session(self, opening: PostOpening | PipeOpening | EventPipeOpening, *, pipe: ChannelId | None) -> Session:
         session = Session(
             id=self._desk.mint(),
             sid=self._desk.mint(),
             workspace=self._desk.mint(),
-            server=server,
-            principal=principal,
+            server=opening.server,
+            principal=opening.principal,
             pipe=pipe,
-            base_url=base_url,
+            base_url=opening.base_url,
         )
         self.sessions[session.id] = session
         self._by_sid[session.sid] = session
@@ -358,9 +239,11 @@ class Clients:
             self._desk.timers.cancel(("ask", (session.sid, number)))
         session.asks.clear()
         session.held.clear()
-        for stream in session.streams:
-            self._desk.close(stream, reason=why)
+        if session.pipe is None:  # a pipe may see another session
+            for stream in [*session.streams, *session.resumable.values()]:
+                self._desk.close(stream.channel, reason=why)
         session.streams.clear()
+        self._streams.forget_all(session)
         del self.sessions[session.id]
         del self._by_sid[session.sid]
         self._desk.timers.cancel(("idle", session.sid))
@@ -381,84 +264,7 @@ class Clients:
         if session is not None:
             self._courier.give_up(session, number)
 
-    # --- Refusals -----------------------------------------------------------------------------------------------
-
-    def _messages_of(self, channel: ChannelId, body: bytes, *, is_pipe: bool = False) -> list[bytes] | None:
-        if not jsonrpc.is_batch(body):
-            return [body]
-        try:
-            messages = jsonrpc.split_batch(body)
-        except RemoteProtocolError as error:
-            self._desk.send(channel, jsonrpc.parse_failure(error), is_last=not is_pipe, status=error.http_status)
-            return None
-        limit = self._desk.limits.batch_max
-        if not messages or len(messages) > limit:
-            text = f"got a batch of {len(messages)} messages, expected 1 to {limit}"
-            message = jsonrpc.encode_error(None, INVALID_REQUEST, text)
-            self._desk.send(channel, message, is_last=not is_pipe, status=400)
-            return None
-        return messages
-
-    def _check_batch(self, channel: ChannelId, session: Session, frames: list[Frame]) -> bool:
-        if not session.features.batching:
-            text = f"got a batch, which revision {session.features.revision} does not have: expected one message"
-            self._refuse(channel, 400, INVALID_REQUEST, text)
-            return False
-        ids = [frame.id_raw for frame in frames if frame.is_request]
-        if len(set(ids)) != len(ids):
-            self._refuse(channel, 400, INVALID_REQUEST, "got an id twice in one batch, expected each once")
-            return False
-        return True
-
-    def _check_revision(self, channel: ChannelId, session: Session, revision: str | None) -> bool:
-        """2025-06-18 basic/transports: an "invalid or unsupported" version header is answered 400."""
-        if _knows(session, revision):
-            return True
-        assert revision is not None
-        expected = session.features.revision
-        text = f"got MCP-Protocol-Version {revision[:40]!r}, expected {expected}, which this session negotiated"
-        self._refuse(channel, 400, INVALID_REQUEST, text)
-        return False
-
-    def _session_for(self, channel: ChannelId, opening: GetOpening | DeleteOpening) -> Session | None:
-        """The session of a GET or DELETE; None when it was refused, and the channel registered for that."""
-        session = self.sessions.get(opening.session or "")
-        if session is not None and _is_owner(session, opening) and _knows(session, opening.revision):
-            return session
-        self._desk.register(channel, RefusedRole())
-        session = self._find(channel, opening.session, opening)
+    def handle_stream(self, sid: str, number: int) -> None:
+        session = self._by_sid.get(sid)
         if session is not None:
-            self._check_revision(channel, session, opening.revision)
-        return None
-
-    def _find(
-        self, channel: ChannelId, id: str | None, opening: PostOpening | GetOpening | DeleteOpening
-    ) -> Session | None:
-        """The session an HTTP request names. A foreign one is answered exactly as an unknown one."""
-        if id is None:
-            text = "got no Mcp-Session-Id header, expected the one that initialize was answered with"
-            self._refuse(channel, 400, INVALID_REQUEST, text)
-            return None
-        session = self.sessions.get(id)
-        if session is None or not _is_owner(session, opening):
-            text = "Session not found: it has ended or never was; send initialize to begin a new one"
-            self._refuse(channel, 404, INVALID_REQUEST, text)
-            return None
-        return session
-
-    def _refuse(self, channel: ChannelId, status: int, code: int, text: str, id_raw: bytes | None = None) -> None:
-        self._desk.send(channel, jsonrpc.encode_error(id_raw, code, text), is_last=True, status=status)
-
-
-def _is_bound_up(frame: Frame) -> bool:
-    """Whether it is one more message for the server: answers, and what makes for less work, always are welcome."""
-    return frame.method not in (None, "ping", "notifications/initialized", "notifications/cancelled")
-
-
-def _is_owner(session: Session, opening: PostOpening | GetOpening | DeleteOpening) -> bool:
-    return session.server == opening.server and session.principal == opening.principal
-
-
-def _knows(session: Session, revision: str | None) -> bool:
-    """Whether a version header may accompany a request of the session."""
-    return revision is None or is_known_legacy(revision) or revision == session.features.revision
+            self._streams.handle_over(session, number)

@@ -11,13 +11,14 @@ import msgspec
 
 from . import jsonrpc
 from .desk import Desk
-from .errors import INTERNAL_ERROR, TIMED_OUT
+from .errors import CANCELLED, INTERNAL_ERROR, TIMED_OUT
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
-from .ids import ChannelId
 from .jsonrpc import Frame
 from .session import Ask, Held, Session
 from .session import State as SessionState
+from .stream import Stream
+from .streams import Streams
 
 LEVEL_TRIGGERED = frozenset(
     {
@@ -54,9 +55,10 @@ class Upward(Protocol):
 class Courier:
     """The way down to clients."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, streams: Streams) -> None:
         self.up: Upward
         self._desk = desk
+        self._streams = streams
 
     def touch(self, session: Session) -> None:
         """The session is in use: its idle time starts anew."""
@@ -76,10 +78,16 @@ class Courier:
         self.answer(session, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
 
     def cancel(self, session: Session, exchange: Exchange, reason: bytes | None) -> None:
-        """The client cancelled: nobody answers any more ("SHOULD NOT send a response", 2025-11-25 cancellation)."""
+        """The client cancelled: nobody answers any more ("SHOULD NOT send a response", 2025-11-25 cancellation).
+
+        A stream that has named an event id is the exception: if it just ended, its client would come back for the rest.
+        """
         self.up.withdraw(session, exchange, reason)
         exchange.step(ExchangeInput.CANCEL)
-        self._settle(session, exchange, None)
+        message = None
+        if exchange.reply.stream.number is not None and exchange.reply.ends_channel:
+            message = jsonrpc.encode_error(exchange.id_raw, CANCELLED, "the request was cancelled")
+        self._settle(session, exchange, message)
 
     def time_out(self, session: Session, exchange: Exchange) -> None:
         limit = self._desk.servers[session.server].reply_timeout_s or self._desk.limits.reply_timeout_s
@@ -99,20 +107,36 @@ class Courier:
             if not is_last:
                 return
             message = b"[" + b",".join(reply.gathered) + b"]" if reply.gathered else None
+        ends = is_last and reply.ends_channel
+        if ends:
+            self._streams.settle(reply)
         if message is not None:
-            self._desk.send(reply.channel, message, is_last=is_last and reply.ends_channel, session=reply.session)
-        elif is_last and reply.ends_channel:
-            self._desk.close(reply.channel, status=202)
+            self._streams.put(session, reply.stream, message, is_last=ends, session_id=reply.session)
+        elif ends:
+            self._desk.close(reply.stream.channel, status=202)
 
     # --- Messages of the server ---------------------------------------------------------------------------------
 
     def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
         """Send the client a notification of the server, on the stream it belongs to, or keep it until there is one."""
-        channel = self._stream_for(session, method, related)
-        if channel is not None:
-            self._desk.send(channel, message)
+        stream = self._stream_for(session, method, related)
+        if stream is not None:
+            self._put_notification(session, stream, method, message)
         else:
             self._hold(session, Held(message, method, None))
+
+    def tell_progress(self, session: Session, exchange: Exchange, message: bytes) -> None:
+        """Send progress of a request, on that request's own stream or not at all."""
+        if exchange.reply.can_stream:
+            self._streams.put(session, exchange.reply.stream, message, is_lossy=True)
+
+    def prime(self, session: Session, exchange: Exchange) -> None:
+        """The server's own stream for this request can be resumed: so can the client's."""
+        if exchange.reply.can_stream:
+            self._streams.prime(session, exchange.reply.stream)
+
+    def _put_notification(self, session: Session, stream: Stream, method: str, message: bytes) -> None:
+        self._streams.put(session, stream, message, is_lossy=method not in LEVEL_TRIGGERED)
 
     def ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None:
         """Ask the client what the server wants to know, under an id of ours."""
@@ -121,27 +145,41 @@ class Courier:
         if ask.token_raw is not None and params is not None:
             params = jsonrpc.replace_progress_token(params, id_raw)
         message = jsonrpc.encode_request(id_raw, ask.method, params)
-        channel = self._stream_for(session, ask.method, related)
-        if channel is not None:
-            self._put(session, number, channel, message)
+        stream = self._stream_for(session, ask.method, related)
+        if stream is not None:
+            self._put_ask(session, number, stream, message)
         else:
             self._hold(session, Held(message, ask.method, number))
 
-    def _put(self, session: Session, number: int, channel: ChannelId, message: bytes) -> None:
-        session.asks[number] = session.asks[number]._replace(channel=channel)
-        self.expect_answer(session, number)
-        self._desk.send(channel, message)
+    def _put_ask(self, session: Session, number: int, stream: Stream, message: bytes) -> None:
+        session.asks[number] = session.asks[number]._replace(stream=stream)
+        if self._desk.is_open(stream.channel):
+            self.expect_answer(session, number)
+        else:
+            self._expect_stream(session, number)
+        self._streams.put(session, stream, message)
 
     def expect_answer(self, session: Session, number: int) -> None:
         """The client's time to answer begins anew."""
         at = self._desk.now + self._desk.limits.ask_timeout_s
         self._desk.timers.set(("ask", (session.sid, number)), at, "client's answer")
 
+    def _expect_stream(self, session: Session, number: int) -> None:
+        """The client cannot be asked before it has a stream open: that must be soon."""
+        at = self._desk.now + self._desk.limits.held_timeout_s
+        self._desk.timers.set(("ask", (session.sid, number)), at, "question to a client without a stream")
+
+    def receive_resumed(self, session: Session, stream: Stream) -> None:
+        """The stream is connected again, and what was asked on it has been said."""
+        for number, ask in session.asks.items():
+            if ask.stream is stream:
+                self.expect_answer(session, number)
+
     def take_ask(self, session: Session, id_raw: bytes | None) -> Ask | None:
         """The question that a client's answer is for. None if there is none such, or the client was not asked yet."""
         number = None if id_raw is None else jsonrpc.number_of(id_raw)
         ask = None if number is None else session.asks.get(number)
-        if number is None or ask is None or ask.channel is None:
+        if number is None or ask is None or ask.stream is None:
             return None
         return self._drop_ask(session, number)
 
@@ -149,18 +187,18 @@ class Courier:
         """It is settled, in whatever way."""
         ask = session.asks.pop(number, None)
         self._desk.timers.cancel(("ask", (session.sid, number)))
-        if ask is not None and ask.channel is None:
+        if ask is not None and ask.stream is None:
             session.held = type(session.held)(held for held in session.held if held.ask != number)
         return ask
 
     def unask(self, session: Session, number: int, reason: bytes | None) -> None:
         """The server withdrew its request, or is gone; or the client takes too long. `reason` is the JSON of a text."""
         ask = self._drop_ask(session, number)
-        if ask is None or ask.channel is None:
+        if ask is None or ask.stream is None:
             return
         params = b'{"requestId":%d' % number + (b',"reason":' + reason if reason is not None else b"") + b"}"
         message = jsonrpc.encode_notification("notifications/cancelled", params)
-        if not self._desk.send(ask.channel, message):
+        if not self._streams.put(session, ask.stream, message):
             self.deliver(session, "notifications/cancelled", message, None)
 
     def give_up(self, session: Session, number: int) -> None:
@@ -168,44 +206,48 @@ class Courier:
         ask = session.asks.get(number)
         if ask is None:
             return
-        if ask.channel is None:
-            text = "the client has no event stream open on which it could be asked"
-        else:
+        was_asked = ask.stream is not None and self._desk.is_open(ask.stream.channel)
+        if was_asked:
             text = f"the client did not answer within {self._desk.limits.ask_timeout_s:g} s"
+        else:
+            text = "the client has no event stream open on which it could be asked"
         reason = msgspec.json.encode(text)
         self.unask(session, number, reason)
-        error = b'{"code":%d,"message":%b}' % (INTERNAL_ERROR if ask.channel is None else TIMED_OUT, reason)
+        error = b'{"code":%d,"message":%b}' % (TIMED_OUT if was_asked else INTERNAL_ERROR, reason)
         self.up.reply(session, ask, Frame(error=error))
 
-    def _stream_for(self, session: Session, method: str, related: Exchange | None) -> ChannelId | None:
+    def _stream_for(self, session: Session, method: str, related: Exchange | None) -> Stream | None:
         """Where the client listens. 2025-11-25 basic/transports: messages on a POST's stream "SHOULD relate to the
         originating client request", the GET stream is for the rest; and each message travels on one stream only."""
         if session.state is not SessionState.READY:
             return None
         if session.pipe is not None:
-            return session.pipe
+            return session.streams[0]
         if method in LEVEL_TRIGGERED:
             return self._listening(session)
         related = related or session.only_call()
-        if related is not None and related.reply.can_stream and self._desk.is_open(related.reply.channel):
-            return related.reply.channel
+        if related is not None and related.reply.can_stream and self._is_heard(related.reply.stream):
+            return related.reply.stream
         stream = self._listening(session)
         if stream is not None:
             return stream
         latest = session.latest_call()
-        return latest.reply.channel if latest is not None and self._desk.is_open(latest.reply.channel) else None
+        return latest.reply.stream if latest is not None and self._is_heard(latest.reply.stream) else None
 
-    def _listening(self, session: Session) -> ChannelId | None:
+    def _is_heard(self, stream: Stream) -> bool:
+        """Whether the client listens there, or will again."""
+        return self._desk.is_open(stream.channel) or stream.number is not None
+
+    def _listening(self, session: Session) -> Stream | None:
         """The newest GET stream: of two, the older one is more likely to be dead."""
-        return next((stream for stream in reversed(session.streams) if self._desk.is_open(stream)), None)
+        return next((stream for stream in reversed(session.streams) if self._desk.is_open(stream.channel)), None)
 
     def _hold(self, session: Session, held: Held) -> None:
         if held.method in LEVEL_TRIGGERED and any(other.message == held.message for other in session.held):
             return
         session.held.append(held)
         if held.ask is not None:
-            at = self._desk.now + self._desk.limits.held_timeout_s
-            self._desk.timers.set(("ask", (session.sid, held.ask)), at, "question to a client without a stream")
+            self._expect_stream(session, held.ask)
         while self._holds_too_much(session):
             self._drop_held(session)
 
@@ -227,11 +269,10 @@ class Courier:
     def release_held(self, session: Session) -> None:
         waiting, session.held = session.held, type(session.held)()
         for held in waiting:
-            channel = self._stream_for(session, held.method, None)
-            if channel is None:
+            stream = self._stream_for(session, held.method, None)
+            if stream is None:
                 session.held.append(held)
-                continue
-            if held.ask is not None:
-                self._put(session, held.ask, channel, held.message)
+            elif held.ask is not None:
+                self._put_ask(session, held.ask, stream, held.message)
             else:
-                self._desk.send(channel, held.message)
+                self._put_notification(session, stream, held.method, held.message)

@@ -126,12 +126,15 @@ class Desk:
         is_last: bool = False,
         status: int = 200,
         session: str | None = None,
+        event: str = "message",
+        event_id: str | None = None,
+        retry_ms: int | None = None,
     ) -> bool:
         """Order one message. False if the channel is gone or ending: nothing is ordered then."""
         found = self._channels.get(channel)
         if found is None or found.is_ending:
             return False
-        self.out.append(Send(channel=channel, message=message, is_last=is_last, status=status, session=session))
+        self.out.append(Send(channel, message, is_last, status, session, event, event_id, retry_ms))
         found.is_ending = is_last
         found.unsent_bytes += len(message)
         if found.unsent_bytes > self.limits.outbox_high_bytes and not (is_last and self.source == channel):
@@ -142,13 +145,13 @@ class Desk:
         """Answer an HTTP request outside the protocol with a status and a JSON body."""
         self.send(channel, msgspec.json.encode(body), is_last=True, status=status)
 
-    def close(self, channel: ChannelId | None, *, status: int = 202, reason: str = "") -> None:
+    def close(self, channel: ChannelId | None, *, status: int = 202, reason: str = "", code: int = 1000) -> None:
         """Order the end of a channel, once."""
         found = None if channel is None else self._channels.get(channel)
         if channel is None or found is None or found.is_ending:
             return
         found.is_ending = True
-        self.out.append(Close(channel=channel, status=status, reason=reason))
+        self.out.append(Close(channel=channel, status=status, reason=reason, code=code))
 
     # --- Flow control -------------------------------------------------------------------------------------------
 

@@ -4,8 +4,8 @@ Each input returns the effects it caused, in the order to carry them out, and le
 reads a clock, a socket or a file; equal inputs give equal effects, byte for byte. The driver's one rule: it awaits
 nothing between calling an input and queueing all that it returned.
 
-The engine composes: `clients` and `courier` (the downstream half), `servers` (the upstream half), `plane`, `calls`
-and `counter` (files), round one `desk`. It holds no rule of its own beyond who is asked what.
+The engine composes: `posts`, `pipes`, `clients`, `courier` and `streams` (the downstream half), `servers` (the upstream
+half), `plane`, `calls` and `counter` (files), round one `desk`. It holds no rule of its own beyond who is asked what.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from .effects import (
     DeleteOpening,
     DownloadOpening,
     Effect,
+    EventPipeOpening,
     GetOpening,
+    MessageOpening,
     Opening,
     PipeOpening,
     PostOpening,
@@ -38,11 +40,14 @@ from .handle import Nonces
 from .ids import ChannelId, Entropy, Ticket
 from .limits import Limits
 from .links import ChildRole, UpPostRole, UpStreamRole
+from .pipes import Pipes
 from .plan import Plan
 from .plane import FilePlane
-from .roles import PipeRole, PostRole, StreamRole
+from .posts import Posts
+from .roles import MessageRole, PipeRole, PostRole, StreamRole
 from .servers import Servers
 from .shelf import Shelf, StoredArtifact
+from .streams import Streams
 from .timers import Deadline
 from .waiting import Waiting
 
@@ -80,8 +85,11 @@ class Engine:
             raise LocalProtocolError(f"got a link_key of {len(plan.link_key)} bytes for servers with files, {expected}")
         desk = Desk(plan, entropy=entropy, unix_at_zero=unix_at_zero, limits=limits or Limits())
         self._desk = desk
-        self._courier = courier = Courier(desk)
-        self._clients = Clients(desk, courier)
+        self._streams = streams = Streams(desk)
+        self._courier = courier = Courier(desk, streams)
+        self._clients = clients = Clients(desk, courier, streams)
+        self._posts = Posts(desk, courier, clients, streams)
+        self._pipes = Pipes(desk, courier, clients)
         self._servers = Servers(desk, self._clients, courier)
         nonces, shelf = Nonces(), Shelf(desk)
         self._shelf = shelf
@@ -121,8 +129,11 @@ class Engine:
         self._begin(now, channel)
         if isinstance(opening, Connected | Primed):
             role = self._desk.role_of(channel)
-            if isinstance(role, UPSTREAM_ROLES) and isinstance(opening, Connected):
-                self._servers.receive_connected(role, opening)
+            if isinstance(role, UPSTREAM_ROLES):
+                if isinstance(opening, Connected):
+                    self._servers.receive_connected(role, opening)
+                else:
+                    self._servers.receive_primed(role)
         elif isinstance(opening, UploadOpening):
             self._counter.open_upload(channel, opening)
         elif isinstance(opening, DownloadOpening):
@@ -130,14 +141,18 @@ class Engine:
         elif opening.server not in self._desk.servers:
             raise LocalProtocolError(f"there is no server {opening.server!r} in the plan")
         elif isinstance(opening, PostOpening):
-            self._clients.open_post(channel, opening)
+            self._posts.open_post(channel, opening)
         elif isinstance(opening, GetOpening):
-            self._clients.open_stream(channel, opening)
+            self._posts.open_stream(channel, opening)
         elif isinstance(opening, DeleteOpening):
-            self._clients.open_delete(channel, opening)
+            self._posts.open_delete(channel, opening)
+        elif isinstance(opening, EventPipeOpening):
+            self._pipes.open_event_pipe(channel, opening)
+        elif isinstance(opening, MessageOpening):
+            self._pipes.open_message(channel, opening)
         else:
             assert isinstance(opening, PipeOpening)
-            self._clients.open_pipe(channel, opening)
+            self._pipes.open_pipe(channel, opening)
         return self._effects()
 
     def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]:
@@ -152,10 +167,13 @@ class Engine:
                 self._servers.receive_message(role, channel, message)
         elif isinstance(role, PostRole):
             if self._desk.is_open(channel):
-                self._clients.receive_post(role, channel, message)
+                self._posts.receive_post(role, channel, message)
         elif isinstance(role, PipeRole):
             if self._desk.is_open(channel):
-                self._clients.receive_pipe(role, channel, message)
+                self._pipes.receive_pipe(role, channel, message)
+        elif isinstance(role, MessageRole):
+            if self._desk.is_open(channel):
+                self._pipes.receive_posted(role, channel, message)
         elif isinstance(role, UploadRole):
             if not role.is_settled:
                 role.is_settled = True
@@ -170,8 +188,12 @@ class Engine:
             self._servers.receive_close(role, channel, cause)
         elif isinstance(role, UploadRole):
             self._counter.receive_close(role)
-        elif role is not None:
-            self._clients.receive_close(role, channel, cause)
+        elif isinstance(role, PostRole):
+            self._posts.receive_post_close(role, channel, cause)
+        elif isinstance(role, StreamRole):
+            self._posts.receive_stream_close(role, channel)
+        elif isinstance(role, PipeRole):
+            self._pipes.receive_close(role, channel)
         return self._effects()
 
     def receive_answer(self, ticket: Ticket, answer: StorageAnswer, now: float) -> list[Effect]:
@@ -200,7 +222,7 @@ class Engine:
             self._clients.close_session(session, "the proxy is shutting down")
         for channel, role in self._desk.channels():
             if isinstance(role, PipeRole | StreamRole | ChildRole | UpStreamRole):
-                self._desk.close(channel, reason="the proxy is shutting down")
+                self._desk.close(channel, reason="the proxy is shutting down", code=1001)
         return self._effects()
 
     def handle_timeout(self, now: float) -> list[Effect]:
@@ -232,6 +254,14 @@ class Engine:
         elif purpose == "ask":
             assert isinstance(whose, tuple)
             self._clients.handle_ask(*whose)
+        elif purpose == "stream":
+            assert isinstance(whose, tuple)
+            self._clients.handle_stream(*whose)
+        elif purpose == "commit":
+            self._streams.handle_commit()
+        elif purpose == "greeting":
+            assert isinstance(whose, int)
+            self._pipes.handle_greeting(ChannelId(whose))
         elif purpose == "grace":
             assert isinstance(whose, int)
             self._desk.close(ChannelId(whose), reason="nobody waits for it any more")

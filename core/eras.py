@@ -20,6 +20,10 @@ class Features(msgspec.Struct, frozen=True, kw_only=True):
     resource_links: bool = False
     """Tool results may hold `resource_link` blocks (2025-06-18 server/tools)."""
     elicitation: bool = False
+    event_ids: bool = False
+    """Event streams can be resumed by event id (2025-03-26 basic/transports, "Resumability and Redelivery")."""
+    priming: bool = False
+    """A stream may begin with an event that has an id and no data, and be closed to be polled (2025-11-25)."""
 
     @property
     def era(self) -> str:
@@ -31,9 +35,16 @@ LEGACY: Final[dict[str, Features]] = {
     features.revision: features
     for features in (
         Features(revision="2024-11-05", batching=True),
-        Features(revision="2025-03-26", batching=True),
-        Features(revision="2025-06-18", version_header=True, resource_links=True, elicitation=True),
-        Features(revision="2025-11-25", version_header=True, resource_links=True, elicitation=True),
+        Features(revision="2025-03-26", batching=True, event_ids=True),
+        Features(revision="2025-06-18", version_header=True, resource_links=True, elicitation=True, event_ids=True),
+        Features(
+            revision="2025-11-25",
+            version_header=True,
+            resource_links=True,
+            elicitation=True,
+            event_ids=True,
+            priming=True,
+        ),
     )
 }
 """Revisions with a handshake, oldest first."""

@@ -18,6 +18,8 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 RESOURCE_NOT_FOUND: Final = -32002  # 2024-11-05 … 2025-11-25, server/resources, "Error Handling"
 
+CANCELLED: Final = -32800  # what SDKs answer a cancelled request with
+
 OUTCOME_UNKNOWN: Final = -31001  # the upstream was lost after the request was written: it may have run
 UPSTREAM_UNAVAILABLE: Final = -31004  # the upstream could not be reached, or refused; the request did not run
 OVERLOADED: Final = -31007  # one of our own limits was reached; the request did not run

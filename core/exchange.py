@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from .ids import ChannelId
 from .jsonrpc import IdKey
 from .machine import Machine
+from .stream import Stream
 
 
 class State(enum.Enum):
@@ -89,6 +90,7 @@ class Reply:
     """What answers one incoming body: one request's answer, or all answers of a batch.
 
     Attributes:
+        stream: where it travels.
         remaining: answers still owed.
         ends_channel: an HTTP reply, which is over after its last answer; a pipe goes on.
         gathered: answers are kept and sent as one array (those of a batch); else None.
@@ -96,10 +98,10 @@ class Reply:
         session: the `Mcp-Session-Id` to hand out with the first bytes.
     """
 
-    __slots__ = ("can_stream", "channel", "ends_channel", "gathered", "remaining", "session")
+    __slots__ = ("can_stream", "ends_channel", "gathered", "remaining", "session", "stream")
 
-    def __init__(self, channel: ChannelId, *, ends_channel: bool, can_stream: bool) -> None:
-        self.channel = channel
+    def __init__(self, stream: Stream, *, ends_channel: bool, can_stream: bool) -> None:
+        self.stream = stream
         self.ends_channel = ends_channel
         self.can_stream = can_stream
         self.remaining = 0

@@ -67,6 +67,24 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     so that the call that asked hears of it."""
     streams_per_session_max: int = 8
     """GET streams of one session at once; one more ends the oldest, which may well be a dead one."""
+    greeting_timeout_s: float = 60.0
+    """From opening an event pipe (HTTP+SSE) to `initialize`: clients send it at once."""
+    resumable_per_session_max: int = 64
+    """Event streams of one session that can be resumed, those that are over included."""
+    events_max: int = 256
+    """Events kept of one stream for a client that was cut off."""
+    events_per_session_max_bytes: int = 4 * MIB
+    """Events kept of one session; a single larger one is kept alone."""
+    events_max_bytes: int = 256 * MIB
+    """Events kept of all sessions together."""
+    stream_ttl_s: float = 300.0
+    """How long a stream that is over can still be resumed: clients come back within seconds, people's machines within
+    minutes."""
+    stream_commit_s: float = 5.0
+    """Silence on a reply after which its client is told where to resume it (2025-11-25). Most calls are shorter, and
+    are answered with plain JSON."""
+    stream_retry_s: float = 1.0
+    """How long clients are asked to wait before they open a lost stream again."""
     held_per_session_max: int = 256
     """Messages of the server kept while the client has no stream open."""
     held_per_session_max_bytes: int = 4 * MIB

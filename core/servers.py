@@ -324,6 +324,12 @@ class Servers:
             link.has_listened = True
             self._receive_listening(link)
 
+    def receive_primed(self, role: ChildRole | UpPostRole | UpStreamRole) -> None:
+        """The server's reply can be resumed should it be cut off: so can the client's."""
+        related = self._related(role.link, role)
+        if related is not None:
+            self._courier.prime(role.link.session, related)
+
     def _is_current(self, role: UpPostRole | UpStreamRole) -> bool:
         return role.incarnation == role.link.upstream.incarnation and role.link.upstream.state is not State.IDLE
 

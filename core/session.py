@@ -16,6 +16,7 @@ from .exchange import Exchange, ExchangeKey
 from .ids import ChannelId
 from .jsonrpc import IdKey
 from .machine import Machine
+from .stream import Stream
 
 
 class State(enum.Enum):
@@ -48,14 +49,14 @@ class Ask(NamedTuple):
         id_raw: the server's own id, under which it is answered.
         token_raw: the server's progress token, if any.
         incarnation: which upstream session asked; an answer for an earlier one is dropped.
-        channel: where the client was asked; None while held. Only who was asked can answer.
+        stream: where the client was asked; None while held. Only who was asked can answer.
     """
 
     id_raw: bytes
     token_raw: bytes | None
     method: str
     incarnation: int
-    channel: ChannelId | None
+    stream: Stream | None
 
 
 class Held(NamedTuple):
@@ -74,7 +75,10 @@ class Session(Machine[State, Input]):
         sid: the public name used in handles and links; knowing it gives nothing.
         workspace: the name of its folders.
         pipe: its channel, if it is a pipe; None on HTTP.
-        streams: its GET streams, the newest last.
+        streams: its GET streams that are connected, the newest last; a pipe's only stream.
+        resumable: its streams with event ids, by number.
+        last_stream: the highest such number.
+        kept_bytes: what is kept of them.
         opener: the initialize exchange, until it is answered.
     """
 
@@ -85,10 +89,13 @@ class Session(Machine[State, Input]):
         "features",
         "held",
         "id",
+        "kept_bytes",
         "last_ask",
+        "last_stream",
         "opener",
         "pipe",
         "principal",
+        "resumable",
         "server",
         "sid",
         "streams",
@@ -109,7 +116,10 @@ class Session(Machine[State, Input]):
         self.pipe = pipe
         self.base_url = base_url
         self.features: Features = features_of(None)
-        self.streams: list[ChannelId] = []
+        self.streams: list[Stream] = [] if pipe is None else [Stream(pipe)]
+        self.resumable: dict[int, Stream] = {}
+        self.last_stream = 0
+        self.kept_bytes = 0
         self.opener: Exchange | None = None
         self.exchanges: dict[ExchangeKey, Exchange] = {}
         self.asks: dict[int, Ask] = {}
@@ -119,7 +129,7 @@ class Session(Machine[State, Input]):
     @property
     def is_busy(self) -> bool:
         """Whether something is going on that idleness must not end. A question that nobody answers is not."""
-        return bool(self.exchanges or self.streams or self.pipe is not None)
+        return bool(self.exchanges or self.streams)
 
     def find_by_id(self, id_key: IdKey) -> Exchange | None:
         """The open request with that id; None if there is none, or more than one, which nobody can tell apart."""

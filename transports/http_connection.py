@@ -26,7 +26,7 @@ from anyio import CancelScope
 from anyio.abc import ByteStream
 from anyio.lowlevel import checkpoint
 
-from ..core.effects import Cause, End, GetOpening, PostOpening, Serve
+from ..core.effects import Cause, End, EventPipeOpening, GetOpening, MessageOpening, PostOpening, Serve
 from ..core.limits import KIB
 from ..core.wire.download import plan_download
 from ..core.wire.http_reply import Out, Reply, ReplyEnd, ReplyHead
@@ -224,7 +224,7 @@ class Connection:
             self._answer(route)
             return
         self._route = route
-        is_post = isinstance(route, McpRoute) and isinstance(route.opening, PostOpening)
+        is_post = isinstance(route, McpRoute) and isinstance(route.opening, PostOpening | MessageOpening)
         self._body_size_max = self._limits.request_size_max_bytes if is_post else SKIP_MAX_BYTES
         if isinstance(route, UploadRoute):
             self._phase = Phase.UPLOAD
@@ -274,7 +274,7 @@ class Connection:
                 accepts_events=opening.accepts_events,
                 may_commit=opening.session is not None,  # else the reply may have to name a new session
             )
-        elif isinstance(opening, GetOpening):
+        elif isinstance(opening, GetOpening | EventPipeOpening):
             reply = Reply(accepts_json=False, is_stream=True)
         else:
             reply = Reply(accepts_events=False)
@@ -282,7 +282,7 @@ class Connection:
         self._exchange = exchange
         channel = self._on.port.open(opening, exchange)
         exchange.channel = channel
-        if isinstance(opening, PostOpening) and not exchange.is_ended:
+        if isinstance(opening, PostOpening | MessageOpening) and not exchange.is_ended:
             self._on.port.message(channel, body)
         elif isinstance(opening, GetOpening):
             exchange.open_stream()

@@ -12,7 +12,15 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from ..effects import DeleteOpening, DownloadOpening, GetOpening, PostOpening, UploadOpening
+from ..effects import (
+    DeleteOpening,
+    DownloadOpening,
+    EventPipeOpening,
+    GetOpening,
+    MessageOpening,
+    PostOpening,
+    UploadOpening,
+)
 from ..errors import INVALID_REQUEST, RemoteProtocolError
 from .http_headers import (
     EVENTS,
@@ -47,16 +55,18 @@ class Surface(msgspec.Struct, frozen=True):
         hosts: acceptable hosts, lower case, without port, IPv6 in brackets. The caller puts the loopback names in.
         origins: acceptable Origins besides those whose host is in `hosts`: `scheme://host[:port]`, lower case.
         any_host: whether every well-formed Host is acceptable. Origins are checked all the same.
+        prefix: the path under which clients reach all this, if a server in front of it takes one away.
     """
 
     servers: tuple[str, ...]
     hosts: frozenset[str]
     origins: frozenset[str]
     any_host: bool = False
+    prefix: str = ""
 
 
 class McpRoute(msgspec.Struct, frozen=True):
-    opening: PostOpening | GetOpening | DeleteOpening
+    opening: PostOpening | GetOpening | DeleteOpening | EventPipeOpening | MessageOpening
 
 
 class UploadRoute(msgspec.Struct, frozen=True):
@@ -103,6 +113,10 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
         area, *rest = path[1:].split("/")
         if area == "mcp":
             return _mcp_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
+        if area == "sse":
+            return _event_pipe_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
+        if area == "messages":
+            return _message_route(head.method, rest, query, fields, surface)
         if area == "upload" and len(rest) == 1:
             return _upload_route(head.method, rest, query, fields, surface)
         if area == "artifacts" and len(rest) == 4:
@@ -120,7 +134,7 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
 
 def is_mcp(path: str) -> bool:
     """Whether errors under this path are JSON-RPC errors."""
-    return path == "/mcp" or path.startswith("/mcp/")
+    return path[1:].partition("/")[0] in ("mcp", "sse", "messages")
 
 
 _CODES: Final = {
@@ -153,8 +167,8 @@ def refusal(status: int, message: str, *, is_mcp: bool = False, code: str = "", 
 
 def not_found(path: str, surface: Surface) -> Refused:
     """404 for `path`, saying what exists."""
-    endpoints = ["/mcp"] if len(surface.servers) == 1 else []
-    endpoints += [f"/{area}/{server}" for server in surface.servers for area in ("mcp", "upload")]
+    endpoints = ["/mcp", "/sse"] if len(surface.servers) == 1 else []
+    endpoints += [f"/{area}/{server}" for server in surface.servers for area in ("mcp", "sse", "upload")]
     message = f"got path {path[:200]!r}, expected one of {', '.join([*endpoints, '/healthz'])}"
     if is_mcp(path):
         return refusal(404, message, is_mcp=True)
@@ -185,9 +199,7 @@ class _NotAllowed(Exception):
 
 
 def _mcp_route(method: str, rest: list[str], fields: dict[bytes, str], surface: Surface, *, base_url: str) -> McpRoute:
-    if rest and rest[-1] == "":
-        rest = rest[:-1]  # many clients are configured with a slash at the end
-    server = _server(rest, surface)
+    server = _mcp_server(rest, surface)
     if method not in ("GET", "POST", "DELETE"):
         raise _NotAllowed(method, "GET, POST, DELETE")
     session, revision = read_session(fields), read_visible(fields, b"mcp-protocol-version", "MCP-Protocol-Version")
@@ -209,10 +221,7 @@ def _mcp_route(method: str, rest: list[str], fields: dict[bytes, str], surface: 
         return McpRoute(GetOpening(server, session=session, revision=revision, last_event_id=last_event_id))
 
     clause = f'{TRANSPORTS}, "Sending Messages to the Server"'
-    content_type = fields.get(b"content-type")
-    if content_type is None or content_type.partition(";")[0].strip().lower() != JSON:
-        seen = "no Content-Type" if content_type is None else f"Content-Type {content_type[:200]}"
-        raise RemoteProtocolError(f"got {seen}, expected {JSON}", http_status=415, clause=clause)
+    _check_content_type(fields, clause)
     if not (accepts_json or accepts_events):
         raise RemoteProtocolError(
             f"got Accept {accept[:200]!r}, expected {USUAL_ACCEPT}", http_status=406, clause=clause
@@ -227,6 +236,39 @@ def _mcp_route(method: str, rest: list[str], fields: dict[bytes, str], surface: 
             base_url=base_url,
         )
     )
+
+
+def _check_content_type(fields: dict[bytes, str], clause: str) -> None:
+    content_type = fields.get(b"content-type")
+    if content_type is None or content_type.partition(";")[0].strip().lower() != JSON:
+        seen = "no Content-Type" if content_type is None else f"Content-Type {content_type[:200]}"
+        raise RemoteProtocolError(f"got {seen}, expected {JSON}", http_status=415, clause=clause)
+
+
+def _event_pipe_route(
+    method: str, rest: list[str], fields: dict[bytes, str], surface: Surface, *, base_url: str
+) -> McpRoute:
+    """2024-11-05 basic/transports, "HTTP with SSE". Browsers' EventSource, and older clients, send no Accept."""
+    server = _mcp_server(rest, surface)
+    if method != "GET":
+        # 405 is among what tells a client that tried Streamable HTTP first to open an event stream instead.
+        raise _NotAllowed(method, "GET")
+    accept = fields.get(b"accept", EVENTS)
+    if not accepts(accept, EVENTS):
+        raise RemoteProtocolError(f"got Accept {accept[:200]!r}, expected {EVENTS}", http_status=406)
+    path = "/messages" if not rest or rest == [""] else f"/messages/{rest[0]}"
+    return McpRoute(EventPipeOpening(server, base_url=base_url, endpoint=surface.prefix + path))
+
+
+def _message_route(method: str, rest: list[str], query: str, fields: dict[bytes, str], surface: Surface) -> McpRoute:
+    server = _mcp_server(rest, surface)
+    if method != "POST":
+        raise _NotAllowed(method, "POST")
+    _check_content_type(fields, '2024-11-05 basic/transports, "HTTP with SSE"')
+    token = _parse_query(query).get("sessionId")
+    if token is None:
+        raise RemoteProtocolError("got no sessionId in the query, expected the address that the event stream named")
+    return McpRoute(MessageOpening(server, token=token))
 
 
 def _upload_route(method: str, rest: list[str], query: str, fields: dict[bytes, str], surface: Surface) -> UploadRoute:
@@ -252,6 +294,11 @@ def _download_route(method: str, rest: list[str], query: str, surface: Surface) 
     sid, artifact, filename = (_decode_segment(part) for part in rest[1:])
     opening = DownloadOpening(server, sid, artifact, filename, query=_parse_query(query))
     return DownloadRoute(opening, head_only=method == "HEAD")
+
+
+def _mcp_server(rest: list[str], surface: Surface) -> str:
+    """Many clients are configured with a slash at the end."""
+    return _server(rest[:-1] if rest and rest[-1] == "" else rest, surface)
 
 
 def _server(rest: list[str], surface: Surface) -> str:

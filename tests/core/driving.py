@@ -23,6 +23,7 @@ from isthmus.core.effects import (
     Effect,
     End,
     GetOpening,
+    Join,
     Listen,
     Note,
     Opening,
@@ -100,6 +101,7 @@ class Driver:
     now: float = 100.0
     log: list[Effect] = field(default_factory=list)
     sent: dict[ChannelId, list[Send]] = field(default_factory=lambda: defaultdict(list))
+    primed: dict[ChannelId, Send] = field(default_factory=dict)
     closed: dict[ChannelId, Close] = field(default_factory=dict)
     over: set[ChannelId] = field(default_factory=set)
     dials: list[Dial] = field(default_factory=list)
@@ -141,7 +143,9 @@ class Driver:
         for effect in effects:
             if isinstance(effect, Send | Close | Serve):
                 assert effect.channel not in self.over, f"ordered for a channel that is over: {effect}"
-            if isinstance(effect, Send):
+            if isinstance(effect, Send) and not effect.message:
+                self.primed[effect.channel] = effect
+            elif isinstance(effect, Send):
                 self.sent[effect.channel].append(effect)
                 if effect.is_last:
                     self.over.add(effect.channel)
@@ -152,7 +156,7 @@ class Driver:
                 self.over.add(effect.channel)
             elif isinstance(effect, Dial):
                 self.dials.append(effect)
-                if isinstance(effect.target, Spawn):
+                if isinstance(effect.target, Spawn | Join):
                     self.children.add(effect.channel)
                 elif isinstance(effect.target, Post):
                     self.heard.append(Heard(effect.channel, effect.target.message, effect.target))
@@ -189,14 +193,14 @@ class Driver:
         if heard.post is not None:
             self.end(heard.channel)
 
-    def last_dial(self, target: type[Spawn | Post | Listen]) -> Dial:
+    def last_dial(self, target: type[Spawn | Join | Post | Listen]) -> Dial:
         return next(dial for dial in reversed(self.dials) if isinstance(dial.target, target))
 
     def shake_hands(
         self, *, capabilities: str = "{}", revision: str = LATEST, session: str = "S1", listens: bool = False
     ) -> ChannelId | None:
         """Be a server that starts: up to where requests may pass. Returns its GET stream, if it has one."""
-        spawned = isinstance(self.dials[-1].target, Spawn)
+        spawned = isinstance(self.dials[-1].target, Spawn | Join)
         if spawned:
             self.open(self.dials[-1].channel, Connected())
         text = f'{{"protocolVersion":"{revision}","capabilities":{capabilities}}}'

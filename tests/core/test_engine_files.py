@@ -257,7 +257,7 @@ def test_roots_are_the_sessions_own_folders_and_the_client_is_not_asked(kind: Ki
     world = driver(server(kind=kind))
     client = newcomer(world, "http", "files-1")
     init = client.initialize('{"protocolVersion":"2025-11-25","capabilities":{"sampling":{}},"x":1.0}')
-    if kind is Kind.PIPE:
+    if kind is not Kind.HTTP:
         world.open(world.dials[0].channel, Connected())
     declared = world.heard[0].frame["params"]
     assert declared["capabilities"] == {"sampling": {}, "roots": {}}

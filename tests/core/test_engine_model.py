@@ -145,6 +145,9 @@ class World(RuleBasedStateMachine):
         return self.owed[channel][0].client if self.owed.get(channel) else self.posters.get(channel)
 
     def check_send(self, effect: Send) -> None:
+        if not effect.message:
+            assert effect.event_id is not None, "what is empty primes"
+            return
         channel = effect.channel
         assert channel not in self.ended, "something was said on a channel after its end"
         frame = json.loads(effect.message)

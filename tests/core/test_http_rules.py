@@ -282,7 +282,15 @@ def test_refusals_are_json_and_say_what_would_be_right() -> None:
     assert isinstance(refused, Refused)
     assert b"got Content-Type text/plain, expected application/json" in refused.body
     missing = not_found("/nothing", TWO)
-    assert json.loads(missing.body)["endpoints"] == ["/mcp/a", "/upload/a", "/mcp/b c", "/upload/b c", "/healthz"]
+    assert json.loads(missing.body)["endpoints"] == [
+        "/mcp/a",
+        "/sse/a",
+        "/upload/a",
+        "/mcp/b c",
+        "/sse/b c",
+        "/upload/b c",
+        "/healthz",
+    ]
     not_allowed = ask("/mcp", method="PUT")
     assert isinstance(not_allowed, Refused)
     assert dict(not_allowed.headers)[b"allow"] == b"GET, POST, DELETE"

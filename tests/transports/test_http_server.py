@@ -552,7 +552,15 @@ async def test_pages_answer_get_and_head_alike() -> None:
         assert (full.body, head.body) == (b"fine\n", b"")
         assert full.headers[b"content-length"] == head.headers[b"content-length"] == b"5"
         assert b"date" in full.headers
-        assert json.loads(missing.body)["endpoints"] == ["/mcp/a", "/upload/a", "/mcp/b", "/upload/b", "/healthz"]
+        assert json.loads(missing.body)["endpoints"] == [
+            "/mcp/a",
+            "/sse/a",
+            "/upload/a",
+            "/mcp/b",
+            "/sse/b",
+            "/upload/b",
+            "/healthz",
+        ]
 
 
 async def test_a_body_in_tiny_chunks_is_no_burden(monkeypatch: pytest.MonkeyPatch) -> None:

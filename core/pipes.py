@@ -1,0 +1,158 @@
+"""Two-way streams as clients use them: stdio, sockets, and the event pipe of HTTP+SSE. The channel is the session.
+
+An event pipe comes in two halves: a GET whose stream carries all that the client is told, and POSTs with what it says,
+sent to the address that is the stream's first event.
+
+Source: 2024-11-05 basic/transports, "stdio" and "HTTP with SSE".
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from . import jsonrpc
+from .clients import Clients
+from .courier import Courier
+from .desk import Desk
+from .effects import EventPipeOpening, MessageOpening, PipeOpening
+from .errors import INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED, RemoteProtocolError
+from .exchange import Reply
+from .ids import ChannelId
+from .jsonrpc import Frame
+from .posts import NO_ROOM, is_bound_up
+from .roles import MessageRole, PipeRole, RefusedRole
+from .session import State as SessionState
+
+
+class Pipes:
+    """Clients of two-way streams."""
+
+    def __init__(self, desk: Desk, courier: Courier, clients: Clients) -> None:
+        self._desk = desk
+        self._courier = courier
+        self._clients = clients
+        self._by_token: dict[str, ChannelId] = {}
+
+    # --- Channels open and close ------------------------------------------------------------------------------------
+
+    def open_pipe(self, channel: ChannelId, opening: PipeOpening) -> None:
+        self._desk.register(channel, PipeRole(opening))
+
+    def open_event_pipe(self, channel: ChannelId, opening: EventPipeOpening) -> None:
+        """Its first event says where to send messages; then it waits for `initialize`, but not for ever."""
+        token = self._desk.mint()
+        self._desk.register(channel, PipeRole(opening, token))
+        self._by_token[token] = channel
+        self._desk.send(channel, f"{opening.endpoint}?sessionId={token}".encode(), event="endpoint")
+        at = self._desk.now + self._desk.limits.greeting_timeout_s
+        self._desk.timers.set(("greeting", channel), at, "initialize on an event pipe")
+
+    def open_message(self, channel: ChannelId, opening: MessageOpening) -> None:
+        """Refused with 404 if there is no such pipe; a foreign one is answered exactly as an unknown one."""
+        pipe = self._by_token.get(opening.token)
+        role = None if pipe is None else self._desk.role_of(pipe)
+        if pipe is not None and isinstance(role, PipeRole) and self._desk.is_open(pipe):
+            if (role.opening.server, role.opening.principal) == (opening.server, opening.principal):
+                self._desk.register(channel, MessageRole(opening, pipe))
+                return
+        self._desk.register(channel, RefusedRole())
+        self._refuse(channel, 404, INVALID_REQUEST, "Session not found: its event stream has ended, or never was")
+
+    def receive_close(self, role: PipeRole, channel: ChannelId) -> None:
+        if role.token is not None:
+            del self._by_token[role.token]
+            self._desk.timers.cancel(("greeting", channel))
+        if role.session is not None:
+            self._clients.close_session(role.session, "client hung up")
+
+    def handle_greeting(self, channel: ChannelId) -> None:
+        self._desk.close(channel, reason="nobody said initialize")
+
+    # --- Messages ---------------------------------------------------------------------------------------------------
+
+    def receive_posted(self, role: MessageRole, channel: ChannelId, body: bytes) -> None:
+        """A message for an event pipe. What could not be read is refused here, as far as nobody waits for an answer on
+        the stream."""
+        pipe = self._desk.role_of(role.pipe)
+        if not isinstance(pipe, PipeRole) or not self._desk.is_open(role.pipe):
+            self._refuse(channel, 404, INVALID_REQUEST, "Session not found: its event stream has ended")
+            return
+        if not jsonrpc.is_batch(body):
+            try:
+                frame = jsonrpc.decode(body)
+            except RemoteProtocolError as error:
+                if error.shape != "reply" and error.id_raw is None:
+                    self._desk.send(channel, jsonrpc.parse_failure(error), is_last=True, status=error.http_status)
+                    return
+            else:
+                session = pipe.session
+                if session is not None and is_bound_up(frame) and not self._courier.up.has_room(session):
+                    self._refuse(channel, 503, OVERLOADED, NO_ROOM, frame.id_raw if frame.is_request else None)
+                    return
+        self.receive_pipe(pipe, role.pipe, body)
+        self._desk.close(channel, status=202)
+
+    def receive_pipe(self, role: PipeRole, channel: ChannelId, message: bytes) -> None:
+        """One line of a pipe, or one message of a socket."""
+        messages = self._clients.messages_of(channel, message, is_pipe=True)
+        if messages is None:
+            return
+        is_batch = jsonrpc.is_batch(message)
+        frames: list[Frame] = []
+        for one in messages:
+            try:
+                frames.append(jsonrpc.decode(one))
+            except RemoteProtocolError as error:
+                self._desk.note("warning", f"client sent what is no message: {error.message}", role.opening.server)
+                self._receive_garbage(role, channel, error)
+        if not frames:
+            return
+        session = role.session
+        if session is None or session.state is SessionState.CLOSED:
+            if is_batch:
+                text = "got a batch before initialize, expected initialize first and alone"
+                self._desk.send(channel, jsonrpc.encode_error(None, INVALID_REQUEST, text))
+            else:
+                self._open_session(role, channel, frames[0])
+            return
+        if is_batch and not session.features.batching:
+            text = f"got a batch, which revision {session.features.revision} does not have: expected single messages"
+            self._desk.send(channel, jsonrpc.encode_error(None, INVALID_REQUEST, text))
+            return
+        reply = Reply(session.streams[0], ends_channel=False, can_stream=True)
+        if is_batch:
+            reply.gathered = []
+        self._clients.receive_frames(session, reply, frames, channel, role.last_ordinal + 1)
+        role.last_ordinal += len(frames)
+
+    def _receive_garbage(self, role: PipeRole, channel: ChannelId, error: RemoteProtocolError) -> None:
+        """What asks, or may ask, is answered; of an answer, only whoever asked for it is told."""
+        if error.shape != "reply":
+            self._desk.send(channel, jsonrpc.parse_failure(error))
+            return
+        session = role.session
+        ask = None if session is None else self._courier.take_ask(session, error.id_raw)
+        if session is not None and ask is not None:
+            text = f"the client's answer could not be read: {error.message}"
+            message = msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})
+            self._courier.up.reply(session, ask, Frame(error=message))
+
+    def _open_session(self, role: PipeRole, channel: ChannelId, frame: Frame) -> None:
+        role.last_ordinal += 1
+        if not frame.is_request:
+            return
+        assert frame.id_raw is not None
+        if frame.method == "ping":
+            self._desk.send(channel, jsonrpc.encode_result(frame.id_raw, b"{}"))
+        elif frame.method != "initialize":
+            text = f"got {frame.method} before initialize, expected initialize first"
+            self._desk.send(channel, jsonrpc.encode_error(frame.id_raw, INVALID_REQUEST, text))
+        elif (fault := self._clients.no_room()) is not None:
+            self._desk.send(channel, jsonrpc.encode_error(frame.id_raw, OVERLOADED, fault))
+        else:
+            if role.token is not None:
+                self._desk.timers.cancel(("greeting", channel))
+            role.session = self._clients.open_session(role.opening, channel, role.last_ordinal, frame, is_pipe=True)
+
+    def _refuse(self, channel: ChannelId, status: int, code: int, text: str, id_raw: bytes | None = None) -> None:
+        self._desk.send(channel, jsonrpc.encode_error(id_raw, code, text), is_last=True, status=status)

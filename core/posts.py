@@ -1,0 +1,236 @@
+"""The endpoint of Streamable HTTP as clients use it: POST, GET and DELETE, and the session rules that go with them.
+
+Source: 2025-03-26, 2025-06-18 and 2025-11-25 basic/transports, "Streamable HTTP".
+"""
+
+from __future__ import annotations
+
+from . import jsonrpc
+from .clients import Clients
+from .courier import Courier
+from .desk import Desk
+from .effects import Cause, DeleteOpening, End, GetOpening, PostOpening
+from .eras import is_known_legacy
+from .errors import INVALID_REQUEST, OVERLOADED, LocalProtocolError, RemoteProtocolError
+from .exchange import Reply
+from .ids import ChannelId
+from .jsonrpc import Frame
+from .roles import PostRole, RefusedRole, StreamRole
+from .session import Session
+from .session import State as SessionState
+from .stream import Stream
+from .streams import Streams
+
+NO_ROOM = "the server does not take what is sent to it: wait, and try again"
+
+
+class Posts:
+    """Clients of Streamable HTTP."""
+
+    def __init__(self, desk: Desk, courier: Courier, clients: Clients, streams: Streams) -> None:
+        self._desk = desk
+        self._courier = courier
+        self._clients = clients
+        self._streams = streams
+
+    # --- Channels open and close ------------------------------------------------------------------------------------
+
+    def open_post(self, channel: ChannelId, opening: PostOpening) -> None:
+        self._desk.register(channel, PostRole(opening))
+
+    def open_stream(self, channel: ChannelId, opening: GetOpening) -> None:
+        """GET: a stream of the session's own, or the rest of one that was cut off. Refused with 400 or 404; otherwise
+        it is open, with or without a first message.
+
+        A client "MAY remain connected to multiple SSE streams" (2025-03-26 basic/transports, "Multiple Connections");
+        and one that reconnects often has a dead stream that nobody has noticed yet.
+        """
+        session = self._session_for(channel, opening)
+        if session is None:
+            return
+        if opening.last_event_id is not None:
+            self._resume(channel, session, opening.last_event_id)
+            return
+        stream = Stream(channel, may_resume=session.features.event_ids, is_listening=True)
+        self._desk.register(channel, StreamRole(session, stream))
+        self._listen(session, stream)
+        self._streams.prime(session, stream)
+        self._courier.release_held(session)
+
+    def _listen(self, session: Session, stream: Stream) -> None:
+        session.streams.append(stream)
+        if len(session.streams) > self._desk.limits.streams_per_session_max:
+            oldest = session.streams.pop(0)
+            self._desk.close(oldest.channel, reason="this session has opened many event streams since")
+
+    def _resume(self, channel: ChannelId, session: Session, last_event_id: str) -> None:
+        """The server "MAY use this header to replay messages that would have been sent after the last event ID, *on
+        the stream that was disconnected*" (2025-11-25 basic/transports, "Resumability and Redelivery"). A stream that
+        is not known any more is refused: an empty one would hide the loss."""
+        found = self._streams.find(session, last_event_id)
+        if found is None:
+            self._desk.register(channel, RefusedRole())
+            text = "got a Last-Event-ID that is unknown here, or too old, expected that of a recent event"
+            self._refuse(channel, 400, INVALID_REQUEST, text)
+            return
+        stream, ordinal = found
+        self._desk.register(channel, StreamRole(session, stream))
+        self._courier.touch(session)
+        self._streams.resume(stream, ordinal, channel)
+        self._courier.receive_resumed(session, stream)
+        if stream.is_listening:
+            if stream in session.streams:
+                session.streams.remove(stream)
+            self._listen(session, stream)
+            self._courier.release_held(session)
+
+    def open_delete(self, channel: ChannelId, opening: DeleteOpening) -> None:
+        session = self._session_for(channel, opening)
+        if session is None:
+            return
+        self._desk.register(channel, RefusedRole())
+        self._clients.close_session(session, "session terminated")
+        self._desk.close(channel, status=204)
+
+    def receive_post_close(self, role: PostRole, channel: ChannelId, cause: Cause) -> None:
+        """A client hung up. That cancels nothing (2025-03-26 basic/transports, "Sending Messages": a disconnection
+        "SHOULD NOT be interpreted as the client cancelling its request"), except a handshake: nobody knows the id of
+        that session."""
+        if role.stream is not None:
+            self._streams.detach(role.stream, channel)
+        if role.session is not None and cause.end is not End.DONE:
+            if role.session.state in (SessionState.OPENING, SessionState.INITIALIZED):
+                self._clients.close_session(role.session, "client hung up before it was told its session")
+
+    def receive_stream_close(self, role: StreamRole, channel: ChannelId) -> None:
+        session, stream = role.session, role.stream
+        if stream.channel != channel:
+            return  # it goes on elsewhere
+        self._streams.detach(stream, channel)
+        if stream in session.streams:
+            session.streams.remove(stream)
+        if session.state is not SessionState.CLOSED:
+            self._courier.touch(session)
+
+    # --- Messages ---------------------------------------------------------------------------------------------------
+
+    def receive_post(self, role: PostRole, channel: ChannelId, body: bytes) -> None:
+        if role.has_body:
+            raise LocalProtocolError(f"channel {channel} is a POST, which has one body, and got a second")
+        role.has_body = True
+        opening = role.opening
+        messages = self._clients.messages_of(channel, body)
+        if messages is None:
+            return
+        is_batch = jsonrpc.is_batch(body)
+        frames: list[Frame] = []
+        for message in messages:
+            try:
+                frames.append(jsonrpc.decode(message))
+            except RemoteProtocolError as error:
+                self._desk.send(channel, jsonrpc.parse_failure(error), is_last=True, status=error.http_status)
+                return
+        if any(frame.method == "initialize" and frame.is_request for frame in frames):
+            self._open_session(role, channel, frames[0], is_batch=is_batch)
+            return
+        session = self._find(channel, opening.session, opening)
+        if session is None:
+            return
+        if not self._check_revision(channel, session, opening.revision):
+            return
+        if is_batch and not self._check_batch(channel, session, frames):
+            return
+        if any(is_bound_up(frame) for frame in frames) and not self._courier.up.has_room(session):
+            id_raw = frames[0].id_raw if len(frames) == 1 and frames[0].is_request else None
+            self._refuse(channel, 503, OVERLOADED, NO_ROOM, id_raw)
+            return
+        self._courier.touch(session)
+        role.stream = Stream(channel, may_resume=session.features.event_ids and opening.accepts_events)
+        reply = Reply(role.stream, ends_channel=True, can_stream=opening.accepts_events)
+        if is_batch:
+            reply.gathered = []
+        has_request = any(frame.is_request for frame in frames)
+        if has_request:
+            self._streams.expect(session, reply)
+        self._clients.receive_frames(session, reply, frames, channel, 0)
+        if not has_request:
+            self._desk.close(channel, status=202)
+
+    def _open_session(self, role: PostRole, channel: ChannelId, frame: Frame, *, is_batch: bool) -> None:
+        opening = role.opening
+        if opening.session is not None and self._find(channel, opening.session, opening) is None:
+            return
+        if is_batch:
+            self._refuse(channel, 400, INVALID_REQUEST, "got initialize within a batch, expected it alone")
+        elif opening.session is not None:
+            self._refuse(channel, 400, INVALID_REQUEST, "got initialize for a session that is initialized already")
+        elif (fault := self._clients.no_room()) is not None:
+            self._refuse(channel, 503, OVERLOADED, fault, frame.id_raw)
+        else:
+            role.session = self._clients.open_session(opening, channel, 0, frame, is_pipe=False)
+
+    # --- Refusals -----------------------------------------------------------------------------------------------
+
+    def _check_batch(self, channel: ChannelId, session: Session, frames: list[Frame]) -> bool:
+        if not session.features.batching:
+            text = f"got a batch, which revision {session.features.revision} does not have: expected one message"
+            self._refuse(channel, 400, INVALID_REQUEST, text)
+            return False
+        ids = [frame.id_raw for frame in frames if frame.is_request]
+        if len(set(ids)) != len(ids):
+            self._refuse(channel, 400, INVALID_REQUEST, "got an id twice in one batch, expected each once")
+            return False
+        return True
+
+    def _check_revision(self, channel: ChannelId, session: Session, revision: str | None) -> bool:
+        """2025-06-18 basic/transports: an "invalid or unsupported" version header is answered 400."""
+        if _knows(session, revision):
+            return True
+        assert revision is not None
+        expected = session.features.revision
+        text = f"got MCP-Protocol-Version {revision[:40]!r}, expected {expected}, which this session negotiated"
+        self._refuse(channel, 400, INVALID_REQUEST, text)
+        return False
+
+    def _session_for(self, channel: ChannelId, opening: GetOpening | DeleteOpening) -> Session | None:
+        """The session of a GET or DELETE; None when it was refused, and the channel registered for that."""
+        session = self._clients.sessions.get(opening.session or "")
+        if session is not None and _is_owner(session, opening) and _knows(session, opening.revision):
+            return session
+        self._desk.register(channel, RefusedRole())
+        session = self._find(channel, opening.session, opening)
+        if session is not None:
+            self._check_revision(channel, session, opening.revision)
+        return None
+
+    def _find(
+        self, channel: ChannelId, id: str | None, opening: PostOpening | GetOpening | DeleteOpening
+    ) -> Session | None:
+        """The session an HTTP request names. A foreign one is answered exactly as an unknown one."""
+        if id is None:
+            text = "got no Mcp-Session-Id header, expected the one that initialize was answered with"
+            self._refuse(channel, 400, INVALID_REQUEST, text)
+            return None
+        session = self._clients.sessions.get(id)
+        if session is None or not _is_owner(session, opening):
+            text = "Session not found: it has ended or never was; send initialize to begin a new one"
+            self._refuse(channel, 404, INVALID_REQUEST, text)
+            return None
+        return session
+
+    def _refuse(self, channel: ChannelId, status: int, code: int, text: str, id_raw: bytes | None = None) -> None:
+        self._desk.send(channel, jsonrpc.encode_error(id_raw, code, text), is_last=True, status=status)
+
+
+def is_bound_up(frame: Frame) -> bool:
+    """Whether it is one more message for the server: answers, and what makes for less work, always are welcome."""
+    return frame.method not in (None, "ping", "notifications/initialized", "notifications/cancelled")
+
+
+def _is_owner(session: Session, opening: PostOpening | GetOpening | DeleteOpening) -> bool:
+    return session.server == opening.server and session.principal == opening.principal
+
+
+def _knows(session: Session, revision: str | None) -> bool:
+    """Whether a version header may accompany a request of the session."""
+    return revision is None or is_known_legacy(revision) or revision == session.features.revision

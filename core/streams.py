@@ -1,0 +1,195 @@
+"""The event streams of all sessions: what is put on them, what is kept of them, and how they are taken up again.
+
+A POST's reply becomes a stream with ids when it is known not to be a single message: with its first other message, when
+the server's own stream says that it can be resumed, or after `Limits.stream_commit_s` of silence (only where the
+client's revision knows priming events). What is kept is bounded for each session and for all of them together; of what
+must be dropped, streams that are over go first, then notifications.
+"""
+
+from __future__ import annotations
+
+from .desk import Desk
+from .exchange import Reply
+from .ids import ChannelId
+from .session import Session
+from .stream import Stream, parse_event_id
+
+
+class Streams:
+    """The way onto every stream of every client."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._kept_bytes = 0
+        self._over: dict[Stream, Session] = {}  # ended, and kept for who missed the end; oldest first
+        self._silent: dict[Reply, tuple[Session, float]] = {}  # replies that may become streams, with the time for it
+
+    # --- Messages ---------------------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        session: Session,
+        stream: Stream,
+        message: bytes,
+        *,
+        is_last: bool = False,
+        is_lossy: bool = False,
+        session_id: str | None = None,
+    ) -> bool:
+        """Send a message, and keep it if it may be asked for again. False if it can reach nobody."""
+        if stream.number is None and stream.may_resume and not is_last and self._desk.is_open(stream.channel):
+            self._begin(session, stream)
+            retry_ms = self._retry_ms(session)
+        else:
+            retry_ms = None
+        if stream.number is None:
+            if stream.channel is None:
+                return False
+            return self._desk.send(stream.channel, message, is_last=is_last, session=session_id)
+        if stream.is_over:
+            return False
+        event_id = stream.keep(message, is_last=is_last, is_lossy=is_lossy)
+        self._account(session, len(message))
+        if stream.channel is not None:
+            self._desk.send(
+                stream.channel, message, is_last=is_last, session=session_id, event_id=event_id, retry_ms=retry_ms
+            )
+        if is_last:
+            self._retain(session, stream)
+        self._make_room(session, stream)
+        return True
+
+    def prime(self, session: Session, stream: Stream) -> None:
+        """Tell the client where to resume before there is a message, once.
+
+        Source: 2025-11-25 basic/transports, "Sending Messages to the Server": "an SSE event consisting of an event ID
+        and an empty data field in order to prime the client to reconnect".
+        """
+        if stream.number is not None or not stream.may_resume or not session.features.priming:
+            return
+        if stream.channel is None or not self._desk.is_open(stream.channel):
+            return
+        self._begin(session, stream)
+        event_id = stream.next_event_id()
+        self._desk.send(stream.channel, b"", event_id=event_id, retry_ms=self._retry_ms(session))
+
+    def release(self, session: Session, stream: Stream) -> None:
+        """End the connection of a stream that goes on: the client comes back for the rest.
+
+        Source: 2025-11-25 basic/transports: "the server MAY close the connection (without terminating the SSE stream)".
+        """
+        if stream.number is not None and session.features.priming and not stream.is_over:
+            self._desk.close(stream.channel, reason="to be resumed")
+
+    def _retry_ms(self, session: Session) -> int | None:
+        return int(self._desk.limits.stream_retry_s * 1000) if session.features.priming else None
+
+    def _begin(self, session: Session, stream: Stream) -> None:
+        session.last_stream += 1
+        stream.number = session.last_stream
+        session.resumable[stream.number] = stream
+        while len(session.resumable) > self._desk.limits.resumable_per_session_max:
+            others = [other for other in session.resumable.values() if other is not stream]
+            victim = next((other for other in others if other.is_over), None)
+            victim = victim or next((other for other in others if not self._desk.is_open(other.channel)), others[0])
+            self.forget(session, victim)
+
+    # --- Silence ----------------------------------------------------------------------------------------------------
+
+    def expect(self, session: Session, reply: Reply) -> None:
+        """A reply is due. Should it be long in coming, its client is primed."""
+        if not session.features.priming or not reply.stream.may_resume:
+            return
+        at = self._desk.now + self._desk.limits.stream_commit_s
+        if not self._silent:
+            self._desk.timers.set(("commit", None), at, "silent replies")
+        self._silent[reply] = session, at
+
+    def settle(self, reply: Reply) -> None:
+        """It is not due any more."""
+        self._silent.pop(reply, None)
+
+    def handle_commit(self) -> None:
+        while self._silent:
+            reply, (session, at) = next(iter(self._silent.items()))
+            if at > self._desk.now:
+                self._desk.timers.set(("commit", None), at, "silent replies")
+                return
+            del self._silent[reply]
+            self.prime(session, reply.stream)
+
+    # --- Connections ------------------------------------------------------------------------------------------------
+
+    def detach(self, stream: Stream, channel: ChannelId) -> None:
+        """The connection is gone; the stream, if it can be resumed, is not."""
+        if stream.channel == channel:
+            stream.channel = None
+
+    def find(self, session: Session, last_event_id: str) -> tuple[Stream, int] | None:
+        """The stream that an event id belongs to, and the event's number in it."""
+        found = parse_event_id(last_event_id)
+        stream = None if found is None else session.resumable.get(found[0])
+        if found is None or stream is None or found[1] > stream.last_ordinal:
+            return None
+        return stream, found[1]
+
+    def resume(self, stream: Stream, ordinal: int, channel: ChannelId) -> None:
+        """Go on with a stream on another connection: what followed the event `ordinal`, then what comes."""
+        self._desk.close(stream.channel, reason="resumed on another connection")
+        stream.channel = channel
+        missed = stream.after(ordinal)
+        for event_id, kept in missed:
+            self._desk.send(channel, kept.message, is_last=kept.is_last, event_id=event_id)
+        if stream.is_over and not missed:
+            self._desk.close(channel, reason="nothing is left of this stream")
+
+    # --- What is kept -----------------------------------------------------------------------------------------------
+
+    def _retain(self, session: Session, stream: Stream) -> None:
+        self._over[stream] = session
+        at = self._desk.now + self._desk.limits.stream_ttl_s
+        self._desk.timers.set(("stream", (session.sid, stream.number)), at, "stream that is over")
+
+    def forget(self, session: Session, stream: Stream) -> None:
+        """It cannot be resumed any more."""
+        assert stream.number is not None
+        del session.resumable[stream.number]
+        self._over.pop(stream, None)
+        self._desk.timers.cancel(("stream", (session.sid, stream.number)))
+        self._account(session, -stream.kept_bytes)
+        stream.may_resume = False
+        stream.number = None
+
+    def forget_all(self, session: Session) -> None:
+        for stream in list(session.resumable.values()):
+            self.forget(session, stream)
+
+    def handle_over(self, session: Session, number: int) -> None:
+        stream = session.resumable.get(number)
+        if stream is not None:
+            self.forget(session, stream)
+
+    def _account(self, session: Session, size_bytes: int) -> None:
+        session.kept_bytes += size_bytes
+        self._kept_bytes += size_bytes
+
+    def _make_room(self, session: Session, newest: Stream) -> None:
+        limits = self._desk.limits
+        while session.kept_bytes > limits.events_per_session_max_bytes or newest.kept_count > limits.events_max:
+            over = next((other for other in session.resumable.values() if other.is_over and other is not newest), None)
+            if over is not None and newest.kept_count <= limits.events_max:
+                self.forget(session, over)
+            elif not self._drop_one(session, newest):
+                break
+        while self._kept_bytes > limits.events_max_bytes:
+            stream = next((other for other in self._over if other is not newest), None)
+            if stream is not None:
+                self.forget(self._over[stream], stream)
+            elif not self._drop_one(session, newest):
+                break
+
+    def _drop_one(self, session: Session, stream: Stream) -> bool:
+        dropped = stream.drop_one()
+        if dropped is not None:
+            self._account(session, -len(dropped.message))
+        return dropped is not None
