@@ -122,9 +122,10 @@ class HttpClient:
         if pool is None:
             pool = self._pools[key] = Pool(self, endpoint, address)
         headers: Headers = [(b"host", address.authority)]
-        if all(name.lower() != "user-agent" for name, _ in endpoint.headers):
+        own = endpoint.encoded_headers()
+        if all(name != b"user-agent" for name, _ in own):
             headers.append((b"user-agent", b"isthmus"))
-        headers += [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in endpoint.headers]
+        headers += own
         return Route(pool, address.target, headers)
 
     async def _close_unused(self) -> None:

@@ -181,11 +181,8 @@ class Connection:
             except h11.RemoteProtocolError as error:
                 if (exchange := self._exchange) is None:
                     return
-                if data:
-                    await exchange.wait_resumed()
-                    exchange.end(Cause(End.BROKEN, f"got a malformed HTTP response: {str(error)[:200]}"))
-                else:
-                    await exchange.report(exchange.reader.receive_eof(is_complete=False))
+                problem = f"got a malformed HTTP response: {str(error)[:200]}" if data else ""
+                await exchange.report(exchange.reader.receive_eof(is_complete=False, problem=problem))
                 return
 
     async def _take_in(self, data: bytes | None) -> bool:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from ..core.effects import Cause, Close, Connected, Delete, End, Listen, Post, Send
+from ..core.effects import Cause, Close, Connected, Delete, End, Listen, Post, Primed, Send
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.limits import Limits
-from ..core.wire.http_client import Arrived, Opened, ReplyEvent, ReplyReader, request_for
+from ..core.wire.http_client import Arrived, Ended, Opened, ReplyEvent, ReplyReader, request_for
 from .port import Port
 
 if TYPE_CHECKING:
@@ -36,9 +36,8 @@ class Exchange:
     def __init__(
         self, route: Route, target: Post | Listen | Delete, channel: ChannelId, port: Port, limits: Limits
     ) -> None:
-        self.method, headers, self.body = request_for(target)
+        self.method, self.headers, self.body = request_for(target, route.headers)
         self.target = route.target
-        self.headers = route.headers + headers
         if self.method == "POST":
             self.headers.append((b"content-length", b"%d" % len(self.body)))
         self.reader = ReplyReader(target, limits)
@@ -93,8 +92,10 @@ class Exchange:
             self._port.message(self._channel, fact.message)
         elif isinstance(fact, Opened):
             self._port.opened(self._channel, Connected(fact.session))
-        else:
+        elif isinstance(fact, Ended):
             self.end(fact.cause)
+        else:
+            self._port.opened(self._channel, Primed())
 
     def end(self, cause: Cause) -> None:
         if not self.is_over:

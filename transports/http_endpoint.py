@@ -6,12 +6,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..core.wire.http_client import PROTOCOL_HEADERS
+from ..core.errors import LocalProtocolError
+from ..core.wire.http_client import encode_header
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
-_FRAMING_HEADERS: Final = frozenset(
-    {b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"expect", b"upgrade", b"te"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +44,14 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         self.address()
-        for name, value in self.headers:
-            if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
-                raise ValueError(f"got header name {name!r}, expected letters, digits and hyphens")
-            if name.lower().encode() in PROTOCOL_HEADERS | _FRAMING_HEADERS:
-                raise ValueError(f"got header {name}, which is set for each request; expected others only")
-            if not re.fullmatch(r"([!-~\x80-\xff]([ \t!-~\x80-\xff]*[!-~\x80-\xff])?)?", value):
-                raise ValueError(f"the value of header {name} has characters that no header can carry")
+        try:
+            self.encoded_headers()
+        except LocalProtocolError as error:
+            raise ValueError(str(error)) from None
+
+    def encoded_headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers as they are sent, names in lower case."""
+        return [encode_header(name, value) for name, value in self.headers]
 
     def address(self) -> Address:
         """The URL in parts."""

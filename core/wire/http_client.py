@@ -5,16 +5,21 @@ taken: not at all (the server had nothing to say), gathered (one JSON document),
 message. `TRANSITIONS` says so as data. Whether a request was *answered* is not judged here: a stream may end in order
 without a reply, and what follows from that is the engine's business.
 
+The end of an event stream says where it could be taken up again: its last event id, and how long its server wants to be
+left alone before that.
+
 Redirects are refused, not followed: a POST must not run twice, and credentials meant for one origin must not reach
 another.
 
-Source: 2025-03-26 to 2026-07-28, basic/transports, "Streamable HTTP", "Sending Messages to the Server".
+Source: 2025-03-26 to 2026-07-28, basic/transports, "Streamable HTTP", "Sending Messages to the Server", "Resumability
+and Redelivery".
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -23,15 +28,26 @@ import msgspec
 from ..effects import Cause, Delete, End, Listen, Post
 from ..errors import LocalProtocolError
 from ..limits import Limits
-from .sse import Event, EventReader, Oversize
+from .sse import Event, EventReader, Oversize, Retry
 
 REFUSAL_BODY_MAX_BYTES: Final = 64 * 1024
 """What is kept of a refusing response's body. Enough for a JSON-RPC error or an HTML page's beginning."""
 
 PROTOCOL_HEADERS: Final = frozenset(
-    {b"accept", b"accept-encoding", b"content-type", b"mcp-session-id", b"mcp-protocol-version"}
+    {b"accept", b"accept-encoding", b"content-type", b"last-event-id", b"mcp-session-id", b"mcp-protocol-version"}
 )
-"""The names, in lower case, that `request_for` may give. Nobody else should set them."""
+"""The names, in lower case, that `request_for` gives by itself. Nobody else may set them."""
+
+FRAMING_HEADERS: Final = frozenset(
+    {b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"expect", b"upgrade", b"te"}
+)
+"""The names that belong to the connection. Nobody but its driver may set them."""
+
+EVENT_ID_MAX_BYTES: Final = 8 * 1024
+"""A longer event id fits into no header that a server would take."""
+
+_NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE: Final = re.compile(rb"([!-~\x80-\xff]([ \t!-~\x80-\xff]*[!-~\x80-\xff])?)?")
 
 _HINTS: Final = {
     401: "; does it want credentials in a header?",
@@ -49,6 +65,10 @@ class Opened(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     session: str | None = None
 
 
+class Primed(msgspec.Struct, frozen=True, tag=True):
+    """The response to a `Post` is an event stream that has named an event id before any message: it can be resumed."""
+
+
 class Arrived(msgspec.Struct, frozen=True, tag=True):
     """One JSON-RPC message, or a batch of them as a JSON array; not yet looked at, so it may be malformed."""
 
@@ -61,7 +81,7 @@ class Ended(msgspec.Struct, frozen=True, tag=True):
     cause: Cause
 
 
-ReplyEvent = Opened | Arrived | Ended
+ReplyEvent = Opened | Primed | Arrived | Ended
 
 
 class State(enum.Enum):
@@ -116,13 +136,20 @@ TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
 }
 
 
-def request_for(target: Post | Listen | Delete) -> tuple[str, list[tuple[bytes, bytes]], bytes]:
-    """The method, the protocol's own headers (names in lower case) and the body of the request for `target`.
+def request_for(
+    target: Post | Listen | Delete, own: Sequence[tuple[bytes, bytes]] = ()
+) -> tuple[str, list[tuple[bytes, bytes]], bytes]:
+    """The method, the headers (names in lower case) and the body of the request for `target`.
+
+    Args:
+        own: headers, checked and in lower case, that every request to this server has. A header carried for a client
+            (`target.headers`) takes the place of none of them.
 
     Raises:
-        LocalProtocolError: a session or revision with other than visible ASCII characters, which no header can carry.
+        LocalProtocolError: a session or revision with other than visible ASCII characters, an event id or a carried
+            header that no header can carry, or a carried header that is not the client's to set.
     """
-    headers = [(b"accept-encoding", b"identity")]
+    headers = [*own, (b"accept-encoding", b"identity")]
     body = b""
     match target:
         case Post():
@@ -132,13 +159,39 @@ def request_for(target: Post | Listen | Delete) -> tuple[str, list[tuple[bytes, 
         case Listen():
             method = "GET"
             headers.append((b"accept", b"text/event-stream"))
+            if target.last_event_id:  # an empty one was withdrawn
+                headers.append((b"last-event-id", _encode_event_id(target.last_event_id)))
         case Delete():
             method = "DELETE"
     if target.session is not None:
         headers.append((b"mcp-session-id", _encode_visible(target.session, "session id")))
     if target.revision is not None:
         headers.append((b"mcp-protocol-version", _encode_visible(target.revision, "revision")))
+    if target.headers:
+        taken = {name for name, _ in own}
+        headers += [field for field in map(_encode_pair, target.headers) if field[0] not in taken]
     return method, headers, body
+
+
+def encode_header(name: str, value: str) -> tuple[bytes, bytes]:
+    """A header that goes with requests to a server beside the protocol's own, its name in lower case.
+
+    Raises:
+        LocalProtocolError: it cannot be sent, or is not for others to set. The message does not repeat the value.
+    """
+    encoded_name = name.encode("utf-8", "surrogatepass")
+    if _NAME.fullmatch(encoded_name) is None:
+        raise LocalProtocolError(f"got header name {name!r}, expected letters, digits and hyphens")
+    encoded_name = encoded_name.lower()
+    if encoded_name in PROTOCOL_HEADERS | FRAMING_HEADERS:
+        raise LocalProtocolError(f"got header {name}, which is set for each request; expected others only")
+    try:
+        encoded = value.encode("latin-1")
+    except UnicodeEncodeError:
+        encoded = b"\n"
+    if _VALUE.fullmatch(encoded) is None:
+        raise LocalProtocolError(f"the value of header {name} has characters that no header can carry")
+    return encoded_name, encoded
 
 
 class ReplyReader:
@@ -156,6 +209,9 @@ class ReplyReader:
         self._status = 0  # in REFUSED
         self._detail = ""  # in REFUSED
         self._events: EventReader | None = None  # in STREAMING
+        self._has_begun = False  # in STREAMING: a message came, or `Primed` was said
+        self._last_event_id: str | None = None  # since STREAMING
+        self._retry_ms: int | None = None  # since STREAMING
 
     @property
     def is_ended(self) -> bool:
@@ -208,12 +264,15 @@ class ReplyReader:
             self._body += data[: size_max - len(self._body)]
             out.append(self._refusal())
         else:
-            out.append(_broken(f"got a reply over the limit of {size_max} bytes"))
+            out.append(self._broken(f"got a reply over the limit of {size_max} bytes"))
         self._body.clear()
         return out
 
-    def receive_eof(self, is_complete: bool) -> list[ReplyEvent]:
+    def receive_eof(self, is_complete: bool, problem: str = "") -> list[ReplyEvent]:
         """The response is over: `is_complete` if its framing says so, not just because the connection ended.
+
+        Args:
+            problem: what cut it off, for people, if it was not the end of the connection.
 
         Raises:
             LocalProtocolError: after `Ended`, or complete before the head. Nothing has changed.
@@ -225,13 +284,13 @@ class ReplyReader:
         if state is State.REFUSED:  # the status was the news; what was cut off of its body matters little
             out.append(self._refusal())
         elif not is_complete:
-            out.append(_broken(_CUT_DETAIL[state]))
+            out.append(self._broken(problem or _CUT_DETAIL[state]))
         elif dropped:  # what the last event, never finished, held is no longer known
             out.append(self._oversize_event(dropped[0]))
         else:
             if self._body:
                 out.append(Arrived(bytes(self._body)))
-            out.append(Ended(ENDED_ORDERLY))
+            out.append(self._ended(ENDED_ORDERLY))
         self._body.clear()
         self._events = None
         return out
@@ -244,11 +303,11 @@ class ReplyReader:
         coding = fields.get(b"content-encoding", b"identity").lower()
         if coding != b"identity":
             self._step(Input.PROMISED_OTHER)
-            out.append(_broken(f"got Content-Encoding {_show(coding)}, expected none: none was offered"))
+            out.append(self._broken(f"got Content-Encoding {_show(coding)}, expected none: none was offered"))
         elif media_type not in wanted:
             self._step(Input.PROMISED_OTHER)
             seen = f"Content-Type {_show(content_type)}" if content_type else "no Content-Type"
-            out.append(_broken(f"got {seen}, expected {b' or '.join(wanted).decode()}; is this the MCP URL?"))
+            out.append(self._broken(f"got {seen}, expected {b' or '.join(wanted).decode()}; is this the MCP URL?"))
         else:
             self._step(_PROMISES[media_type])
             if self.state is State.STREAMING:
@@ -257,21 +316,37 @@ class ReplyReader:
 
     def _receive_events(self, reader: EventReader, data: bytes, out: list[ReplyEvent]) -> None:
         for event in reader.receive_bytes(data):
-            if isinstance(event, Event):
-                if event.type == "message":  # other types are somebody's extension
-                    out.append(Arrived(event.data))
+            if isinstance(event, Retry):
+                self._retry_ms = event.ms
+                continue
+            self._last_event_id = event.id
+            if isinstance(event, Event) and event.type == "message":  # other types are somebody's extension
+                self._has_begun = True
+                out.append(Arrived(event.data))
             elif isinstance(event, Oversize):
                 self._step(Input.OVERFED)
                 self._events = None
                 out.append(self._oversize_event(event))
                 return
+            elif event.id and not self._has_begun and isinstance(self._target, Post):
+                self._has_begun = True
+                out.append(Primed())
         self._step(Input.FED)
 
     def _oversize_event(self, event: Oversize) -> Ended:
-        return _broken(f"got an event of {event.size_bytes} bytes, over the limit of {self._size_max} bytes")
+        return self._broken(f"got an event of {event.size_bytes} bytes, over the limit of {self._size_max} bytes")
 
     def _refusal(self) -> Ended:
         return Ended(Cause(End.REFUSED, self._detail, self._status, bytes(self._body)))
+
+    def _broken(self, detail: str) -> Ended:
+        return self._ended(Cause(End.BROKEN, detail))
+
+    def _ended(self, cause: Cause) -> Ended:
+        """The end, with where an event stream can be taken up again."""
+        if self._last_event_id is None and self._retry_ms is None:
+            return Ended(cause)
+        return Ended(msgspec.structs.replace(cause, last_event_id=self._last_event_id, retry_ms=self._retry_ms))
 
     def _check(self, given: Input) -> None:
         if given not in TRANSITIONS[self.state]:
@@ -289,10 +364,6 @@ _CUT_DETAIL: Final = {
     State.GATHERING: "the connection ended within the response",
     State.STREAMING: "the connection ended within the event stream",
 }
-
-
-def _broken(detail: str) -> Ended:
-    return Ended(Cause(End.BROKEN, detail))
 
 
 def _session(fields: dict[bytes, bytes]) -> str | None:
@@ -332,3 +403,18 @@ def _encode_visible(value: str, name: str) -> bytes:
     if not encoded or not all(0x21 <= c <= 0x7E for c in encoded):
         raise LocalProtocolError(f"got a {name} that is no visible ASCII, expected only characters 0x21 to 0x7E")
     return encoded
+
+
+def _encode_event_id(event_id: str) -> bytes:
+    """Source: WHATWG HTML, "Server-sent events", "The `Last-Event-ID` header": "encoded as UTF-8"."""
+    encoded = event_id.encode("utf-8", "surrogatepass")
+    if len(encoded) > EVENT_ID_MAX_BYTES or _VALUE.fullmatch(encoded) is None:
+        seen = f"an event id of {len(encoded)} bytes" if len(encoded) > EVENT_ID_MAX_BYTES else "an event id"
+        raise LocalProtocolError(
+            f"got {seen} that no header can carry, expected {EVENT_ID_MAX_BYTES} bytes at most, no control characters"
+        )
+    return encoded
+
+
+def _encode_pair(header: tuple[str, str]) -> tuple[bytes, bytes]:
+    return encode_header(*header)

@@ -57,9 +57,10 @@ class Retry(msgspec.Struct, frozen=True, tag=True, tag_field="fact"):
 
 class Oversize(msgspec.Struct, frozen=True, tag=True, tag_field="fact"):
     """An event over the limit was dropped; the stream goes on. `size_bytes` is what the limit counted, and all that
-    followed up to the event's end."""
+    followed up to the event's end; `id` is the stream's last event id after it (see `Event.id`)."""
 
     size_bytes: int
+    id: str | None = None
 
 
 SseEvent = Event | Identified | Retry | Oversize
@@ -130,7 +131,7 @@ class EventReader:
         size_bytes = self._size
         self._line = bytearray()
         self._start_event()
-        return [Oversize(size_bytes)] if size_bytes > self._size_max else []
+        return [Oversize(size_bytes, self.last_event_id)] if size_bytes > self._size_max else []
 
     def _unify_line_ends(self, data: bytes) -> bytes:
         """`data` with LF for every line end. A CR ends its line at once, or a last event would wait for the next."""
@@ -225,7 +226,7 @@ class EventReader:
         if self._id is not None:
             self.last_event_id = self._id
         if self._size > self._size_max:
-            out.append(Oversize(self._size))
+            out.append(Oversize(self._size, self.last_event_id))
         elif self._data:
             out.append(Event(self._type or "message", bytes(self._data), self.last_event_id))
         elif self._id is not None:

@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,8 @@ from isthmus.core.effects import Cause, Delete, End, Listen, Post
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.limits import Limits
 from isthmus.core.wire.http_client import (
+    EVENT_ID_MAX_BYTES,
+    FRAMING_HEADERS,
     PROTOCOL_HEADERS,
     REFUSAL_BODY_MAX_BYTES,
     TRANSITIONS,
@@ -20,6 +23,7 @@ from isthmus.core.wire.http_client import (
     Ended,
     Input,
     Opened,
+    Primed,
     ReplyEvent,
     ReplyReader,
     State,
@@ -62,6 +66,74 @@ def test_what_no_header_can_carry_is_refused(text: str) -> None:
         request_for(Post("s", b"{}", session=text))
     with pytest.raises(LocalProtocolError):
         request_for(Listen("s", revision=text))
+
+
+@pytest.mark.parametrize("event_id", ["7", "a b", "\u20ac \U0001f600", "x" * EVENT_ID_MAX_BYTES])
+def test_a_stream_is_resumed_after_the_event_named(event_id: str) -> None:
+    """Source: WHATWG HTML: the header holds the id in UTF-8."""
+    _, headers, _ = request_for(Listen("s", last_event_id=event_id))
+    assert dict(headers)[b"last-event-id"] == event_id.encode()
+
+
+@pytest.mark.parametrize("event_id", [None, ""])
+def test_a_stream_without_an_id_is_opened_anew(event_id: str | None) -> None:
+    assert request_for(Listen("s", last_event_id=event_id)) == request_for(Listen("s"))
+
+
+@pytest.mark.parametrize("event_id", ["a\x07", "a\x7fb", " a", "a ", "\ud800\n", "x" * (EVENT_ID_MAX_BYTES + 1)])
+def test_an_event_id_no_header_can_carry_is_refused(event_id: str) -> None:
+    with pytest.raises(LocalProtocolError):
+        request_for(Listen("s", last_event_id=event_id))
+
+
+TARGETS = [
+    Post("s", b"{}", headers=(("X-A", "1"), ("x-b", "\xe9"), ("X-A", "2"))),
+    Listen("s", headers=(("X-A", "1"), ("x-b", "\xe9"), ("X-A", "2"))),
+    Delete("s", "abc", headers=(("X-A", "1"), ("x-b", "\xe9"), ("X-A", "2"))),
+]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_carried_headers_go_with_every_request(target: Post | Listen | Delete) -> None:
+    """They come last, as they are, and repeated where they were."""
+    plain = msgspec.structs.replace(target, headers=())
+    method, headers, body = request_for(target)
+    carried = [(b"x-a", b"1"), (b"x-b", b"\xe9"), (b"x-a", b"2")]
+    assert (method, headers, body) == (request_for(plain)[0], request_for(plain)[1] + carried, request_for(plain)[2])
+
+
+def test_a_carried_header_takes_the_place_of_none_of_the_servers_own() -> None:
+    own = [(b"host", b"h"), (b"x-a", b"configured")]
+    _, headers, _ = request_for(TARGETS[0], own)
+    assert headers[:2] == own
+    assert [value for name, value in headers if name == b"x-a"] == [b"configured"]
+    assert (b"x-b", b"\xe9") in headers
+
+
+@pytest.mark.parametrize("name", sorted(PROTOCOL_HEADERS | FRAMING_HEADERS))
+def test_what_is_not_the_clients_to_set_is_not_carried(name: bytes) -> None:
+    for spelled in (name.decode(), name.decode().title()):
+        with pytest.raises(LocalProtocolError, match="expected others only"):
+            request_for(Post("s", b"{}", headers=((spelled, "x"),)))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        ("", "x"),
+        ("a b", "x"),
+        ("a\n", "x"),
+        ("\xe9", "x"),
+        ("a", "x\r\nb: c"),
+        ("a", "x\0"),
+        ("a", " x"),
+        ("a", "\u20ac"),
+    ],
+)
+def test_a_carried_header_that_breaks_the_framing_is_refused(header: tuple[str, str]) -> None:
+    for target in (Post("s", b"{}", headers=(header,)), Listen("s", headers=(header,))):
+        with pytest.raises(LocalProtocolError):
+            request_for(target)
 
 
 # --- The table ------------------------------------------------------------------------------------------------------
@@ -272,6 +344,52 @@ def test_a_connection_that_ends_early_is_broken() -> None:
     assert cause_of([ended]) == Cause(End.BROKEN, "the connection ended within the event stream")
 
 
+# --- Streams that can be taken up again -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stream", "told", "last_event_id", "retry_ms"),
+    [
+        (b"data: 1\n\n", [Arrived(b"1")], None, None),
+        (b"id: a\ndata:\n\ndata: 1\n\n", [Primed(), Arrived(b"1")], "a", None),
+        (b"id: a\n\nid: b\n\n", [Primed()], "b", None),
+        (b"id: a\nevent: ping\ndata: 1\n\n", [Primed()], "a", None),
+        (b"id\n\n", [], "", None),
+        (b"id\n\nid: a\n\n", [Primed()], "a", None),
+        (b"id: a\ndata: 1\n\n", [Arrived(b"1")], "a", None),
+        (b"data: 1\n\nid: a\n\n", [Arrived(b"1")], "a", None),
+        (b"id: a\ndata: 1\n\nid\n\n", [Arrived(b"1")], "", None),
+        (b"retry: 5\nid: a\n\nretry: 7\n\n", [Primed()], "a", 7),
+        (b"retry: 5\n", [], None, 5),
+        (b"id: a\n\nid: b\ndata: 1\n", [Primed()], "a", None),  # an event cut off names nothing
+    ],
+)
+@pytest.mark.parametrize("is_complete", [False, True])
+def test_the_end_says_where_a_stream_can_be_taken_up(
+    stream: bytes, told: list[ReplyEvent], last_event_id: str | None, retry_ms: int | None, is_complete: bool
+) -> None:
+    opened, *events, ended = feed((200, EVENTS), [stream], is_complete=is_complete)
+    assert (opened, events) == (Opened(), told)
+    cause = cause_of([ended])
+    assert cause.end is (End.DONE if is_complete else End.BROKEN)
+    assert (cause.last_event_id, cause.retry_ms) == (last_event_id, retry_ms)
+    events = feed((200, EVENTS), [stream], is_complete=is_complete, target=LISTEN)
+    assert events == [opened, *(event for event in told if event != Primed()), ended]  # only requests are primed
+
+
+def test_an_event_over_the_limit_is_not_asked_for_again() -> None:
+    """What counts is its own id, not that of what happened to arrive with it."""
+    stream = b"id: a\ndata: 1\n\nid: b\ndata: " + b"x" * 100 + b"\n\nid: c\ndata: 2\n\n"
+    assert cause_of(feed((200, EVENTS), [stream])).last_event_id == "b"
+
+
+def test_what_cut_a_response_off_is_said() -> None:
+    reader = ReplyReader(POST, SMALL)
+    reader.receive_head(200, EVENTS)
+    reader.receive_body(b"id: a\n\n")
+    assert reader.receive_eof(False, "got nonsense") == [Ended(Cause(End.BROKEN, "got nonsense", last_event_id="a"))]
+
+
 @st.composite
 def responses(draw: st.DrawFn) -> tuple[tuple[int, list[tuple[bytes, bytes]]], bytes]:
     kind = draw(st.sampled_from(["json", "events", "refusal"]))
@@ -286,6 +404,10 @@ def responses(draw: st.DrawFn) -> tuple[tuple[int, list[tuple[bytes, bytes]]], b
             b": hi\r\n\r\n",
             b"id: 7\ndata:\n\n",
             b"retry: 5\n\n",
+            b"id: 8\ndata: 2\n\n",
+            b"id: 9\nevent: ping\ndata: 2\n\n",
+            b"id\n\n",
+            b"id: 10\ndata: " + b"z" * 120 + b"\n\n",
             b"event: message\r\ndata: [1,\r\ndata: 2]\r\n\r\n",
             b"data: " + b"y" * 120 + b"\n\n",
             b"data: cut",

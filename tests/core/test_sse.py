@@ -188,7 +188,7 @@ def test_what_is_encoded_is_read_again_within_the_limit(events: list[Event], lim
             size_bytes += len(f"id: {e.id}".encode())
             last_id = e.id if size_bytes <= limit else last_id
         size_bytes += len(b"data: " + e.data)
-        expected.append(Event(e.type, e.data, last_id) if size_bytes <= limit else Oversize(size_bytes))
+        expected.append(Event(e.type, e.data, last_id) if size_bytes <= limit else Oversize(size_bytes, last_id))
     assert feed(cut(stream, at), limit) == expected
 
 
@@ -238,7 +238,7 @@ def test_the_limit_is_exact_and_the_stream_goes_on() -> None:
     within, over = b"id: 1\ndata: 12\n\n", b"id: 2\ndata: 123\nid: 3\n\n"
     assert feed([within + over + b"data: {}\n\n"], 13) == [
         Event("message", b"12", "1"),
-        Oversize(5 + 9 + 5),
+        Oversize(5 + 9 + 5, "2"),
         Event("message", b"{}", "2"),
     ]
 

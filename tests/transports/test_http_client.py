@@ -13,7 +13,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from client_fakes import PATIENCE_S, FakePort, Peer, Told, serving, until
-from isthmus.core.effects import Cause, Close, Connected, Delete, End, Listen, Post
+from isthmus.core.effects import Cause, Close, Connected, Delete, End, Listen, Post, Primed
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
@@ -353,6 +353,24 @@ async def test_a_server_that_refuses_without_reading_is_heard() -> None:
         for number in (1, 2):
             assert await dial.exchange(server.endpoint, Post("s", b"x" * 20_000_000)) == [cause]
             assert server.connections == number  # half a request was written: of no more use
+
+
+async def test_what_a_stream_says_of_being_resumed_is_told() -> None:
+    sent = [b"retry: 100\nid: 1\n\n", b"id: 2\ndata: {}\n\n"]
+
+    async def script(peer: Peer) -> None:
+        if b"Last-Event-ID: 2\r\n".lower() not in (await peer.request()).lower():
+            await peer.send(EVENTS_HEAD, *map(chunk, sent))
+            return
+        await peer.send(EVENTS_HEAD, event(b"[]"), LAST_CHUNK)
+
+    cut = "the connection ended within the event stream"
+    async with serving(script) as server, dialer() as dial:
+        first = await dial.exchange(server.endpoint)
+        assert first == [Connected(), Primed(), b"{}", Cause(End.BROKEN, cut, last_event_id="2", retry_ms=100)]
+        again = Listen("s", "sid", headers=(("X-Trace", "1"),), last_event_id="2")
+        assert await dial.exchange(server.endpoint, again) == [Connected(), b"[]", DONE]
+        assert b"\r\nx-trace: 1\r\n" in server.requests[1].lower()
 
 
 # --- The pool -------------------------------------------------------------------------------------------------------
