@@ -257,6 +257,9 @@ class Engine:
         elif purpose == "stream":
             assert isinstance(whose, tuple)
             self._clients.handle_stream(*whose)
+        elif purpose == "resume":
+            assert isinstance(whose, tuple)
+            self._servers.handle_resume(*whose)
         elif purpose == "commit":
             self._streams.handle_commit()
         elif purpose == "greeting":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
+from .effects import Headers
 from .ids import ChannelId
 from .jsonrpc import IdKey
 from .machine import Machine
@@ -117,6 +118,7 @@ class Exchange(Machine[State, Input]):
         id_raw: the client's id, echoed byte for byte.
         params: what is sent upstream: the client's, with handles and tokens replaced.
         token_raw: the client's progress token, if it wants progress.
+        headers: what of the client's HTTP headers goes on to the server.
         upstream_id: the number it travels under, once sent.
         post: the channel of its POST to an HTTP upstream, while that is open.
         attempts: how often it was written upstream.
@@ -125,6 +127,7 @@ class Exchange(Machine[State, Input]):
 
     __slots__ = (
         "attempts",
+        "headers",
         "id_key",
         "id_raw",
         "key",
@@ -151,6 +154,7 @@ class Exchange(Machine[State, Input]):
         method: str,
         params: bytes | None,
         token_raw: bytes | None,
+        headers: Headers = (),
     ) -> None:
         super().__init__(State.PREPARING)
         self.key = key
@@ -161,6 +165,7 @@ class Exchange(Machine[State, Input]):
         self.method = method
         self.params = params
         self.token_raw = token_raw
+        self.headers = headers
         self.upstream_id: int | None = None
         self.post: ChannelId | None = None
         self.attempts = 0

@@ -113,6 +113,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """First pause before a lost GET stream is opened again; doubled up to `listen_retry_max_s`."""
     listen_retry_max_s: float = 30.0
     """Longest pause: a server that comes back is heard again within half a minute."""
+    resume_failures_max: int = 5
+    """Connections in a row that fail to resume a server's reply; then the fate of its request is unknown. With their
+    pauses that is half a minute: a restart of the server, which a resumable reply may outlive."""
+    polling_pause_min_s: float = 0.1
+    """Shortest pause before a server's stream is opened again, whatever the server asks for."""
+    polling_pause_max_s: float = 60.0
+    """Longest pause, likewise."""
     reply_timeout_s: float = 3600.0
     """An upstream's silence on a request, progress counted as speech. Long tools are normal, eternal ones are not."""
     cancel_grace_s: float = 2.0

@@ -18,6 +18,8 @@ class Link:
     channel: the two-way stream to the server, for a pipe.
     children: processes that were started and are not known to be gone.
     stream: the GET stream, for HTTP.
+    cut: replies that are to be taken up again, by the number of their request.
+    listen_event_id: the last event id that the GET stream named.
     pending: what each number written upstream is for; numbers are never used twice, over all incarnations.
     queue: requests and notifications that wait for the upstream to be ready, in order.
     noise: how many messages of the server could not be read.
@@ -29,9 +31,11 @@ class Link:
     __slots__ = (
         "channel",
         "children",
+        "cut",
         "has_listened",
         "is_pipe",
         "last_id",
+        "listen_event_id",
         "listen_failures",
         "noise",
         "notices",
@@ -53,6 +57,8 @@ class Link:
         self.children = 0
         self.stream: ChannelId | None = None
         self.posts: set[ChannelId] = set()
+        self.cut: dict[int, UpPostRole] = {}
+        self.listen_event_id: str | None = None
         self.pending: dict[int, Exchange | Errand] = {}
         self.queue: deque[Exchange | bytes] = deque()
         self.noise = 0
@@ -89,7 +95,7 @@ class ChildRole(Role):
 
 
 class UpPostRole(Role):
-    """One POST to an upstream, and the stream of its reply.
+    """One POST to an upstream, and the stream of its reply; or the GET of the rest of that.
 
     Attributes:
         channel: its own.
@@ -97,17 +103,43 @@ class UpPostRole(Role):
         problem: what came on it that could not be read.
         names_session: whether it was sent in an upstream session, which may since have been lost.
         session: the `Mcp-Session-Id` of the response.
+        is_resumed: it is the rest of a reply that was cut off.
+        has_begun: the response was a success.
+        last_event_id: where to resume from, should it be cut off.
+        retry_ms: how long to wait before that, if the server has said so.
+        failures: connections in a row that failed to resume it.
     """
 
-    __slots__ = ("channel", "incarnation", "is_confirmation", "link", "names_session", "number", "problem", "session")
+    __slots__ = (
+        "channel",
+        "failures",
+        "has_begun",
+        "incarnation",
+        "is_confirmation",
+        "is_resumed",
+        "last_event_id",
+        "link",
+        "names_session",
+        "number",
+        "problem",
+        "retry_ms",
+        "session",
+    )
 
-    def __init__(self, link: Link, number: int | None, *, is_confirmation: bool = False) -> None:
+    def __init__(
+        self, link: Link, number: int | None, *, is_confirmation: bool = False, is_resumed: bool = False
+    ) -> None:
         self.channel: ChannelId | None = None
         self.link = link
         self.number = number
         self.problem = ""
         self.incarnation = link.upstream.incarnation
         self.is_confirmation = is_confirmation
+        self.is_resumed = is_resumed
+        self.has_begun = False
+        self.last_event_id: str | None = None
+        self.retry_ms: int | None = None
+        self.failures = 0
         self.names_session = link.upstream.session is not None
         self.session: str | None = None
 

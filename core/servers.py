@@ -25,6 +25,7 @@ from .ids import ChannelId
 from .jsonrpc import Frame
 from .links import ChildRole, Errand, FarewellRole, Link, UpPostRole, UpStreamRole
 from .plan import Kind
+from .resuming import Resuming
 from .rewrite import members, set_member
 from .session import Ask, Session
 from .uplink import Uplink
@@ -73,6 +74,7 @@ class Servers:
         self._courier = courier
         self._children = 0  # of all links
         self._uplink = uplink = Uplink(desk)
+        self._resuming = Resuming(desk)
         self._asking = Asking(desk, courier, uplink, lambda session: self.files.roots_of(session))
 
     # --- From the downstream half ---------------------------------------------------------------------------------
@@ -121,6 +123,7 @@ class Servers:
         if exchange.state is not ExchangeState.SENT or exchange.upstream_id is None:
             return
         self._uplink.expect_none(exchange)
+        self._resuming.forget(link, exchange.upstream_id)
         if link.pending.pop(exchange.upstream_id, None) is None:
             return
         if exchange.post is not None:
@@ -171,6 +174,7 @@ class Servers:
         self._desk.close(link.channel, reason="session over")
         self._desk.close(link.stream, reason="session over")
         link.pending.clear()
+        self._resuming.forget_all(link)
         self._close_posts(link, "session over")
 
     def _say_farewell(self, link: Link) -> None:
@@ -224,6 +228,7 @@ class Servers:
     def _shake_hands(self, link: Link) -> None:
         link.upstream.step(Input.CONNECTED)
         link.has_listened = False
+        link.listen_event_id = None
         self._uplink.run(link, "initialize", "initialize", link.upstream.initialize)
 
     def _receive_handshake(self, link: Link, frame: Frame, session: str | None) -> None:
@@ -255,7 +260,12 @@ class Servers:
 
     def _listen(self, link: Link) -> None:
         upstream = link.upstream
-        target = Listen(server=link.plan.id, session=upstream.session, revision=upstream.revision)
+        target = Listen(
+            server=link.plan.id,
+            session=upstream.session,
+            revision=upstream.revision,
+            last_event_id=link.listen_event_id or None,
+        )
         link.stream = self._desk.dial(UpStreamRole(link), target)
 
     def _receive_listening(self, link: Link) -> None:
@@ -302,6 +312,11 @@ class Servers:
         if link is not None and link.stream is None and link.upstream.state in (State.REPLAYING, State.READY):
             self._listen(link)
 
+    def handle_resume(self, sid: str, number: int) -> None:
+        link = self.links.get(sid)
+        if link is not None:
+            self._resuming.handle_resume(link, number)
+
     def handle_restart(self, sid: str) -> None:
         link = self.links.get(sid)
         if link is not None:
@@ -316,6 +331,7 @@ class Servers:
                 self._shake_hands(link)
         elif isinstance(role, UpPostRole):
             role.session = opening.session
+            role.has_begun = True
             if role.is_confirmation and self._is_current(role) and link.upstream.state is State.CONFIRMING:
                 self._uplink.receive_settled(role)  # it was to say 202 and said 200: taken is taken
                 self._receive_confirmed(link)
@@ -363,9 +379,12 @@ class Servers:
             return
         self._receive_listening(link)
         if cause.end is End.REFUSED and 400 <= cause.status < 500:
-            return  # 405 above all: it offers no stream, which is its right
-        limits = self._desk.limits
-        pause = min(limits.listen_retry_s * 2.0 ** min(link.listen_failures, 16), limits.listen_retry_max_s)
+            if not link.listen_event_id:
+                return  # 405 above all: it offers no stream, which is its right
+            link.listen_event_id = None  # the rest of the old one is gone; a new one may be had
+        elif cause.last_event_id is not None:
+            link.listen_event_id = cause.last_event_id
+        pause = self._resuming.pause(cause.retry_ms, link.listen_failures)
         link.listen_failures += 1
         self._desk.timers.set(("relisten", link.session.sid), self._desk.now + pause, "upstream event stream")
 
@@ -374,10 +393,15 @@ class Servers:
         entry = None if role.number is None else link.pending.pop(role.number, None)
         if isinstance(entry, Exchange):
             entry.post = None
+            if self._resuming.receive_cut(link, role, entry, cause):
+                return
             self._uplink.expect_none(entry)
+            is_unsent = (cause.unsent or is_lost) and not role.is_resumed
             if cause.end is End.DONE and role.problem:
                 cause = Cause(End.BROKEN, detail=role.problem)
-            self._settle_post(link, entry, cause, is_unsent=cause.unsent or is_lost)
+            elif role.is_resumed:
+                cause = Cause(End.BROKEN, detail=f"its reply was cut off, and could not be resumed: {describe(cause)}")
+            self._settle_post(link, entry, cause, is_unsent=is_unsent)
         elif isinstance(entry, Errand):
             if self._is_current(role):
                 self._receive_errand_close(link, entry, cause)
@@ -444,9 +468,10 @@ class Servers:
         for number, entry in list(link.pending.items()):
             if isinstance(entry, Errand):
                 del link.pending[number]
-            elif link.is_pipe:
+            elif entry.post is None:  # on a pipe, or between two connections; else the end of its POST settles it
                 del link.pending[number]
                 self._settle_lost(link, entry, reason)
+        self._resuming.forget_all(link)
         self._close_posts(link, reason)
         if session.opener is not None:
             fallback = {"code": UPSTREAM_UNAVAILABLE, "message": _unstarted(link, reason)}

@@ -110,6 +110,9 @@ class World(RuleBasedStateMachine):
         self.written: dict[str, int] = {}
         self.may_repeat: dict[str, int] = {}
         self.answered: set[str] = set()
+        self.cancelled: set[str] = set()
+        self.streamed: set[int] = set()
+        """Channels whose client was given an event id."""
         self.orphaned: set[tuple[int, Any]] = set()
         self.acting: Client | None = None
         self.posters: dict[int, Client] = {}
@@ -147,8 +150,11 @@ class World(RuleBasedStateMachine):
     def check_send(self, effect: Send) -> None:
         if not effect.message:
             assert effect.event_id is not None, "what is empty primes"
+            self.streamed.add(effect.channel)
             return
         channel = effect.channel
+        if effect.event_id is not None:
+            self.streamed.add(channel)
         assert channel not in self.ended, "something was said on a channel after its end"
         frame = json.loads(effect.message)
         if channel in self.children:
@@ -171,6 +177,9 @@ class World(RuleBasedStateMachine):
         if payload.get("tag"):
             mine = [owed for owed in mine if owed.tag == payload["tag"]]
             assert mine, f"an answer made of another request's payload: {frame}"
+        is_cancelled = frame.get("error", {}).get("code") == -32800
+        mine = [owed for owed in mine if (owed.tag in self.cancelled) == is_cancelled]
+        assert mine, f"an answer to a request that was cancelled: {frame}"
         mine.reverse()  # of two with one id on one pipe, it is the newer that is refused
         open_requests.remove(mine[0])
         assert mine[0].tag not in self.answered, "a second answer"
@@ -354,7 +363,10 @@ class World(RuleBasedStateMachine):
             return  # a request nobody waits for has that id too: which of them is meant is the engine's guess
         same = [o for _, o in mine if o.id == victim.id and type(o.id) is type(victim.id)]
         if len(same) == 1:
-            self.owed[channel].remove(victim)
+            if channel in self.streamed:
+                self.cancelled.add(victim.tag)  # a stream with event ids must end with an answer
+            else:
+                self.owed[channel].remove(victim)
         self.speak(client, message(method="notifications/cancelled", params={"requestId": victim.id}))
 
     @rule()

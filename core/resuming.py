@@ -1,0 +1,80 @@
+"""Replies of servers that were cut off, or ended to be polled, before the answer: taken up again where they ended.
+
+A server that names event ids can be asked for the rest of a stream. The request stays open meanwhile, under its number,
+and costs nothing but a timer between two connections.
+
+Source: 2025-11-25 basic/transports, "Sending Messages to the Server" 6 and "Resumability and Redelivery".
+"""
+
+from __future__ import annotations
+
+from .desk import Desk
+from .effects import Cause, End, Listen
+from .exchange import Exchange
+from .links import Link, UpPostRole
+from .upstream import State
+
+
+class Resuming:
+    """The pauses between two connections of one reply, and what begins after them."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def receive_cut(self, link: Link, role: UpPostRole, exchange: Exchange, cause: Cause) -> bool:
+        """A reply is over without its answer. True if it will be taken up again; the exchange then stays pending."""
+        number = role.number
+        if number is None or link.upstream.state is not State.READY or role.incarnation != link.upstream.incarnation:
+            return False
+        if cause.last_event_id is not None:
+            role.last_event_id = cause.last_event_id
+        never_sent = cause.end is End.UNREACHABLE and not role.is_resumed
+        if role.problem or not role.last_event_id or cause.end is End.REFUSED or never_sent:
+            return False
+        if role.has_begun:
+            role.failures = 0
+        elif role.failures >= self._desk.limits.resume_failures_max:
+            return False
+        role.failures += cause.end is not End.DONE
+        if cause.retry_ms is not None:
+            role.retry_ms = cause.retry_ms
+        link.cut[number] = role
+        link.pending[number] = exchange
+        at = self._desk.now + self.pause(role.retry_ms, max(0, role.failures - 1))
+        self._desk.timers.set(("resume", (link.session.sid, number)), at, "upstream reply to be resumed")
+        return True
+
+    def pause(self, retry_ms: int | None, failures: int) -> float:
+        """Seconds until a stream is opened again: as its server asks, within bounds; longer with each failure."""
+        limits = self._desk.limits
+        if retry_ms is None:
+            return float(min(limits.listen_retry_s * 2.0 ** min(failures, 16), limits.listen_retry_max_s))
+        asked = min(max(retry_ms / 1000, limits.polling_pause_min_s), limits.polling_pause_max_s)
+        return float(min(asked * 2.0 ** min(failures, 16), max(asked, limits.listen_retry_max_s)))
+
+    def handle_resume(self, link: Link, number: int) -> None:
+        cut = link.cut.pop(number, None)
+        exchange = link.pending.get(number)
+        if cut is None or not isinstance(exchange, Exchange) or link.upstream.state is not State.READY:
+            return
+        role = UpPostRole(link, number, is_resumed=True)
+        role.last_event_id, role.retry_ms, role.failures = cut.last_event_id, cut.retry_ms, cut.failures
+        upstream = link.upstream
+        target = Listen(
+            server=link.plan.id,
+            session=upstream.session,
+            revision=upstream.revision,
+            headers=exchange.headers,
+            last_event_id=role.last_event_id,
+        )
+        channel = exchange.post = role.channel = self._desk.dial(role, target)
+        link.posts.add(channel)
+
+    def forget(self, link: Link, number: int) -> None:
+        """Nobody waits for that reply any more."""
+        if link.cut.pop(number, None) is not None:
+            self._desk.timers.cancel(("resume", (link.session.sid, number)))
+
+    def forget_all(self, link: Link) -> None:
+        for number in list(link.cut):
+            self.forget(link, number)
