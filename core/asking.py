@@ -6,17 +6,18 @@ own id. Progress tokens are translated like ids, in both directions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from . import jsonrpc
 from .courier import Courier
 from .desk import Desk
-from .errors import INTERNAL_ERROR, INVALID_REQUEST, RemoteProtocolError
+from .errors import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RemoteProtocolError
 from .exchange import Exchange
 from .jsonrpc import Frame
 from .links import Link
 from .rewrite import members, set_member, take
 from .session import Ask, Session
+from .sharing import Crowd
 from .uplink import Uplink
 from .upstream import State
 
@@ -24,11 +25,21 @@ from .upstream import State
 class Asking:
     """
     Args:
+        crowds: of links that several sessions share, by the links' ids.
         roots_of: the JSON result of `roots/list` in a session, for servers whose roots are not the client's.
     """
 
-    def __init__(self, desk: Desk, courier: Courier, uplink: Uplink, roots_of: Callable[[Session], bytes]) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        courier: Courier,
+        uplink: Uplink,
+        crowds: Mapping[str, Crowd],
+        *,
+        roots_of: Callable[[Session], bytes],
+    ) -> None:
         self._desk = desk
+        self._crowds = crowds
         self._courier = courier
         self._uplink = uplink
         self._roots_of = roots_of
@@ -39,10 +50,13 @@ class Asking:
         """`related` is the exchange on whose stream it came, if that is known."""
         assert frame.id_raw is not None
         assert frame.method is not None
-        session = link.session
         if frame.method == "ping":
             self._uplink.tell(link, jsonrpc.encode_result(frame.id_raw, b"{}"))
-        elif frame.method == "roots/list" and link.plan.owns_roots:
+            return
+        session = self._whose(link, frame.id_raw, frame.method)
+        if session is None:
+            return
+        if frame.method == "roots/list" and link.plan.owns_roots:
             self._uplink.tell(link, jsonrpc.encode_result(frame.id_raw, self._roots_of(session)))
         elif len(session.asks) >= self._desk.limits.asks_per_session_max:
             text = f"{len(session.asks)} requests to this client are open, the most allowed"
@@ -74,11 +88,39 @@ class Asking:
             self._desk.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
             return
         message = jsonrpc.encode_notification(frame.method, frame.params)
-        self._courier.deliver(link.session, frame.method, message, related)
+        crowd = self._crowds.get(link.id)
+        if crowd is None:
+            self._courier.deliver(link.session, frame.method, message, related)
+            return
+        try:
+            hearers = crowd.hearers(frame.method, frame.params, self._desk.now)
+        except RemoteProtocolError as error:
+            self._desk.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
+            return
+        for session in hearers:
+            self._courier.deliver(session, frame.method, message, None)
+
+    def _whose(self, link: Link, id_raw: bytes, method: str) -> Session | None:
+        """Who is asked. None if nobody can be: the server is told so."""
+        crowd = self._crowds.get(link.id)
+        if crowd is None:
+            return link.session
+        session = crowd.asker(self._desk.now)
+        if session is not None and crowd.can_be_asked(session, method):
+            return session
+        if session is None:
+            text = f"{len(link.sessions)} clients share this server, and which of them {method} is for cannot be told"
+            code = INTERNAL_ERROR
+        else:
+            text, code = f"the client does not offer {method}", METHOD_NOT_FOUND
+        self._desk.note("info", text, link.plan.id)
+        self._uplink.tell(link, jsonrpc.encode_error(id_raw, code, text))
+        return None
 
     def _is_asked_already(self, link: Link, id_raw: bytes) -> bool:
         key = jsonrpc.id_key(id_raw)
-        return any(jsonrpc.id_key(ask.id_raw) == key for ask in link.session.asks.values())
+        asks = (ask for session in link.sessions.values() for ask in session.asks.values())
+        return any(jsonrpc.id_key(ask.id_raw) == key for ask in asks)
 
     def _receive_progress(self, link: Link, params: bytes | None) -> None:
         """It goes to whose request it is about, under that request's own token, on that request's own stream."""
@@ -93,14 +135,15 @@ class Asking:
         self._uplink.expect_reply(link, exchange)
         restored = set_member(params, "progressToken", exchange.token_raw)
         message = jsonrpc.encode_notification("notifications/progress", restored)
-        self._courier.tell_progress(link.session, exchange, message)
+        self._courier.tell_progress(link.session_of(exchange), exchange, message)
 
     def _receive_withdrawal(self, link: Link, params: bytes | None) -> None:
         id_raw = jsonrpc.member_of(params, "requestId")
         key = None if id_raw is None else jsonrpc.id_key(id_raw)
-        for number, ask in list(link.session.asks.items()):
-            if key is not None and jsonrpc.id_key(ask.id_raw) == key:
-                self._courier.unask(link.session, number, jsonrpc.member_of(params, "reason"))
+        for session in link.sessions.values():
+            for number, ask in list(session.asks.items()):
+                if key is not None and jsonrpc.id_key(ask.id_raw) == key:
+                    self._courier.unask(session, number, jsonrpc.member_of(params, "reason"))
 
     # --- From the client ------------------------------------------------------------------------------------------
 

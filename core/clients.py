@@ -237,6 +237,7 @@ class Clients:
         session.step(SessionInput.CLOSE)
         for number in session.asks:
             self._desk.timers.cancel(("ask", (session.sid, number)))
+        asks = list(session.asks.values())
         session.asks.clear()
         session.held.clear()
         if session.pipe is None:  # a pipe may see another session
@@ -247,7 +248,7 @@ class Clients:
         del self.sessions[session.id]
         del self._by_sid[session.sid]
         self._desk.timers.cancel(("idle", session.sid))
-        self._courier.up.end(session)
+        self._courier.up.end(session, asks)
 
     def handle_idle(self, sid: str) -> None:
         session = self._by_sid.get(sid)

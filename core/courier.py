@@ -49,7 +49,8 @@ class Upward(Protocol):
 
     def reply(self, session: Session, ask: Ask, answer: Frame) -> None: ...
 
-    def end(self, session: Session) -> None: ...
+    def end(self, session: Session, asks: list[Ask]) -> None:
+        """The session is over; `asks` are the server's requests that it has not answered."""
 
 
 class Courier:
@@ -134,6 +135,10 @@ class Courier:
         """The server's own stream for this request can be resumed: so can the client's."""
         if exchange.reply.can_stream:
             self._streams.prime(session, exchange.reply.stream)
+
+    def release(self, session: Session, exchange: Exchange) -> None:
+        """The server has ended its stream for this request to be polled: the client may do the same with us."""
+        self._streams.release(session, exchange.reply.stream)
 
     def _put_notification(self, session: Session, stream: Stream, method: str, message: bytes) -> None:
         self._streams.put(session, stream, message, is_lossy=method not in LEVEL_TRIGGERED)

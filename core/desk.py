@@ -89,6 +89,10 @@ class Desk:
         self.out.append(Dial(channel=channel, target=target))
         return channel
 
+    def assign(self, channel: ChannelId, role: Role) -> None:
+        """The channel is for something else from now on."""
+        self._channels[channel].role = role
+
     def role_of(self, channel: ChannelId) -> Role | None:
         found = self._channels.get(channel)
         return None if found is None else found.role

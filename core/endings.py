@@ -11,6 +11,7 @@ from .errors import RemoteProtocolError
 
 BAD_REQUEST: Final = 400
 NOT_FOUND: Final = 404
+METHOD_NOT_ALLOWED: Final = 405
 
 SESSION_UNKNOWN: Final = re.compile(
     r"(bad request: )?(no valid session id provided|(invalid|unknown|missing) session( id)?|session (id )?not found"

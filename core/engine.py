@@ -40,6 +40,7 @@ from .handle import Nonces
 from .ids import ChannelId, Entropy, Ticket
 from .limits import Limits
 from .links import ChildRole, UpPostRole, UpStreamRole
+from .nursery import SpareRole
 from .pipes import Pipes
 from .plan import Plan
 from .plane import FilePlane
@@ -54,7 +55,7 @@ from .waiting import Waiting
 LINK_KEY_MIN_BYTES: Final = 16
 """Links are whole credentials: whoever guesses the key can make them."""
 
-UPSTREAM_ROLES = (ChildRole, UpPostRole, UpStreamRole)
+UPSTREAM_ROLES = (ChildRole, SpareRole, UpPostRole, UpStreamRole)
 
 
 class Engine:
@@ -100,7 +101,7 @@ class Engine:
         self._plane = FilePlane(desk, shelf, nonces, self._waiting, calls)
         self._counter = Counter(desk, self._clients, shelf, nonces, self._waiting)
         courier.up = self._servers
-        self._servers.files = self._plane
+        self._servers.use(self._plane)
         self._plane.onward = calls.onward = self._servers
 
     # --- Queries ----------------------------------------------------------------------------------------------------
@@ -130,10 +131,7 @@ class Engine:
         if isinstance(opening, Connected | Primed):
             role = self._desk.role_of(channel)
             if isinstance(role, UPSTREAM_ROLES):
-                if isinstance(opening, Connected):
-                    self._servers.receive_connected(role, opening)
-                else:
-                    self._servers.receive_primed(role)
+                self._servers.receive_open(role, opening)
         elif isinstance(opening, UploadOpening):
             self._counter.open_upload(channel, opening)
         elif isinstance(opening, DownloadOpening):
@@ -220,8 +218,9 @@ class Engine:
         self._desk.is_draining = True
         for session in list(self._clients.sessions.values()):
             self._clients.close_session(session, "the proxy is shutting down")
+        self._servers.stop()
         for channel, role in self._desk.channels():
-            if isinstance(role, PipeRole | StreamRole | ChildRole | UpStreamRole):
+            if isinstance(role, PipeRole | StreamRole | ChildRole | SpareRole | UpStreamRole):
                 self._desk.close(channel, reason="the proxy is shutting down", code=1001)
         return self._effects()
 
@@ -279,6 +278,8 @@ class Engine:
                 "listening": self._servers.handle_listening_timeout,
                 "relisten": self._servers.handle_relisten,
                 "restart": self._servers.handle_restart,
+                "linger": self._servers.handle_linger,
+                "rest": self._servers.handle_rest,
             }[purpose](whose)
 
     def _handle_reply_timeout(self, whose: object) -> None:

@@ -68,3 +68,8 @@ def features_of(revision: str | None) -> Features:
 
 def is_known_legacy(revision: str) -> bool:
     return revision in LEGACY
+
+
+def is_older(revision: str, than: str) -> bool:
+    """Whether a revision came before another; they are named by their dates."""
+    return revision < than

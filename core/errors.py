@@ -14,6 +14,7 @@ Shape = Literal["call", "reply", ""]
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 RESOURCE_NOT_FOUND: Final = -32002  # 2024-11-05 … 2025-11-25, server/resources, "Error Handling"

@@ -128,6 +128,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Pause after an upstream failed to start, doubled with each failure in a row up to `restart_backoff_max_s`."""
     restart_backoff_max_s: float = 30.0
     """Longest pause: a server that was mended is tried again within half a minute."""
+    crash_loop_failures: int = 5
+    """Processes of one server that fail in a row, over all sessions, after which it is left alone."""
+    crash_loop_pause_s: float = 30.0
+    """For how long, doubled with each further failure up to `crash_loop_pause_max_s`."""
+    crash_loop_pause_max_s: float = 300.0
+    """Longest pause: a server that was mended is tried again within minutes, or at once by an operator's order."""
+    shared_linger_s: float = 60.0
+    """How long a shared process without sessions is kept: clients come and go, and starting takes seconds."""
+    ghost_timeout_s: float = 60.0
+    """How long a cancelled request may still be what makes a shared server ask something."""
     stop_grace_s: float = 3.0
     """Between closing a child's stdin, TERM and KILL, each."""
     stderr_ring_lines: int = 200

@@ -1,20 +1,27 @@
-"""What stands between one downstream session and its server: the upstream session, its channels and open requests."""
+"""What stands between downstream sessions and a server: the upstream session, its channels and open requests.
+
+A link belongs to one session, or, where the plan says so, to all sessions with its server.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 
 from .desk import Role
+from .effects import Cause
 from .exchange import Exchange
 from .ids import ChannelId
 from .limits import Limits
-from .plan import Kind, ServerPlan
+from .plan import Kind, ServerPlan, Sharing
 from .session import Session
 from .upstream import Upstream
 
 
 class Link:
     """Attributes:
+    id: names it among all links; that of its session, if it has but one.
+    sessions: whose requests it carries, by their public names.
+    workspace: the name of the folders its process is given.
     channel: the two-way stream to the server, for a pipe.
     children: processes that were started and are not known to be gone.
     stream: the GET stream, for HTTP.
@@ -26,13 +33,17 @@ class Link:
     notices: open POSTs that carry a notification or an answer.
     has_listened: whether this upstream session has ever granted a GET stream.
     is_pipe: whether the server is spoken to over one two-way stream, rather than with a POST a message.
+    refusal: why the server is not spoken to over Streamable HTTP, if that was tried first.
+    handshake: the result of its last `initialize`.
     """
 
     __slots__ = (
         "channel",
         "children",
         "cut",
+        "handshake",
         "has_listened",
+        "id",
         "is_pipe",
         "last_id",
         "listen_event_id",
@@ -43,15 +54,19 @@ class Link:
         "plan",
         "posts",
         "queue",
+        "refusal",
         "replaying",
-        "session",
+        "sessions",
         "stream",
         "upstream",
+        "workspace",
     )
 
-    def __init__(self, session: Session, plan: ServerPlan, initialize: bytes, limits: Limits) -> None:
-        self.session = session
+    def __init__(self, id: str, plan: ServerPlan, workspace: str, initialize: bytes, limits: Limits) -> None:
+        self.id = id
         self.plan = plan
+        self.sessions: dict[str, Session] = {}
+        self.workspace = workspace
         self.upstream = Upstream(initialize, limits)
         self.channel: ChannelId | None = None
         self.children = 0
@@ -65,9 +80,25 @@ class Link:
         self.notices = 0
         self.has_listened = False
         self.is_pipe = plan.kind is not Kind.HTTP
+        self.refusal: Cause | None = None
+        self.handshake: bytes | None = None
         self.last_id = 0
         self.replaying = 0
         self.listen_failures = 0
+
+    @property
+    def is_shared(self) -> bool:
+        return self.plan.sharing is not Sharing.NONE
+
+    @property
+    def session(self) -> Session:
+        """The one session of a link that is not shared; also when that is over."""
+        assert not self.is_shared
+        (session,) = self.sessions.values()
+        return session
+
+    def session_of(self, exchange: Exchange) -> Session:
+        return self.sessions[exchange.sid]
 
     def next_id(self) -> int:
         self.last_id += 1

@@ -20,6 +20,14 @@ class Kind(enum.Enum):
     HTTP = "http"  # a POST an exchange, a GET stream beside them
 
 
+class Sharing(enum.Enum):
+    """Who uses one process, or one socket, of a server."""
+
+    NONE = "none"  # one session
+    CONCURRENT = "concurrent"  # all sessions at once; a question that could be anybody's is refused
+    SERIAL = "serial"  # all sessions, one call at a time, so that every question is the caller's
+
+
 class UploadConsumer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Tools that take uploaded files. See FILES: `upload_consumer`."""
 
@@ -70,8 +78,22 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """From dialling it to its answer to `initialize`; None: as the limits say."""
     reply_timeout_s: float | None = None
     """How long it may be silent on a request; None: as the limits say."""
+    sharing: Sharing = Sharing.NONE
+    """Not with files, nor with a server reached over Streamable HTTP: these have a session for each client."""
+    may_fall_back: bool = False
+    """A server that refuses Streamable HTTP is tried as one of HTTP+SSE (2025-03-26 basic/transports, "Backwards
+    Compatibility")."""
+    spares: int = 0
+    """Processes kept ready for the next sessions."""
+    idle_stop_s: float | None = None
+    """A process that nobody uses is stopped after this; the next request starts it again. None: with its session, or,
+    if it is shared, as the limits say."""
     forwards_roots: bool = False
     """With a file plane: answer the server's `roots/list` with the client's roots, not with the session's folders."""
+
+    def __post_init__(self) -> None:
+        if self.sharing is not Sharing.NONE and (self.kind is Kind.HTTP or self.consumers or self.producers):
+            raise ValueError(f"server {self.id} cannot be shared: it speaks Streamable HTTP, or has adapters")
 
     @property
     def upload_scheme(self) -> str:
@@ -107,3 +129,5 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     require_sha256: bool = False
     artifacts_enabled: bool = True
     expose_as_resources: bool = True
+    version: str = "0"
+    """What shared servers are told is the version of this proxy."""

@@ -41,7 +41,7 @@ class Resuming:
         link.cut[number] = role
         link.pending[number] = exchange
         at = self._desk.now + self.pause(role.retry_ms, max(0, role.failures - 1))
-        self._desk.timers.set(("resume", (link.session.sid, number)), at, "upstream reply to be resumed")
+        self._desk.timers.set(("resume", (link.id, number)), at, "upstream reply to be resumed")
         return True
 
     def pause(self, retry_ms: int | None, failures: int) -> float:
@@ -73,7 +73,7 @@ class Resuming:
     def forget(self, link: Link, number: int) -> None:
         """Nobody waits for that reply any more."""
         if link.cut.pop(number, None) is not None:
-            self._desk.timers.cancel(("resume", (link.session.sid, number)))
+            self._desk.timers.cancel(("resume", (link.id, number)))
 
     def forget_all(self, link: Link) -> None:
         for number in list(link.cut):

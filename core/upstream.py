@@ -38,6 +38,7 @@ class State(enum.Enum):
 class Input(enum.Enum):
     DIAL = "dial"
     CONNECTED = "connected"
+    REDIAL = "redial"  # it is reached in another way
     INITIALIZED = "initialized"
     CONFIRMED = "confirmed"
     LISTENED = "listened"
@@ -50,7 +51,7 @@ _GONE: Final = {Input.LOST: State.IDLE, Input.CLOSE: State.CLOSED}
 TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
     State.IDLE: {Input.DIAL: State.DIALING, Input.CLOSE: State.CLOSED},
     State.DIALING: {Input.CONNECTED: State.INITIALIZING, **_GONE},
-    State.INITIALIZING: {Input.INITIALIZED: State.CONFIRMING, **_GONE},
+    State.INITIALIZING: {Input.INITIALIZED: State.CONFIRMING, Input.REDIAL: State.DIALING, **_GONE},
     State.CONFIRMING: {Input.CONFIRMED: State.LISTENING, **_GONE},
     State.LISTENING: {Input.LISTENED: State.REPLAYING, **_GONE},
     State.REPLAYING: {Input.REPLAYED: State.READY, **_GONE},
@@ -167,6 +168,10 @@ class Upstream(Machine[State, Input]):
         pause = self._limits.restart_backoff_s * 2.0 ** min(self.failures - 1, 16)
         self._not_before = now + min(pause, self._limits.restart_backoff_max_s)
 
+    def receive_rest(self) -> None:
+        """It is let go, for nobody uses it; it is made anew when somebody does."""
+        self.step(Input.LOST)
+
     def remember(self, method: str, params: bytes | None) -> bool:
         """A request that sets something succeeded: a later incarnation is set the same way. False if there are too many
         such to remember this one.
@@ -198,6 +203,15 @@ class Upstream(Machine[State, Input]):
         """(method, params) of what a new incarnation must be told before anything else."""
         level = [] if self._level is None else [("logging/setLevel", self._level)]
         return level + [("resources/subscribe", params) for params in self._subscriptions.values()]
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it was lost when it seemed to work, and has not answered anything since."""
+        return self._is_suspect
+
+    def forget_subscription(self, uri: str) -> None:
+        """Nobody is subscribed to it any more."""
+        self._subscriptions.pop(uri, None)
 
     @property
     def has_subscriptions(self) -> bool:

@@ -548,7 +548,7 @@ def later_start(world: Driver, up: str) -> tuple[Client, Callable[[], ChannelId]
 
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_a_server_that_does_not_start_is_left_alone_for_longer_each_time(up: str) -> None:
-    world = driver(limits=Limits(restart_backoff_s=2.0, restart_backoff_max_s=10.0))
+    world = driver(limits=Limits(restart_backoff_s=2.0, restart_backoff_max_s=10.0, crash_loop_failures=100))
     _, need = later_start(world, up)
     count = starts(world)
     for pause in [2.0, 4.0, 8.0, 10.0, 10.0]:

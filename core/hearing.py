@@ -1,0 +1,178 @@
+"""What servers say, read and given to whom it is for: answers to requests of ours, and all else to `asking`."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import msgspec
+
+from . import jsonrpc
+from .asking import Asking
+from .desk import Desk
+from .errors import INTERNAL_ERROR, RemoteProtocolError
+from .exchange import Exchange
+from .exchange import Input as ExchangeInput
+from .handshakes import Handshakes
+from .ids import ChannelId
+from .jsonrpc import Frame
+from .links import ChildRole, Errand, Link, UpPostRole, UpStreamRole
+from .losses import Losses
+from .uplink import Uplink
+from .upstream import State
+from .wire.oversize import owner_of
+
+UpRole = ChildRole | UpPostRole | UpStreamRole
+
+NOISE_NOTED: Final = 8
+"""So many lines of noise are noted one by one."""
+
+TAIL_BYTES: Final = 4096
+"""How much of an unreadable message's end is searched for its id."""
+
+
+class Results(Protocol):
+    """What the file plane decides about results."""
+
+    def receive_result(self, link: Link, exchange: Exchange, result: bytes) -> bool:
+        """A result came. True if the file plane answers it, now or later."""
+
+
+class Hearing:
+    def __init__(self, desk: Desk, uplink: Uplink, asking: Asking, handshakes: Handshakes, losses: Losses) -> None:
+        self.files: Results
+        self._desk = desk
+        self._uplink = uplink
+        self._asking = asking
+        self._handshakes = handshakes
+        self._losses = losses
+
+    def receive_message(self, role: UpRole, channel: ChannelId, message: bytes) -> None:
+        """One message, or a batch of them."""
+        link = role.link
+        try:
+            parts = jsonrpc.split_batch(message) if jsonrpc.is_batch(message) else [message]
+        except RemoteProtocolError as error:
+            self._receive_garbage(link, role, message, error)
+            return
+        for part in parts:
+            if link.upstream.state is State.CLOSED or not self._desk.is_open(channel):
+                return  # which an earlier part may have brought about
+            try:
+                frame = jsonrpc.decode(part)
+            except RemoteProtocolError as error:
+                self._receive_garbage(link, role, part, error)
+            else:
+                self._receive_frame(link, role, frame)
+
+    def _receive_garbage(self, link: Link, role: UpRole, message: bytes, error: RemoteProtocolError) -> None:
+        """What asks is answered; a broken answer whose request is known ends that request; noise is dropped."""
+        self._note_noise(link, message, error)
+        id_raw, shape = error.id_raw, error.shape
+        if shape == "call":
+            if id_raw is not None and (isinstance(role, ChildRole) or is_current(role)):
+                self._uplink.tell(link, jsonrpc.encode_error(id_raw, error.rpc_code, error.message))
+            return
+        if not shape and (id_raw := owner_of(message, message[-TAIL_BYTES:])) is not None:
+            shape = "reply"
+        text = f"the server's answer could not be read: {error.message}"
+        number = None if id_raw is None else jsonrpc.number_of(id_raw)
+        if number is None and isinstance(role, UpPostRole):
+            role.problem = text  # the end of its reply decides what becomes of the request
+            number = role.number if shape == "reply" else None
+        if number is not None and number in link.pending:
+            answer = msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})
+            self._receive_reply(link, role, Frame(error=answer), number)
+
+    def _note_noise(self, link: Link, message: bytes, error: RemoteProtocolError) -> None:
+        """Say it a few times, then more and more rarely. What looks like a message may be payload: it is not shown."""
+        link.noise += 1
+        if link.noise > NOISE_NOTED and link.noise & (link.noise - 1):
+            return
+        text = f"server sent what is no message: {error.message}"
+        if not message.lstrip().startswith((b"{", b"[")):
+            text += f"; it begins {message[:40].decode(errors='replace')!r}"
+        if link.noise > NOISE_NOTED:
+            text += f" ({link.noise} times by now)"
+        self._desk.note("warning", text, link.plan.id)
+
+    def _receive_frame(self, link: Link, role: UpRole, frame: Frame) -> None:
+        related = related_of(role)
+        if frame.is_notification:
+            self._asking.receive_notification(link, frame, related)
+        elif not frame.is_request:
+            number = _number_of(frame, role)
+            if number is not None:
+                self._receive_reply(link, role, frame, number)
+        elif isinstance(role, ChildRole) or is_current(role):
+            self._asking.receive_request(link, frame, related)
+        else:
+            self._desk.note("debug", f"{frame.method} dropped: its session is lost, so is its answer", link.plan.id)
+
+    def _receive_reply(self, link: Link, role: UpRole, frame: Frame, number: int) -> None:
+        entry = link.pending.pop(number, None)
+        if isinstance(role, UpPostRole) and role.number == number:
+            self._uplink.receive_settled(role)
+        if entry is None:
+            crowd = self._handshakes.crowds.get(link.id)
+            if crowd is not None:
+                crowd.forget_ghost(number)
+            self._desk.note("debug", "server answered what nobody waits for: dropped", link.plan.id)
+        elif isinstance(entry, Errand):
+            self._receive_errand(link, role, entry, frame)
+        else:
+            self._receive_answer(link, entry, frame)
+            self._handshakes.advance(link, entry)
+
+    def _receive_errand(self, link: Link, role: UpRole, errand: Errand, frame: Frame) -> None:
+        if errand.incarnation != link.upstream.incarnation:
+            return
+        if errand.purpose == "replay":
+            self._handshakes.receive_replayed(link)
+        elif errand.purpose == "initialize":
+            self._handshakes.receive_handshake(link, frame, role.session if isinstance(role, UpPostRole) else None)
+
+    def _receive_answer(self, link: Link, exchange: Exchange, frame: Frame) -> None:
+        self._uplink.expect_none(exchange)
+        exchange.step(ExchangeInput.REPLY)
+        link.upstream.receive_proof()
+        self._handshakes.health[link.plan.id].receive_proof()
+        if frame.error is not None:
+            message = jsonrpc.encode_error_raw(exchange.id_raw, jsonrpc.usable_error(frame.error))
+            self._losses.finish(link, exchange, message)
+            return
+        assert frame.result is not None
+        try:
+            if not link.upstream.remember(exchange.method, exchange.params):
+                text = f"{exchange.method} is not set again if the server is lost: too many are remembered"
+                self._desk.note("warning", text, link.plan.id)
+            if link.plan.has_files and self.files.receive_result(link, exchange, frame.result):
+                return
+        except RemoteProtocolError as error:
+            text = f"the server's answer could not be read: {error.message}"
+            self._losses.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, INTERNAL_ERROR, text))
+            return
+        self._losses.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, frame.result))
+
+
+def is_current(role: UpPostRole | UpStreamRole) -> bool:
+    """Whether it was dialled in the upstream session that there is now."""
+    return role.incarnation == role.link.upstream.incarnation and role.link.upstream.state is not State.IDLE
+
+
+def related_of(role: UpRole) -> Exchange | None:
+    """The request on whose stream a message came, if that is known."""
+    if not isinstance(role, UpPostRole) or role.number is None:
+        return None
+    entry = role.link.pending.get(role.number)
+    return entry if isinstance(entry, Exchange) else None
+
+
+def _number_of(frame: Frame, role: UpRole) -> int | None:
+    """Which of our requests is answered. Some servers echo the number as a string; an error without an id belongs to
+    the POST that carried it."""
+    if frame.id_raw is None:
+        return role.number if isinstance(role, UpPostRole) else None
+    number = jsonrpc.number_of(frame.id_raw)
+    if number is None and frame.error is not None and isinstance(role, UpPostRole):
+        return role.number
+    return number

@@ -1,0 +1,222 @@
+"""What becomes of open requests when a server, or the reply to one of them, is lost.
+
+What provably did not run is sent again to a new session, what reads only is too, and every other open request ends in
+an error that says its outcome is unknown.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from . import jsonrpc
+from .clients import Clients
+from .courier import Courier
+from .desk import Desk
+from .effects import Cause, Delete, End
+from .endings import describe, error_in, may_have_run
+from .errors import OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE
+from .exchange import Exchange
+from .exchange import Input as ExchangeInput
+from .handshakes import Handshakes
+from .links import Errand, FarewellRole, Link, UpPostRole
+from .plan import Kind
+from .resuming import Resuming
+from .uplink import Uplink
+from .upstream import State
+
+
+class Memory(Protocol):
+    """Who must know that an exchange is over."""
+
+    def forget(self, exchange: Exchange) -> None: ...
+
+
+class Losses:
+    def __init__(
+        self,
+        desk: Desk,
+        clients: Clients,
+        courier: Courier,
+        uplink: Uplink,
+        resuming: Resuming,
+        handshakes: Handshakes,
+    ) -> None:
+        self.files: Memory
+        self._desk = desk
+        self._clients = clients
+        self._courier = courier
+        self._uplink = uplink
+        self._resuming = resuming
+        self._handshakes = handshakes
+
+    # --- A whole server ---------------------------------------------------------------------------------------------
+
+    def lose(self, link: Link, reason: str, *, error: bytes | None = None, is_forgotten: bool = False) -> None:
+        """The upstream session is gone: settle what was open, and make a new one if somebody waits."""
+        upstream = link.upstream
+        if upstream.state is State.IDLE:
+            return
+        has_worked = upstream.state is State.READY and not upstream.is_suspect
+        self._handshakes.doubt(link)
+        reason = self._handshakes.describe(link, reason)
+        if link.refusal is not None:
+            error = error or error_in(link.refusal)
+        self._desk.note("warning", f"upstream lost: {reason}", link.plan.id)
+        if not is_forgotten:
+            self.say_farewell(link)
+        upstream.receive_lost(reason, self._desk.now, is_forgotten=is_forgotten)
+        self._count(link, reason, has_worked=has_worked)
+        self._let_go(link, reason)
+        if self._refuse_openers(link, reason, error):
+            return
+        pause = upstream.pause_left(self._desk.now)
+        if pause > 0:
+            self.fail_queue(link, reason)
+        elif upstream.forgettings > 1 and not link.queue:
+            pause = self._desk.limits.restart_backoff_s  # who forgets and forgets must not keep us busy
+        if pause > 0 and upstream.has_subscriptions:
+            self._desk.timers.set(("restart", link.id), self._desk.now + pause, "upstream restart")
+        elif link.queue or upstream.has_subscriptions:
+            self._handshakes.need(link)
+
+    def _count(self, link: Link, reason: str, *, has_worked: bool) -> None:
+        """Processes that fail, whoever they were started for, are counted together."""
+        health = self._handshakes.health[link.plan.id]
+        if link.plan.kind is Kind.PIPE and not has_worked:
+            health.receive_failure(reason, self._desk.now)
+        else:
+            health.last_error = reason
+
+    def rest(self, link: Link) -> None:
+        """Nobody uses the server for now: stop it. The next request starts it again."""
+        self._desk.note("info", "stopped: idle", link.plan.id)
+        link.upstream.receive_rest()
+        self._let_go(link, "idle")
+
+    def _let_go(self, link: Link, reason: str) -> None:
+        """Nothing of the lost session is waited for any more."""
+        self.cancel_timers(link)
+        for session in link.sessions.values():
+            for number in list(session.asks):
+                self._courier.unask(session, number, None)
+        child, link.channel = link.channel, None
+        stream, link.stream = link.stream, None
+        self._desk.close(child, reason=reason)
+        self._desk.close(stream, reason=reason)
+        crowd = self._handshakes.crowds.get(link.id)
+        if crowd is not None:
+            crowd.forget_ghosts()
+            crowd.turn = None
+            link.queue.extendleft(reversed(crowd.waiting))
+            crowd.waiting.clear()
+        for number, entry in list(link.pending.items()):
+            if isinstance(entry, Errand):
+                del link.pending[number]
+            elif entry.post is None:  # on a pipe, or between two connections; else the end of its POST settles it
+                del link.pending[number]
+                self._settle_lost(link, entry, reason)
+        self._resuming.forget_all(link)
+        self.close_posts(link, reason)
+
+    def _refuse_openers(self, link: Link, reason: str, error: bytes | None) -> bool:
+        """Who waits for the handshake learns that it failed. True if the link is over with that."""
+        openers = [session for session in link.sessions.values() if session.opener is not None]
+        fallback = {"code": UPSTREAM_UNAVAILABLE, "message": _unstarted(link, reason)}
+        for session in openers:
+            self._clients.refuse_session(session, error or msgspec.json.encode(fallback))
+        return bool(openers) and (not link.is_shared or not link.sessions)
+
+    def _settle_lost(self, link: Link, exchange: Exchange, reason: str) -> None:
+        self._uplink.expect_none(exchange)
+        if exchange.may_repeat(is_unsent=False, retries=link.plan.session_retries):
+            exchange.may_have_run = True
+            self._requeue(link, exchange)
+        else:
+            self._fail_unknown(link, exchange, reason)
+
+    def say_farewell(self, link: Link) -> None:
+        """End a session that is no longer needed, as clients "SHOULD" (2025-03-26 basic/transports, "Session
+        Management")."""
+        upstream = link.upstream
+        if not link.is_pipe and upstream.session is not None:
+            target = Delete(server=link.plan.id, session=upstream.session, revision=upstream.revision)
+            self._desk.dial(FarewellRole(), target)
+
+    def close_posts(self, link: Link, reason: str) -> None:
+        """Abandon the requests that nobody waits for. Other notifications and answers may still arrive, for a while."""
+        for channel in sorted(link.posts):
+            role = self._desk.role_of(channel)
+            assert isinstance(role, UpPostRole)
+            if role.is_confirmation or (role.number is not None and role.number not in link.pending):
+                self._desk.close(channel, reason=reason)
+            elif role.number is None:
+                self._uplink.receive_settled(role)
+
+    def cancel_timers(self, link: Link) -> None:
+        for purpose in ("start", "listening", "relisten", "restart", "linger", "rest"):
+            self._desk.timers.cancel((purpose, link.id))
+
+    # --- One request ------------------------------------------------------------------------------------------------
+
+    def settle_post(self, link: Link, exchange: Exchange, cause: Cause, *, is_unsent: bool) -> None:
+        """The POST of an open request ended without its answer."""
+        error = error_in(cause)
+        if exchange.may_repeat(is_unsent=is_unsent, retries=link.plan.session_retries) and (
+            is_unsent or cause.end is not End.REFUSED
+        ):
+            exchange.may_have_run = exchange.may_have_run or not is_unsent
+            self._requeue(link, exchange)
+        elif error is not None:
+            self.finish(link, exchange, jsonrpc.encode_error_raw(exchange.id_raw, error))
+        elif is_unsent or cause.end is End.UNREACHABLE or (cause.end is End.REFUSED and not may_have_run(cause.status)):
+            self._fail(link, exchange, UPSTREAM_UNAVAILABLE, f"the server could not be asked: {describe(cause)}", cause)
+        else:
+            self._fail_unknown(link, exchange, describe(cause), cause)
+
+    def _requeue(self, link: Link, exchange: Exchange) -> None:
+        exchange.step(ExchangeInput.REQUEUE)
+        exchange.upstream_id = None
+        link.queue.append(exchange)
+
+    def give_up(self, link: Link, reason: str) -> None:
+        """The server will not be had: whoever waits for it waits in vain."""
+        if not self._refuse_openers(link, reason, None):
+            self.fail_queue(link, reason)
+
+    def fail_queue(self, link: Link, reason: str) -> None:
+        """What waits to go up is answered."""
+        waiting, link.queue = link.queue, type(link.queue)()
+        for entry in waiting:
+            if isinstance(entry, Exchange) and entry.may_have_run:
+                self._fail_unknown(link, entry, reason)
+            elif isinstance(entry, Exchange):
+                self._fail(link, entry, UPSTREAM_UNAVAILABLE, _unstarted(link, reason), None)
+
+    def _fail_unknown(self, link: Link, exchange: Exchange, reason: str, cause: Cause | None = None) -> None:
+        text = f"the server was lost before it answered: {reason}. {exchange.method} may have run; it is not repeated"
+        if cause is not None and cause.end is End.REFUSED:
+            text = f"the server failed: {reason}. {exchange.method} may have run; it is not repeated"
+        data = {"outcome": "unknown", **_refusal(cause)}
+        self.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, OUTCOME_UNKNOWN, text, data))
+
+    def _fail(self, link: Link, exchange: Exchange, code: int, text: str, cause: Cause | None) -> None:
+        data = _refusal(cause) or {"outcome": "not_executed"}
+        self.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
+
+    def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
+        """Give an exchange its answer."""
+        self.files.forget(exchange)
+        self._courier.answer(link.session_of(exchange), exchange, message)
+
+
+def _unstarted(link: Link, reason: str) -> str:
+    return f"the server could not be {'started' if link.plan.kind is Kind.PIPE else 'connected to'}: {reason}"
+
+
+def _refusal(cause: Cause | None) -> dict[str, object]:
+    """What a refusing response was, for the error's data."""
+    if cause is None or not cause.status:
+        return {}
+    return {"httpStatus": cause.status, "body": cause.body[:200].decode(errors="replace")}
