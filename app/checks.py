@@ -101,6 +101,23 @@ def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterat
     for i, adapter in enumerate(server.adapters or ()):
         if is_sound(f"{key}.adapters[{i}]"):
             yield from _adapter(f"{key}.adapters[{i}]", adapter)
+    if is_sound(f"{key}.upstream"):
+        yield from _process(key, server)
+
+
+def _process(key: str, server: Server) -> Iterator[Problem]:
+    """What is said of how its processes are used."""
+    url = server.upstream.url
+    if server.share != "none" and server.adapters:
+        yield Problem(f"{key}.share", "none, for a server with adapters: each session has folders of its own")
+    if server.share != "none" and url is not None and url.startswith(("http:", "https:")):
+        yield Problem(f"{key}.share", "share beside a command only, and this server has a url")
+    if url is not None:
+        for name in ("warm", "idle_stop_seconds"):
+            if getattr(server, name):
+                yield Problem(f"{key}.{name}", f"{name} beside a command only, and this server has a url")
+    if server.share != "none" and server.warm:
+        yield Problem(f"{key}.warm", "0 for a server that is shared: all sessions use one process")
 
 
 def _adapter(key: str, adapter: Adapter) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..core.limits import Limits
-from ..core.plan import ArtifactProducer, Kind, OutputLocator, Plan, ServerPlan, UploadConsumer
+from ..core.plan import ArtifactProducer, Kind, OutputLocator, Plan, ServerPlan, Sharing, UploadConsumer
 from .settings import ArtifactProducerAdapter, Server, Settings, UploadConsumerAdapter
 
 LINK_KEY_MIN_BYTES: Final = 16
@@ -64,6 +64,10 @@ def _server_plan(server: Server, retries: int) -> ServerPlan:
         kind=Kind.PIPE if server.upstream.command is not None else Kind.HTTP,
         consumers=tuple(_consumer(entry) for entry in server.adapters if isinstance(entry, UploadConsumerAdapter)),
         producers=tuple(_producer(entry) for entry in server.adapters if isinstance(entry, ArtifactProducerAdapter)),
+        sharing=Sharing(server.share),
+        may_fall_back=server.upstream.url is not None,
+        spares=server.warm,
+        idle_stop_s=server.idle_stop_seconds,
         session_retries=retries,
         start_timeout_s=server.start_timeout_seconds,
         reply_timeout_s=server.call_timeout_seconds,

@@ -176,6 +176,24 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "With adapters: which folders the server is told it may use, its session's own or those the client names."
         ),
     ] = "workspace"
+    share: Annotated[
+        Literal["none", "concurrent", "serial"],
+        _about(
+            "Of a command or a socket: none gives each session its own; concurrent lets all sessions use one, and "
+            "refuses questions of the server that could be for several; serial runs one call at a time, so that each "
+            "question reaches its caller. Not with adapters."
+        ),
+    ] = "none"
+    warm: Annotated[
+        int, Meta(ge=0, le=64, description="Processes of the command that are kept ready for the next sessions.")
+    ] = 0
+    idle_stop_seconds: Annotated[
+        Seconds | None,
+        _about(
+            "A process that has had nothing to do for this long is stopped, and started again by the next request; "
+            "null: it ends with its session, or, if it is shared, a minute after the last one."
+        ),
+    ] = None
     start_timeout_seconds: Annotated[Seconds | None, _about("From starting it to its first answer; null: 60.")] = None
     call_timeout_seconds: Annotated[Seconds | None, _about("How long it may be silent on a call; null: 3600.")] = None
 

@@ -110,6 +110,8 @@ class Asking:
             return session
         if session is None:
             text = f"{len(link.sessions)} clients share this server, and which of them {method} is for cannot be told"
+            if not link.sessions:
+                text = f"no client is there to answer {method}"
             code = INTERNAL_ERROR
         else:
             text, code = f"the client does not offer {method}", METHOD_NOT_FOUND

@@ -10,6 +10,7 @@ half), `plane`, `calls` and `counter` (files), round one `desk`. It holds no rul
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from collections.abc import Iterable
 from typing import Final
 
@@ -45,6 +46,7 @@ from .pipes import Pipes
 from .plan import Plan
 from .plane import FilePlane
 from .posts import Posts
+from .report import Command, Status, report
 from .roles import MessageRole, PipeRole, PostRole, StreamRole
 from .servers import Servers
 from .shelf import Shelf, StoredArtifact
@@ -114,6 +116,10 @@ class Engine:
     def exchange_count(self) -> int:
         """Requests of clients that are still owed an answer."""
         return sum(len(session.exchanges) for session in self._clients.sessions.values())
+
+    def report(self) -> tuple[Status, ...]:
+        """How each server fares now."""
+        return report(self._servers, Tally(session.server for session in self._clients.sessions.values()))
 
     def next_timeout(self) -> Deadline | None:
         """When `handle_timeout` is wanted next, and why."""
@@ -222,6 +228,17 @@ class Engine:
         for channel, role in self._desk.channels():
             if isinstance(role, PipeRole | StreamRole | ChildRole | SpareRole | UpStreamRole):
                 self._desk.close(channel, reason="the proxy is shutting down", code=1001)
+        return self._effects()
+
+    def receive_command(self, server: str, command: Command, now: float) -> list[Effect]:
+        """An operator's order."""
+        self._begin(now, None)
+        if server not in self._desk.servers:
+            raise LocalProtocolError(f"there is no server {server!r} in the plan")
+        if command is not Command.START:
+            self._servers.stop_server(server)
+        if command is not Command.STOP:
+            self._servers.start_server(server)
         return self._effects()
 
     def handle_timeout(self, now: float) -> list[Effect]:

@@ -104,12 +104,7 @@ class Servers:
         self.handshakes.dial(link)
 
     def _share(self, session: Session, plan: ServerPlan, share: Share) -> None:
-        link = self._shared.get(plan.id)
-        if link is None:
-            id, workspace = self._desk.mint(), self._desk.mint()
-            link = Link(id, plan, workspace, greeting(self._desk.plan.version), self._desk.limits)
-            self._shared[plan.id] = link
-            self.handshakes.crowds[id] = Crowd(link)
+        link = self._shared_link(plan)
         self._desk.timers.cancel(("linger", link.id))
         self.handshakes.crowds[link.id].shares[session.sid] = share
         self._add(link, session)
@@ -117,6 +112,15 @@ class Servers:
             self.handshakes.need(link)
         elif link.upstream.state not in (State.DIALING, State.INITIALIZING):
             self.handshakes.accept_all(link)
+
+    def _shared_link(self, plan: ServerPlan) -> Link:
+        link = self._shared.get(plan.id)
+        if link is None:
+            id, workspace = self._desk.mint(), self._desk.mint()
+            link = Link(id, plan, workspace, greeting(self._desk.plan.version), self._desk.limits)
+            self._shared[plan.id] = self.links[id] = link
+            self.handshakes.crowds[id] = Crowd(link)
+        return link
 
     def _add(self, link: Link, session: Session) -> None:
         link.sessions[session.sid] = session
@@ -276,6 +280,30 @@ class Servers:
     def _rest_later(self, link: Link) -> None:
         if link.plan.kind is Kind.PIPE and link.plan.idle_stop_s is not None:
             self._desk.timers.set(("rest", link.id), self._desk.now + link.plan.idle_stop_s, "idle server process")
+
+    # --- Orders of an operator ----------------------------------------------------------------------------------------
+
+    def kind_of(self, id: str) -> str:
+        return self._desk.servers[id].kind.value
+
+    def start_server(self, id: str) -> None:
+        """Let it run, whatever has been, and start what needs no client: a shared process, or the spare ones."""
+        plan, health = self._desk.servers[id], self.handshakes.health[id]
+        health.receive_order(is_stopped=False)
+        if plan.sharing is not Sharing.NONE:
+            link = self._shared_link(plan)
+            if link.upstream.state is State.IDLE:
+                self.handshakes.dial(link)
+        self.handshakes.nursery.refill(plan, health)
+
+    def stop_server(self, id: str) -> None:
+        """End what runs. Requests under way learn that their fate is unknown, later ones that it is stopped."""
+        self.handshakes.health[id].receive_order(is_stopped=True)
+        self.handshakes.nursery.let_go(id)
+        for link in [link for link in self.links.values() if link.plan.id == id]:
+            self._losses.lose(link, "it was stopped by order")
+            if link.is_shared and not link.sessions and link.id in self.links:
+                self._end(link, "it was stopped by order")
 
     def stop(self) -> None:
         """No session is left, and none will come."""

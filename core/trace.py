@@ -21,6 +21,7 @@ from .errors import LocalProtocolError
 from .ids import ChannelId, Entropy, Ticket
 from .limits import Limits
 from .plan import Plan
+from .report import Command, Status
 from .shelf import StoredArtifact
 from .timers import Deadline
 
@@ -43,6 +44,8 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     opening: Opening | None = None
     cause: Cause | None = None
     answer: StorageAnswer | None = None
+    server: str | None = None
+    command: Command | None = None
     effects: msgspec.Raw = msgspec.Raw()
     drawn: tuple[bytes, ...] = ()
     plan: Plan | None = None
@@ -92,6 +95,9 @@ class Recorder:
     def exchange_count(self) -> int:
         return self._engine.exchange_count
 
+    def report(self) -> tuple[Status, ...]:
+        return self._engine.report()
+
     def next_timeout(self) -> Deadline | None:
         return self._engine.next_timeout()
 
@@ -125,6 +131,10 @@ class Recorder:
 
     def receive_stop(self, now: float) -> list[Effect]:
         return self._record(Line("receive_stop", now), self._engine.receive_stop(now))
+
+    def receive_command(self, server: str, command: Command, now: float) -> list[Effect]:
+        line = Line("receive_command", now, server=server, command=command)
+        return self._record(line, self._engine.receive_command(server, command, now))
 
     def handle_timeout(self, now: float) -> list[Effect]:
         return self._record(Line("handle_timeout", now), self._engine.handle_timeout(now))
@@ -190,6 +200,8 @@ def _feed(engine: Engine, line: Line, number: int) -> list[Effect]:
         return engine.receive_close(channel, line.cause, line.now)
     if line.answer is not None:
         return engine.receive_answer(ticket, line.answer, line.now)
+    if line.server is not None and line.command is not None:
+        return engine.receive_command(line.server, line.command, line.now)
     if line.size_bytes is not None:
         return engine.receive_sent(channel, line.size_bytes, line.now)
     if line.input == "receive_message":

@@ -137,6 +137,12 @@ def test_a_servers_own_time_limits_and_roots_reach_its_plan() -> None:
     assert (only.start_timeout_s, only.reply_timeout_s, only.forwards_roots) == (7, 8, True)
 
 
+def test_how_its_processes_are_used_reaches_its_plan() -> None:
+    plan = to_plan(read(server("share: serial, idle_stop_seconds: 9")), b"k" * 16, "/", "").servers[0]
+    assert (plan.sharing, plan.idle_stop_s) == (Sharing.SERIAL, 9)
+    assert to_plan(read(server("warm: 3")), b"k" * 16, "/", "").servers[0].spares == 3
+
+
 def test_the_plan_follows_the_settings() -> None:
     structured = OutputLocator(mode=LocatorMode.STRUCTURED, output_path_key="x.y")
     regex = OutputLocator(mode=LocatorMode.REGEX, output_path_regexes=(r"(\S+\.png)$",))
@@ -155,9 +161,9 @@ def test_the_plan_follows_the_settings() -> None:
                 session_retries=0,
                 start_timeout_s=7,
             ),
-            ServerPlan(id="two", kind=Kind.HTTP, session_retries=0, reply_timeout_s=9000),
+            ServerPlan(id="two", kind=Kind.HTTP, may_fall_back=True, session_retries=0, reply_timeout_s=9000),
             ServerPlan(id="three", kind=Kind.PIPE, session_retries=0),
-            ServerPlan(id="four", kind=Kind.HTTP, session_retries=0),
+            ServerPlan(id="four", kind=Kind.HTTP, may_fall_back=True, session_retries=0),
         ),
         workspaces_path="/ws",
         public_base_url="https://mcp.example/x",

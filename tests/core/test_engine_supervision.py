@@ -7,9 +7,11 @@ import json
 import pytest
 from driving import Client, Driver, connect, driver, newcomer
 from isthmus.core.effects import Cause, Connected, Dial, End, Join, Listen, Post, Spawn
+from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
-from isthmus.core.plan import ArtifactProducer, Kind, ServerPlan
+from isthmus.core.plan import ArtifactProducer, Kind, ServerPlan, Sharing
+from isthmus.core.report import Command, Status
 
 HANDSHAKE = '{"protocolVersion":"2025-11-25","capabilities":{}}'
 DIED = Cause(End.BROKEN, "exited with code 1")
@@ -245,3 +247,91 @@ def test_a_server_that_is_mended_is_found_again() -> None:
     newcomer(world, "pipe", "http").initialize()
     assert isinstance(world.every(Dial)[-1].target, Post)
     assert not any(isinstance(dial.target, Listen) for dial in world.every(Dial))
+
+
+# --- An operator's orders ---------------------------------------------------------------------------------------------
+
+
+def status(world: Driver, id: str = "pipe") -> Status:
+    return next(one for one in world.engine.report() if one.id == id)
+
+
+def order(world: Driver, command: Command, id: str = "pipe") -> None:
+    world._note(world.engine.receive_command(id, command, world.now))
+
+
+def test_the_report_follows_what_is() -> None:
+    world = driver(ServerPlan(id="pipe", kind=Kind.PIPE))
+    assert status(world).state == "idle"
+    client = newcomer(world, "http", "pipe")
+    channel = client.initialize()
+    assert status(world).state == "starting"
+    world.open(child(world), Connected())
+    world.answer(world.hear("initialize"), '{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}')
+    client.session = world.sent[channel][-1].session
+    client.request("1", "tools/call", "{}")
+    now = status(world)
+    assert (now.state, now.sessions, now.in_flight, now.processes, now.starts) == ("running", 1, 1, 1, 1)
+    assert (now.revision, now.capabilities) == ("2025-06-18", ("tools",))
+    client.delete()
+    assert status(world).state == "idle"
+    world.end(child(world))
+    assert status(world).processes == 0
+    newcomer(world, "http", "pipe").initialize()
+    world.end(child(world), DIED)
+    now = status(world)
+    assert (now.state, now.failures) == ("failed", 1)
+    assert "exited with code 1" in now.last_error
+
+
+@pytest.mark.parametrize("up", ["pipe", "http"])
+def test_a_stopped_server_answers_that_it_is_stopped_until_it_is_started(up: str) -> None:
+    world = driver()
+    client = connect(world, "http", up)
+    running = client.request("1", "tools/call", "{}")
+    order(world, Command.STOP, up)
+    if up == "http":
+        world.end(world.hear("tools/call").channel, Cause(End.DONE))
+    assert world.said(running)["error"]["data"]["outcome"] == "unknown"
+    assert status(world, up).state == "stopped"
+    late = client.request("2", "tools/list")
+    assert "it is stopped; start it first" in world.said(late)["error"]["message"]
+    fresh = newcomer(world, "http", up).initialize()
+    assert "it is stopped; start it first" in world.said(fresh)["error"]["message"]
+    began = len(world.every(Dial))
+    order(world, Command.START, up)
+    client.request("3", "tools/list")
+    assert len(world.every(Dial)) > began
+
+
+def test_an_order_to_start_ends_a_crash_loop_s_pause() -> None:
+    world = driver(limits=Limits(crash_loop_failures=1))
+    newcomer(world, "http", "pipe").initialize()
+    world.end(child(world), DIED)
+    newcomer(world, "http", "pipe").initialize()
+    assert len(spawned(world)) == 1
+    order(world, Command.START)
+    newcomer(world, "http", "pipe").initialize()
+    assert len(spawned(world)) == 2
+
+
+def test_a_shared_server_is_started_before_anybody_comes() -> None:
+    world = driver(ServerPlan(id="pipe", kind=Kind.PIPE, sharing=Sharing.CONCURRENT))
+    order(world, Command.START)
+    world.open(child(world), Connected())
+    world.answer(world.hear("initialize"), HANDSHAKE)
+    assert status(world).state == "running"
+    client = newcomer(world, "pipe", "pipe")
+    client.initialize()
+    assert len(spawned(world)) == 1
+    assert client.pipe is not None
+    assert "result" in json.loads(world.messages(client.pipe)[-1])
+    order(world, Command.RESTART)
+    assert len(spawned(world)) == 2
+    order(world, Command.STOP)
+    assert child(world) in world.closed
+
+
+def test_an_order_for_an_unknown_server_is_the_caller_s_mistake() -> None:
+    with pytest.raises(LocalProtocolError, match="no server 'x'"):
+        driver().engine.receive_command("x", Command.STOP, 0.0)

@@ -15,6 +15,7 @@ from isthmus.core.engine import Engine
 from isthmus.core.ids import ChannelId, Ticket
 from isthmus.core.limits import Limits
 from isthmus.core.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, Plan, ServerPlan, UploadConsumer
+from isthmus.core.report import Command
 from isthmus.core.trace import Recorder, replay
 
 PLAN = Plan(
@@ -71,6 +72,7 @@ def scripted(seed: int) -> list[bytes]:
     engine.receive_message(pipe, call(8, "other"), 3.5)
     engine.receive_close(child, Cause(End.BROKEN, "exit code 1"), 4.0)
     engine.handle_timeout(4000.0)
+    engine.receive_command("files", Command.RESTART, 4000.5)
     engine.receive_drain(4001.0)
     engine.receive_stop(4002.0)
     return lines
