@@ -20,7 +20,16 @@ from isthmus.app.planning import to_limits, to_plan
 from isthmus.app.settings import ArtifactProducerAdapter, Settings, UploadConsumerAdapter
 from isthmus.app.sizes import parse_size
 from isthmus.core.limits import Limits
-from isthmus.core.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, Plan, ServerPlan, UploadConsumer
+from isthmus.core.plan import (
+    ArtifactProducer,
+    Kind,
+    LocatorMode,
+    OutputLocator,
+    Plan,
+    ServerPlan,
+    Sharing,
+    UploadConsumer,
+)
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCHEMA = jsonschema.Draft202012Validator(schema())
