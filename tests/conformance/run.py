@@ -207,7 +207,7 @@ def run_rows(mode: str, names: Sequence[str], arrangements: Mapping[str, Arrange
                     cell = run_suite([*arguments, "--scenario", name], folder)
             except AssertionError as error:  # isthmus did not start, or did not end well
                 (folder / "error.txt").write_text(str(error), encoding="utf-8")
-                cell = Cell(complaints=(f"isthmus: {str(error).splitlines()[-1]}",))
+                cell = Cell(complaints=(f"isthmus: {str(error).splitlines()[-1].lstrip(': ')}",))
             row[title] = cell
             say(f"{mode} {number}/{len(names)} {name}, {title}: {cell} ({time.monotonic() - started_at:.1f} s)")
     return rows
@@ -283,7 +283,10 @@ def main() -> int:
     if left_out:
         print(f"- left out, for they check how a client gets itself a token: {', '.join(left_out)}")
     worse = regressions(rows)
-    print(f"\n{len(rows)} scenarios run; pass directly and not through isthmus: {', '.join(worse) or 'none'}")
+    direct = sum(not row["direct"].complaints for row in rows.values())
+    print(
+        f"\n{len(rows)} scenarios, {direct} pass directly; of these fail through isthmus: {', '.join(worse) or 'none'}"
+    )
     return 1 if worse else 0
 
 
