@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test quick bench lint types links docs clean
+.PHONY: run test quick bench conformance lint types links docs clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -39,6 +39,10 @@ links:
 # Figures of the proxy against the floor of its stack, in one run. Not part of the tests.
 bench: $(STAMP)
 	$(BIN)/python bench/run.py
+
+# The official conformance suite, directly and through the proxy. Not part of the tests either.
+conformance: $(STAMP)
+	@$(BIN)/python tests/conformance/run.py
 
 # The tables on the pages that come from the code.
 docs: $(STAMP)
