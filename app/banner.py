@@ -6,6 +6,7 @@ import ipaddress
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -14,9 +15,12 @@ from ..core.eras import features_of
 from .fitting import misfits
 from .probe import ServerReport
 from .service import VERSION, Service
-from .settings import Adapter, Server, Settings, UploadConsumerAdapter
+from .settings import Adapter, Server, Settings, Transport, UploadConsumerAdapter
 
 TOOLS_SHOWN = 12
+
+_SHOWN: Final[Mapping[Transport | None, str]] = {"sse": "sse", "websocket": "websocket"}
+"""How transports at a URL are named; all others are http."""
 
 
 def listening(service: Service, reports: list[ServerReport]) -> str:
@@ -61,7 +65,7 @@ def _paste_line(entries: Mapping[str, object]) -> str:
 
 def describe(settings: Settings, server: Server, report: ServerReport) -> list[str]:
     """A server in a few lines: who it is, what it can, what is done with its files, what is wrong."""
-    kind = "stdio" if server.upstream.command is not None else "http"
+    kind = "stdio" if server.upstream.command is not None else _SHOWN.get(server.upstream.transport, "http")
     lines = [f"  {server.id}"]
     if report.problem:
         lines.append(f"    FAILED  {_plain(report.problem)}")

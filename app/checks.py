@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from ..core.plan import LocatorMode
 from ..transports.http_endpoint import Endpoint
+from .addresses import SCHEMES, scheme_of, settle
 from .documents import Problem
 from .settings import (
     ID_PATTERN,
@@ -18,12 +19,14 @@ from .settings import (
     McpServer,
     Server,
     Settings,
+    Transport,
     UploadConsumerAdapter,
     Upstream,
 )
 
 _HTTP_TYPES: Final = ("http", "streamable-http", "streamable_http", "streamableHttp")
-_SCHEMES_TO_COME: Final = ("ws", "wss", "sse", "sse+http", "sse+https")
+_SSE_SCHEMES: Final = ("sse+http", "sse+https")
+_SCHEMES_TO_COME: Final = ("ws", "wss")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _DOTTED: Final = re.compile(r"[^.\s\[\]]+(\.[^.\s\[\]]+)*")
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^/?#@:*\s\[\]]+)(:[0-9]{1,5})?")
@@ -133,12 +136,14 @@ def _adapter(key: str, adapter: Adapter) -> Iterator[Problem]:
 
 
 def _mcp_server(key: str, entry: McpServer) -> Iterator[Problem]:
-    if entry.type in ("sse", "ws", "websocket"):
-        yield Problem(f"{key}.type", "http or stdio: others are not supported yet by this version")
-    elif entry.type is not None and entry.type not in ("stdio", *_HTTP_TYPES):
-        yield Problem(f"{key}.type", "stdio or http")
+    if entry.type in ("ws", "websocket"):
+        yield Problem(f"{key}.type", "http, sse or stdio: others are not supported yet by this version")
+    elif entry.type is not None and entry.type not in ("stdio", "sse", *_HTTP_TYPES):
+        yield Problem(f"{key}.type", "stdio, http or sse")
     elif entry.type is not None and (entry.type == "stdio") != (entry.command is not None):
-        yield Problem(f"{key}.type", "stdio beside a command, http beside a url")
+        yield Problem(f"{key}.type", "stdio beside a command, http or sse beside a url")
+    elif entry.type in _HTTP_TYPES and entry.url is not None and scheme_of(entry.url) in _SSE_SCHEMES:
+        yield Problem(f"{key}.type", "sse beside an sse+http:// or sse+https:// URL")
     if entry.args and entry.command is None:
         yield Problem(f"{key}.args", "args beside a command only")
     yield from _upstream(key, upstream_of(entry))
@@ -151,6 +156,7 @@ def upstream_of(entry: McpServer) -> Upstream:
         env=entry.env,
         cwd=entry.cwd,
         url=entry.url,
+        transport="sse" if entry.type == "sse" and entry.command is None else None,
         headers=entry.headers,
     )
 
@@ -163,7 +169,7 @@ def _upstream(key: str, upstream: Upstream) -> Iterator[Problem]:
     elif upstream.command is not None:
         yield from _command(key, upstream)
     elif upstream.url is not None:
-        yield from _endpoint(key, upstream.url, upstream.headers)
+        yield from _endpoint(key, upstream.url, upstream.transport, upstream.headers)
         for name in ("env", "cwd", "inherit_env"):
             if getattr(upstream, name):
                 yield Problem(f"{key}.{name}", f"{name} beside a command only, and this server has a url")
@@ -171,15 +177,22 @@ def _upstream(key: str, upstream: Upstream) -> Iterator[Problem]:
             yield from _path(f"{key}.ca_file", upstream.ca_file)
 
 
-def _endpoint(key: str, url: str, headers: Mapping[str, str]) -> Iterator[Problem]:
+def _endpoint(key: str, url: str, transport: Transport | None, headers: Mapping[str, str]) -> Iterator[Problem]:
+    schemes, seen = SCHEMES[transport or "auto"], scheme_of(url)
+    if seen in SCHEMES["auto"] and seen not in schemes:
+        yield Problem(
+            f"{key}.url", f"a URL with {' or '.join(f'{one}://' for one in schemes)}, for transport {transport}"
+        )
+        return
+    url, _ = settle(url, transport)
     found = [*_url(f"{key}.url", url), *_headers(f"{key}.headers", headers)]
     yield from found
     if not found:
         try:
             Endpoint(url, tuple(headers.items()))
         except ValueError as error:  # "got this, expected that", or only what is wrong
-            seen, _, right = str(error).replace("; expected ", ", expected ").partition(", expected ")
-            yield Problem(key, right or "others", seen)
+            problem, _, right = str(error).replace("; expected ", ", expected ").partition(", expected ")
+            yield Problem(key, right or "others", problem)
 
 
 def _command(key: str, upstream: Upstream) -> Iterator[Problem]:
@@ -195,7 +208,7 @@ def _command(key: str, upstream: Upstream) -> Iterator[Problem]:
             yield Problem(f"{key}.env.{name}", "a name without =, and no NUL in name or value")
     if upstream.cwd is not None:
         yield from _path(f"{key}.cwd", upstream.cwd)
-    for name in ("headers", "ca_file"):
+    for name in ("transport", "headers", "ca_file"):
         if getattr(upstream, name):
             yield Problem(f"{key}.{name}", f"{name} beside a url only, and this server has a command")
     if not upstream.verify_tls:
@@ -215,7 +228,9 @@ def _url(key: str, url: str, *, may_query: bool = True) -> Iterator[Problem]:
         yield Problem(key, right)
         return
     if parts.scheme in _SCHEMES_TO_COME:
-        yield Problem(key, "http(s): ws and sse are not supported yet by this version")
+        yield Problem(key, "http(s): ws is not supported yet by this version")
+    elif parts.scheme == "sse":
+        yield Problem(key, "an sse+http:// or sse+https:// URL with a host")
     elif parts.scheme not in ("http", "https") or not parts.hostname:
         yield Problem(key, right)
     elif parts.username is not None:

@@ -20,6 +20,7 @@ from ..core.effects import PipeOpening
 from ..transports.http_endpoint import Endpoint
 from ..transports.pipe import serve_pipe
 from . import banner, logs, screen
+from .addresses import settle
 from .checks import check_host, check_origin
 from .config import ConfigError, load, schema
 from .documents import without_credentials
@@ -108,7 +109,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Examples: isthmus wrap -- npx -y @modelcontextprotocol/server-everything; "
         "isthmus wrap --listen stdio --header 'Authorization: Bearer …' https://host/mcp",
     )
-    wrap.add_argument("target", nargs="?", metavar="URL", help="where the server listens, http:// or https://")
+    wrap.add_argument(
+        "target", nargs="?", metavar="URL", help="where the server listens: http(s)://…, or sse+http(s)://…"
+    )
     wrap.add_argument(
         "--listen",
         default=DEFAULT_LISTEN,
@@ -334,18 +337,21 @@ def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, 
         said = "nothing" if url is None else "both a URL and a command"
         raise ConfigError(f"got {said} to wrap, expected a URL, or -- COMMAND ARG…")
     if url is not None:
-        if not re.match(r"https?://[^/]", url):
+        if not re.match(r"(sse\+)?https?://[^/]", url):
             if "://" not in url:
                 raise ConfigError(f"got no URL; {_how_to_wrap(url, has_more=False)}")
-            raise ConfigError(f"got the URL {without_credentials(url)}, expected http://… or https://…")
+            expected = "http://…, https://…, sse+http://… or sse+https://…"
+            raise ConfigError(f"got the URL {without_credentials(url)}, expected {expected}")
         if options.env or options.cwd or options.inherit_env:
             raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
         headers = dict(_pair(text, ":", "--header", "NAME: VALUE") for text in options.header)
+        url, transport = settle(url, None)
         try:
             Endpoint(url, tuple(headers.items()))
         except ValueError as error:
             raise ConfigError(str(error)) from error
-        return Upstream(url=url, headers=headers), _id_from(re.sub(r"https?://", "", url).split("/")[0])
+        id = _id_from(re.sub(r"https?://", "", url).split("/")[0])
+        return Upstream(url=url, transport=transport, headers=headers), id
     if options.header:
         raise ConfigError("got --header with a command, expected it with a URL only")
     env = dict(_pair(text, "=", "--env", "NAME=VALUE") for text in options.env)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from .addresses import settle
 from .checks import check, upstream_of
 from .documents import MalformedDocument, Reader, parse
 from .settings import CLIENT_KEYS, REFERENCE, McpServer, Server, Settings
@@ -86,7 +87,7 @@ def loads(text: str, format: str, base_dir: str, environ: Mapping[str, str]) -> 
 
 
 def _settle(settings: Settings, base_dir: str) -> Settings:
-    """One list of the servers that are to run, absolute paths, no trailing slash."""
+    """One list of the servers that are to run, absolute paths, no trailing slash, URLs without a transport in them."""
 
     def absolute(path: str) -> str:
         return posixpath.normpath(posixpath.join(base_dir, path))
@@ -100,9 +101,14 @@ def _settle(settings: Settings, base_dir: str) -> Settings:
             cwd = absolute(cwd)
         if ca_file is not None:
             ca_file = absolute(ca_file)
+        url, transport = upstream.url, upstream.transport
+        if url is not None:
+            url, transport = settle(url, transport)
         return msgspec.structs.replace(
             server,
-            upstream=msgspec.structs.replace(upstream, command=command, cwd=cwd, ca_file=ca_file),
+            upstream=msgspec.structs.replace(
+                upstream, command=command, cwd=cwd, ca_file=ca_file, url=url, transport=transport
+            ),
             artifact_roots=tuple(map(absolute, server.artifact_roots)),
         )
 

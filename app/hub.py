@@ -43,6 +43,7 @@ from ..core.effects import (
     StorageFailed,
     Sweep,
 )
+from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId, Ticket
 from ..core.limits import Limits
 from ..core.plan import Plan
@@ -53,6 +54,7 @@ from ..transports.http_client import HttpClient
 from ..transports.http_endpoint import Endpoint
 from ..transports.memory import MemoryServer, MemoryUpstream
 from ..transports.port import FileOutlet, Outlet
+from ..transports.sse_client import SseUpstream
 from ..transports.stdio import Child, ChildSpec
 from .workspaces import Folders, Workspaces
 
@@ -94,7 +96,8 @@ class Hub:
     Args:
         make_engine: called once, inside the event loop, with the wall time at which its clock was 0.
         upstreams: for each server of the plan, how to reach it.
-        log_server: called with each line that a child writes to stderr: (server, line).
+        log_server: called with each line that a child writes to stderr, and with what else is to be said of a server:
+            (server, line).
     """
 
     def __init__(
@@ -281,10 +284,37 @@ class Hub:
             )
             self._outlets[channel] = child
             self._tasks.start_soon(self._run_child, child, channel, target.workspace if has_files else None)
+        elif isinstance(target, Join):
+            assert isinstance(upstream, Endpoint)
+            self._join(upstream, target, channel)
         else:
             assert isinstance(upstream, Endpoint)
-            assert not isinstance(target, Join)
-            self._outlets[channel] = self._client.dial(upstream, target, channel, self)
+            try:
+                self._outlets[channel] = self._client.dial(upstream, target, channel, self)
+            except LocalProtocolError as error:  # what a peer said is to go into a header, and cannot
+                cause = Cause(End.UNREACHABLE, str(error), unsent=True)
+                self._apply(self._engine.receive_close(channel, cause, self._now()))
+
+    def _join(self, endpoint: Endpoint, target: Join, channel: ChannelId) -> None:
+        """What a URL's scheme says to a two-way stream: an http one is that of HTTP+SSE."""
+        assert endpoint.address().scheme in ("http", "https")
+        upstream = self._outlets[channel] = SseUpstream(
+            endpoint,
+            target,
+            channel,
+            self,
+            self._limits,
+            self._client,
+            log=lambda line: self._log_server(target.server, line),
+        )
+        self._tasks.start_soon(self._run_upstream, upstream, channel)
+
+    async def _run_upstream(self, upstream: SseUpstream, channel: ChannelId) -> None:
+        try:
+            await upstream.run()
+        except Exception:  # a defect met with one server must not take the others with it
+            _log.exception("a server's stream could not be looked after")
+            self.closed(channel, Cause(End.BROKEN, "internal error"))
 
     async def _run_child(self, child: Child, channel: ChannelId, workspace: str | None) -> None:
         try:

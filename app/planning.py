@@ -6,7 +6,7 @@ from typing import Final
 
 from ..core.limits import Limits
 from ..core.plan import ArtifactProducer, Kind, OutputLocator, Plan, ServerPlan, Sharing, UploadConsumer
-from .settings import ArtifactProducerAdapter, Server, Settings, UploadConsumerAdapter
+from .settings import ArtifactProducerAdapter, Server, Settings, UploadConsumerAdapter, Upstream
 
 LINK_KEY_MIN_BYTES: Final = 16
 
@@ -61,11 +61,11 @@ def to_limits(settings: Settings) -> Limits:
 def _server_plan(server: Server, retries: int) -> ServerPlan:
     return ServerPlan(
         id=server.id,
-        kind=Kind.PIPE if server.upstream.command is not None else Kind.HTTP,
+        kind=_kind(server.upstream),
         consumers=tuple(_consumer(entry) for entry in server.adapters if isinstance(entry, UploadConsumerAdapter)),
         producers=tuple(_producer(entry) for entry in server.adapters if isinstance(entry, ArtifactProducerAdapter)),
         sharing=Sharing(server.share),
-        may_fall_back=server.upstream.url is not None,
+        may_fall_back=_kind(server.upstream) is Kind.HTTP and server.upstream.transport in (None, "auto"),
         spares=server.warm,
         idle_stop_s=server.idle_stop_seconds,
         session_retries=retries,
@@ -73,6 +73,12 @@ def _server_plan(server: Server, retries: int) -> ServerPlan:
         reply_timeout_s=server.call_timeout_seconds,
         forwards_roots=server.roots == "client",
     )
+
+
+def _kind(upstream: Upstream) -> Kind:
+    if upstream.command is not None:
+        return Kind.PIPE
+    return Kind.SOCKET if upstream.transport in ("sse", "websocket") else Kind.HTTP
 
 
 def _consumer(adapter: UploadConsumerAdapter) -> UploadConsumer:

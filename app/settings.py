@@ -137,6 +137,9 @@ class ArtifactProducerAdapter(Struct, frozen=True, kw_only=True, forbid_unknown_
     required: Annotated[bool, _about("A result without its file is an error.")] = False
 
 
+Transport = Literal["auto", "streamable_http", "sse", "websocket"]
+
+
 class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a server is reached: a command to start, or a URL."""
 
@@ -146,7 +149,17 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     env: Annotated[dict[str, str], _about("Environment variables of the program.")] = {}
     cwd: Annotated[str | None, _about("Working directory of the program.")] = None
     inherit_env: Annotated[bool, _about("Hand on the whole environment, not just its harmless part.")] = False
-    url: Annotated[str | None, _about("Where the server listens, http:// or https://.")] = None
+    url: Annotated[
+        str | None,
+        _about("Where the server listens, http:// or https://; sse+http:// and sse+https:// name sse as well."),
+    ] = None
+    transport: Annotated[
+        Transport | None,
+        _about(
+            "What is spoken at the URL; sse is the HTTP+SSE of revision 2024-11-05. null: auto: what the URL says, and "
+            "HTTP+SSE with a server that refuses Streamable HTTP."
+        ),
+    ] = None
     headers: Annotated[dict[str, str], _about("Headers of every request to the URL.")] = {}
     verify_tls: Annotated[bool, _about("Check the server's certificate.")] = True
     ca_file: Annotated[str | None, _about("Certificates to trust in place of the system's, as PEM.")] = None
@@ -201,7 +214,7 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One server as MCP clients write it. What is for them, such as autoApprove, is ignored with a warning."""
 
-    type: Annotated[str | None, _about("stdio or http; not needed.")] = None
+    type: Annotated[str | None, _about("stdio, http or sse; only sse is needed.")] = None
     command: Annotated[str | None, _about("The program. One with a slash in it starts from the file's folder.")] = None
     args: Annotated[Texts, _about("Its arguments.")] = ()
     env: Annotated[dict[str, str], _about("Its environment variables.")] = {}

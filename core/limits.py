@@ -107,6 +107,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How long such a POST may take. Servers answer 202 at once."""
     start_timeout_s: float = 60.0
     """From dialling an upstream to its answer to `initialize`: real servers take up to 14 s, first-time npx more."""
+    post_wait_s: float = 1.0
+    """How long a message to an HTTP+SSE server is held back until the one before it is taken, which keeps their order.
+    Servers say so at once, or not before they have answered it; those must not have to wait for our next message."""
     listen_wait_s: float = 1.0
     """How long first requests wait for the upstream's GET stream, so that its questions are not lost."""
     listen_retry_s: float = 1.0

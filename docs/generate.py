@@ -39,6 +39,7 @@ MACHINES: Final = {
     "upstream": "isthmus.core.upstream",
     "http_reply": "isthmus.core.wire.http_reply",
     "http_client": "isthmus.core.wire.http_client",
+    "sse_client": "isthmus.core.wire.sse_client",
 }
 
 SECTIONS: Final = ("core", "storage", "sessions", "uploads", "artifacts")

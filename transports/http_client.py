@@ -19,12 +19,13 @@ from ..core.effects import Cause, Delete, Listen, Post
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.limits import Limits
+from ..core.wire.http_client import ReplyReader
 from .clock import loop_clock
 from .http_client_connection import Connection
-from .http_client_exchange import Exchange, Headers, Route, stopped
+from .http_client_exchange import Exchange, Headers, Reader, Route, stopped
 from .http_endpoint import Endpoint
 from .http_pool import Pool
-from .port import Outlet, Port
+from .port import Port
 
 _log: Final = logging.getLogger("isthmus.http")
 
@@ -75,8 +76,21 @@ class HttpClient:
             task_status.started()
             await anyio.sleep_forever()
 
-    def dial(self, endpoint: Endpoint, target: Post | Listen | Delete, channel: ChannelId, port: Port) -> Outlet:
+    def dial(
+        self,
+        endpoint: Endpoint,
+        target: Post | Listen | Delete,
+        channel: ChannelId,
+        port: Port,
+        *,
+        reader: Reader | None = None,
+        path: bytes | None = None,
+    ) -> Exchange:
         """Send the request for `target`; `port` hears of `channel` what comes of it, and never before this returns.
+
+        Args:
+            reader: what its response is fed to; None: a `ReplyReader`.
+            path: path and query to ask for instead of the endpoint's own.
 
         Raises:
             LocalProtocolError: the context is not open, or `target` cannot be put into headers. Nothing was sent.
@@ -86,7 +100,7 @@ class HttpClient:
         route = self._routes.get(endpoint)
         if route is None:
             route = self._routes[endpoint] = self._new_route(endpoint)
-        exchange = Exchange(route, target, channel, port, self.limits)
+        exchange = Exchange(route, target, channel, port, reader or ReplyReader(target, self.limits), path)
         if self._is_stopping:
             self.end_soon(exchange, stopped(is_unsent=True))
         else:

@@ -157,6 +157,8 @@ class Connection:
                 self.give_up()
                 return
             self._is_written = True
+            if exchange.when_written is not None:
+                exchange.when_written()
 
     async def _read(self) -> None:
         """Read until the connection is of no more use."""

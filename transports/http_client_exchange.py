@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
 from ..core.effects import Cause, Close, Connected, Delete, End, Listen, Post, Primed, Send
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
-from ..core.limits import Limits
-from ..core.wire.http_client import Arrived, Ended, Opened, ReplyEvent, ReplyReader, request_for
+from ..core.wire.http_client import Arrived, Ended, Opened, ReplyEvent, request_for
 from .port import Port
 
 if TYPE_CHECKING:
@@ -30,17 +30,33 @@ class Route:
     headers: Headers
 
 
+class Reader(Protocol):
+    """What a response is fed to; see `ReplyReader`."""
+
+    def receive_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> list[ReplyEvent]: ...
+    def receive_body(self, data: bytes | bytearray) -> list[ReplyEvent]: ...
+    def receive_eof(self, is_complete: bool, problem: str = "") -> list[ReplyEvent]: ...
+
+
 class Exchange:
     """One request and its response: the `Outlet` of its channel. `Port.closed` is called for it exactly once."""
 
     def __init__(
-        self, route: Route, target: Post | Listen | Delete, channel: ChannelId, port: Port, limits: Limits
+        self,
+        route: Route,
+        target: Post | Listen | Delete,
+        channel: ChannelId,
+        port: Port,
+        reader: Reader,
+        path: bytes | None,
     ) -> None:
         self.method, self.headers, self.body = request_for(target, route.headers)
-        self.target = route.target
+        self.target = route.target if path is None else path
         if self.method == "POST":
             self.headers.append((b"content-length", b"%d" % len(self.body)))
-        self.reader = ReplyReader(target, limits)
+        self.reader = reader
+        self.when_written: Callable[[], None] | None = None
+        """Called once the whole request is on its way."""
         self.connection: Connection | None = None
         self.is_unsent = True  # no byte of it was given to a socket
         self.is_abandoned = False

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from typing import Final
 
 from ..core.errors import LocalProtocolError
 from ..core.wire.http_client import encode_header
+from ..core.wire.url import Address, parse_url
 
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where an `Endpoint` lies: whom to connect to, what to say for Host, and what to ask for."""
-
-    scheme: str
-    host: str
-    port: int
-    authority: bytes
-    target: bytes
+__all__ = ["Address", "Endpoint"]
 
 
 @dataclass(frozen=True)
@@ -55,21 +43,4 @@ class Endpoint:
 
     def address(self) -> Address:
         """The URL in parts."""
-        found = re.fullmatch(r"(?i:(https?|wss?))://([^/?#]*)([^#]*)(?s:#.*)?", self.url)
-        if found is None:
-            raise ValueError("got a URL of another kind, expected http:// or https://, or ws:// or wss://")
-        scheme, authority, target = found[1].lower(), found[2], found[3]
-        if "@" in authority:
-            raise ValueError("got a URL with user-info, expected credentials in a header")
-        if not re.fullmatch(r"[!-~]*", authority + target):
-            raise ValueError("got a URL with a space or a non-ASCII character, expected them percent-encoded")
-        parts = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+))(?::([0-9]{0,5}))?", authority)
-        port = _DEFAULT_PORTS[scheme] if parts is None or not parts[3] else int(parts[3])
-        if parts is None or not 1 <= port <= 65535:
-            raise ValueError(f"got {authority!r} between // and the path, expected HOST or HOST:PORT")
-        host = parts[1] or parts[2]
-        shown = f"[{host}]" if ":" in host else host
-        if port != _DEFAULT_PORTS[scheme]:
-            shown += f":{port}"
-        target = target if target.startswith("/") else "/" + target
-        return Address(scheme, host, port, shown.encode(), target.encode())
+        return parse_url(self.url)

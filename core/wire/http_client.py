@@ -46,6 +46,8 @@ FRAMING_HEADERS: Final = frozenset(
 EVENT_ID_MAX_BYTES: Final = 8 * 1024
 """A longer event id fits into no header that a server would take."""
 
+MESSAGES: Final = frozenset({"message"})
+
 _NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE: Final = re.compile(rb"([!-~\x80-\xff]([ \t!-~\x80-\xff]*[!-~\x80-\xff])?)?")
 
@@ -69,10 +71,14 @@ class Primed(msgspec.Struct, frozen=True, tag=True):
     """The response to a `Post` is an event stream that has named an event id before any message: it can be resumed."""
 
 
-class Arrived(msgspec.Struct, frozen=True, tag=True):
-    """One JSON-RPC message, or a batch of them as a JSON array; not yet looked at, so it may be malformed."""
+class Arrived(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """One JSON-RPC message, or a batch of them as a JSON array; not yet looked at, so it may be malformed.
+
+    `event` is the type of the event it came in; another than this only if `ReplyReader` was asked for it.
+    """
 
     message: bytes
+    event: str = "message"
 
 
 class Ended(msgspec.Struct, frozen=True, tag=True):
@@ -199,11 +205,24 @@ class ReplyReader:
 
     How the body was cut into pieces never shows in the events. Once `is_ended`, the rest of the response means nothing
     and is not to be fed; at most `limits.reply_size_max_bytes` of one message are held at any time.
+
+    Args:
+        event_types: those whose data arrive; others are somebody's extension.
+        has_messages: whether a success may hold any. If not, its body is not read.
     """
 
-    def __init__(self, target: Post | Listen | Delete, limits: Limits) -> None:
+    def __init__(
+        self,
+        target: Post | Listen | Delete,
+        limits: Limits,
+        *,
+        event_types: frozenset[str] = MESSAGES,
+        has_messages: bool = True,
+    ) -> None:
         self.state = State.WAITING
         self._target = target
+        self._event_types = event_types
+        self._has_messages = has_messages and not isinstance(target, Delete)
         self._size_max = limits.reply_size_max_bytes
         self._body = bytearray()  # gathered, or kept for the error message
         self._status = 0  # in REFUSED
@@ -234,7 +253,7 @@ class ReplyReader:
             self._step(Input.DENIED)
             self._status = status
             self._detail = _describe_refusal(status, fields.get(b"location"))
-        elif isinstance(self._target, Delete) or status in (202, 204, 205) or fields.get(b"content-length") == b"0":
+        elif not self._has_messages or status in (202, 204, 205) or fields.get(b"content-length") == b"0":
             # Any success will do for a DELETE. An empty 200 is how some servers accept a notification.
             self._step(Input.ACCEPTED)
             out += [Opened(_session(fields)), Ended(ENDED_ORDERLY)]
@@ -320,9 +339,9 @@ class ReplyReader:
                 self._retry_ms = event.ms
                 continue
             self._last_event_id = event.id
-            if isinstance(event, Event) and event.type == "message":  # other types are somebody's extension
+            if isinstance(event, Event) and event.type in self._event_types:
                 self._has_begun = True
-                out.append(Arrived(event.data))
+                out.append(Arrived(event.data, event.type))
             elif isinstance(event, Oversize):
                 self._step(Input.OVERFED)
                 self._events = None

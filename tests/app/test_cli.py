@@ -152,6 +152,11 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("serve", "a", "b"), "usage: isthmus serve [-h]"),
         (("serve", "a", "b"), "isthmus serve: error: too many arguments"),
         (("wrap", "ws://host/"), "got the URL ws://host/, expected http://"),
+        (
+            ("wrap", "sse://host/"),
+            "got the URL sse://host/, expected http://…, https://…, sse+http://… or sse+https://…",
+        ),
+        (("wrap", "sse+http://user:word@host/"), "got a URL with user-info, expected credentials in a header"),
         (("wrap", "http://user:word@host/"), "got a URL with user-info, expected credentials in a header"),
         (("wrap", "http://host:99999/"), "expected HOST or HOST:PORT"),
         (("wrap", "--header", "Host: x", "http://h/"), "got header Host, which is set for each request"),

@@ -346,7 +346,24 @@ REFUSED = {
     upstream("command: [x], cwd: ~me"): ['servers[0].upstream.cwd: got "~me"'],
     upstream("url: 'http://h', env: {A: b}"): ["servers[0].upstream.env: got a mapping, expected env"],
     upstream("url: 'ws://h/mcp'"): ['servers[0].upstream.url: got "ws://h/mcp"', "not supported yet"],
-    upstream("url: 'sse+https://h/sse'"): ["not supported yet by this version"],
+    upstream("url: 'sse://h/sse'"): ['got "sse://h/sse", expected an sse+http:// or sse+https:// URL'],
+    upstream("url: 'sse+https:///sse'"): ['got "sse+https:///sse", expected an http:// or https:// URL with a host'],
+    upstream("url: 'sse+http://u:p@h/sse'"): ["got a URL with credentials, expected a URL without credentials"],
+    upstream("url: 'http://h', transport: ss"): [
+        'servers[0].upstream.transport: got "ss", expected one of auto, stream'
+    ],
+    upstream("url: 'ws://h', transport: sse"): [
+        'servers[0].upstream.url: got "ws://h", expected a URL with http:// or https:// or sse+http:// or sse+https://,',
+        "for transport sse",
+    ],
+    upstream("url: 'sse+http://h', transport: streamable_http"): [
+        'servers[0].upstream.url: got "sse+http://h", expected a URL with http:// or https://, for transport stream',
+    ],
+    upstream("url: 'https://h', transport: websocket"): [
+        'servers[0].upstream.url: got "https://h", expected a URL with ws:// or wss://, for transport websocket',
+    ],
+    upstream("command: [x], transport: sse"): ["upstream.transport: ", "transport beside a url only"],
+    f"core: {{public_base_url: 'sse+http://h'}}\n{MINIMAL}": ["core.public_base_url: ", "an http:// or https:// URL"],
     upstream("url: 'ftp://h'"): ['servers[0].upstream.url: got "ftp://h", expected an http:// or https:// URL'],
     upstream("url: 'http:///mcp'"): ["expected an http:// or https:// URL with a host"],
     upstream("url: 'http://h:x'"): ["expected an http:// or https:// URL with a host"],
@@ -371,14 +388,51 @@ REFUSED = {
     producer("output_locator: {mode: regex, output_path_regexes: [a, '(']}"): [
         f'{AT}.output_locator.output_path_regexes[1]: got "(", expected a regular expression ('
     ],
-    "mcpServers: {a: {type: sse, url: 'http://h'}}": ['mcpServers.a.type: got "sse"', "not supported yet"],
-    "mcpServers: {a: {type: http, command: x}}": ["mcpServers.a.type: ", "stdio beside a command, http beside a url"],
-    "mcpServers: {a: {type: carrier pigeon, command: x}}": ["mcpServers.a.type: ", "expected stdio or http"],
+    "mcpServers: {a: {type: ws, url: 'http://h'}}": ['mcpServers.a.type: got "ws"', "not supported yet"],
+    "mcpServers: {a: {type: http, command: x}}": [
+        "mcpServers.a.type: ",
+        "stdio beside a command, http or sse beside a u",
+    ],
+    "mcpServers: {a: {type: sse, command: x}}": [
+        "mcpServers.a.type: ",
+        "stdio beside a command, http or sse beside a u",
+    ],
+    "mcpServers: {a: {type: http, url: 'sse+http://h'}}": ["mcpServers.a.type: ", "sse beside an sse+http:// or sse+"],
+    "mcpServers: {a: {type: sse, url: 'ws://h'}}": ["mcpServers.a.url: ", "for transport sse"],
+    "mcpServers: {a: {type: carrier pigeon, command: x}}": ["mcpServers.a.type: ", "expected stdio, http or sse"],
     "mcpServers: {a: {url: 'http://h', args: [b]}}": ["mcpServers.a.args: got a list of 1"],
     "mcpServers: {a: {command: x, disabledTools: []}}": ["mcpServers.a.disabledTools: unknown key, expected disabled"],
     "mcpServers: {a: {command: x, disabled: true}}": ["mcpServers: every server is disabled, expected at"],
     "mcpServers: {a b: {command: x}}": ["mcpServers.a b: got the id 'a b'"],
 }
+
+
+@pytest.mark.parametrize(
+    ("keys", "url", "transport", "kind"),
+    [
+        ("url: 'http://h/a'", "http://h/a", "auto", Kind.HTTP),
+        ("url: 'http://h/a', transport: null", "http://h/a", "auto", Kind.HTTP),
+        ("url: 'http://h/a', transport: auto", "http://h/a", "auto", Kind.HTTP),
+        ("url: 'https://h/a', transport: streamable_http", "https://h/a", "streamable_http", Kind.HTTP),
+        ("url: 'https://h/a', transport: sse", "https://h/a", "sse", Kind.SOCKET),
+        ("url: 'sse+https://h/a'", "https://h/a", "sse", Kind.SOCKET),
+        ("url: 'SSE+HTTP://h/a', transport: auto", "HTTP://h/a", "sse", Kind.SOCKET),
+        ("url: 'sse+http://h/a', transport: sse", "http://h/a", "sse", Kind.SOCKET),
+    ],
+)
+def test_a_url_and_its_transport_are_settled(keys: str, url: str, transport: str, kind: Kind) -> None:
+    """A transport in the URL says what one beside it says, and the engine hears of two-way streams."""
+    settings = read(upstream(keys))
+    assert (settings.servers[0].upstream.url, settings.servers[0].upstream.transport) == (url, transport)
+    assert to_plan(settings, b"k" * 16, "/ws", "").servers[0].kind is kind
+    if "transport" not in keys:
+        assert read(f"mcpServers: {{a: {{{keys}}}}}").servers[0].upstream == settings.servers[0].upstream
+
+
+@pytest.mark.parametrize("url", ["http://h/sse", "sse+http://h/sse"])
+def test_a_pasted_server_may_be_of_type_sse(url: str) -> None:
+    [server] = read(f"mcpServers: {{a: {{type: sse, url: '{url}'}}}}").servers
+    assert (server.upstream.url, server.upstream.transport) == ("http://h/sse", "sse")
 
 
 @pytest.mark.parametrize("text", REFUSED)

@@ -21,7 +21,20 @@ from isthmus.app import hub
 from isthmus.app.hub import Hub, StorageOrder, UpstreamAddress
 from isthmus.app.probe import PAGES_MAX, ServerReport, probe
 from isthmus.app.workspaces import Workspaces
-from isthmus.core.effects import Cause, Effect, End, Opening, PipeOpening, Send, StorageAnswer, StorageFailed, Sweep
+from isthmus.core.effects import (
+    Cause,
+    Dial,
+    Effect,
+    End,
+    Join,
+    Listen,
+    Opening,
+    PipeOpening,
+    Send,
+    StorageAnswer,
+    StorageFailed,
+    Sweep,
+)
 from isthmus.core.engine import Engine
 from isthmus.core.errors import OUTCOME_UNKNOWN, OVERLOADED, TIMED_OUT, LocalProtocolError
 from isthmus.core.ids import ChannelId, Ticket
@@ -29,6 +42,7 @@ from isthmus.core.limits import Limits
 from isthmus.core.plan import ArtifactProducer, Kind, Plan, ServerPlan
 from isthmus.core.timers import Deadline
 from isthmus.storage.memory import MemoryBlobs, MemoryRecords
+from isthmus.transports.http_endpoint import Endpoint
 from isthmus.transports.memory import MemoryClient, MemoryPeer, MemoryServer, MemoryUpstream
 from isthmus.transports.port import Outlet
 from isthmus.transports.stdio import Child, ChildSpec
@@ -402,6 +416,55 @@ def test_nested_inputs_keep_the_order_of_effects(tree: Tree) -> None:
             await hub.stop(0)
 
     anyio.run(run)
+
+
+class Dialling(Scripted):
+    """An `EngineLike` that dials `target` when it is told anything."""
+
+    def __init__(self, target: Join | Listen) -> None:
+        super().__init__([])
+        self.target = target
+        self.closed: dict[ChannelId, Cause] = {}
+        self.is_closed = anyio.Event()
+
+    def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]:
+        return [Dial(ChannelId(2), self.target)]
+
+    def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
+        self.closed[channel] = cause
+        self.is_closed.set()
+        return []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (Listen("one", session="S 1"), "a session id that is no visible ASCII"),
+        (Listen("one", last_event_id="\a"), "an event id that no header can carry"),
+        (Join("one", headers=(("Host", "x"),)), "header Host"),
+        (Join("one"), "connection refused"),
+    ],
+)
+async def test_what_cannot_be_dialled_is_told_the_engine(target: Join | Listen, words: str) -> None:
+    """Whatever of it a peer has said. An HTTP server may be joined, too: it may turn out to be an older one."""
+    engine = Dialling(target)
+    workspaces = Workspaces(
+        "/nonexistent", MemoryRecords(), MemoryBlobs(), artifact_roots={}, working_directories={}, limits=Limits()
+    )
+    plan = Plan(servers=(ServerPlan(id="one", kind=Kind.HTTP),))
+    upstreams = {"one": Endpoint("http://127.0.0.1:1/sse")}
+    hub = Hub(lambda unix_at_zero: engine, plan, upstreams, workspaces, Limits(), log_server=lambda server, line: None)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(hub.run)
+        hub.message(ChannelId(1), b"go")
+        with anyio.fail_after(PATIENCE_S):
+            await engine.is_closed.wait()
+            await hub.stop(0)
+    [(channel, cause)] = engine.closed.items()
+    assert channel == 2
+    assert (cause.end, cause.unsent) == (End.UNREACHABLE, True)
+    assert words in cause.detail
 
 
 # --- Time -----------------------------------------------------------------------------------------------------------

@@ -373,7 +373,7 @@ def serve(
 
 def wrap_target(*target: str | Path) -> list[str | Path]:
     """The last arguments of `isthmus wrap`."""
-    is_url = len(target) == 1 and re.match(r"https?://", str(target[0])) is not None
+    is_url = len(target) == 1 and re.match(r"(sse\+)?https?://", str(target[0])) is not None
     return [str(target[0])] if is_url else ["--", *target]
 
 
@@ -388,25 +388,48 @@ def stdio_wrap(*target: str | Path, options: Sequence[str] = ()) -> list[str]:
 @contextlib.contextmanager
 def everything_over_http(*, folder: Path, port: int = 0) -> Iterator[tuple[Process, str]]:
     """server-everything as a Streamable HTTP server on loopback: the process and its URL."""
-    require(EVERYTHING)
-    process, url = start_everything_over_http(folder=folder, port=port)
-    try:
-        yield process, url
-        process.stop(code=None)
-    finally:
-        process.clean_up()
+    with _stopped(*start_everything_over_http(folder=folder, port=port)) as started:
+        yield started
 
 
 def start_everything_over_http(*, folder: Path, port: int = 0) -> tuple[Process, str]:
     """As `everything_over_http`; the caller ends it."""
-    command = ["node", "--require", CLIENTS / "loopback.cjs", EVERYTHING.resolve(), "streamableHttp"]
-    process = Process(command, folder=folder, env={"PORT": str(port)})
+    return _start_everything("streamableHttp", "mcp", folder, port)
+
+
+@contextlib.contextmanager
+def everything_over_sse(*, folder: Path) -> Iterator[tuple[Process, str]]:
+    """server-everything as an HTTP+SSE server on loopback: the process and the URL of its event stream."""
+    with _stopped(*_start_everything("sse", "sse", folder, 0)) as started:
+        yield started
+
+
+def _start_everything(mode: str, path: str, folder: Path, port: int) -> tuple[Process, str]:
+    require(EVERYTHING)
+    command = ["node", "--require", CLIENTS / "loopback.cjs", EVERYTHING.resolve(), mode]
+    return start_server(command, path, folder=folder, env={"PORT": str(port)})
+
+
+def start_server(
+    command: Sequence[str | Path], path: str, *, folder: Path, env: Mapping[str, str] | None = None
+) -> tuple[Process, str]:
+    """A server that says "listening on 127.0.0.1:PORT", and where it is. The caller ends it."""
+    process = Process(command, folder=folder, env=env)
     try:
         match = process.wait_line(r"listening on 127\.0\.0\.1:([0-9]+)")
     except RigError:
         process.clean_up()
         raise
-    return process, f"http://127.0.0.1:{match[1]}/mcp"
+    return process, f"http://127.0.0.1:{match[1]}/{path}"
+
+
+@contextlib.contextmanager
+def _stopped(process: Process, url: str) -> Iterator[tuple[Process, str]]:
+    try:
+        yield process, url
+        process.stop(code=None)
+    finally:
+        process.clean_up()
 
 
 def require(path: Path) -> Path:

@@ -1,0 +1,32 @@
+"""What the URL of a server and the transport named beside it mean together."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from .settings import Transport
+
+SCHEMES: Final[dict[Transport, tuple[str, ...]]] = {
+    "auto": ("http", "https", "sse+http", "sse+https", "ws", "wss"),
+    "streamable_http": ("http", "https"),
+    "sse": ("http", "https", "sse+http", "sse+https"),
+    "websocket": ("ws", "wss"),
+}
+"""What the URL of a server may begin with, for each transport."""
+
+_SSE: Final = "sse+"
+
+
+def scheme_of(url: str) -> str:
+    """What comes before ://, in lower case; empty if nothing does."""
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", url)
+    return "" if found is None else found[1].lower()
+
+
+def settle(url: str, transport: Transport | None) -> tuple[str, Transport]:
+    """The URL to connect to, and the transport to speak there: `auto` only where the URL leaves it open."""
+    scheme = scheme_of(url)
+    if scheme.startswith(_SSE):
+        return url[len(_SSE) :], "sse"
+    return url, "websocket" if scheme in SCHEMES["websocket"] else transport or "auto"

@@ -1,0 +1,50 @@
+"""The URL of a server in parts, read strictly: what is judged is what is used."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+DEFAULT_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Whom to connect to, what to say for Host, and what to ask for."""
+
+    scheme: str
+    host: str
+    port: int
+    authority: bytes
+    target: bytes
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        return self.scheme, self.host.lower(), self.port
+
+
+def parse_url(url: str) -> Address:
+    """The parts of an http, https, ws or wss URL. Path and query stay as they are written; a fragment is dropped.
+
+    Raises:
+        ValueError: it cannot be used. The message says why and repeats neither path nor credentials.
+    """
+    found = re.fullmatch(r"(?i:(https?|wss?))://([^/?#]*)([^#]*)(?s:#.*)?", url)
+    if found is None:
+        raise ValueError("got a URL of another kind, expected http:// or https://, or ws:// or wss://")
+    scheme, authority, target = found[1].lower(), found[2], found[3]
+    if "@" in authority:
+        raise ValueError("got a URL with user-info, expected credentials in a header")
+    if not re.fullmatch(r"[!-~]*", authority + target):
+        raise ValueError("got a URL with a space or a non-ASCII character, expected them percent-encoded")
+    parts = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+))(?::([0-9]{0,5}))?", authority)
+    port = DEFAULT_PORTS[scheme] if parts is None or not parts[3] else int(parts[3])
+    if parts is None or not 1 <= port <= 65535:
+        raise ValueError(f"got {authority!r} between // and the path, expected HOST or HOST:PORT")
+    host = parts[1] or parts[2]
+    shown = f"[{host}]" if ":" in host else host
+    if port != DEFAULT_PORTS[scheme]:
+        shown += f":{port}"
+    target = target if target.startswith("/") else "/" + target
+    return Address(scheme, host, port, shown.encode(), target.encode())

@@ -1,0 +1,59 @@
+"""Whatever a server streams, messages go to its own origin only, and the session has one end, however it is cut.
+
+The first byte says how many bytes of the rest are the data of the endpoint event (none: there is no such event); what
+follows is the stream behind it. Accepted outcomes: `Opened`, then `Arrived`, then one `Ended`; or `Ended` alone. To
+search for others: `python -P fuzz/sse_client.py fuzz/corpus/sse_client`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from isthmus.core.limits import Limits
+from isthmus.core.wire.http_client import Arrived, Ended, Opened, ReplyEvent
+from isthmus.core.wire.sse_client import SseSession
+from isthmus.core.wire.url import parse_url
+
+URL = "http://host:81/a/sse"
+LIMITS = Limits(reply_size_max_bytes=300)
+
+
+def events(pieces: list[bytes]) -> tuple[list[ReplyEvent], bytes | None]:
+    session = SseSession(URL, LIMITS)
+    told = session.receive_head(200, [(b"content-type", b"text/event-stream")])
+    for piece in pieces:
+        if not session.is_ended:
+            told += session.receive_body(piece)
+    if not session.is_ended:
+        told += session.receive_eof(is_complete=True)
+    return told, session.endpoint
+
+
+def test_one_input(data: bytes) -> None:
+    size = data[0] if data else 0
+    reference, stream = data[1 : 1 + size], data[1 + size :]
+    if reference:
+        stream = b"event: endpoint\ndata: " + reference + b"\n\n" + stream
+    told, endpoint = whole = events([stream])
+    middle = len(stream) // 2
+    assert events([stream[:middle], stream[middle:]]) == whole
+    assert events([stream[i : i + 1] for i in range(len(stream))]) == whole
+    *before, last = told
+    assert isinstance(last, Ended)
+    assert (endpoint is not None) == bool(before)
+    if endpoint is not None:
+        assert before[0] == Opened()
+        assert all(isinstance(event, Arrived) and event.event == "message" for event in before[1:])
+        assert parse_url(URL.removesuffix("/a/sse") + endpoint.decode()).target == endpoint
+
+
+def main() -> None:
+    import atheris  # type: ignore[import-untyped]
+
+    atheris.instrument_all()
+    atheris.Setup(sys.argv, test_one_input)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
