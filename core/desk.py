@@ -142,13 +142,13 @@ class Desk:
         """Answer an HTTP request outside the protocol with a status and a JSON body."""
         self.send(channel, msgspec.json.encode(body), is_last=True, status=status)
 
-    def close(self, channel: ChannelId | None, *, status: int = 202, reason: str = "") -> None:
+    def close(self, channel: ChannelId | None, *, status: int = 202, reason: str = "", code: int = 1000) -> None:
         """Order the end of a channel, once."""
         found = None if channel is None else self._channels.get(channel)
         if channel is None or found is None or found.is_ending:
             return
         found.is_ending = True
-        self.out.append(Close(channel=channel, status=status, reason=reason))
+        self.out.append(Close(channel=channel, status=status, reason=reason, code=code))
 
     # --- Flow control -------------------------------------------------------------------------------------------
 

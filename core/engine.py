@@ -45,6 +45,7 @@ from .servers import Servers
 from .shelf import Shelf, StoredArtifact
 from .timers import Deadline
 from .waiting import Waiting
+from .wire.websocket import GOING_AWAY
 
 LINK_KEY_MIN_BYTES: Final = 16
 """Links are whole credentials: whoever guesses the key can make them."""
@@ -200,7 +201,7 @@ class Engine:
             self._clients.close_session(session, "the proxy is shutting down")
         for channel, role in self._desk.channels():
             if isinstance(role, PipeRole | StreamRole | ChildRole | UpStreamRole):
-                self._desk.close(channel, reason="the proxy is shutting down")
+                self._desk.close(channel, reason="the proxy is shutting down", code=GOING_AWAY)
         return self._effects()
 
     def handle_timeout(self, now: float) -> list[Effect]:

@@ -11,7 +11,13 @@ from ..core.wire.http_client import PROTOCOL_HEADERS
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _FRAMING_HEADERS: Final = frozenset(
     {b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"expect", b"upgrade", b"te"}
+    | {b"sec-websocket-" + name for name in (b"key", b"version", b"protocol", b"extensions", b"accept")}
 )
+
+
+def is_websocket(url: str) -> bool:
+    """Whether the server there is to be reached through a WebSocket."""
+    return re.match(r"(?i)wss?://", url) is not None
 
 
 @dataclass(frozen=True, slots=True)

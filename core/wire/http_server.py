@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from ..effects import DeleteOpening, DownloadOpening, GetOpening, PostOpening, UploadOpening
+from ..effects import DeleteOpening, DownloadOpening, GetOpening, PipeOpening, PostOpening, UploadOpening
 from ..errors import INVALID_REQUEST, RemoteProtocolError
 from .http_headers import (
     EVENTS,
@@ -27,6 +27,7 @@ from .http_headers import (
     read_session,
     read_visible,
 )
+from .websocket import Upgrade, UpgradeRefused, accept_upgrade
 
 QUERY_FIELDS_MAX: Final = 32
 
@@ -43,7 +44,7 @@ class Surface(msgspec.Struct, frozen=True):
     """What exists, and under which names it may be reached.
 
     Attributes:
-        servers: the ids under `/mcp`, `/upload` and `/artifacts`.
+        servers: the ids under `/mcp`, `/ws`, `/upload` and `/artifacts`.
         hosts: acceptable hosts, lower case, without port, IPv6 in brackets. The caller puts the loopback names in.
         origins: acceptable Origins besides those whose host is in `hosts`: `scheme://host[:port]`, lower case.
         any_host: whether every well-formed Host is acceptable. Origins are checked all the same.
@@ -71,6 +72,13 @@ class DownloadRoute(msgspec.Struct, frozen=True):
     head_only: bool
 
 
+class SocketRoute(msgspec.Struct, frozen=True):
+    """An upgrade to a WebSocket, granted."""
+
+    opening: PipeOpening
+    upgrade: Upgrade
+
+
 class PageRoute(msgspec.Struct, frozen=True):
     """GET or HEAD of anything else; who has no such page answers `not_found`."""
 
@@ -85,7 +93,7 @@ class Refused(msgspec.Struct, frozen=True):
     headers: Headers
 
 
-Route = McpRoute | UploadRoute | DownloadRoute | PageRoute | Refused
+Route = McpRoute | UploadRoute | DownloadRoute | SocketRoute | PageRoute | Refused
 
 
 def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
@@ -103,6 +111,8 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
         area, *rest = path[1:].split("/")
         if area == "mcp":
             return _mcp_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
+        if area == "ws":
+            return _socket_route(head, rest, surface, base_url=f"{scheme}://{host}")
         if area == "upload" and len(rest) == 1:
             return _upload_route(head.method, rest, query, fields, surface)
         if area == "artifacts" and len(rest) == 4:
@@ -114,6 +124,8 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
         return not_found(path, surface)
     except _NotAllowed as error:
         return refusal(405, error.message, is_mcp=is_mcp(path), extra=((b"allow", error.allow.encode()),))
+    except UpgradeRefused as error:
+        return refusal(error.http_status, error.message, extra=error.headers)
     except RemoteProtocolError as error:
         return refusal(error.http_status, error.message, is_mcp=is_mcp(path))
 
@@ -132,6 +144,7 @@ _CODES: Final = {
     408: "timed_out",
     413: "request_too_large",
     415: "unsupported_media_type",
+    426: "upgrade_required",
     431: "head_too_large",
     500: "internal_error",
     503: "overloaded",
@@ -153,8 +166,8 @@ def refusal(status: int, message: str, *, is_mcp: bool = False, code: str = "", 
 
 def not_found(path: str, surface: Surface) -> Refused:
     """404 for `path`, saying what exists."""
-    endpoints = ["/mcp"] if len(surface.servers) == 1 else []
-    endpoints += [f"/{area}/{server}" for server in surface.servers for area in ("mcp", "upload")]
+    endpoints = ["/mcp", "/ws"] if len(surface.servers) == 1 else []
+    endpoints += [f"/{area}/{server}" for server in surface.servers for area in ("mcp", "ws", "upload")]
     message = f"got path {path[:200]!r}, expected one of {', '.join([*endpoints, '/healthz'])}"
     if is_mcp(path):
         return refusal(404, message, is_mcp=True)
@@ -185,9 +198,7 @@ class _NotAllowed(Exception):
 
 
 def _mcp_route(method: str, rest: list[str], fields: dict[bytes, str], surface: Surface, *, base_url: str) -> McpRoute:
-    if rest and rest[-1] == "":
-        rest = rest[:-1]  # many clients are configured with a slash at the end
-    server = _server(rest, surface)
+    server = _mcp_server(rest, surface)
     if method not in ("GET", "POST", "DELETE"):
         raise _NotAllowed(method, "GET, POST, DELETE")
     session, revision = read_session(fields), read_visible(fields, b"mcp-protocol-version", "MCP-Protocol-Version")
@@ -229,6 +240,13 @@ def _mcp_route(method: str, rest: list[str], fields: dict[bytes, str], surface: 
     )
 
 
+def _socket_route(head: Head, rest: list[str], surface: Surface, *, base_url: str) -> SocketRoute:
+    server = _mcp_server(rest, surface)
+    if head.method != "GET":
+        raise _NotAllowed(head.method, "GET")
+    return SocketRoute(PipeOpening(server, base_url=base_url), accept_upgrade(head.headers))
+
+
 def _upload_route(method: str, rest: list[str], query: str, fields: dict[bytes, str], surface: Surface) -> UploadRoute:
     server = _server(rest, surface)
     if method != "POST":
@@ -252,6 +270,11 @@ def _download_route(method: str, rest: list[str], query: str, surface: Surface) 
     sid, artifact, filename = (_decode_segment(part) for part in rest[1:])
     opening = DownloadOpening(server, sid, artifact, filename, query=_parse_query(query))
     return DownloadRoute(opening, head_only=method == "HEAD")
+
+
+def _mcp_server(rest: list[str], surface: Surface) -> str:
+    """As `_server`; many clients are configured with a slash at the end."""
+    return _server(rest[:-1] if rest and rest[-1] == "" else rest, surface)
 
 
 def _server(rest: list[str], surface: Surface) -> str:
