@@ -11,6 +11,7 @@ import msgspec
 
 from ..core.catalog import helper_name
 from ..core.eras import features_of
+from ..transports.http_endpoint import is_websocket
 from .fitting import misfits
 from .probe import ServerReport
 from .service import VERSION, Service
@@ -61,7 +62,8 @@ def _paste_line(entries: Mapping[str, object]) -> str:
 
 def describe(settings: Settings, server: Server, report: ServerReport) -> list[str]:
     """A server in a few lines: who it is, what it can, what is done with its files, what is wrong."""
-    kind = "stdio" if server.upstream.command is not None else "http"
+    url = server.upstream.url
+    kind = "stdio" if url is None else "websocket" if is_websocket(url) else "http"
     lines = [f"  {server.id}"]
     if report.problem:
         lines.append(f"    FAILED  {_plain(report.problem)}")

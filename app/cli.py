@@ -104,11 +104,11 @@ def _parser() -> argparse.ArgumentParser:
         parents=[shared, trace],
         help="put one server on another transport, without a configuration file",
         usage="isthmus wrap [options] URL | isthmus wrap [options] -- COMMAND [ARG …]",
-        description="Relay one server untouched: over HTTP at /mcp, or on stdin and stdout with --listen stdio.",
+        description="Relay one server untouched: over HTTP at /mcp and /ws, or on stdin and stdout with --listen stdio.",
         epilog="Examples: isthmus wrap -- npx -y @modelcontextprotocol/server-everything; "
         "isthmus wrap --listen stdio --header 'Authorization: Bearer …' https://host/mcp",
     )
-    wrap.add_argument("target", nargs="?", metavar="URL", help="where the server listens, http:// or https://")
+    wrap.add_argument("target", nargs="?", metavar="URL", help="where the server listens, http(s):// or ws(s)://")
     wrap.add_argument(
         "--listen",
         default=DEFAULT_LISTEN,
@@ -334,10 +334,10 @@ def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, 
         said = "nothing" if url is None else "both a URL and a command"
         raise ConfigError(f"got {said} to wrap, expected a URL, or -- COMMAND ARG…")
     if url is not None:
-        if not re.match(r"https?://[^/]", url):
+        if not re.match(r"(https?|wss?)://[^/]", url):
             if "://" not in url:
                 raise ConfigError(f"got no URL; {_how_to_wrap(url, has_more=False)}")
-            raise ConfigError(f"got the URL {without_credentials(url)}, expected http://… or https://…")
+            raise ConfigError(f"got the URL {without_credentials(url)}, expected http(s)://… or ws(s)://…")
         if options.env or options.cwd or options.inherit_env:
             raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
         headers = dict(_pair(text, ":", "--header", "NAME: VALUE") for text in options.header)
@@ -345,7 +345,7 @@ def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, 
             Endpoint(url, tuple(headers.items()))
         except ValueError as error:
             raise ConfigError(str(error)) from error
-        return Upstream(url=url, headers=headers), _id_from(re.sub(r"https?://", "", url).split("/")[0])
+        return Upstream(url=url, headers=headers), _id_from(url.partition("://")[2].split("/")[0])
     if options.header:
         raise ConfigError("got --header with a command, expected it with a URL only")
     env = dict(_pair(text, "=", "--env", "NAME=VALUE") for text in options.env)

@@ -6,7 +6,8 @@ from typing import Final
 
 from ..core.limits import Limits
 from ..core.plan import ArtifactProducer, Kind, OutputLocator, Plan, ServerPlan, UploadConsumer
-from .settings import ArtifactProducerAdapter, Server, Settings, UploadConsumerAdapter
+from ..transports.http_endpoint import is_websocket
+from .settings import ArtifactProducerAdapter, Server, Settings, UploadConsumerAdapter, Upstream
 
 LINK_KEY_MIN_BYTES: Final = 16
 
@@ -61,7 +62,7 @@ def to_limits(settings: Settings) -> Limits:
 def _server_plan(server: Server, retries: int) -> ServerPlan:
     return ServerPlan(
         id=server.id,
-        kind=Kind.PIPE if server.upstream.command is not None else Kind.HTTP,
+        kind=_kind(server.upstream),
         consumers=tuple(_consumer(entry) for entry in server.adapters if isinstance(entry, UploadConsumerAdapter)),
         producers=tuple(_producer(entry) for entry in server.adapters if isinstance(entry, ArtifactProducerAdapter)),
         session_retries=retries,
@@ -69,6 +70,12 @@ def _server_plan(server: Server, retries: int) -> ServerPlan:
         reply_timeout_s=server.call_timeout_seconds,
         forwards_roots=server.roots == "client",
     )
+
+
+def _kind(upstream: Upstream) -> Kind:
+    if upstream.url is None:
+        return Kind.PIPE
+    return Kind.SOCKET if is_websocket(upstream.url) else Kind.HTTP
 
 
 def _consumer(adapter: UploadConsumerAdapter) -> UploadConsumer:

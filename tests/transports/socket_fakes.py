@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 
 import anyio
+import http_fakes
+import ports
+import pytest
+import trio.testing
 from anyio.abc import ByteStream
-from http_fakes import WAIT_S
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import (
     AcceptConnection,
@@ -88,7 +92,7 @@ class SocketPeer:
         await self.send(self._ws.send(event))
 
     async def send(self, data: bytes) -> None:
-        with anyio.fail_after(WAIT_S):
+        with anyio.fail_after(http_fakes.WAIT_S):
             await self.stream.send(data)
 
     async def say_text(self, *messages: str) -> None:
@@ -97,7 +101,7 @@ class SocketPeer:
 
     async def event(self) -> Event:
         """The next event. What a client must answer is not answered here."""
-        with anyio.fail_after(WAIT_S):
+        with anyio.fail_after(http_fakes.WAIT_S):
             while not self._events:
                 if not self._is_over:
                     try:
@@ -136,7 +140,7 @@ class SocketPeer:
 
     async def wait_eof(self) -> None:
         """Until the other side closes the stream; what it still says is dropped."""
-        with anyio.fail_after(WAIT_S):
+        with anyio.fail_after(http_fakes.WAIT_S):
             try:
                 while True:
                     await self.stream.receive()
@@ -150,3 +154,11 @@ async def connected(stream: ByteStream, target: str = "/ws", *, deflates: bool =
     await peer.ask(target, deflates=deflates)
     assert peer.rejected is None
     return peer
+
+
+def jumping(test: Callable[[], Awaitable[None]]) -> None:
+    """Run a test on trio, whose clock jumps to the next deadline whenever nothing happens."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(http_fakes, "WAIT_S", 1e6)
+        patch.setattr(ports, "PATIENCE_S", 1e6)
+        trio.run(test, clock=trio.testing.MockClock(autojump_threshold=0))

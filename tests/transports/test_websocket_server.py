@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 
 import anyio
 import anyio.lowlevel
-import http_fakes
 import pytest
-import socket_fakes
-import trio.testing
+import trio
 from http_fakes import SURFACE, WAIT_S, FakeFiles, FakePort, get, pages, post, stream_pair, world
 from isthmus.core.effects import Cause, Close, End, PipeOpening, Send
 from isthmus.core.ids import ChannelId
@@ -19,7 +16,7 @@ from isthmus.transports.http_server import HttpServer
 from isthmus.transports.port import Outlet
 from isthmus.transports.websocket import CLOSE_WAIT_S, PART_BYTES, TURN_EVENTS
 from isthmus.transports.websocket_frames import Frames
-from socket_fakes import BINARY, CONTINUATION, PING, TEXT, SocketPeer, closing, connected, frame
+from socket_fakes import BINARY, CONTINUATION, PING, TEXT, SocketPeer, closing, connected, frame, jumping
 from wsproto.events import CloseConnection, Pong
 
 pytestmark = pytest.mark.anyio
@@ -318,13 +315,6 @@ async def test_draining_waits_until_the_engine_closes_it() -> None:
 
 
 # --- Time, which trio lets jump -------------------------------------------------------------------------------------
-
-
-def jumping(test: Callable[[], Awaitable[None]]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        for fakes in (http_fakes, socket_fakes):
-            patch.setattr(fakes, "WAIT_S", 1e6)
-        trio.run(test, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 def test_an_idle_socket_is_pinged_and_kept() -> None:
