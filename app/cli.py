@@ -104,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
         parents=[shared, trace],
         help="put one server on another transport, without a configuration file",
         usage="isthmus wrap [options] URL | isthmus wrap [options] -- COMMAND [ARG …]",
-        description="Relay one server untouched: over HTTP at /mcp and /ws, or on stdin and stdout with --listen stdio.",
+        description="Relay one server untouched: over HTTP (/mcp, /ws), or on stdin and stdout with --listen stdio.",
         epilog="Examples: isthmus wrap -- npx -y @modelcontextprotocol/server-everything; "
         "isthmus wrap --listen stdio --header 'Authorization: Bearer …' https://host/mcp",
     )

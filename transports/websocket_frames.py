@@ -81,9 +81,10 @@ class Frames:
         deflate: Deflate | None = None,
         takes_binary: bool = False,
     ) -> None:
-        extensions = [] if deflate is None else [_Deflating(deflate, message_size_max_bytes)]
-        self._reader = FrameDecoder(is_client, list(extensions))
-        self._writer = FrameProtocol(is_client, list(extensions))
+        self._deflating = None if deflate is None else _Deflating(deflate, message_size_max_bytes)
+        extensions: list[Extension] = [] if self._deflating is None else [self._deflating]
+        self._reader = FrameDecoder(is_client, extensions)
+        self._writer = FrameProtocol(is_client, extensions)
         self._step = None if deflate is None else INFLATE_BYTES
         self._size_max = message_size_max_bytes
         self._takes_binary = takes_binary
@@ -108,8 +109,6 @@ class Frames:
                     return self._receive_frame(frame)
             except ParseFailed as error:
                 self._stop()
-                if error.code == INVALID_DATA:
-                    return self._fail(INVALID_DATA, "got compressed data that cannot be inflated, expected a message")
                 return self._fail(error.code, f"got a malformed frame ({error}), expected RFC 6455")
             except SocketError as error:
                 self._stop()
@@ -167,6 +166,8 @@ class Frames:
             return _PART
         if is_binary and not self._takes_binary:
             return self._fail(UNSUPPORTED_DATA, "got a binary message, expected text")
+        if self._deflating is not None and self._deflating.is_broken:
+            return self._fail(INVALID_DATA, "got compressed data that cannot be inflated, expected a message")
         if len(self._message) + len(payload) > self._size_max:
             head_max = min(HEAD_SIZE_MAX_BYTES, self._size_max)
             head = bytes(self._message[:head_max] + payload[:head_max])[:head_max]
@@ -210,6 +211,9 @@ class _Deflating(Extension):
     """`permessage-deflate` on agreed terms. Of a message over the limit one byte too many is inflated, and no more.
 
     wsproto's own extension inflates whatever comes, and keeps what follows a stream's end for good.
+
+    Attributes:
+        is_broken: what arrived cannot be inflated. It is not reported as an error here, since frames are judged first.
     """
 
     name = "permessage-deflate"
@@ -222,6 +226,7 @@ class _Deflating(Extension):
         self._is_control = False  # the frame at hand
         self._is_compressed = False  # the message at hand
         self._room = 0  # what it may still become, in bytes; below zero once it is too long
+        self.is_broken = False
 
     def enabled(self) -> bool:
         return True
@@ -240,15 +245,16 @@ class _Deflating(Extension):
             self._room = self._size_max
         return RsvBits(is_first, False, False)  # elsewhere the bit is an error
 
-    def frame_inbound_payload_data(self, proto: FrameDecoder | FrameProtocol, data: bytes) -> bytes | CloseReason:
+    def frame_inbound_payload_data(self, proto: FrameDecoder | FrameProtocol, data: bytes) -> bytes:
         if self._is_control or not self._is_compressed:
             return data
         return self._inflate(data)
 
-    def frame_inbound_complete(self, proto: FrameDecoder | FrameProtocol, fin: bool) -> bytes | CloseReason | None:
+    def frame_inbound_complete(self, proto: FrameDecoder | FrameProtocol, fin: bool) -> bytes | None:
         if self._is_control or not fin or not self._is_compressed:
             return None
         rest = self._inflate(_TAIL)
+        self._is_compressed = False  # what continues no message is not looked into
         if not self._agreed.peer_keeps_window:
             self._inflater = None
         return rest
@@ -271,18 +277,19 @@ class _Deflating(Extension):
             self._deflater = None
         return rsv, data
 
-    def _inflate(self, data: bytes) -> bytes | CloseReason:
-        if self._room < 0:
+    def _inflate(self, data: bytes) -> bytes:
+        if self._room < 0 or self.is_broken:
             return b""
         if self._inflater is None:
             self._inflater = zlib.decompressobj(-zlib.MAX_WBITS)
         try:
             inflated = self._inflater.decompress(data, self._room + 1)
         except zlib.error:
-            return CloseReason.INVALID_FRAME_PAYLOAD_DATA
+            self.is_broken = True
+            return b""
         self._room -= len(inflated)
         if self._room < 0:
             self._inflater = None  # with what it has not looked at
         elif self._inflater.eof:  # a final block: nobody sends one, and what follows it would be another stream
-            return CloseReason.INVALID_FRAME_PAYLOAD_DATA
+            self.is_broken = True
         return inflated
