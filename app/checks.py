@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
 from ..core.plan import LocatorMode
-from ..transports.http_endpoint import Endpoint
+from ..transports.http_endpoint import Endpoint, is_websocket
 from .addresses import SCHEMES, scheme_of, settle
 from .documents import Problem
 from .settings import (
@@ -26,7 +26,8 @@ from .settings import (
 
 _HTTP_TYPES: Final = ("http", "streamable-http", "streamable_http", "streamableHttp")
 _SSE_SCHEMES: Final = ("sse+http", "sse+https")
-_SCHEMES_TO_COME: Final = ("ws", "wss")
+_SOCKET_TYPES: Final = ("websocket", "ws")
+_SERVER_SCHEMES: Final = ("http", "https", "ws", "wss")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _DOTTED: Final = re.compile(r"[^.\s\[\]]+(\.[^.\s\[\]]+)*")
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^/?#@:*\s\[\]]+)(:[0-9]{1,5})?")
@@ -136,17 +137,22 @@ def _adapter(key: str, adapter: Adapter) -> Iterator[Problem]:
 
 
 def _mcp_server(key: str, entry: McpServer) -> Iterator[Problem]:
-    if entry.type in ("ws", "websocket"):
-        yield Problem(f"{key}.type", "http, sse or stdio: others are not supported yet by this version")
-    elif entry.type is not None and entry.type not in ("stdio", "sse", *_HTTP_TYPES):
-        yield Problem(f"{key}.type", "stdio, http or sse")
-    elif entry.type is not None and (entry.type == "stdio") != (entry.command is not None):
-        yield Problem(f"{key}.type", "stdio beside a command, http or sse beside a url")
-    elif entry.type in _HTTP_TYPES and entry.url is not None and scheme_of(entry.url) in _SSE_SCHEMES:
+    if entry.type in _HTTP_TYPES and entry.url is not None and scheme_of(entry.url) in _SSE_SCHEMES:
         yield Problem(f"{key}.type", "sse beside an sse+http:// or sse+https:// URL")
+    elif entry.type is not None:
+        yield from _type(f"{key}.type", entry.type, entry)
     if entry.args and entry.command is None:
         yield Problem(f"{key}.args", "args beside a command only")
     yield from _upstream(key, upstream_of(entry))
+
+
+def _type(key: str, type: str, entry: McpServer) -> Iterator[Problem]:
+    if type not in ("stdio", "sse", *_HTTP_TYPES, *_SOCKET_TYPES):
+        yield Problem(key, "stdio, http, sse or websocket")
+    elif (type == "stdio") != (entry.command is not None):
+        yield Problem(key, "stdio beside a command, http, sse or websocket beside a url")
+    elif entry.url is not None and type != "sse" and (type in _SOCKET_TYPES) != is_websocket(entry.url):
+        yield Problem(key, "http beside an http:// or https:// URL, websocket beside a ws:// or wss:// URL")
 
 
 def upstream_of(entry: McpServer) -> Upstream:
@@ -185,7 +191,7 @@ def _endpoint(key: str, url: str, transport: Transport | None, headers: Mapping[
         )
         return
     url, _ = settle(url, transport)
-    found = [*_url(f"{key}.url", url), *_headers(f"{key}.headers", headers)]
+    found = [*_url(f"{key}.url", url, schemes=_SERVER_SCHEMES), *_headers(f"{key}.headers", headers)]
     yield from found
     if not found:
         try:
@@ -215,8 +221,11 @@ def _command(key: str, upstream: Upstream) -> Iterator[Problem]:
         yield Problem(f"{key}.verify_tls", "verify_tls beside a url only, and this server has a command")
 
 
-def _url(key: str, url: str, *, may_query: bool = True) -> Iterator[Problem]:
-    right = "an http:// or https:// URL with a host"
+def _url(
+    key: str, url: str, *, may_query: bool = True, schemes: Sequence[str] = ("http", "https")
+) -> Iterator[Problem]:
+    *others, last = (f"{scheme}://" for scheme in schemes)
+    right = f"an {', '.join(others)} or {last} URL with a host"
     # urlsplit drops tabs and line ends; what is judged must be what is used.
     if any(character <= " " or character == "\x7f" for character in url):
         yield Problem(key, f"{right}, without spaces and control characters")
@@ -227,11 +236,9 @@ def _url(key: str, url: str, *, may_query: bool = True) -> Iterator[Problem]:
     except ValueError:
         yield Problem(key, right)
         return
-    if parts.scheme in _SCHEMES_TO_COME:
-        yield Problem(key, "http(s): ws is not supported yet by this version")
-    elif parts.scheme == "sse":
+    if parts.scheme == "sse":
         yield Problem(key, "an sse+http:// or sse+https:// URL with a host")
-    elif parts.scheme not in ("http", "https") or not parts.hostname:
+    elif parts.scheme not in schemes or not parts.hostname:
         yield Problem(key, right)
     elif parts.username is not None:
         yield Problem(key, "a URL without credentials; they belong into headers", "got a URL with credentials")

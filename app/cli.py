@@ -105,12 +105,15 @@ def _parser() -> argparse.ArgumentParser:
         parents=[shared, trace],
         help="put one server on another transport, without a configuration file",
         usage="isthmus wrap [options] URL | isthmus wrap [options] -- COMMAND [ARG …]",
-        description="Relay one server untouched: over HTTP at /mcp, or on stdin and stdout with --listen stdio.",
+        description="Relay one server untouched: over HTTP (/mcp, /ws), or on stdin and stdout with --listen stdio.",
         epilog="Examples: isthmus wrap -- npx -y @modelcontextprotocol/server-everything; "
         "isthmus wrap --listen stdio --header 'Authorization: Bearer …' https://host/mcp",
     )
     wrap.add_argument(
-        "target", nargs="?", metavar="URL", help="where the server listens: http(s)://…, or sse+http(s)://…"
+        "target",
+        nargs="?",
+        metavar="URL",
+        help="where the server listens: http(s)://…, sse+http(s)://…, or ws(s)://…",
     )
     wrap.add_argument(
         "--listen",
@@ -337,10 +340,10 @@ def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, 
         said = "nothing" if url is None else "both a URL and a command"
         raise ConfigError(f"got {said} to wrap, expected a URL, or -- COMMAND ARG…")
     if url is not None:
-        if not re.match(r"(sse\+)?https?://[^/]", url):
+        if not re.match(r"((sse\+)?https?|wss?)://[^/]", url):
             if "://" not in url:
                 raise ConfigError(f"got no URL; {_how_to_wrap(url, has_more=False)}")
-            expected = "http://…, https://…, sse+http://… or sse+https://…"
+            expected = "http(s)://…, sse+http(s)://… or ws(s)://…"
             raise ConfigError(f"got the URL {without_credentials(url)}, expected {expected}")
         if options.env or options.cwd or options.inherit_env:
             raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
@@ -350,7 +353,7 @@ def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, 
             Endpoint(url, tuple(headers.items()))
         except ValueError as error:
             raise ConfigError(str(error)) from error
-        id = _id_from(re.sub(r"https?://", "", url).split("/")[0])
+        id = _id_from(url.partition("://")[2].split("/")[0])
         return Upstream(url=url, transport=transport, headers=headers), id
     if options.header:
         raise ConfigError("got --header with a command, expected it with a URL only")

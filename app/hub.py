@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, Protocol
 
 import anyio
@@ -50,12 +51,14 @@ from ..core.plan import Plan
 from ..core.report import Command, Status
 from ..core.timers import Deadline
 from ..transports.clock import loop_clock
+from ..transports.dialling import Dialler
 from ..transports.http_client import HttpClient
-from ..transports.http_endpoint import Endpoint
+from ..transports.http_endpoint import Endpoint, is_websocket
 from ..transports.memory import MemoryServer, MemoryUpstream
 from ..transports.port import FileOutlet, Outlet
 from ..transports.sse_client import SseUpstream
 from ..transports.stdio import Child, ChildSpec
+from ..transports.websocket_client import SocketServer
 from .workspaces import Folders, Workspaces
 
 StorageOrder = Load | Save | Forget | Allocate | Collect | Materialize | Fetch | Discard | Sweep
@@ -117,6 +120,7 @@ class Hub:
         self._limits = limits
         self._log_server = log_server
         self._outlets: dict[ChannelId, Outlet] = {}
+        self._diallers: dict[str, Dialler] = {}  # of servers that are joined
         self._effects: deque[Effect] = deque()
         self._is_applying = False
         self._storing = 0  # storage orders under way
@@ -283,7 +287,8 @@ class Hub:
                 log=lambda line: self._log_server(target.server, line),
             )
             self._outlets[channel] = child
-            self._tasks.start_soon(self._run_child, child, channel, target.workspace if has_files else None)
+            workspace = target.workspace if has_files else None
+            self._tasks.start_soon(self._look_after, partial(self._run_child, child, channel, workspace), channel)
         elif isinstance(target, Join):
             assert isinstance(upstream, Endpoint)
             self._join(upstream, target, channel)
@@ -296,39 +301,35 @@ class Hub:
                 self._apply(self._engine.receive_close(channel, cause, self._now()))
 
     def _join(self, endpoint: Endpoint, target: Join, channel: ChannelId) -> None:
-        """What a URL's scheme says to a two-way stream: an http one is that of HTTP+SSE."""
-        assert endpoint.address().scheme in ("http", "https")
-        upstream = self._outlets[channel] = SseUpstream(
-            endpoint,
-            target,
-            channel,
-            self,
-            self._limits,
-            self._client,
-            log=lambda line: self._log_server(target.server, line),
-        )
-        self._tasks.start_soon(self._run_upstream, upstream, channel)
+        """Connect to a server's two-way stream, of the kind that its URL names: an http one is that of HTTP+SSE."""
+        joined: SocketServer | SseUpstream
+        if is_websocket(endpoint.url):
+            dialler = self._diallers.get(target.server)
+            if dialler is None:
+                dialler = self._diallers[target.server] = Dialler(endpoint, endpoint.address(), self._limits)
+            joined = SocketServer(dialler, endpoint, target.headers, channel, self, self._limits)
+        else:
+            log = partial(self._log_server, target.server)
+            joined = SseUpstream(endpoint, target, channel, self, self._limits, self._client, log=log)
+        self._outlets[channel] = joined
+        self._tasks.start_soon(self._look_after, joined.run, channel)
 
-    async def _run_upstream(self, upstream: SseUpstream, channel: ChannelId) -> None:
+    async def _look_after(self, run: Callable[[], Awaitable[None]], channel: ChannelId) -> None:
         try:
-            await upstream.run()
+            await run()
         except Exception:  # a defect met with one server must not take the others with it
-            _log.exception("a server's stream could not be looked after")
+            _log.exception("a server could not be looked after")
             self.closed(channel, Cause(End.BROKEN, "internal error"))
 
     async def _run_child(self, child: Child, channel: ChannelId, workspace: str | None) -> None:
-        try:
-            if workspace is not None:
-                try:
-                    await self._workspaces.prepare(workspace)
-                except OSError as error:
-                    detail = f"the session's folders cannot be made: {error.strerror}"
-                    self.closed(channel, Cause(End.UNREACHABLE, detail=detail, unsent=True))
-                    return
-            await child.run()
-        except Exception:  # a defect met with one server must not take the others with it
-            _log.exception("a server process could not be looked after")
-            self.closed(channel, Cause(End.BROKEN, "internal error"))
+        if workspace is not None:
+            try:
+                await self._workspaces.prepare(workspace)
+            except OSError as error:
+                detail = f"the session's folders cannot be made: {error.strerror}"
+                self.closed(channel, Cause(End.UNREACHABLE, detail=detail, unsent=True))
+                return
+        await child.run()
 
     async def _serve_memory(self, upstream: MemoryUpstream, server: MemoryServer) -> None:
         try:

@@ -151,7 +151,7 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     inherit_env: Annotated[bool, _about("Hand on the whole environment, not just its harmless part.")] = False
     url: Annotated[
         str | None,
-        _about("Where the server listens, http:// or https://; sse+http:// and sse+https:// name sse as well."),
+        _about("Where the server listens, http(s):// or ws(s)://; sse+http:// and sse+https:// name sse as well."),
     ] = None
     transport: Annotated[
         Transport | None,
@@ -214,12 +214,12 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One server as MCP clients write it. What is for them, such as autoApprove, is ignored with a warning."""
 
-    type: Annotated[str | None, _about("stdio, http or sse; only sse is needed.")] = None
+    type: Annotated[str | None, _about("stdio, http, sse or websocket; only sse is needed.")] = None
     command: Annotated[str | None, _about("The program. One with a slash in it starts from the file's folder.")] = None
     args: Annotated[Texts, _about("Its arguments.")] = ()
     env: Annotated[dict[str, str], _about("Its environment variables.")] = {}
     cwd: Annotated[str | None, _about("Its working directory.")] = None
-    url: Annotated[str | None, _about("Where the server listens, http:// or https://.")] = None
+    url: Annotated[str | None, _about("Where the server listens, http(s):// or ws(s)://.")] = None
     headers: Annotated[dict[str, str], _about("Headers of every request to the URL.")] = {}
     disabled: Annotated[bool, _about("Leave this server out.")] = False
 

@@ -53,6 +53,7 @@ from .shelf import Shelf, StoredArtifact
 from .streams import Streams
 from .timers import Deadline
 from .waiting import Waiting
+from .wire.websocket import GOING_AWAY
 
 LINK_KEY_MIN_BYTES: Final = 16
 """Links are whole credentials: whoever guesses the key can make them."""
@@ -227,7 +228,7 @@ class Engine:
         self._servers.stop()
         for channel, role in self._desk.channels():
             if isinstance(role, PipeRole | StreamRole | ChildRole | SpareRole | UpStreamRole):
-                self._desk.close(channel, reason="the proxy is shutting down", code=1001)
+                self._desk.close(channel, reason="the proxy is shutting down", code=GOING_AWAY)
         return self._effects()
 
     def receive_command(self, server: str, command: Command, now: float) -> list[Effect]:

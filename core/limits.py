@@ -33,7 +33,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     connections_max: int = 4096
     """Open client connections; one more is told 503."""
     keep_alive_s: float = 15.0
-    """A comment on an idle event stream, so that load balancers (30 to 60 s) do not cut it."""
+    """A comment on an idle event stream, a ping on an idle WebSocket, so that load balancers (30 to 60 s) do not cut
+    it."""
+    pings_unanswered_max: int = 2
+    """Pings in a row after which a WebSocket without any sign of life is given up. One may be lost on a network that
+    pauses; two are half a minute."""
     connect_timeout_s: float = 10.0
     """TCP and TLS set-up to an upstream."""
     pool_idle_max: int = 32

@@ -10,6 +10,7 @@ What the reader may do next is its `Phase`:
     IDLE -> HEAD -> BODY -> DONE -> IDLE …     an ordinary request
     HEAD -> SKIP -> DONE                       refused, its short body thrown away so that the connection can be kept
     HEAD -> UPLOAD -> DONE                     the body goes to the file service, at its pace
+    HEAD -> BODY -> SWITCHED                   the stream is a WebSocket now, and another's to read and write
     any  -> CLOSING                            no further request; what still arrives is thrown away, within bounds
 """
 
@@ -30,12 +31,13 @@ from ..core.effects import Cause, End, EventPipeOpening, GetOpening, MessageOpen
 from ..core.limits import KIB
 from ..core.wire.download import plan_download
 from ..core.wire.http_reply import Out, Reply, ReplyEnd, ReplyHead
-from ..core.wire.http_server import DownloadRoute, Head, McpRoute, Refused, UploadRoute, refusal
+from ..core.wire.http_server import DownloadRoute, Head, McpRoute, Refused, SocketRoute, UploadRoute, refusal
 from .clock import loop_clock
 from .http_files import UploadBody, deliver, refuse_upload
 from .http_listening import Listening
 from .http_outbox import Gone, Outbox, Silent
 from .http_replies import Exchange, FileExchange
+from .websocket_server import serve_socket
 
 HELD_MAX_BYTES: Final = 64 * KIB
 """Pipelined requests kept while a reply is due."""
@@ -56,6 +58,7 @@ class Phase(enum.Enum):
     SKIP = "skip"  # within a body that nobody wants
     UPLOAD = "upload"  # the reader is busy with the file service
     DONE = "done"  # the request is complete, its reply is due
+    SWITCHED = "switched"  # what follows is not HTTP
     CLOSING = "closing"  # nothing that arrives is looked at
 
 
@@ -78,7 +81,7 @@ class Connection:
         self._is_reading = True
 
         self._exchange: Exchange | None = None
-        self._route: McpRoute | UploadRoute | DownloadRoute | None = None
+        self._route: McpRoute | UploadRoute | DownloadRoute | SocketRoute | None = None
         self._head: Head | None = None
         self._body = bytearray()
         self._body_size_max = 0
@@ -127,6 +130,9 @@ class Connection:
             if self._phase is Phase.UPLOAD:
                 await self._take_in()
                 continue
+            if self._phase is Phase.SWITCHED:
+                await self._serve_socket()
+                return
             if self._phase is Phase.DONE and len(self._http.trailing_data[0]) > HELD_MAX_BYTES:
                 self._turn = anyio.Event()
                 await self._turn.wait()
@@ -266,6 +272,9 @@ class Connection:
             self._exchange = download
             download.channel = self._on.port.open(route.opening, download)
             return
+        if isinstance(route, SocketRoute):
+            self._switch()
+            return
         assert isinstance(route, McpRoute)
         opening = route.opening
         if isinstance(opening, PostOpening):
@@ -286,6 +295,24 @@ class Connection:
             self._on.port.message(channel, body)
         elif isinstance(opening, GetOpening):
             exchange.open_stream()
+
+    def _switch(self) -> None:
+        """A WebSocket was granted: the reader goes on with it, unless it may not begin after all."""
+        if self._http.their_http_version == b"1.0":  # RFC 9110, 7.8: Upgrade is to be ignored there
+            self._answer(refusal(426, "got an upgrade in HTTP/1.0, expected HTTP/1.1"))
+        elif self._on.is_draining:
+            self._answer(refusal(503, "shutting down: no new sessions"))
+        else:
+            self._phase = Phase.SWITCHED
+
+    async def _serve_socket(self) -> None:
+        route = self._route
+        assert isinstance(route, SocketRoute)
+        headers = [*route.upgrade.headers, (b"date", self._on.date())]
+        switching = h11.InformationalResponse(status_code=101, headers=headers, reason=_REASONS[101])
+        greeting = self._http.send(switching) or b""
+        received = self._http.trailing_data[0]
+        await serve_socket(self._on.port, route, self._limits, self._stream, greeting=greeting, received=received)
 
     def _refuse(self, status: int, message: str) -> None:
         """Look at nothing more of this client, and say why unless another answer is on its way."""

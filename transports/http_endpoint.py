@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from ..core.errors import LocalProtocolError
 from ..core.wire.http_client import encode_header
 from ..core.wire.url import Address, parse_url
 
-__all__ = ["Address", "Endpoint"]
+__all__ = ["Address", "Endpoint", "is_websocket"]
+
+
+def is_websocket(url: str) -> bool:
+    """Whether the server there is to be reached through a WebSocket."""
+    return re.match(r"(?i)wss?://", url) is not None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ..core.wire.http_server import (
     McpRoute,
     PageRoute,
     Refused,
+    SocketRoute,
     Surface,
     UploadRoute,
     judge,
@@ -37,7 +38,7 @@ class Listening:
     is_draining: bool = False
     _date: tuple[int, bytes] = field(default=(0, b""))
 
-    def admit(self, head: Head) -> McpRoute | UploadRoute | DownloadRoute | Refused:
+    def admit(self, head: Head) -> McpRoute | UploadRoute | DownloadRoute | SocketRoute | Refused:
         """The route of a request, or what is to be answered at once: a refusal, or a page."""
         size = len(head.method) + len(head.target) + sum(len(name) + len(value) + 4 for name, value in head.headers)
         if size > self.limits.head_size_max_bytes:

@@ -40,6 +40,7 @@ PROTOCOL_HEADERS: Final = frozenset(
 
 FRAMING_HEADERS: Final = frozenset(
     {b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"expect", b"upgrade", b"te"}
+    | {b"sec-websocket-" + name for name in (b"key", b"version", b"protocol", b"extensions", b"accept")}
 )
 """The names that belong to the connection. Nobody but its driver may set them."""
 

@@ -18,6 +18,7 @@ from ..effects import (
     EventPipeOpening,
     GetOpening,
     MessageOpening,
+    PipeOpening,
     PostOpening,
     UploadOpening,
 )
@@ -35,6 +36,7 @@ from .http_headers import (
     read_session,
     read_visible,
 )
+from .websocket import Upgrade, UpgradeRefused, accept_upgrade
 
 QUERY_FIELDS_MAX: Final = 32
 
@@ -51,7 +53,7 @@ class Surface(msgspec.Struct, frozen=True):
     """What exists, and under which names it may be reached.
 
     Attributes:
-        servers: the ids under `/mcp`, `/upload` and `/artifacts`.
+        servers: the ids under `/mcp`, `/ws`, `/upload` and `/artifacts`.
         hosts: acceptable hosts, lower case, without port, IPv6 in brackets. The caller puts the loopback names in.
         origins: acceptable Origins besides those whose host is in `hosts`: `scheme://host[:port]`, lower case.
         any_host: whether every well-formed Host is acceptable. Origins are checked all the same.
@@ -81,6 +83,13 @@ class DownloadRoute(msgspec.Struct, frozen=True):
     head_only: bool
 
 
+class SocketRoute(msgspec.Struct, frozen=True):
+    """An upgrade to a WebSocket, granted."""
+
+    opening: PipeOpening
+    upgrade: Upgrade
+
+
 class PageRoute(msgspec.Struct, frozen=True):
     """GET or HEAD of anything else; who has no such page answers `not_found`."""
 
@@ -95,7 +104,7 @@ class Refused(msgspec.Struct, frozen=True):
     headers: Headers
 
 
-Route = McpRoute | UploadRoute | DownloadRoute | PageRoute | Refused
+Route = McpRoute | UploadRoute | DownloadRoute | SocketRoute | PageRoute | Refused
 
 
 def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
@@ -117,6 +126,8 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
             return _event_pipe_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
         if area == "messages":
             return _message_route(head.method, rest, query, fields, surface)
+        if area == "ws":
+            return _socket_route(head, rest, surface, base_url=f"{scheme}://{host}")
         if area == "upload" and len(rest) == 1:
             return _upload_route(head.method, rest, query, fields, surface)
         if area == "artifacts" and len(rest) == 4:
@@ -128,6 +139,8 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
         return not_found(path, surface)
     except _NotAllowed as error:
         return refusal(405, error.message, is_mcp=is_mcp(path), extra=((b"allow", error.allow.encode()),))
+    except UpgradeRefused as error:
+        return refusal(error.http_status, error.message, extra=error.headers)
     except RemoteProtocolError as error:
         return refusal(error.http_status, error.message, is_mcp=is_mcp(path))
 
@@ -146,6 +159,7 @@ _CODES: Final = {
     408: "timed_out",
     413: "request_too_large",
     415: "unsupported_media_type",
+    426: "upgrade_required",
     431: "head_too_large",
     500: "internal_error",
     503: "overloaded",
@@ -167,8 +181,8 @@ def refusal(status: int, message: str, *, is_mcp: bool = False, code: str = "", 
 
 def not_found(path: str, surface: Surface) -> Refused:
     """404 for `path`, saying what exists."""
-    endpoints = ["/mcp", "/sse"] if len(surface.servers) == 1 else []
-    endpoints += [f"/{area}/{server}" for server in surface.servers for area in ("mcp", "sse", "upload")]
+    endpoints = ["/mcp", "/sse", "/ws"] if len(surface.servers) == 1 else []
+    endpoints += [f"/{area}/{server}" for server in surface.servers for area in ("mcp", "sse", "ws", "upload")]
     message = f"got path {path[:200]!r}, expected one of {', '.join([*endpoints, '/healthz'])}"
     if is_mcp(path):
         return refusal(404, message, is_mcp=True)
@@ -269,6 +283,13 @@ def _message_route(method: str, rest: list[str], query: str, fields: dict[bytes,
     if token is None:
         raise RemoteProtocolError("got no sessionId in the query, expected the address that the event stream named")
     return McpRoute(MessageOpening(server, token=token))
+
+
+def _socket_route(head: Head, rest: list[str], surface: Surface, *, base_url: str) -> SocketRoute:
+    server = _mcp_server(rest, surface)
+    if head.method != "GET":
+        raise _NotAllowed(head.method, "GET")
+    return SocketRoute(PipeOpening(server, base_url=base_url), accept_upgrade(head.headers))
 
 
 def _upload_route(method: str, rest: list[str], query: str, fields: dict[bytes, str], surface: Surface) -> UploadRoute:

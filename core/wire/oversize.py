@@ -28,7 +28,7 @@ _START: Final = re.compile(rb"[ \t\r\n]*\{")
 
 
 def answer_for(
-    head: bytes, size_bytes: int, limit: int, *, is_request: bool = False, tail: bytes = b""
+    head: bytes, size_bytes: int | None, limit: int, *, is_request: bool = False, tail: bytes = b""
 ) -> bytes | None:
     """The error response that settles a dropped message, or None if `head` does not say whose it is.
 
@@ -37,7 +37,7 @@ def answer_for(
 
     Args:
         head: how the message began, any number of bytes.
-        size_bytes: its whole size.
+        size_bytes: its whole size; None if it was not read to its end.
         limit: the size that would have been taken, in bytes.
         tail: how it ended, any number of bytes.
     """
@@ -45,10 +45,11 @@ def answer_for(
     if id_raw is None:
         return None
     what = "the request" if is_request else "the server's answer"
+    size = "is" if size_bytes is None else f"has {size_bytes} bytes,"
     return b'{"jsonrpc":"2.0","id":%b,"error":{"code":%d,"message":"%b"}}' % (
         id_raw,
         OVERLOADED,
-        f"{what} has {size_bytes} bytes, over the limit of {limit} bytes".encode(),
+        f"{what} {size} over the limit of {limit} bytes".encode(),
     )
 
 

@@ -152,6 +152,12 @@ def test_how_its_processes_are_used_reaches_its_plan() -> None:
     assert to_plan(read(server("warm: 3")), b"k" * 16, "/", "").servers[0].spares == 3
 
 
+SOCKETS = """
+servers: [{id: a, upstream: {url: "ws://h/ws", headers: {A: b}}}]
+mcpServers: {b: {url: "WSS://h"}, c: {type: ws, url: "ws://h"}, d: {type: http, url: "http://h"}}
+"""
+
+
 def test_the_plan_follows_the_settings() -> None:
     structured = OutputLocator(mode=LocatorMode.STRUCTURED, output_path_key="x.y")
     regex = OutputLocator(mode=LocatorMode.REGEX, output_path_regexes=(r"(\S+\.png)$",))
@@ -184,6 +190,8 @@ def test_the_plan_follows_the_settings() -> None:
         artifacts_enabled=False,
         expose_as_resources=False,
     )
+    kinds = [server.kind for server in to_plan(read(SOCKETS), b"k" * 16, "/ws", "").servers]
+    assert kinds == [Kind.SOCKET, Kind.SOCKET, Kind.SOCKET, Kind.HTTP]
     plain = to_plan(read(MINIMAL), b"k" * 16, "/ws", "")
     assert plain == Plan(servers=(ServerPlan(id="a", kind=Kind.PIPE),), workspaces_path="/ws", link_key=b"k" * 16)
 
@@ -345,9 +353,8 @@ REFUSED = {
     upstream("command: [x], verify_tls: false"): ["servers[0].upstream.verify_tls: got false"],
     upstream("command: [x], cwd: ~me"): ['servers[0].upstream.cwd: got "~me"'],
     upstream("url: 'http://h', env: {A: b}"): ["servers[0].upstream.env: got a mapping, expected env"],
-    upstream("url: 'ws://h/mcp'"): ['servers[0].upstream.url: got "ws://h/mcp"', "not supported yet"],
     upstream("url: 'sse://h/sse'"): ['got "sse://h/sse", expected an sse+http:// or sse+https:// URL'],
-    upstream("url: 'sse+https:///sse'"): ['got "sse+https:///sse", expected an http:// or https:// URL with a host'],
+    upstream("url: 'sse+https:///sse'"): ['got "sse+https:///sse", expected an http://', "URL with a host"],
     upstream("url: 'sse+http://u:p@h/sse'"): ["got a URL with credentials, expected a URL without credentials"],
     upstream("url: 'http://h', transport: ss"): [
         'servers[0].upstream.transport: got "ss", expected one of auto, stream'
@@ -364,10 +371,14 @@ REFUSED = {
     ],
     upstream("command: [x], transport: sse"): ["upstream.transport: ", "transport beside a url only"],
     f"core: {{public_base_url: 'sse+http://h'}}\n{MINIMAL}": ["core.public_base_url: ", "an http:// or https:// URL"],
-    upstream("url: 'ftp://h'"): ['servers[0].upstream.url: got "ftp://h", expected an http:// or https:// URL'],
-    upstream("url: 'http:///mcp'"): ["expected an http:// or https:// URL with a host"],
-    upstream("url: 'http://h:x'"): ["expected an http:// or https:// URL with a host"],
-    upstream("url: 'http://h:99999'"): ["expected an http:// or https:// URL with a host"],
+    upstream("url: 'ws:///mcp'"): ['servers[0].upstream.url: got "ws:///mcp"', "URL with a host"],
+    upstream("url: 'ws://h', headers: {Sec-WebSocket-Protocol: x}"): ["header Sec-WebSocket-Protocol, which is set"],
+    upstream("url: 'ftp://h'"): [
+        'servers[0].upstream.url: got "ftp://h", expected an http://, https://, ws:// or wss://'
+    ],
+    upstream("url: 'http:///mcp'"): ["https://, ws:// or wss:// URL with a host"],
+    upstream("url: 'http://h:x'"): ["https://, ws:// or wss:// URL with a host"],
+    upstream("url: 'http://h:99999'"): ["https://, ws:// or wss:// URL with a host"],
     upstream('url: "http://h/\\tx"'): ["without spaces and control characters"],
     upstream("url: 'http://h', headers: {'A b': c}"): ["servers[0].upstream.headers.A b: got the name 'A b'"],
     upstream("url: 'http://h', headers: {Host: x}"): [
@@ -388,18 +399,13 @@ REFUSED = {
     producer("output_locator: {mode: regex, output_path_regexes: [a, '(']}"): [
         f'{AT}.output_locator.output_path_regexes[1]: got "(", expected a regular expression ('
     ],
-    "mcpServers: {a: {type: ws, url: 'http://h'}}": ['mcpServers.a.type: got "ws"', "not supported yet"],
-    "mcpServers: {a: {type: http, command: x}}": [
-        "mcpServers.a.type: ",
-        "stdio beside a command, http or sse beside a u",
-    ],
-    "mcpServers: {a: {type: sse, command: x}}": [
-        "mcpServers.a.type: ",
-        "stdio beside a command, http or sse beside a u",
-    ],
+    "mcpServers: {a: {type: http, command: x}}": ["mcpServers.a.type: ", "stdio beside a command, http"],
+    "mcpServers: {a: {type: sse, command: x}}": ["mcpServers.a.type: ", "stdio beside a command, http"],
     "mcpServers: {a: {type: http, url: 'sse+http://h'}}": ["mcpServers.a.type: ", "sse beside an sse+http:// or sse+"],
-    "mcpServers: {a: {type: sse, url: 'ws://h'}}": ["mcpServers.a.url: ", "for transport sse"],
-    "mcpServers: {a: {type: carrier pigeon, command: x}}": ["mcpServers.a.type: ", "expected stdio, http or sse"],
+    "mcpServers: {a: {type: sse, url: 'ws://h'}}": ["mcpServers.a.", "sse"],
+    "mcpServers: {a: {type: ws, url: 'http://h'}}": ["mcpServers.a.type: ", "websocket beside a ws:// or wss:// URL"],
+    "mcpServers: {a: {type: http, url: 'wss://h'}}": ["mcpServers.a.type: ", "http beside an http:// or"],
+    "mcpServers: {a: {type: carrier pigeon, command: x}}": ["mcpServers.a.type: ", "expected stdio, http"],
     "mcpServers: {a: {url: 'http://h', args: [b]}}": ["mcpServers.a.args: got a list of 1"],
     "mcpServers: {a: {command: x, disabledTools: []}}": ["mcpServers.a.disabledTools: unknown key, expected disabled"],
     "mcpServers: {a: {command: x, disabled: true}}": ["mcpServers: every server is disabled, expected at"],
@@ -451,7 +457,7 @@ core: {prot: 1, public_base_url: mcp.example}
 storage: {root: ~/data, max_size: 0}
 servers:
   - {id: .a, upstream: {command: []}, artifact_roots: [1], adapters: [{type: x}, {type: upload_consumer, tools: []}]}
-  - {id: b, unknown: 1, upstream: {url: "ws://h"}, artifact_roots: [~/a], adapters: 7}
+  - {id: b, unknown: 1, upstream: {url: "wx://h"}, artifact_roots: [~/a], adapters: 7}
   - {id: 7, upstream: {command: x}}
   - null
 mcpServers: {b: {command: x, args: 3}, c: {url: "ftp://h"}, d: 5}
@@ -472,7 +478,7 @@ def test_secrets_are_not_shown() -> None:
     assert "4711" not in refusal(upstream("command: [x], env: {TOKEN: 4711}"))
     assert "4711" not in refusal(upstream("url: 'http://h', headers: {TOKEN: 4711}"))
     assert "4711" not in refusal(upstream("url: 'http://me:4711@h'"))
-    for url in ("htps://h/?token=4711", "htps://me:4711@h/", "me:4711@h", "ws://h#4711", "htps://4711@h/a?b@c"):
+    for url in ("htps://h/?token=4711", "htps://me:4711@h/", "me:4711@h", "ftp://h#4711", "htps://4711@h/a?b@c"):
         assert "4711" not in refusal(upstream(f"url: '{url}'"))
         assert "4711" not in refusal(f"mcpServers: {{a: {{url: '{url}'}}}}")
         assert "4711" not in refusal(f"core: {{public_base_url: '{url}'}}\n{MINIMAL}")

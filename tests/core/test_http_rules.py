@@ -30,6 +30,7 @@ TWO = Surface(("a", "b c"), HOSTS, frozenset())
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
 PATHS = ("/mcp", "/mcp/", "/mcp/files", "/mcp/files/", "/mcp/other", "/mcp/files/x", "/upload/files", "/upload/other")
+PATHS += ("/ws", "/ws/", "/ws/files", "/ws/files/", "/ws/other", "/ws/files/x", "/wsx")
 PATHS += ("/artifacts/files/s/a/f", "/artifacts/other/s/a/f", "/artifacts/files/s/a", "/", "/healthz", "//mcp", "/mcpx")
 ACCEPTS = {  # what is allowed: JSON, events
     None: (True, True),
@@ -89,7 +90,9 @@ def expected(method: str, path: str, accept: str | None, content_type: str | Non
         if not CONTENT_TYPES[content_type]:
             return 415, Refused
         return (200, McpRoute) if json_ok or events_ok else (406, Refused)
-    if path.startswith("/mcp/") or path.endswith("/other") or "/other/" in path:
+    if path in ("/ws", "/ws/", "/ws/files", "/ws/files/"):
+        return 426 if method == "GET" else 405, Refused
+    if path.startswith(("/mcp/", "/ws/")) or path.endswith("/other") or "/other/" in path:
         return 404, Refused
     if path == "/upload/files":
         return (200, UploadRoute) if method == "POST" else (405, Refused)
@@ -282,15 +285,8 @@ def test_refusals_are_json_and_say_what_would_be_right() -> None:
     assert isinstance(refused, Refused)
     assert b"got Content-Type text/plain, expected application/json" in refused.body
     missing = not_found("/nothing", TWO)
-    assert json.loads(missing.body)["endpoints"] == [
-        "/mcp/a",
-        "/sse/a",
-        "/upload/a",
-        "/mcp/b c",
-        "/sse/b c",
-        "/upload/b c",
-        "/healthz",
-    ]
+    served = [f"/{area}/{server}" for server in ("a", "b c") for area in ("mcp", "sse", "ws", "upload")]
+    assert json.loads(missing.body)["endpoints"] == [*served, "/healthz"]
     not_allowed = ask("/mcp", method="PUT")
     assert isinstance(not_allowed, Refused)
     assert dict(not_allowed.headers)[b"allow"] == b"GET, POST, DELETE"

@@ -303,6 +303,11 @@ class Proxy(Process):
         """Where its only server is served."""
         return f"{self.base_url}/mcp"
 
+    @property
+    def socket_url(self) -> str:
+        """The same, for WebSocket clients."""
+        return f"ws://127.0.0.1:{self.port}/ws"
+
     def url_of(self, server: str) -> str:
         return f"{self.base_url}/mcp/{server}"
 
@@ -373,7 +378,7 @@ def serve(
 
 def wrap_target(*target: str | Path) -> list[str | Path]:
     """The last arguments of `isthmus wrap`."""
-    is_url = len(target) == 1 and re.match(r"(sse\+)?https?://", str(target[0])) is not None
+    is_url = len(target) == 1 and re.match(r"((sse\+)?https?|wss?)://", str(target[0])) is not None
     return [str(target[0])] if is_url else ["--", *target]
 
 

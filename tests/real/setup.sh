@@ -35,6 +35,6 @@ venv() {
     "$real/$name/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
     installed "$name" "$*"
 }
-venv client1 mcp==1.30.0
+venv client1 mcp==1.30.0 websockets==17.4
 venv client2 mcp==2.3.0
 venv markitdown markitdown-mcp==0.0.1a7 'markitdown[docx,pdf]' mcp==2.3.0

@@ -739,7 +739,8 @@ def test_bad_requests_are_told_what_is_wrong(over_stdio: Proxy) -> None:
 
 def test_unknown_pages_name_those_that_exist(over_stdio: Proxy) -> None:
     body = ask(f"{over_stdio.base_url}/nothing", "GET").json()
-    assert body["endpoints"] == ["/mcp", "/mcp/mcp-server-everything", "/upload/mcp-server-everything", "/healthz"]
+    served = [f"/{area}/mcp-server-everything" for area in ("mcp", "ws", "upload")]
+    assert body["endpoints"] == ["/mcp", "/ws", *served, "/healthz"]
     for endpoint in ("/mcp", "/mcp/mcp-server-everything"):
         assert Session(over_stdio.base_url + endpoint).delete() == 204
     assert ask(f"{over_stdio.base_url}/healthz", "GET").json()["status"] == "ok"

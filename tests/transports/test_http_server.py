@@ -552,15 +552,8 @@ async def test_pages_answer_get_and_head_alike() -> None:
         assert (full.body, head.body) == (b"fine\n", b"")
         assert full.headers[b"content-length"] == head.headers[b"content-length"] == b"5"
         assert b"date" in full.headers
-        assert json.loads(missing.body)["endpoints"] == [
-            "/mcp/a",
-            "/sse/a",
-            "/upload/a",
-            "/mcp/b",
-            "/sse/b",
-            "/upload/b",
-            "/healthz",
-        ]
+        served = [f"/{area}/{server}" for server in ("a", "b") for area in ("mcp", "sse", "ws", "upload")]
+        assert json.loads(missing.body)["endpoints"] == [*served, "/healthz"]
 
 
 async def test_a_body_in_tiny_chunks_is_no_burden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from mcp import ClientSession, McpError, StdioServerParameters, types
 from mcp.client.experimental.task_handlers import ExperimentalTaskHandlers
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.client.websocket import websocket_client
 
 PATIENCE_S = 30.0
 
@@ -229,7 +230,10 @@ class Run:
 
 @contextlib.asynccontextmanager
 async def streams(target: dict[str, Any]) -> AsyncIterator[tuple[Any, Any]]:
-    if "url" in target:
+    if target.get("url", "").startswith("ws:"):
+        async with websocket_client(target["url"]) as both:
+            yield both
+    elif "url" in target:
         async with streamable_http_client(target["url"]) as (reading, writing, _):
             yield reading, writing
     else:

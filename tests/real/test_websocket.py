@@ -1,0 +1,86 @@
+"""WebSocket with the official SDK's own client and server: through us, and what is theirs stays theirs.
+
+That a client on a WebSocket sees of a server what any other sees is in `test_everything`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rig import REAL, Process, launched, require, run_client, stdio_wrap, wrap
+
+pytestmark = pytest.mark.real
+
+PEER = Path(__file__).resolve().parent / "peers" / "socket_server.py"
+BIG = 200_000
+"""Characters of two bytes, and they come twice: the SDK's client takes messages up to 1 MiB."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, str]]:
+    """The SDK's server, and its URL."""
+    folder = tmp_path_factory.mktemp("socket-server")
+    with launched([require(REAL / "client1/bin/python"), PEER], folder=folder, code=None) as process:
+        yield process, process.wait_line(r"listening on (ws://\S+)")[1]
+
+
+def call(tool: str, **arguments: Any) -> dict[str, Any]:
+    return {"op": "call", "name": tool, "arguments": arguments}
+
+
+STEPS = [
+    {"op": "ping"},
+    call("echo", text="snow \u2603, null \u0000, face \U0001f600, line\u2028separator"),
+    call("ask"),
+    call("big", size=BIG),
+    call("offered"),
+    call("nothing"),
+]
+
+
+def heard(target: str | list[str], client: str, folder: Path) -> list[Any]:
+    """What a client with every ability is told, one entry a step."""
+    events = run_client(client, target, [{"capabilities": "all", "steps": STEPS}], folder=folder)
+    (begun,) = (event["initialize"] for event in events if event["kind"] == "begin")
+    assert begun["serverInfo"]["name"] == "socket-server"
+    results = [event["result"] for event in events if event["kind"] == "step"]
+    assert len(results) == len(STEPS)
+    return results
+
+
+@pytest.mark.parametrize(
+    "client, listener", [("python-1", "socket"), ("python-1", "http"), ("python-1", "stdio"), ("typescript-1", "http")]
+)
+def test_the_sdk_s_server_is_joined(server: tuple[Process, str], tmp_path: Path, client: str, listener: str) -> None:
+    """`isthmus wrap ws://…`, whatever its client speaks."""
+    _, url = server
+    if listener == "stdio":
+        results = heard(stdio_wrap(url), client, tmp_path)
+    else:
+        with wrap(url, folder=tmp_path) as proxy:
+            assert "server  socket-server " in proxy.banner and " (websocket, handshake era" in proxy.banner
+            results = heard(proxy.socket_url if listener == "socket" else proxy.url, client, tmp_path)
+    texts = [result["content"][0]["text"] for result in results[1:]]
+    assert texts[:4] == [STEPS[1]["arguments"]["text"], "canned", "é" * BIG, "mcp"]
+    assert results[-1]["isError"]
+
+
+def test_it_is_as_direct(server: tuple[Process, str], tmp_path: Path) -> None:
+    _, url = server
+    with wrap(url, folder=tmp_path) as proxy:
+        assert heard(proxy.socket_url, "python-1", tmp_path) == heard(url, "python-1", tmp_path)
+
+
+def test_a_server_that_ends_is_told(tmp_path: Path) -> None:
+    """Its process is stopped while a client has a session: the next call finds nobody, and says so."""
+    python = require(REAL / "client1/bin/python")
+    with launched([python, PEER], folder=tmp_path, code=None) as process:
+        url = process.wait_line(r"listening on (ws://\S+)")[1]
+        with wrap(url, folder=tmp_path) as proxy:
+            process.stop(code=None)
+            sessions = [{"capabilities": "none", "steps": []}]
+            with pytest.raises(AssertionError, match="the server could not be connected to: connection refused by"):
+                run_client("python-1", proxy.socket_url, sessions, folder=tmp_path)
