@@ -70,11 +70,8 @@ class Stream:
         self.is_over = is_last
         return event_id
 
-    def drop_one(self) -> Kept | None:
-        """Make room: the oldest lossy event goes, be it the newest of all, else the oldest. None if there is only
-        one, which stays."""
-        if len(self._kept) < 2:
-            return None
+    def drop_one(self) -> Kept:
+        """Make room: the oldest lossy event goes, be it the newest of all, else the oldest."""
         victim = next((kept for kept in self._kept if kept.is_lossy), self._kept[0])
         self._kept.remove(victim)
         self.kept_bytes -= len(victim.message)
