@@ -11,13 +11,16 @@ from .settings import ArtifactProducerAdapter, Server, Settings, UploadConsumerA
 LINK_KEY_MIN_BYTES: Final = 16
 
 
-def to_plan(settings: Settings, link_key: bytes, workspaces_path: str, fallback_base_url: str) -> Plan:
+def to_plan(
+    settings: Settings, link_key: bytes, workspaces_path: str, fallback_base_url: str, version: str = "0"
+) -> Plan:
     """The plan of `settings` as `config.load` returned them.
 
     Args:
         link_key: what signs links, at least 16 bytes.
         workspaces_path: absolute path of the sessions' folders.
         fallback_base_url: what links start with when neither the settings nor the client's request say.
+        version: of this proxy, for servers that ask.
     """
     assert len(link_key) >= LINK_KEY_MIN_BYTES
     retries = settings.sessions.upstream_session_termination_retries
@@ -32,6 +35,8 @@ def to_plan(settings: Settings, link_key: bytes, workspaces_path: str, fallback_
         require_sha256=settings.uploads.require_sha256,
         artifacts_enabled=settings.artifacts.enabled,
         expose_as_resources=settings.artifacts.expose_as_resources,
+        mirrors_polling=settings.sessions.mirror_polling,
+        version=version,
     )
 
 

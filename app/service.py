@@ -130,7 +130,7 @@ async def running(
         # Only now: what does not start must not touch the trace of what runs.
         trace = stack.enter_context(_open_trace(trace_path)) if trace_path is not None else None
         listener, base_url = await _listener(settings) if listen else (None, "")
-        plan = to_plan(settings, link_key, workspaces.root, base_url)
+        plan = to_plan(settings, link_key, workspaces.root, base_url, VERSION)
         hub = Hub(
             functools.partial(_make_engine, plan, limits, stored, trace),
             plan,

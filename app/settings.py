@@ -75,6 +75,13 @@ class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_total_session_size: Annotated[Size | None, _about("Files of one session together, in bytes; null: 1 GiB.")] = (
         None
     )
+    mirror_polling: Annotated[
+        bool,
+        _about(
+            "Where a server closes its event stream to be polled, close the client's as well; else the client keeps "
+            "one connection until its answer comes."
+        ),
+    ] = False
     upstream_session_termination_retries: Annotated[
         int, Meta(ge=0, le=5, description="Repeats of a request that did not run since the server forgot its session.")
     ] = 1

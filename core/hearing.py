@@ -17,6 +17,7 @@ from .ids import ChannelId
 from .jsonrpc import Frame
 from .links import ChildRole, Errand, Link, UpPostRole, UpStreamRole
 from .losses import Losses
+from .resuming import Resuming
 from .uplink import Uplink
 from .upstream import State
 from .wire.oversize import owner_of
@@ -38,10 +39,19 @@ class Results(Protocol):
 
 
 class Hearing:
-    def __init__(self, desk: Desk, uplink: Uplink, asking: Asking, handshakes: Handshakes, losses: Losses) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        uplink: Uplink,
+        resuming: Resuming,
+        asking: Asking,
+        handshakes: Handshakes,
+        losses: Losses,
+    ) -> None:
         self.files: Results
         self._desk = desk
         self._uplink = uplink
+        self._resuming = resuming
         self._asking = asking
         self._handshakes = handshakes
         self._losses = losses
@@ -110,6 +120,7 @@ class Hearing:
 
     def _receive_reply(self, link: Link, role: UpRole, frame: Frame, number: int) -> None:
         entry = link.pending.pop(number, None)
+        self._resuming.forget(link, number)
         if isinstance(role, UpPostRole) and role.number == number:
             self._uplink.receive_settled(role)
         if entry is None:

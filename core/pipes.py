@@ -44,6 +44,9 @@ class Pipes:
         self._desk.register(channel, PipeRole(opening, token))
         self._by_token[token] = channel
         self._desk.send(channel, f"{opening.endpoint}?sessionId={token}".encode(), event="endpoint")
+        self._expect_greeting(channel)
+
+    def _expect_greeting(self, channel: ChannelId) -> None:
         at = self._desk.now + self._desk.limits.greeting_timeout_s
         self._desk.timers.set(("greeting", channel), at, "initialize on an event pipe")
 
@@ -66,7 +69,11 @@ class Pipes:
             self._clients.close_session(role.session, "client hung up")
 
     def handle_greeting(self, channel: ChannelId) -> None:
-        self._desk.close(channel, reason="nobody said initialize")
+        role = self._desk.role_of(channel)
+        if isinstance(role, PipeRole) and role.session is not None and role.session.state is not SessionState.CLOSED:
+            self._expect_greeting(channel)  # should its handshake fail, another one is due
+        else:
+            self._desk.close(channel, reason="nobody said initialize")
 
     # --- Messages ---------------------------------------------------------------------------------------------------
 
@@ -77,20 +84,33 @@ class Pipes:
         if not isinstance(pipe, PipeRole) or not self._desk.is_open(role.pipe):
             self._refuse(channel, 404, INVALID_REQUEST, "Session not found: its event stream has ended")
             return
-        if not jsonrpc.is_batch(body):
+        messages = self._clients.messages_of(channel, body)
+        if messages is None:
+            return
+        is_batch = jsonrpc.is_batch(body)
+        frames: list[Frame] = []
+        for message in messages:
             try:
-                frame = jsonrpc.decode(body)
+                frames.append(jsonrpc.decode(message))
             except RemoteProtocolError as error:
-                if error.shape != "reply" and error.id_raw is None:
+                if not is_batch and error.shape != "reply" and error.id_raw is None:
                     self._desk.send(channel, jsonrpc.parse_failure(error), is_last=True, status=error.http_status)
                     return
-            else:
-                session = pipe.session
-                if session is not None and is_bound_up(frame) and not self._courier.up.has_room(session):
-                    self._refuse(channel, 503, OVERLOADED, NO_ROOM, frame.id_raw if frame.is_request else None)
-                    return
+        is_told = len(frames) < len(messages) or any(frame.is_request for frame in frames)
+        if not self._has_room(pipe, role.pipe, frames, is_told=is_told):
+            id_raw = frames[0].id_raw if frames and frames[0].is_request and not is_batch else None
+            self._refuse(channel, 503, OVERLOADED, NO_ROOM, id_raw)
+            return
         self.receive_pipe(pipe, role.pipe, body)
         self._desk.close(channel, status=202)
+
+    def _has_room(self, pipe: PipeRole, channel: ChannelId, frames: list[Frame], *, is_told: bool) -> bool:
+        """Whether what an event pipe's client says may pass: it cannot be paused, neither for a server that takes
+        nothing, nor for a stream that it does not read itself, on which it `is_told` something in return."""
+        if is_told and self._desk.unsent_bytes(channel) > self._desk.limits.outbox_max_bytes:
+            return False
+        session = pipe.session
+        return session is None or not any(is_bound_up(f) for f in frames) or self._courier.up.has_room(session)
 
     def receive_pipe(self, role: PipeRole, channel: ChannelId, message: bytes) -> None:
         """One line of a pipe, or one message of a socket."""
@@ -151,7 +171,7 @@ class Pipes:
             self._desk.send(channel, jsonrpc.encode_error(frame.id_raw, OVERLOADED, fault))
         else:
             if role.token is not None:
-                self._desk.timers.cancel(("greeting", channel))
+                self._expect_greeting(channel)
             role.session = self._clients.open_session(role.opening, channel, role.last_ordinal, frame, is_pipe=True)
 
     def _refuse(self, channel: ChannelId, status: int, code: int, text: str, id_raw: bytes | None = None) -> None:

@@ -129,5 +129,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     require_sha256: bool = False
     artifacts_enabled: bool = True
     expose_as_resources: bool = True
+    mirrors_polling: bool = False
+    """Where a server closes its event stream to be polled (2025-11-25), close the client's as well."""
     version: str = "0"
     """What shared servers are told is the version of this proxy."""

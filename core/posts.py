@@ -21,7 +21,7 @@ from .session import State as SessionState
 from .stream import Stream
 from .streams import Streams
 
-NO_ROOM = "the server does not take what is sent to it: wait, and try again"
+NO_ROOM = "too much was sent that is not taken yet: wait, and try again"
 
 
 class Posts:

@@ -31,16 +31,14 @@ class Resuming:
         never_sent = cause.end is End.UNREACHABLE and not role.is_resumed
         if role.problem or not role.last_event_id or cause.end is End.REFUSED or never_sent:
             return False
-        if role.has_begun:
-            role.failures = 0
-        elif role.failures >= self._desk.limits.resume_failures_max:
+        role.failures = 0 if role.has_begun else role.failures + 1
+        if role.failures >= self._desk.limits.resume_failures_max:
             return False
-        role.failures += cause.end is not End.DONE
         if cause.retry_ms is not None:
             role.retry_ms = cause.retry_ms
         link.cut[number] = role
         link.pending[number] = exchange
-        at = self._desk.now + self.pause(role.retry_ms, max(0, role.failures - 1))
+        at = self._desk.now + self.pause(role.retry_ms, role.failures)
         self._desk.timers.set(("resume", (link.id, number)), at, "upstream reply to be resumed")
         return True
 

@@ -75,7 +75,7 @@ class Servers:
         self._asking = Asking(
             desk, courier, uplink, handshakes.crowds, roots_of=lambda session: self._files.roots_of(session)
         )
-        self._hearing = Hearing(desk, uplink, self._asking, handshakes, losses)
+        self._hearing = Hearing(desk, uplink, self._resuming, self._asking, handshakes, losses)
         handshakes.losses = losses
         handshakes.forward = self._send_up
 
@@ -437,7 +437,7 @@ class Servers:
         if isinstance(entry, Exchange):
             entry.post = None
             if self._resuming.receive_cut(link, role, entry, cause):
-                if cause.end is End.DONE:
+                if cause.end is End.DONE and self._desk.plan.mirrors_polling:
                     self._courier.release(link.session_of(entry), entry)
                 return
             self._uplink.expect_none(entry)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from .ids import ChannelId
 
-_EVENT_ID: Final = re.compile(r"(0|[1-9][0-9]{0,14})-(0|[1-9][0-9]{0,14})", re.ASCII)
+_EVENT_ID: Final = re.compile(r"([1-9][0-9]{0,14})-([1-9][0-9]{0,14})", re.ASCII)
 
 
 class Kept(NamedTuple):
@@ -70,13 +70,9 @@ class Stream:
         self.is_over = is_last
         return event_id
 
-    def drop_one(self) -> Kept | None:
-        """Make room: the oldest lossy event goes, else the oldest of all, but never the newest. None if there is no
-        other than that."""
-        if len(self._kept) < 2:
-            return None
-        older = (kept for kept in self._kept if kept is not self._kept[-1])
-        victim = next((kept for kept in older if kept.is_lossy), self._kept[0])
+    def drop_one(self) -> Kept:
+        """Make room: the oldest lossy event goes, be it the newest of all, else the oldest."""
+        victim = next((kept for kept in self._kept if kept.is_lossy), self._kept[0])
         self._kept.remove(victim)
         self.kept_bytes -= len(victim.message)
         return victim

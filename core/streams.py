@@ -2,8 +2,9 @@
 
 A POST's reply becomes a stream with ids when it is known not to be a single message: with its first other message, when
 the server's own stream says that it can be resumed, or after `Limits.stream_commit_s` of silence (only where the
-client's revision knows priming events). What is kept is bounded for each session and for all of them together; of what
-must be dropped, streams that are over go first, then notifications.
+client's revision knows priming events). What is kept is bounded for each session and for all of them together. To make
+room for an event, streams that are over are forgotten first, answers with them; then events of its own stream are
+dropped, notifications before others; then those of other streams. One event of its own stream always stays.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Streams:
         self._desk = desk
         self._kept_bytes = 0
         self._over: dict[Stream, Session] = {}  # ended, and kept for who missed the end; oldest first
+        self._fed: dict[Stream, Session] = {}  # going on, with events that are kept; fed longest ago first
         self._silent: dict[Reply, tuple[Session, float]] = {}  # replies that may become streams, with the time for it
 
     # --- Messages ---------------------------------------------------------------------------------------------------
@@ -50,6 +52,8 @@ class Streams:
             return False
         event_id = stream.keep(message, is_last=is_last, is_lossy=is_lossy)
         self._account(session, len(message))
+        self._fed.pop(stream, None)
+        self._fed[stream] = session
         if stream.channel is not None:
             self._desk.send(
                 stream.channel, message, is_last=is_last, session=session_id, event_id=event_id, retry_ms=retry_ms
@@ -146,6 +150,7 @@ class Streams:
     # --- What is kept -----------------------------------------------------------------------------------------------
 
     def _retain(self, session: Session, stream: Stream) -> None:
+        del self._fed[stream]
         self._over[stream] = session
         at = self._desk.now + self._desk.limits.stream_ttl_s
         self._desk.timers.set(("stream", (session.sid, stream.number)), at, "stream that is over")
@@ -155,6 +160,7 @@ class Streams:
         assert stream.number is not None
         del session.resumable[stream.number]
         self._over.pop(stream, None)
+        self._fed.pop(stream, None)
         self._desk.timers.cancel(("stream", (session.sid, stream.number)))
         self._account(session, -stream.kept_bytes)
         stream.may_resume = False
@@ -175,21 +181,33 @@ class Streams:
 
     def _make_room(self, session: Session, newest: Stream) -> None:
         limits = self._desk.limits
-        while session.kept_bytes > limits.events_per_session_max_bytes or newest.kept_count > limits.events_max:
-            over = next((other for other in session.resumable.values() if other.is_over and other is not newest), None)
-            if over is not None and newest.kept_count <= limits.events_max:
-                self.forget(session, over)
-            elif not self._drop_one(session, newest):
+        while newest.kept_count > limits.events_max:
+            self._drop_one(session, newest)
+        while session.kept_bytes > limits.events_per_session_max_bytes:
+            others = [other for other in session.resumable.values() if other is not newest and other.kept_count]
+            over = next((other for other in others if other.is_over), None)
+            if not self._yield_one(session, newest, over, others[0] if others else None):
                 break
         while self._kept_bytes > limits.events_max_bytes:
-            stream = next((other for other in self._over if other is not newest), None)
-            if stream is not None:
-                self.forget(self._over[stream], stream)
-            elif not self._drop_one(session, newest):
+            over = next((other for other in self._over if other is not newest), None)
+            other = next((other for other in self._fed if other is not newest), None)
+            if not self._yield_one(session, newest, over, other):
                 break
 
-    def _drop_one(self, session: Session, stream: Stream) -> bool:
-        dropped = stream.drop_one()
-        if dropped is not None:
-            self._account(session, -len(dropped.message))
-        return dropped is not None
+    def _yield_one(self, session: Session, newest: Stream, over: Stream | None, other: Stream | None) -> bool:
+        """Make some room: at the cost of a stream that is over, of the newest event's own, or of another. False if
+        there is none of them."""
+        if over is not None:
+            self.forget(self._over[over], over)
+        elif newest.kept_count > 1:
+            self._drop_one(session, newest)
+        elif other is not None:
+            self._drop_one(self._fed[other], other)
+        else:
+            return False
+        return True
+
+    def _drop_one(self, session: Session, stream: Stream) -> None:
+        self._account(session, -len(stream.drop_one().message))
+        if not stream.kept_count:
+            del self._fed[stream]

@@ -48,6 +48,7 @@ LINK_KEY = b"0123456789abcdef"
 UNIX_AT_ZERO = 1_000_000_000.0
 LATEST = "2025-11-25"
 DONE = Cause(End.DONE)
+GONE = Cause(End.GONE)
 FORGOTTEN = Cause(End.REFUSED, status=404)
 NO_STREAM = Cause(End.REFUSED, status=405)
 
@@ -240,6 +241,10 @@ class Driver:
         assert isinstance(frame, dict)
         return frame
 
+    def event_ids(self, channel: ChannelId) -> list[str | None]:
+        """Of the messages on that channel; not of the event that primes."""
+        return [send.event_id for send in self.sent[channel]]
+
     def notes(self, level: str) -> list[str]:
         return [note.text for note in self.every(Note) if note.level == level]
 
@@ -288,6 +293,16 @@ class Client:
         self.driver.open(channel, GetOpening(server=self.server, principal=self.principal, session=self.session))
         if channel not in self.driver.over:
             self.stream = channel
+        return channel
+
+    def resume(self, last_event_id: str | None) -> ChannelId:
+        """Ask for the rest of the stream that named the event."""
+        assert last_event_id is not None
+        channel = self.driver.engine.new_channel()
+        opening = GetOpening(
+            server=self.server, principal=self.principal, session=self.session, last_event_id=last_event_id
+        )
+        self.driver.open(channel, opening)
         return channel
 
     def delete(self) -> ChannelId:

@@ -1,0 +1,162 @@
+"""A stream that outlives its connection: what its event ids mean, what is kept of it, and what goes first."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from isthmus.core.ids import ChannelId
+from isthmus.core.stream import Stream, parse_event_id
+
+numbers = st.integers(1, 10**15 - 1)
+
+
+def stream(number: int = 7) -> Stream:
+    made = Stream(ChannelId(1), may_resume=True)
+    made.number = number
+    return made
+
+
+def filled(flags: str) -> Stream:
+    """A stream with an event for each letter: "l" is lossy, "k" must be kept. Each message is its place, from 1."""
+    made = stream()
+    for place, flag in enumerate(flags, 1):
+        made.keep(b"%d" % place, is_last=False, is_lossy=flag == "l")
+    return made
+
+
+def left(of: Stream) -> list[int]:
+    return [int(kept.message) for _, kept in of.after(0)]
+
+
+# --- Ids --------------------------------------------------------------------------------------------------------------
+
+
+@given(number=numbers, count=st.integers(1, 5), primes=st.integers(0, 3))
+def test_an_id_names_its_stream_and_its_event(number: int, count: int, primes: int) -> None:
+    """Also those of events that are not kept, which only say where to resume: they count like any other."""
+    made = stream(number)
+    names = [made.next_event_id() for _ in range(primes)]
+    names += [made.keep(b"{}", is_last=False, is_lossy=False) for _ in range(count)]
+    assert [parse_event_id(name) for name in names] == [(number, ordinal + 1) for ordinal in range(primes + count)]
+    assert made.last_ordinal == primes + count
+    assert made.kept_count == count
+
+
+@given(number=numbers, ordinal=numbers)
+def test_what_can_be_written_can_be_read(number: int, ordinal: int) -> None:
+    assert parse_event_id(f"{number}-{ordinal}") == (number, ordinal)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "-",
+        "1",
+        "1-",
+        "-1",
+        "1-1-1",
+        "01-1",
+        "1-01",
+        "0-1",
+        "1-0",
+        "+1-1",
+        "1--1",
+        " 1-1",
+        "1-1 ",
+        "1-1\n",
+        "1 -1",
+        "1_0-1",
+        "1.0-1",
+        "a-1",
+        "0x1-1",
+        "١-١",
+        "¹-1",
+        "1-" + "9" * 16,
+        "9" * 5000 + "-1",
+        "\0",
+    ],
+)
+def test_any_other_text_is_no_id(text: str) -> None:
+    assert parse_event_id(text) is None
+
+
+@given(text=st.one_of(st.text(max_size=12), st.text(alphabet="0123456789- \n", max_size=12)))
+def test_what_is_read_is_written_the_same_way(text: str) -> None:
+    """No two texts name one event."""
+    found = parse_event_id(text)
+    assert found is None or f"{found[0]}-{found[1]}" == text
+    assert (found is None) != bool(re.fullmatch(r"[1-9][0-9]{0,14}-[1-9][0-9]{0,14}", text, re.ASCII))
+
+
+# --- What is kept -----------------------------------------------------------------------------------------------------
+
+sizes = st.integers(0, 20)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("keep"), sizes, st.booleans()),
+        st.tuples(st.just("prime"), st.just(0), st.just(False)),
+        st.tuples(st.just("drop"), st.just(0), st.just(False)),
+    ),
+    max_size=30,
+)
+
+
+@given(steps=steps, ends=st.booleans())
+def test_a_stream_gives_back_what_a_list_would(steps: list[tuple[str, int, bool]], ends: bool) -> None:
+    """Whatever is kept, named and dropped: after any event come exactly the later ones that are left, in order."""
+    made = stream()
+    model: list[tuple[int, bytes, bool, bool]] = []
+    ordinal = 0
+    for what, size, is_lossy in [*steps, *([("last", 3, False)] if ends else [])]:
+        if what == "drop":
+            if model:
+                place = next((i for i, kept in enumerate(model) if kept[3]), 0)
+                assert tuple(made.drop_one()) == model.pop(place)
+            continue
+        ordinal += 1
+        if what == "prime":
+            made.next_event_id()
+        else:
+            kept = (ordinal, b"x" * size, what == "last", is_lossy)
+            made.keep(kept[1], is_last=kept[2], is_lossy=kept[3])
+            model.append(kept)
+        assert made.last_ordinal == ordinal
+    assert made.kept_count == len(model)
+    assert made.kept_bytes == sum(len(message) for _, message, _, _ in model)
+    assert made.is_over == ends
+    for since in range(ordinal + 2):
+        rest = [(f"7-{kept[0]}", kept) for kept in model if kept[0] > since]
+        assert [(name, tuple(kept)) for name, kept in made.after(since)] == rest
+
+
+def test_notifications_go_first_then_what_is_oldest() -> None:
+    for flags in ("".join(letters) for size in range(1, 7) for letters in itertools.product("lk", repeat=size)):
+        made = filled(flags)
+        gone = [int(made.drop_one().message) for _ in flags]
+        assert gone == sorted(range(1, len(flags) + 1), key=lambda place: (flags[place - 1] == "k", place)), flags
+        assert (made.kept_count, made.kept_bytes) == (0, 0)
+
+
+def test_a_notification_does_not_displace_a_question() -> None:
+    """Not even when it is the newer: what is asked, and what changed, is worth more than a line of a log."""
+    made = filled("kl")
+    made.drop_one()
+    assert left(made) == [1]
+
+
+def test_nothing_follows_the_last_event() -> None:
+    made = stream()
+    made.keep(b"{}", is_last=True, is_lossy=False)
+    with pytest.raises(AssertionError):
+        made.keep(b"{}", is_last=False, is_lossy=False)
+    assert made.kept_count == 1
+
+
+def test_a_stream_without_a_number_has_no_ids() -> None:
+    with pytest.raises(AssertionError):
+        Stream(ChannelId(1), may_resume=True).next_event_id()
