@@ -50,7 +50,7 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     allowed_hosts: Annotated[Texts, _about("Host headers accepted beside those of the listening address.")] = ()
     allowed_origins: Annotated[
         Texts,
-        _about("Origins of web pages that are not refused, such as https://example.com. CORS is not answered yet."),
+        _about("Origins of web pages that may call, such as https://example.com, as CORS has it. Others are refused."),
     ] = ()
     log_level: Annotated[
         Literal["debug", "info", "warning", "error", "critical"], _about("The least level that is logged.")

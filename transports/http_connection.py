@@ -30,6 +30,7 @@ from anyio.lowlevel import checkpoint
 from ..core.effects import Cause, End, EventPipeOpening, GetOpening, MessageOpening, PostOpening, Serve
 from ..core.limits import KIB
 from ..core.wire.download import plan_download
+from ..core.wire.http_headers import Headers
 from ..core.wire.http_reply import Out, Reply, ReplyEnd, ReplyHead
 from ..core.wire.http_server import DownloadRoute, Head, McpRoute, Refused, SocketRoute, UploadRoute, refusal
 from .clock import loop_clock
@@ -45,6 +46,9 @@ SKIP_MAX_BYTES: Final = 64 * KIB
 """A refused request's body up to this size is read, so that its connection can be used again."""
 TURN_EVENTS: Final = 200
 """Pieces of a request that are parsed before others get their turn: some milliseconds of work."""
+EMPTY_LINES: Final = b"\r\n"
+"""Bytes that may stand before a request line, where old clients end their bodies with one line end too many. Source:
+RFC 9112, 2.2: "SHOULD ignore at least one empty line (CRLF) received prior to the request-line"."""
 LINGER_S: Final = 2.0
 """Closing with unread bytes makes the kernel discard the reply as well, so a refused client may finish for so long."""
 
@@ -69,7 +73,7 @@ class Connection:
         self._stream = stream
         self._on = listening
         self._limits = listening.limits
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.head_size_max_bytes)
+        self._http = self._new_http()
         self._tasks: CancelScope  # set when they run
         self._now = loop_clock()
 
@@ -83,6 +87,7 @@ class Connection:
         self._exchange: Exchange | None = None
         self._route: McpRoute | UploadRoute | DownloadRoute | SocketRoute | None = None
         self._head: Head | None = None
+        self._shared_headers: Headers = ()  # of every response to this request
         self._body = bytearray()
         self._body_size_max = 0
         self._body_left: int | None = 0  # None when chunked
@@ -157,6 +162,9 @@ class Connection:
             if not data:
                 continue
             if self._phase is Phase.IDLE:
+                data = data.lstrip(EMPTY_LINES)
+                if not data:
+                    continue
                 self._enter(Phase.HEAD, self._limits.head_timeout_s)
             elif self._phase in (Phase.BODY, Phase.SKIP):
                 self._enter(self._phase, self._limits.body_timeout_s)
@@ -199,7 +207,7 @@ class Connection:
             try:
                 event = self._http.next_event()
             except h11.RemoteProtocolError as error:
-                self._refuse(error.error_status_hint, f"got a malformed request ({error}), expected HTTP/1.1")
+                self._refuse_malformed(error)
                 return False
             if isinstance(event, h11.Request):
                 self._begin(event)
@@ -212,8 +220,10 @@ class Connection:
         return True
 
     def _begin(self, request: h11.Request) -> None:
-        head = Head(request.method.decode(), request.target.decode(), tuple(request.headers))
+        version = request.http_version.decode()
+        head = Head(request.method.decode(), request.target.decode(), tuple(request.headers), version)
         self._head, self._body = head, bytearray()
+        self._shared_headers = self._on.shared_headers(head)
         self._enter(Phase.BODY, self._limits.body_timeout_s)
         self._body_left = 0
         for name, value in head.headers:
@@ -225,7 +235,7 @@ class Connection:
 
         route = self._on.admit(head)
         if isinstance(route, Refused):
-            if route.status == 431:
+            if route.status in (414, 431, 505):
                 self._enter(Phase.CLOSING, float("inf"))
             self._answer(route)
             return
@@ -314,12 +324,23 @@ class Connection:
         received = self._http.trailing_data[0]
         await serve_socket(self._on.port, route, self._limits, self._stream, greeting=greeting, received=received)
 
+    def _refuse_malformed(self, error: h11.RemoteProtocolError) -> None:
+        status, message = error.error_status_hint, f"got a malformed request ({error}), expected HTTP/1.1"
+        if status == 431 and self._phase is Phase.HEAD:
+            line_size = self._http.trailing_data[0].find(b"\n")
+            self._refuse_with(self._on.refuse_head(is_in_target=not 0 <= line_size <= self._limits.head_size_max_bytes))
+        else:
+            self._refuse(status, message)
+
     def _refuse(self, status: int, message: str) -> None:
         """Look at nothing more of this client, and say why unless another answer is on its way."""
         is_mcp = self._phase is Phase.BODY and isinstance(self._route, McpRoute)
+        self._refuse_with(refusal(status, message, is_mcp=is_mcp))
+
+    def _refuse_with(self, refused: Refused) -> None:
         self._enter(Phase.CLOSING, float("inf"))
         if self._exchange is None:
-            self._answer(refusal(status, message, is_mcp=is_mcp))
+            self._answer(refused)
 
     def _answer(self, refused: Refused) -> None:
         head_only = self._head is not None and self._head.method == "HEAD"
@@ -416,7 +437,7 @@ class Connection:
                 self._enter(Phase.SKIP, self._limits.body_timeout_s)
             else:
                 self._enter(Phase.CLOSING, float("inf"))
-        headers = [*out.headers, (b"date", self._on.date())]
+        headers = [*out.headers, *self._shared_headers, (b"date", self._on.date())]
         if self._phase is Phase.CLOSING or self._on.is_draining:
             headers.append((b"connection", b"close"))
         self._put_event(h11.Response(status_code=out.status, headers=headers, reason=_REASONS.get(out.status, b"")))
@@ -469,11 +490,25 @@ class Connection:
             return
         self._http.start_next_cycle()
         self._head = self._route = None
-        if self._http.trailing_data[0]:
+        self._shared_headers = ()
+        if self._skip_empty_lines():
             self._enter(Phase.HEAD, self._limits.head_timeout_s)
             self._wake_reader()
         else:
             self._enter(Phase.IDLE, self._limits.idle_connection_timeout_s)
+
+    def _skip_empty_lines(self) -> bool:
+        """Drop what h11 would take for a malformed request line. Returns whether anything else is held."""
+        held = self._http.trailing_data[0]
+        if held.startswith((b"\r", b"\n")):
+            self._http = self._new_http()
+            held = held.lstrip(EMPTY_LINES)
+            if held:
+                self._http.receive_data(held)
+        return bool(held)
+
+    def _new_http(self) -> h11.Connection:
+        return h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.head_size_max_bytes)
 
     def _wake_reader(self) -> None:
         """Make it look again: bytes of the next request are held already, or no other is wanted."""

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 
 from ..core.limits import Limits
+from ..core.wire.http_headers import Headers
 from ..core.wire.http_server import (
+    PAGE_METHODS,
     DownloadRoute,
     Head,
     McpRoute,
@@ -18,8 +20,10 @@ from ..core.wire.http_server import (
     Surface,
     UploadRoute,
     judge,
+    not_allowed,
     not_found,
     refusal,
+    shared_headers,
 )
 from .port import FileService, Port
 
@@ -40,12 +44,25 @@ class Listening:
 
     def admit(self, head: Head) -> McpRoute | UploadRoute | DownloadRoute | SocketRoute | Refused:
         """The route of a request, or what is to be answered at once: a refusal, or a page."""
+        if len(head.method) + len(head.target) + len("  HTTP/1.1") > self.limits.head_size_max_bytes:
+            return self.refuse_head(is_in_target=True)
         size = len(head.method) + len(head.target) + sum(len(name) + len(value) + 4 for name, value in head.headers)
         if size > self.limits.head_size_max_bytes:
             # h11 looks at the limit only while a head is incomplete; how it was cut up must not show.
-            return refusal(431, f"got a head of {size} bytes, expected at most {self.limits.head_size_max_bytes}")
+            return self.refuse_head(is_in_target=False)
         route = judge(head, self.surface, scheme=self.scheme)
-        return self._page(route.path) if isinstance(route, PageRoute) else route
+        return self._page(route, head.method) if isinstance(route, PageRoute) else route
+
+    def refuse_head(self, *, is_in_target: bool) -> Refused:
+        """For a head over the limit: in its request line already, or in what follows that."""
+        limit = f"expected at most {self.limits.head_size_max_bytes} bytes"
+        if is_in_target:
+            return refusal(414, f"got a request target over the limit, {limit}")
+        return refusal(431, f"got a head over the limit, {limit}")
+
+    def shared_headers(self, head: Head) -> Headers:
+        """What every response to this request carries besides its own headers."""
+        return shared_headers(head, self.surface)
 
     def date(self) -> bytes:
         """The Date header's value, formatted once a second."""
@@ -54,10 +71,12 @@ class Listening:
             self._date = (now, formatdate(now, usegmt=True).encode())
         return self._date[1]
 
-    def _page(self, path: str) -> Refused:
-        page = self.pages(path)
+    def _page(self, route: PageRoute, method: str) -> Refused:
+        page = self.pages(route.path)
         if page is None:
-            return not_found(path, self.surface)
+            return not_found(route.path, self.surface)
+        if not route.is_read:
+            return not_allowed(method, PAGE_METHODS)
         status, content_type, body = page
         headers = (
             (b"content-type", content_type.encode()),

@@ -49,6 +49,9 @@ def read_fields(headers: Headers) -> dict[bytes, str]:
             fields[name] = f"{fields[name]}, {text}" if name in fields else text
         elif name == b"transfer-encoding":
             is_chunked = True
+        elif name == b"expect" and any(item.strip().lower() != b"100-continue" for item in value.split(b",")):
+            seen = value[:64].decode("latin-1")
+            raise RemoteProtocolError(f"got Expect {seen!r}, expected none other than 100-continue", http_status=417)
     if is_chunked and b"content-length" in fields:
         # RFC 9112, 6.1: what "might indicate an attempt to perform request smuggling".
         raise RemoteProtocolError("got both Content-Length and Transfer-Encoding, expected one of them")
@@ -80,15 +83,20 @@ def check_host(host: str | None, hosts: frozenset[str], *, any_host: bool) -> st
 
 def check_origin(origin: str | None, hosts: frozenset[str], origins: frozenset[str]) -> None:
     """Refuse a foreign Origin. Only browsers send one."""
-    if origin is None or origin.lower() in origins:
-        return
-    matched = _ORIGIN.fullmatch(origin.lower())
-    if matched is None or matched[1] not in hosts:
+    if origin is not None and not allows_origin(origin, hosts, origins):
         raise RemoteProtocolError(
             f"got Origin {origin[:200]!r}, expected none, or one that the configuration allows",
             http_status=403,
             clause=f'{TRANSPORTS}, "Security Warning"',
         )
+
+
+def allows_origin(origin: str, hosts: frozenset[str], origins: frozenset[str]) -> bool:
+    """Whether web pages of `origin` may call: it is named in `origins`, or its host is one of ours."""
+    if origin.lower() in origins:
+        return True
+    matched = _ORIGIN.fullmatch(origin.lower())
+    return matched is not None and matched[1] in hosts
 
 
 def read_session(fields: dict[bytes, str]) -> str | None:

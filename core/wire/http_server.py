@@ -23,6 +23,7 @@ from ..effects import (
     UploadOpening,
 )
 from ..errors import INVALID_REQUEST, RemoteProtocolError
+from . import cors
 from .http_headers import (
     EVENTS,
     JSON,
@@ -40,6 +41,18 @@ from .websocket import Upgrade, UpgradeRefused, accept_upgrade
 
 QUERY_FIELDS_MAX: Final = 32
 
+METHODS: Final[dict[str, tuple[str, ...]]] = {
+    "mcp": ("GET", "POST", "DELETE"),
+    "sse": ("GET",),
+    "messages": ("POST",),
+    "upload": ("POST",),
+    "artifacts": ("GET", "HEAD"),
+}
+"""The areas that web pages call, by the first part of the path, and what may be done there."""
+PAGE_METHODS: Final = ("GET", "HEAD")
+ALL_METHODS: Final = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
+"""Of the server as a whole, for `OPTIONS *`."""
+
 
 class Head(msgspec.Struct, frozen=True):
     """A request line and its headers: `target` as it stood there, names in lower case, values without edge blanks."""
@@ -47,6 +60,7 @@ class Head(msgspec.Struct, frozen=True):
     method: str
     target: str
     headers: Headers
+    version: str = "1.1"
 
 
 class Surface(msgspec.Struct, frozen=True):
@@ -91,13 +105,14 @@ class SocketRoute(msgspec.Struct, frozen=True):
 
 
 class PageRoute(msgspec.Struct, frozen=True):
-    """GET or HEAD of anything else; who has no such page answers `not_found`."""
+    """Anything else. Who has no such page answers `not_found`; who has it, to other than GET or HEAD, 405."""
 
     path: str
+    is_read: bool = True
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The answer to send instead: `body` is JSON, and `headers` describe it."""
+    """The answer to send instead: `body` is JSON or empty, and `headers` describe it."""
 
     status: int
     body: bytes
@@ -115,11 +130,18 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
     """
     path = ""
     try:
-        authority, path, query = _split_target(head.target)
+        _check_version(head)
+        is_asterisk = head.method == "OPTIONS" and head.target == "*"  # RFC 9110, 9.3.7: of the server as a whole
+        authority, path, query = ("", "*", "") if is_asterisk else _split_target(head.target)
         fields = read_fields(head.headers)
         host = check_host(authority or fields.get(b"host"), surface.hosts, any_host=surface.any_host)
         check_origin(fields.get(b"origin"), surface.hosts, surface.origins)
+        if is_asterisk:
+            return Refused(204, b"", _allow(ALL_METHODS))
         area, *rest = path[1:].split("/")
+        if area in METHODS and cors.is_preflight(head.method, head.headers):
+            # Whether there is such a server the request itself is told, in a response that the page can read.
+            return Refused(204, b"", cors.preflight_headers(head.headers, METHODS[area]))
         if area == "mcp":
             return _mcp_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
         if area == "sse":
@@ -132,17 +154,20 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
             return _upload_route(head.method, rest, query, fields, surface)
         if area == "artifacts" and len(rest) == 4:
             return _download_route(head.method, rest, query, surface)
-        if head.method in ("GET", "HEAD"):
-            return PageRoute(path)
-        return not_found(path, surface)
+        return PageRoute(path, is_read=head.method in PAGE_METHODS)
     except _NotFound:
         return not_found(path, surface)
     except _NotAllowed as error:
-        return refusal(405, error.message, is_mcp=is_mcp(path), extra=((b"allow", error.allow.encode()),))
+        return not_allowed(error.method, error.allowed, is_mcp=is_mcp(path))
     except UpgradeRefused as error:
         return refusal(error.http_status, error.message, extra=error.headers)
     except RemoteProtocolError as error:
         return refusal(error.http_status, error.message, is_mcp=is_mcp(path))
+
+
+def shared_headers(head: Head, surface: Surface) -> Headers:
+    """What every response to this request carries besides its own headers, whatever it says."""
+    return cors.response_headers(head.headers, surface.hosts, surface.origins)
 
 
 def is_mcp(path: str) -> bool:
@@ -158,11 +183,15 @@ _CODES: Final = {
     406: "not_acceptable",
     408: "timed_out",
     413: "request_too_large",
+    414: "uri_too_long",
     415: "unsupported_media_type",
     426: "upgrade_required",
+    417: "expectation_failed",
     431: "head_too_large",
     500: "internal_error",
+    501: "not_implemented",
     503: "overloaded",
+    505: "version_not_supported",
 }
 
 
@@ -189,6 +218,16 @@ def not_found(path: str, surface: Surface) -> Refused:
     return _refused(404, {"detail": message, "code": "not_found", "endpoints": [*endpoints, "/healthz"]}, ())
 
 
+def not_allowed(method: str, allowed: tuple[str, ...], *, is_mcp: bool = False) -> Refused:
+    """405 for `method`, naming those that would do."""
+    message = f"got method {method[:32]}, expected one of {', '.join(allowed)}"
+    return refusal(405, message, is_mcp=is_mcp, extra=_allow(allowed))
+
+
+def _allow(methods: tuple[str, ...]) -> Headers:
+    return ((b"allow", ", ".join(methods).encode()),)
+
+
 def _refused(status: int, body: dict[str, object], extra: Headers) -> Refused:
     encoded = json.dumps(body).encode()
     return Refused(
@@ -203,10 +242,10 @@ class _NotFound(Exception):
 
 
 class _NotAllowed(Exception):
-    def __init__(self, method: str, allow: str) -> None:
+    def __init__(self, method: str, allowed: tuple[str, ...]) -> None:
         super().__init__(method)
-        self.message = f"got method {method[:32]}, expected one of {allow}"
-        self.allow = allow
+        self.method = method
+        self.allowed = allowed
 
 
 # --- Routes ---------------------------------------------------------------------------------------------------------
@@ -214,8 +253,8 @@ class _NotAllowed(Exception):
 
 def _mcp_route(method: str, rest: list[str], fields: dict[bytes, str], surface: Surface, *, base_url: str) -> McpRoute:
     server = _mcp_server(rest, surface)
-    if method not in ("GET", "POST", "DELETE"):
-        raise _NotAllowed(method, "GET, POST, DELETE")
+    if method not in METHODS["mcp"]:
+        raise _NotAllowed(method, METHODS["mcp"])
     session, revision = read_session(fields), read_visible(fields, b"mcp-protocol-version", "MCP-Protocol-Version")
     if method == "DELETE":
         return McpRoute(DeleteOpening(server, session=session, revision=revision))
@@ -266,7 +305,7 @@ def _event_pipe_route(
     server = _mcp_server(rest, surface)
     if method != "GET":
         # 405 is among what tells a client that tried Streamable HTTP first to open an event stream instead.
-        raise _NotAllowed(method, "GET")
+        raise _NotAllowed(method, METHODS["sse"])
     accept = fields.get(b"accept", EVENTS)
     if not accepts(accept, EVENTS):
         raise RemoteProtocolError(f"got Accept {accept[:200]!r}, expected {EVENTS}", http_status=406)
@@ -277,7 +316,7 @@ def _event_pipe_route(
 def _message_route(method: str, rest: list[str], query: str, fields: dict[bytes, str], surface: Surface) -> McpRoute:
     server = _mcp_server(rest, surface)
     if method != "POST":
-        raise _NotAllowed(method, "POST")
+        raise _NotAllowed(method, METHODS["messages"])
     _check_content_type(fields, '2024-11-05 basic/transports, "HTTP with SSE"')
     token = _parse_query(query).get("sessionId")
     if token is None:
@@ -288,14 +327,14 @@ def _message_route(method: str, rest: list[str], query: str, fields: dict[bytes,
 def _socket_route(head: Head, rest: list[str], surface: Surface, *, base_url: str) -> SocketRoute:
     server = _mcp_server(rest, surface)
     if head.method != "GET":
-        raise _NotAllowed(head.method, "GET")
+        raise _NotAllowed(head.method, ("GET",))
     return SocketRoute(PipeOpening(server, base_url=base_url), accept_upgrade(head.headers))
 
 
 def _upload_route(method: str, rest: list[str], query: str, fields: dict[bytes, str], surface: Surface) -> UploadRoute:
     server = _server(rest, surface)
-    if method != "POST":
-        raise _NotAllowed(method, "POST")
+    if method not in METHODS["upload"]:
+        raise _NotAllowed(method, METHODS["upload"])
     length = fields.get(b"content-length")
     if length is not None and not (length.isascii() and length.isdigit()):
         raise RemoteProtocolError(f"got Content-Length {length[:32]!r}, expected digits")
@@ -310,8 +349,8 @@ def _upload_route(method: str, rest: list[str], query: str, fields: dict[bytes, 
 
 def _download_route(method: str, rest: list[str], query: str, surface: Surface) -> DownloadRoute:
     server = _server(rest[:1], surface)
-    if method not in ("GET", "HEAD"):
-        raise _NotAllowed(method, "GET, HEAD")
+    if method not in METHODS["artifacts"]:
+        raise _NotAllowed(method, METHODS["artifacts"])
     sid, artifact, filename = (_decode_segment(part) for part in rest[1:])
     opening = DownloadOpening(server, sid, artifact, filename, query=_parse_query(query))
     return DownloadRoute(opening, head_only=method == "HEAD")
@@ -334,6 +373,14 @@ def _server(rest: list[str], surface: Surface) -> str:
 
 
 # --- Target ---------------------------------------------------------------------------------------------------------
+
+
+def _check_version(head: Head) -> None:
+    if not head.version.startswith("1."):
+        raise RemoteProtocolError(f"got HTTP/{head.version}, expected HTTP/1.1", http_status=505)
+    if head.version == "1.0" and any(name == b"transfer-encoding" for name, _ in head.headers):
+        # RFC 9112, 6.1: "MUST treat the message as if the framing is faulty".
+        raise RemoteProtocolError("got Transfer-Encoding in HTTP/1.0, which has none, expected Content-Length")
 
 
 def _split_target(target: str) -> tuple[str, str, str]:
