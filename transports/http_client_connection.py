@@ -19,10 +19,10 @@ import anyio
 import h11
 from anyio.abc import ByteStream
 from anyio.lowlevel import checkpoint
-from anyio.streams.tls import TLSStream
 
 from ..core.effects import Cause, End
 from .http_client_exchange import Exchange, stopped
+from .http_origin import LOST
 
 if TYPE_CHECKING:
     from .http_pool import Pool
@@ -38,14 +38,6 @@ TURN_EVENTS: Final = 200
 
 LINGER_S: Final = 1.0
 """How long a connection that takes no more bytes may still deliver the response that says why."""
-
-_LOST: Final = (
-    anyio.BrokenResourceError,
-    anyio.ClosedResourceError,
-    anyio.EndOfStream,
-    anyio.BusyResourceError,  # the TLS layer wants to write from both tasks at once
-    OSError,  # TimeoutError and ssl.SSLError among them
-)
 
 
 class Connection:
@@ -102,28 +94,21 @@ class Connection:
         finally:
             self._pool.forget(self)
             if self._stream is not None:
-                with anyio.CancelScope(shield=True), contextlib.suppress(*_LOST):
+                with anyio.CancelScope(shield=True), contextlib.suppress(*LOST):
                     await self._stream.aclose()
             self._settle()
 
     async def _connect(self) -> bool:
         """Connect; if that fails, say why and return False."""
-        address = self._pool.address
         assert self._exchange is not None
         try:
-            tls = self._pool.tls()
+            self._pool.tls()
         except OSError as error:
             self._exchange.end(Cause(End.UNREACHABLE, f"cannot use ca_file {self._pool.ca_file}: {error}", unsent=True))
             return False
         try:
-            with anyio.fail_after(self._pool.client.limits.connect_timeout_s):
-                self._stream = stream = await anyio.connect_tcp(address.host, address.port)
-                if tls is not None:
-                    # Not standard_compatible: HTTP's framing tells a cut from an end, and few servers say goodbye.
-                    self._stream = await TLSStream.wrap(
-                        stream, hostname=address.host, ssl_context=tls, standard_compatible=False
-                    )
-        except _LOST as error:
+            self._stream = await self._pool.connect()
+        except LOST as error:
             detail = self._pool.describe_failure(error)
             self._exchange.end(Cause(End.UNREACHABLE, detail, unsent=True))
             return False
@@ -151,7 +136,7 @@ class Connection:
                     await self._stream.send(head)
                     for start in range(0, len(body), WRITE_SIZE_BYTES):
                         await self._stream.send(body[start : start + WRITE_SIZE_BYTES])
-            except _LOST:
+            except LOST:
                 # The reader learns of it too, after whatever the server may have said before.
                 await anyio.sleep(LINGER_S)
                 self.give_up()
@@ -167,7 +152,7 @@ class Connection:
                 data = await self._stream.receive(self._read_size)
             except anyio.EndOfStream:
                 data = b""
-            except _LOST:
+            except LOST:
                 data = None
             if self.is_idle:
                 return
