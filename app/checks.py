@@ -15,6 +15,7 @@ from .settings import (
     Adapter,
     ArtifactProducerAdapter,
     Core,
+    Forwarding,
     McpServer,
     Server,
     Settings,
@@ -24,6 +25,7 @@ from .settings import (
 
 _HTTP_TYPES: Final = ("http", "streamable-http", "streamable_http", "streamableHttp")
 _SCHEMES_TO_COME: Final = ("ws", "wss", "sse", "sse+http", "sse+https")
+_WEB_SOCKET: Final = ("ws", "wss")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _DOTTED: Final = re.compile(r"[^.\s\[\]]+(\.[^.\s\[\]]+)*")
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^/?#@:*\s\[\]]+)(:[0-9]{1,5})?")
@@ -93,14 +95,35 @@ def _id(key: str, id: str, seen: dict[str, str]) -> Iterator[Problem]:
 
 
 def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterator[Problem]:
+    is_inspected = server.inspect or not is_sound(f"{key}.inspect")
     if is_sound(f"{key}.upstream"):
-        yield from _upstream(f"{key}.upstream", server.upstream)
+        yield from _upstream(f"{key}.upstream", server.upstream, is_inspected=is_inspected)
+        if not is_inspected and server.upstream.command is not None:
+            yield Problem(f"{key}.inspect", "false beside an upstream.url only", "got false for a command")
+    if is_sound(f"{key}.forwarding"):
+        yield from _forwarding(f"{key}.forwarding", server.forwarding, is_inspected=is_inspected)
+    if not is_inspected:
+        for name in ("adapters", "artifact_roots"):
+            if getattr(server, name):
+                right = "none: with inspect: false nobody looks into what passes"
+                yield Problem(f"{key}.{name}", right, "got some")
     if is_sound(f"{key}.artifact_roots"):
         for i, root in enumerate(server.artifact_roots):
             yield from _path(f"{key}.artifact_roots[{i}]", root)
     for i, adapter in enumerate(server.adapters or ()):
         if is_sound(f"{key}.adapters[{i}]"):
             yield from _adapter(f"{key}.adapters[{i}]", adapter)
+
+
+def _forwarding(key: str, forwarding: Forwarding, *, is_inspected: bool) -> Iterator[Problem]:
+    if is_inspected and forwarding != Forwarding():
+        yield Problem(key, "it with inspect: false only", "got it for a server that is inspected")
+    for kind in ("allow", "deny"):
+        for i, name in enumerate(getattr(forwarding, kind) or ()):
+            if _HEADER_NAME.fullmatch(name) is None:  # which takes a * as well
+                yield Problem(f"{key}.{kind}[{i}]", "a header name, or a glob such as x-mine-*")
+    found = list(_headers(f"{key}.set", forwarding.set))
+    yield from found or _usable(f"{key}.set", "http://localhost", forwarding.set)
 
 
 def _adapter(key: str, adapter: Adapter) -> Iterator[Problem]:
@@ -138,7 +161,7 @@ def upstream_of(entry: McpServer) -> Upstream:
     )
 
 
-def _upstream(key: str, upstream: Upstream) -> Iterator[Problem]:
+def _upstream(key: str, upstream: Upstream, *, is_inspected: bool = True) -> Iterator[Problem]:
     if upstream.command is None and upstream.url is None:
         yield Problem(key, "one of command and url", "neither command nor url")
     elif upstream.command is not None and upstream.url is not None:
@@ -146,7 +169,7 @@ def _upstream(key: str, upstream: Upstream) -> Iterator[Problem]:
     elif upstream.command is not None:
         yield from _command(key, upstream)
     elif upstream.url is not None:
-        yield from _endpoint(key, upstream.url, upstream.headers)
+        yield from _endpoint(key, upstream.url, upstream.headers, is_inspected=is_inspected)
         for name in ("env", "cwd", "inherit_env"):
             if getattr(upstream, name):
                 yield Problem(f"{key}.{name}", f"{name} beside a command only, and this server has a url")
@@ -154,15 +177,17 @@ def _upstream(key: str, upstream: Upstream) -> Iterator[Problem]:
             yield from _path(f"{key}.ca_file", upstream.ca_file)
 
 
-def _endpoint(key: str, url: str, headers: Mapping[str, str]) -> Iterator[Problem]:
-    found = [*_url(f"{key}.url", url), *_headers(f"{key}.headers", headers)]
-    yield from found
-    if not found:
-        try:
-            Endpoint(url, tuple(headers.items()))
-        except ValueError as error:  # "got this, expected that", or only what is wrong
-            seen, _, right = str(error).replace("; expected ", ", expected ").partition(", expected ")
-            yield Problem(key, right or "others", seen)
+def _endpoint(key: str, url: str, headers: Mapping[str, str], *, is_inspected: bool) -> Iterator[Problem]:
+    found = [*_url(f"{key}.url", url, may_be_socket=not is_inspected), *_headers(f"{key}.headers", headers)]
+    yield from found or _usable(key, url, headers)
+
+
+def _usable(key: str, url: str, headers: Mapping[str, str]) -> Iterator[Problem]:
+    try:
+        Endpoint(url, tuple(headers.items()))
+    except ValueError as error:  # "got this, expected that", or only what is wrong
+        seen, _, right = str(error).replace("; expected ", ", expected ").partition(", expected ")
+        yield Problem(key, right or "others", seen)
 
 
 def _command(key: str, upstream: Upstream) -> Iterator[Problem]:
@@ -185,7 +210,7 @@ def _command(key: str, upstream: Upstream) -> Iterator[Problem]:
         yield Problem(f"{key}.verify_tls", "verify_tls beside a url only, and this server has a command")
 
 
-def _url(key: str, url: str, *, may_query: bool = True) -> Iterator[Problem]:
+def _url(key: str, url: str, *, may_query: bool = True, may_be_socket: bool = False) -> Iterator[Problem]:
     right = "an http:// or https:// URL with a host"
     # urlsplit drops tabs and line ends; what is judged must be what is used.
     if any(character <= " " or character == "\x7f" for character in url):
@@ -197,9 +222,9 @@ def _url(key: str, url: str, *, may_query: bool = True) -> Iterator[Problem]:
     except ValueError:
         yield Problem(key, right)
         return
-    if parts.scheme in _SCHEMES_TO_COME:
+    if parts.scheme in _SCHEMES_TO_COME and not (may_be_socket and parts.scheme in _WEB_SOCKET):
         yield Problem(key, "http(s): ws and sse are not supported yet by this version")
-    elif parts.scheme not in ("http", "https") or not parts.hostname:
+    elif parts.scheme not in ("http", "https", *_WEB_SOCKET) or not parts.hostname:
         yield Problem(key, right)
     elif parts.username is not None:
         yield Problem(key, "a URL without credentials; they belong into headers", "got a URL with credentials")

@@ -146,7 +146,9 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     env: Annotated[dict[str, str], _about("Environment variables of the program.")] = {}
     cwd: Annotated[str | None, _about("Working directory of the program.")] = None
     inherit_env: Annotated[bool, _about("Hand on the whole environment, not just its harmless part.")] = False
-    url: Annotated[str | None, _about("Where the server listens, http:// or https://.")] = None
+    url: Annotated[
+        str | None, _about("Where the server listens, http:// or https://; with inspect: false also ws:// or wss://.")
+    ] = None
     headers: Annotated[dict[str, str], _about("Headers of every request to the URL.")] = {}
     verify_tls: Annotated[bool, _about("Check the server's certificate.")] = True
     ca_file: Annotated[str | None, _about("Certificates to trust in place of the system's, as PEM.")] = None
@@ -159,6 +161,23 @@ _ONE_OF = {
         {"required": ["url"], "properties": {"url": {"type": "string"}}},
     ]
 }
+
+
+class Forwarding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """With inspect: false, which headers of clients reach the server. Names may be globs, such as x-mine-*."""
+
+    allow: Annotated[
+        Texts | None,
+        _about(
+            "Only these, and what MCP needs; null: all. Authorization, Cookie, Proxy-Authorization, Origin, Forwarded "
+            "and X-Forwarded-* pass only if named here without a glob, and so does Set-Cookie of responses."
+        ),
+    ] = None
+    deny: Annotated[Texts, _about("Never these.")] = ()
+    set: Annotated[dict[str, str], _about("Sent with every request, in place of clients' own by these names.")] = {}
+    x_forwarded: Annotated[bool, _about("Add X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto.")] = False
+    forwarded: Annotated[bool, _about("Add Forwarded (RFC 7239).")] = False
+
 
 Adapter = UploadConsumerAdapter | ArtifactProducerAdapter
 
@@ -178,6 +197,10 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = "workspace"
     start_timeout_seconds: Annotated[Seconds | None, _about("From starting it to its first answer; null: 60.")] = None
     call_timeout_seconds: Annotated[Seconds | None, _about("How long it may be silent on a call; null: 3600.")] = None
+    inspect: Annotated[
+        bool, _about("With a URL and no adapters, false passes all requests and responses on as they are.")
+    ] = True
+    forwarding: Forwarding = Forwarding()
 
 
 class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

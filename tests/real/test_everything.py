@@ -30,8 +30,10 @@ BASELINE: Final = {
     "stdio-to-stdio": "direct-stdio",
     "stdio-to-http": "direct-http",
     "http-to-http": "direct-http",
+    "transparent": "direct-http",
 }
-"""What each way through the proxy, named by the two transports that it joins, is compared with."""
+"""What each way through the proxy, named by the two transports that it joins, is compared with. On the last one nothing
+is looked into."""
 
 WORKERS: Final = 6
 
@@ -245,6 +247,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recordings]
             "stdio-to-stdio": stdio_wrap(EVERYTHING),
             "stdio-to-http": stdio_wrap(url),
             "http-to-http": stack.enter_context(wrap(url, folder=folder)).url,
+            "transparent": stack.enter_context(wrap(url, folder=folder, options=["--no-inspect"])).url,
         }
         pool = stack.enter_context(ThreadPoolExecutor(WORKERS))
         made = Recordings(pool)
