@@ -12,6 +12,7 @@ from ..core.wire.http_headers import Headers
 from ..core.wire.http_server import (
     PAGE_METHODS,
     DownloadRoute,
+    ForwardRoute,
     Head,
     McpRoute,
     PageRoute,
@@ -25,6 +26,7 @@ from ..core.wire.http_server import (
     refusal,
     shared_headers,
 )
+from .forwarding import Forwarder
 from .port import FileService, Port
 
 Pages = Callable[[str], "tuple[int, str, bytes] | None"]
@@ -39,10 +41,11 @@ class Listening:
     limits: Limits
     pages: Pages
     scheme: str
+    forwarder: Forwarder | None
     is_draining: bool = False
     _date: tuple[int, bytes] = field(default=(0, b""))
 
-    def admit(self, head: Head) -> McpRoute | UploadRoute | DownloadRoute | SocketRoute | Refused:
+    def admit(self, head: Head) -> McpRoute | UploadRoute | DownloadRoute | SocketRoute | ForwardRoute | Refused:
         """The route of a request, or what is to be answered at once: a refusal, or a page."""
         if len(head.method) + len(head.target) + len("  HTTP/1.1") > self.limits.head_size_max_bytes:
             return self.refuse_head(is_in_target=True)

@@ -160,6 +160,9 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--header", "Host: x", "http://h/"), "got header Host, which is set for each request"),
         (("wrap", "--header", "X-Key: a\nb", "http://h/"), "the value of header X-Key has characters"),
         (("wrap", "--header", "no-colon", "http://h/"), "got --header without a :, expected NAME: VALUE"),
+        (("wrap", "--no-inspect", "--", "cmd"), "got --no-inspect with a command, expected it with a URL only"),
+        (("wrap", "--listen", "stdio", "--no-inspect", "http://h/"), "got --no-inspect with --listen stdio, expected"),
+        (("wrap", "--no-inspect", "sse+http://h/"), "got the URL sse+http://h/, expected http(s)://… or ws(s)://…"),
         (("wrap", "--header", "A: b", "--", "cmd"), "got --header with a command, expected it with a URL only"),
         (("wrap", "--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
         (("wrap", "--env", "A", "--", "cmd"), "got --env without a =, expected NAME=VALUE"),
@@ -454,6 +457,17 @@ def test_wrap_serves_a_command() -> None:
         assert session.call("echo", text="hi") == "mybox says hi"
         assert "GREETING" in json.loads(session.call("environment"))["names"]
         assert wrapped.stderr == ""
+
+
+def test_wrap_passes_on_what_it_does_not_inspect() -> None:
+    """A proxy before a proxy: the session is the inner one's."""
+    with Run("wrap", *ANY_PORT, "--", *TOOLBOX, "mybox") as inner:
+        url = inner.wait_url()
+        with Run("wrap", *ANY_PORT, "--no-inspect", url) as outer:
+            session = Session(outer.wait_url())
+            assert session.call("echo", text="hi") == "mybox says hi"
+            assert f"    server  transparent, at {url}\n" in outer.stdout
+            assert outer.stderr == ""
 
 
 @pytest.mark.parametrize("program", [str(ISTHMUS), "/nonexistent/isthmus", "/usr/lib/cli.py"])
