@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ..core.plan import LocatorMode
+from ..core.wire.http_passing import may_pass
 from ..transports.http_endpoint import Endpoint
 from .documents import Problem
 from .settings import (
@@ -98,6 +99,9 @@ def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterat
     if is_sound(f"{key}.artifact_roots"):
         for i, root in enumerate(server.artifact_roots):
             yield from _path(f"{key}.artifact_roots[{i}]", root)
+    if is_sound(f"{key}.required_headers"):
+        for i, name in enumerate(server.required_headers):
+            yield from _header_name(f"{key}.required_headers[{i}]", name)
     for i, adapter in enumerate(server.adapters or ()):
         if is_sound(f"{key}.adapters[{i}]"):
             yield from _adapter(f"{key}.adapters[{i}]", adapter)
@@ -147,6 +151,7 @@ def _upstream(key: str, upstream: Upstream) -> Iterator[Problem]:
         yield from _command(key, upstream)
     elif upstream.url is not None:
         yield from _endpoint(key, upstream.url, upstream.headers)
+        yield from _pass_headers(key, upstream)
         for name in ("env", "cwd", "inherit_env"):
             if getattr(upstream, name):
                 yield Problem(f"{key}.{name}", f"{name} beside a command only, and this server has a url")
@@ -178,7 +183,7 @@ def _command(key: str, upstream: Upstream) -> Iterator[Problem]:
             yield Problem(f"{key}.env.{name}", "a name without =, and no NUL in name or value")
     if upstream.cwd is not None:
         yield from _path(f"{key}.cwd", upstream.cwd)
-    for name in ("headers", "ca_file"):
+    for name in ("headers", "pass_headers", "ca_file"):
         if getattr(upstream, name):
             yield Problem(f"{key}.{name}", f"{name} beside a url only, and this server has a command")
     if not upstream.verify_tls:
@@ -209,10 +214,36 @@ def _url(key: str, url: str, *, may_query: bool = True) -> Iterator[Problem]:
 
 def _headers(key: str, headers: Mapping[str, str]) -> Iterator[Problem]:
     for name, value in headers.items():
-        if _HEADER_NAME.fullmatch(name) is None:
-            yield Problem(f"{key}.{name}", "a header name: letters, digits and dashes", f"got the name {name!r}")
+        yield from _header_name(f"{key}.{name}", name)
         if any((character < " " and character != "\t") or character == "\x7f" for character in value):
             yield Problem(f"{key}.{name}", "a header value without control characters")
+
+
+def _header_name(key: str, name: str) -> Iterator[Problem]:
+    if _HEADER_NAME.fullmatch(name) is None:
+        yield Problem(key, "a header name: letters, digits and dashes", f"got the name {name!r}")
+
+
+def _pass_headers(key: str, upstream: Upstream) -> Iterator[Problem]:
+    """Each header has one way to the server, and none of them is for the proxy to set."""
+    at = f"{key}.pass_headers"
+    owners = {name.lower(): f"{key}.headers" for name in upstream.headers}
+    read: set[str] = set()
+    for i, (name, sent) in enumerate(upstream.passes):
+        where = f"{at}.{name}" if isinstance(upstream.pass_headers, dict) else f"{at}[{i}]"
+        for spelled in dict.fromkeys((name, sent)):
+            if _HEADER_NAME.fullmatch(spelled) is None or "*" in spelled:  # it may be a secret in the wrong place
+                seen = f"got the name {name!r}" if spelled == name else "got other text"
+                yield Problem(where, "the whole name of a header: letters, digits and dashes", seen)
+            elif not may_pass(spelled):
+                right = "another header: this one is set anew for each request, and never handed on"
+                yield Problem(where, right, f"got {spelled}")
+        if name.lower() in read:
+            yield Problem(where, "each header once", f"got {name} again")
+        elif sent.lower() in owners:
+            yield Problem(where, f"a header of its own ({owners[sent.lower()]} sets this one)", f"got {sent}")
+        read.add(name.lower())
+        owners.setdefault(sent.lower(), where)
 
 
 def _path(key: str, path: str) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ from typing import Final
 
 from ..core.limits import Limits
 from ..core.plan import ArtifactProducer, Kind, OutputLocator, Plan, ServerPlan, UploadConsumer
+from ..core.wire.http_passing import AUTHORIZATION
 from .settings import ArtifactProducerAdapter, Server, Settings, UploadConsumerAdapter
 
 LINK_KEY_MIN_BYTES: Final = 16
@@ -67,6 +68,9 @@ def _server_plan(server: Server, retries: int) -> ServerPlan:
         session_retries=retries,
         start_timeout_s=server.start_timeout_seconds,
         reply_timeout_s=server.call_timeout_seconds,
+        passes_authorization=any(
+            (name.lower(), sent.lower()) == (AUTHORIZATION, AUTHORIZATION) for name, sent in server.upstream.passes
+        ),
         forwards_roots=server.roots == "client",
     )
 

@@ -253,6 +253,8 @@ def _surface(settings: Settings) -> Surface:
         hosts=frozenset(hosts),
         origins=frozenset(origin.lower() for origin in core.allowed_origins),
         prefix=urlsplit(core.public_base_url or "").path.rstrip("/"),
+        passes={server.id: server.upstream.passes for server in settings.servers if server.upstream.passes},
+        required={server.id: server.required_headers for server in settings.servers if server.required_headers},
     )
 
 

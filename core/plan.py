@@ -70,6 +70,8 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """From dialling it to its answer to `initialize`; None: as the limits say."""
     reply_timeout_s: float | None = None
     """How long it may be silent on a request; None: as the limits say."""
+    passes_authorization: bool = False
+    """A client's `Authorization` goes on to it: the client is the one to authenticate, and sees its challenges."""
     forwards_roots: bool = False
     """With a file plane: answer the server's `roots/list` with the client's roots, not with the session's folders."""
 

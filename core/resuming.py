@@ -64,7 +64,7 @@ class Resuming:
             server=link.plan.id,
             session=upstream.session,
             revision=upstream.revision,
-            headers=exchange.headers,
+            headers=link.session.headers,
             last_event_id=role.last_event_id,
         )
         channel = exchange.post = role.channel = self._desk.dial(role, target)

@@ -14,16 +14,17 @@ from . import jsonrpc
 from .asking import Asking
 from .clients import Clients
 from .courier import Courier
+from .credentials import error_of, handshake_error_of, is_denied
 from .desk import Desk
-from .effects import Cause, Connected, Delete, End, Join, Listen, Spawn
-from .endings import denies_session, describe, error_in, may_have_run
+from .effects import Cause, Connected, Delete, End, Headers, Join, Listen, Spawn
+from .endings import denies_session, describe, may_have_run
 from .errors import INTERNAL_ERROR, OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
 from .exchange import State as ExchangeState
 from .ids import ChannelId
 from .jsonrpc import Frame
-from .links import ChildRole, Errand, FarewellRole, Link, UpPostRole, UpStreamRole
+from .links import ChildRole, Errand, FarewellRole, Link, Notice, UpPostRole, UpStreamRole
 from .plan import Kind
 from .resuming import Resuming
 from .rewrite import members, set_member
@@ -113,7 +114,7 @@ class Servers:
             link.queue.append(exchange)
             self._need(link)
 
-    def withdraw(self, session: Session, exchange: Exchange, reason: bytes | None) -> None:
+    def withdraw(self, session: Session, exchange: Exchange, reason: bytes | None, headers: Headers) -> None:
         self.files.forget(exchange)
         link = self.links.get(session.sid)
         if link is None:
@@ -133,9 +134,9 @@ class Servers:
         if link.upstream.state is State.READY:
             params = b'{"requestId":%d' % exchange.upstream_id
             params += (b',"reason":' + reason if reason is not None else b"") + b"}"
-            self._uplink.tell(link, jsonrpc.encode_notification("notifications/cancelled", params))
+            self._uplink.tell(link, jsonrpc.encode_notification("notifications/cancelled", params), headers)
 
-    def notify(self, session: Session, method: str, params: bytes | None) -> None:
+    def notify(self, session: Session, method: str, params: bytes | None, headers: Headers) -> None:
         link = self.links[session.sid]
         if link.plan.owns_roots and method == "notifications/roots/list_changed":
             return  # its roots are not the client's
@@ -146,18 +147,18 @@ class Servers:
             params = restored
         message = jsonrpc.encode_notification(method, params)
         if link.upstream.state is State.READY:
-            self._uplink.tell(link, message)
+            self._uplink.tell(link, message, headers)
         elif link.upstream.state is State.IDLE:
             self._desk.note("debug", f"{method} dropped: there is no upstream session", link.plan.id)
-        elif sum(isinstance(entry, bytes) for entry in link.queue) >= self._desk.limits.notices_waiting_max:
+        elif sum(isinstance(entry, Notice) for entry in link.queue) >= self._desk.limits.notices_waiting_max:
             self._desk.note("warning", f"{method} dropped: too many wait for the upstream", link.plan.id)
         else:
-            link.queue.append(message)
+            link.queue.append(Notice(message, headers))
 
-    def reply(self, session: Session, ask: Ask, answer: Frame) -> None:
+    def reply(self, session: Session, ask: Ask, answer: Frame, headers: Headers) -> None:
         link = self.links.get(session.sid)
         if link is not None:
-            self._asking.reply(link, ask, answer)
+            self._asking.reply(link, ask, answer, headers)
 
     def end(self, session: Session) -> None:
         link = self.links.pop(session.sid, None)
@@ -182,7 +183,7 @@ class Servers:
         Management")."""
         upstream = link.upstream
         if not link.is_pipe and upstream.session is not None:
-            target = Delete(server=link.plan.id, session=upstream.session, revision=upstream.revision)
+            target = Delete(link.plan.id, upstream.session, upstream.revision, link.session.headers)
             self._desk.dial(FarewellRole(), target)
 
     def _close_posts(self, link: Link, reason: str) -> None:
@@ -201,7 +202,7 @@ class Servers:
         """Somebody waits for the upstream: begin a handshake unless one is under way or must pause."""
         if link.upstream.state is not State.IDLE:
             return
-        pause = link.upstream.pause_left(self._desk.now)
+        pause = link.pause_left(self._desk.now)
         if pause > 0:
             text = f"{link.upstream.failure}; it is tried again in {pause:.1f} s at the earliest"
             self._fail_queue(link, text)
@@ -211,12 +212,13 @@ class Servers:
     def _dial(self, link: Link) -> None:
         upstream = link.upstream
         upstream.receive_need()
+        link.denial, link.dialled_with = None, link.session.headers
         at = self._desk.now + self._start_timeout_s(link)
         self._desk.timers.set(("start", link.session.sid), at, "upstream start")
         if not link.is_pipe:
             self._shake_hands(link)
         elif link.plan.kind is not Kind.PIPE:
-            link.channel = self._desk.dial(ChildRole(link, is_process=False), Join(server=link.plan.id))
+            link.channel = self._desk.dial(ChildRole(link, is_process=False), Join(link.plan.id, link.session.headers))
         elif self._children >= self._desk.limits.children_max:
             self._lose(link, f"{self._children} server processes run, the most allowed; try again later")
         else:
@@ -264,6 +266,7 @@ class Servers:
             server=link.plan.id,
             session=upstream.session,
             revision=upstream.revision,
+            headers=link.session.headers,
             last_event_id=link.listen_event_id or None,
         )
         link.stream = self._desk.dial(UpStreamRole(link), target)
@@ -289,8 +292,8 @@ class Servers:
     def _flush(self, link: Link) -> None:
         while link.queue and link.upstream.state is State.READY:
             entry = link.queue.popleft()
-            if isinstance(entry, bytes):
-                self._uplink.tell(link, entry)
+            if isinstance(entry, Notice):
+                self._uplink.tell(link, *entry)
             else:
                 self._uplink.write(link, entry)
 
@@ -359,7 +362,8 @@ class Servers:
                     self.files.sweep(link.session)
             elif link.channel == channel:
                 link.channel = None
-                self._lose(link, cause.detail or ("its process is gone" if role.is_process else describe(cause)))
+                reason = cause.detail or ("its process is gone" if role.is_process else describe(cause))
+                self._lose(link, reason, error=handshake_error_of(link, cause))
         elif isinstance(role, UpStreamRole):
             self._receive_stream_close(link, role, channel, cause)
         else:
@@ -378,7 +382,7 @@ class Servers:
             self._lose(link, "it forgot the session", is_forgotten=True)
             return
         self._receive_listening(link)
-        if cause.end is End.REFUSED and 400 <= cause.status < 500:
+        if cause.end is End.REFUSED and 400 <= cause.status < 500 and not (link.has_listened and is_denied(cause)):
             if not link.listen_event_id:
                 return  # 405 above all: it offers no stream, which is its right
             link.listen_event_id = None  # the rest of the old one is gone; a new one may be had
@@ -410,7 +414,7 @@ class Servers:
             if cause.end is End.DONE:
                 self._receive_confirmed(link)
             else:
-                self._lose(link, describe(cause))
+                self._lose(link, describe(cause), error=handshake_error_of(link, cause))
             return
         elif role.number is None and cause.end is not End.DONE:
             self._desk.note("warning", f"a notification or answer did not arrive: {describe(cause)}", link.plan.id)
@@ -429,19 +433,18 @@ class Servers:
         if errand.purpose == "replay":
             self._receive_replayed(link)
         else:
-            error = error_in(cause)
-            self._lose(link, describe(cause), error=error)
+            self._lose(link, describe(cause), error=handshake_error_of(link, cause))
 
     def _settle_post(self, link: Link, exchange: Exchange, cause: Cause, *, is_unsent: bool) -> None:
         """The POST of an open request ended without its answer."""
-        error = error_in(cause)
+        error = error_of(link, exchange, cause)
         if exchange.may_repeat(is_unsent=is_unsent, retries=link.plan.session_retries) and (
             is_unsent or cause.end is not End.REFUSED
         ):
             exchange.may_have_run = exchange.may_have_run or not is_unsent
             self._requeue(link, exchange)
         elif error is not None:
-            self.finish(link, exchange, jsonrpc.encode_error_raw(exchange.id_raw, error))
+            self._refuse(link, exchange, error)
         elif is_unsent or cause.end is End.UNREACHABLE or (cause.end is End.REFUSED and not may_have_run(cause.status)):
             self._fail(link, exchange, UPSTREAM_UNAVAILABLE, f"the server could not be asked: {describe(cause)}", cause)
         else:
@@ -477,7 +480,7 @@ class Servers:
             fallback = {"code": UPSTREAM_UNAVAILABLE, "message": _unstarted(link, reason)}
             self._clients.refuse_session(session, error or msgspec.json.encode(fallback))
             return
-        pause = upstream.pause_left(self._desk.now)
+        pause = link.pause_left(self._desk.now)
         if pause > 0:
             self._fail_queue(link, reason)
         elif upstream.forgettings > 1 and not link.queue:
@@ -505,6 +508,8 @@ class Servers:
         for entry in waiting:
             if isinstance(entry, Exchange) and entry.may_have_run:
                 self._fail_unknown(link, entry, reason)
+            elif isinstance(entry, Exchange) and is_denied(link.denial):
+                self._refuse(link, entry, error_of(link, entry, link.denial))
             elif isinstance(entry, Exchange):
                 self._fail(link, entry, UPSTREAM_UNAVAILABLE, _unstarted(link, reason), None)
 
@@ -518,6 +523,10 @@ class Servers:
     def _fail(self, link: Link, exchange: Exchange, code: int, text: str, cause: Cause | None) -> None:
         data = _refusal(cause) or {"outcome": "not_executed"}
         self.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
+
+    def _refuse(self, link: Link, exchange: Exchange, error: bytes | None) -> None:
+        assert error is not None
+        self.finish(link, exchange, jsonrpc.encode_error_raw(exchange.id_raw, error))
 
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
         self.files.forget(exchange)

@@ -126,6 +126,8 @@ def _kind(kind: Any) -> str:
         text = " or ".join(f"`{choice}`" for choice in get_args(bare))
     elif isinstance(bare, type) and issubclass(bare, enum.Enum):
         text = " or ".join(f"`{member.value}`" for member in bare)
+    elif get_origin(bare) in (Union, types.UnionType):
+        text = " or ".join(_kind(one) for one in get_args(bare))
     elif get_origin(bare) is tuple:
         inner, _, _ = _unwrap(get_args(bare)[0])
         text = "list of text" if inner is str else "list of mappings"

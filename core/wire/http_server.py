@@ -35,6 +35,7 @@ from .http_headers import (
     read_session,
     read_visible,
 )
+from .http_passing import Passes, check_required, passed_headers
 
 QUERY_FIELDS_MAX: Final = 32
 
@@ -56,6 +57,8 @@ class Surface(msgspec.Struct, frozen=True):
         origins: acceptable Origins besides those whose host is in `hosts`: `scheme://host[:port]`, lower case.
         any_host: whether every well-formed Host is acceptable. Origins are checked all the same.
         prefix: the path under which clients reach all this, if a server in front of it takes one away.
+        passes: for each server, which headers of a request for it go on.
+        required: for each server, which headers every request for it must have.
     """
 
     servers: tuple[str, ...]
@@ -63,6 +66,8 @@ class Surface(msgspec.Struct, frozen=True):
     origins: frozenset[str]
     any_host: bool = False
     prefix: str = ""
+    passes: dict[str, Passes] = {}
+    required: dict[str, tuple[str, ...]] = {}
 
 
 class McpRoute(msgspec.Struct, frozen=True):
@@ -112,11 +117,13 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
         check_origin(fields.get(b"origin"), surface.hosts, surface.origins)
         area, *rest = path[1:].split("/")
         if area == "mcp":
-            return _mcp_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
+            route = _mcp_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
+            return _with_headers(route, head.headers, surface)
         if area == "sse":
-            return _event_pipe_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
+            route = _event_pipe_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
+            return _with_headers(route, head.headers, surface)
         if area == "messages":
-            return _message_route(head.method, rest, query, fields, surface)
+            return _with_headers(_message_route(head.method, rest, query, fields, surface), head.headers, surface)
         if area == "upload" and len(rest) == 1:
             return _upload_route(head.method, rest, query, fields, surface)
         if area == "artifacts" and len(rest) == 4:
@@ -236,6 +243,14 @@ def _mcp_route(method: str, rest: list[str], fields: dict[bytes, str], surface: 
             base_url=base_url,
         )
     )
+
+
+def _with_headers(route: McpRoute, headers: Headers, surface: Surface) -> McpRoute:
+    """The route, with what of the request's headers goes on to the server."""
+    opening = route.opening
+    check_required(headers, surface.required.get(opening.server, ()))
+    passed = passed_headers(headers, surface.passes.get(opening.server, ()))
+    return McpRoute(msgspec.structs.replace(opening, headers=passed)) if passed else route
 
 
 def _check_content_type(fields: dict[bytes, str], clause: str) -> None:

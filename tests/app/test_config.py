@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from isthmus.app.config import ConfigError, load, loads, schema
 from isthmus.app.documents import expand
 from isthmus.app.planning import to_limits, to_plan
+from isthmus.app.service import _surface
 from isthmus.app.settings import ArtifactProducerAdapter, Settings, UploadConsumerAdapter
 from isthmus.app.sizes import parse_size
 from isthmus.core.limits import Limits
@@ -135,6 +136,30 @@ def test_a_servers_own_time_limits_and_roots_reach_its_plan() -> None:
     plan = to_plan(read(text), b"k" * 16, "/", "")
     only = plan.servers[0]
     assert (only.start_timeout_s, only.reply_timeout_s, only.forwards_roots) == (7, 8, True)
+
+
+@pytest.mark.parametrize(
+    ("pass_headers", "passes", "is_clients"),
+    [
+        ("[authorization, X-A]", (("authorization", "authorization"), ("X-A", "X-A")), True),
+        ("{X-A: X-B, Authorization: AUTHORIZATION}", (("X-A", "X-B"), ("Authorization", "AUTHORIZATION")), True),
+        ("{X-Token: Authorization}", (("X-Token", "Authorization"),), False),
+        ("{Authorization: X-Token}", (("Authorization", "X-Token"),), False),
+        ("[]", (), False),
+    ],
+)
+def test_passed_headers_are_a_list_or_a_mapping(
+    pass_headers: str, passes: tuple[tuple[str, str], ...], is_clients: bool
+) -> None:
+    """A challenge is for the client only where its own Authorization is what it is about."""
+    text = f"servers: [{{id: a, upstream: {{url: 'http://h', pass_headers: {pass_headers}}}, required_headers: [X-A]}}]"
+    SCHEMA.validate(yaml.safe_load(text))
+    settings = read(text)
+    assert settings.servers[0].upstream.passes == passes
+    assert to_plan(settings, b"k" * 16, "/", "").servers[0].passes_authorization is is_clients
+    surface = _surface(settings)
+    assert surface.passes == ({"a": passes} if passes else {})
+    assert surface.required == {"a": ("X-A",)}
 
 
 def test_the_plan_follows_the_settings() -> None:
@@ -342,6 +367,27 @@ REFUSED = {
         "servers[0].upstream: got header Host, which is set for each request, expected others only"
     ],
     upstream("url: 'http://h', headers: {A: ☂}"): ["servers[0].upstream: the value of header A has characters that no"],
+    upstream("command: [x], pass_headers: [A]"): ["servers[0].upstream.pass_headers: got a list of 1, expected pass_h"],
+    upstream("url: 'http://h', pass_headers: 7"): [
+        "servers[0].upstream.pass_headers: got 7, expected a list, or a map"
+    ],
+    upstream("url: 'http://h', pass_headers: [Host]"): [
+        "servers[0].upstream.pass_headers[0]: got Host, expected another header: this one is set anew for each request"
+    ],
+    upstream("url: 'http://h', pass_headers: {A: Proxy-Authorization}"): [
+        "servers[0].upstream.pass_headers.A: got Proxy-Authorization, expected another header"
+    ],
+    upstream("url: 'http://h', pass_headers: {mcp-session-id: A}"): ["pass_headers.mcp-session-id: got mcp-session-id"],
+    upstream("url: 'http://h', pass_headers: ['*']"): ["pass_headers[0]: got the name '*', expected the whole name"],
+    upstream("url: 'http://h', pass_headers: {A: 'x y'}"): ["pass_headers.A: got other text, expected the whole name"],
+    upstream("url: 'http://h', pass_headers: [A, a]"): ["pass_headers[1]: got a again, expected each header once"],
+    upstream("url: 'http://h', pass_headers: {A: C, B: c}"): [
+        "pass_headers.B: got c, expected a header of its own (servers[0].upstream.pass_headers.A sets this one)"
+    ],
+    upstream("url: 'http://h', headers: {authorization: x}, pass_headers: [Authorization]"): [
+        "pass_headers[0]: got Authorization, expected a header of its own (servers[0].upstream.headers sets this one)"
+    ],
+    server("required_headers: ['A b']"): ["servers[0].required_headers[0]: got the name 'A b', expected a header name"],
     server("artifact_roots: ['']"): ['servers[0].artifact_roots[0]: got "", expected the path'],
     consumer("file_path_argument: a", "[]"): [f"{AT}.tools: got a list of 0"],
     consumer("file_path_argument: a", "[' ']"): [f'{AT}.tools[0]: got " "'],
@@ -403,6 +449,8 @@ def test_secrets_are_not_shown() -> None:
     assert "4711" not in refusal(upstream("command: [x], env: {TOKEN: 4711}"))
     assert "4711" not in refusal(upstream("url: 'http://h', headers: {TOKEN: 4711}"))
     assert "4711" not in refusal(upstream("url: 'http://me:4711@h'"))
+    assert "4711" not in refusal(upstream("url: 'http://h', pass_headers: {Authorization: 'Bearer 4711'}"))
+    assert "4711" not in refusal(upstream("url: 'http://h', pass_headers: {Authorization: 4711}"))
     for url in ("htps://h/?token=4711", "htps://me:4711@h/", "me:4711@h", "ws://h#4711", "htps://4711@h/a?b@c"):
         assert "4711" not in refusal(upstream(f"url: '{url}'"))
         assert "4711" not in refusal(f"mcpServers: {{a: {{url: '{url}'}}}}")
@@ -410,6 +458,14 @@ def test_secrets_are_not_shown() -> None:
     assert "4711" not in refusal(f"core: {{port: '${{PORT}}'}}\n{MINIMAL}", environ={"PORT": "4711x"})
     assert "4711" not in refusal(upstream("url: '${URL}'"), environ={"URL": "4711://h"})
     assert "4711" not in refusal(upstream("url: 'http://h', headers: {A: '${B}'}"), environ={"B": "4711\n"})
+
+
+def test_settings_can_be_shown() -> None:
+    """Names of headers and variables, and none of their values."""
+    shown = repr(read(upstream("url: 'http://h', headers: {Authorization: Bearer 4711}")))
+    shown += repr(read(upstream("command: [x], env: {TOKEN: '4711'}")))
+    assert "Authorization" in shown and "TOKEN" in shown
+    assert "4711" not in shown
 
 
 @pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '{"core": {"drain_seconds": NaN}}', "[" * 5000, "{,}"])
