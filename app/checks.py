@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ..core.plan import LocatorMode
+from ..core.selection import Selection
 from ..core.wire.http_passing import may_pass
 from ..transports.http_endpoint import Endpoint
 from .documents import Problem
@@ -102,9 +103,27 @@ def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterat
     if is_sound(f"{key}.required_headers"):
         for i, name in enumerate(server.required_headers):
             yield from _header_name(f"{key}.required_headers[{i}]", name)
+    for kind in ("tools", "prompts", "resources"):
+        if is_sound(f"{key}.{kind}"):
+            yield from check_selection(f"{key}.{kind}", getattr(server, kind).selection)
     for i, adapter in enumerate(server.adapters or ()):
         if is_sound(f"{key}.adapters[{i}]"):
             yield from _adapter(f"{key}.adapters[{i}]", adapter)
+            if is_sound(f"{key}.tools"):
+                yield from _hidden_tools(f"{key}.adapters[{i}]", adapter, server.tools.selection)
+
+
+def check_selection(key: str, selection: Selection) -> Iterator[Problem]:
+    for name, entries in (("include", selection.include), ("exclude", selection.exclude)):
+        for i, entry in enumerate(entries):
+            if not entry.strip():
+                yield Problem(f"{key}.{name}[{i}]", "a name, or a pattern such as get_*")
+
+
+def _hidden_tools(key: str, adapter: Adapter, selection: Selection) -> Iterator[Problem]:
+    for i, tool in enumerate(adapter.tools):
+        if not selection.admits(tool):
+            yield Problem(f"{key}.tools[{i}]", "a tool that this server's tools.include and tools.exclude do not hide")
 
 
 def _adapter(key: str, adapter: Adapter) -> Iterator[Problem]:

@@ -20,13 +20,13 @@ from ..core.effects import PipeOpening
 from ..transports.http_endpoint import Endpoint
 from ..transports.pipe import serve_pipe
 from . import banner, logs, screen
-from .checks import check_host, check_origin
+from .checks import check_host, check_origin, check_selection
 from .config import ConfigError, load, schema
 from .documents import without_credentials
-from .fitting import misfits
+from .fitting import awaits_clients, misfits
 from .probe import ServerReport, probe
 from .service import VERSION, Service, StartError, running
-from .settings import Core, Server, Settings, Upstream
+from .settings import Core, Filter, Server, Settings, Upstream
 from .stopping import Stop, stoppable
 
 DONE, FAILED, USAGE = 0, 1, 2
@@ -117,6 +117,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     wrap.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the command")
     wrap.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="header sent to the URL")
+    for option, about in (
+        ("--include-tool", "tool that clients see, or a pattern such as 'get_*'; no other is seen then"),
+        ("--exclude-tool", "tool that clients do not see, or a pattern"),
+    ):
+        wrap.add_argument(option, action="append", default=[], metavar="NAME", help=about)
     wrap.add_argument("--cwd", metavar="DIR", help="working directory of the command")
     wrap.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
     wrap.add_argument(
@@ -181,7 +186,8 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
             raise ConfigError(
                 "got --allow-host or --allow-origin with --listen stdio, expected them with HOST:PORT only"
             )
-        return _run(partial(_wrap_stdio, _wrapping(upstream, id, Core()), options.trace), if_stopped=DONE)
+        settings = _wrapping(options, upstream, id, Core())
+        return _run(partial(_wrap_stdio, settings, options.trace), if_stopped=DONE)
     host, port = _address(options.listen)
     hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
     for option, check, values in (("host", check_host, hosts), ("origin", check_origin, origins)):
@@ -189,12 +195,15 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
             for problem in check(f"--allow-{option}", value):
                 raise ConfigError(f"got {problem.key} {value!r}, expected {problem.expected}")
     core = Core(host=host, port=port, allowed_hosts=hosts, allowed_origins=origins)
-    settings = _wrapping(upstream, id, core)
+    settings = _wrapping(options, upstream, id, core)
     return _run(partial(_serve_http, settings, options.trace, is_lasting=False), if_stopped=DONE)
 
 
-def _wrapping(upstream: Upstream, id: str, core: Core) -> Settings:
-    return Settings(core=core, servers=(Server(id=id, upstream=upstream),))
+def _wrapping(options: argparse.Namespace, upstream: Upstream, id: str, core: Core) -> Settings:
+    tools = Filter(include=tuple(options.include_tool), exclude=tuple(options.exclude_tool))
+    for problem in check_selection("tools", tools.selection):
+        raise ConfigError(f"got --include-tool or --exclude-tool with an empty value, expected {problem.expected}")
+    return Settings(core=core, servers=(Server(id=id, upstream=upstream, tools=tools),))
 
 
 async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool) -> int:
@@ -289,7 +298,8 @@ async def _check_upstreams(settings: Settings, stop: Stop) -> int:
     is_good = True
     for server, report in zip(settings.servers, reports, strict=True):
         screen.say("\n".join(banner.describe(settings, server, report)))
-        is_good = is_good and not report.problem and not misfits(server, report)
+        is_answered = not report.problem or awaits_clients(server, report)
+        is_good = is_good and is_answered and not misfits(server, report)
     screen.say("all is wired" if is_good else "not all is wired: see above")
     return DONE if is_good else FAILED
 

@@ -68,6 +68,9 @@ def _server_plan(server: Server, retries: int) -> ServerPlan:
         session_retries=retries,
         start_timeout_s=server.start_timeout_seconds,
         reply_timeout_s=server.call_timeout_seconds,
+        tools=server.tools.selection,
+        prompts=server.prompts.selection,
+        resources=server.resources.selection,
         passes_authorization=any(
             (name.lower(), sent.lower()) == (AUTHORIZATION, AUTHORIZATION) for name, sent in server.upstream.passes
         ),

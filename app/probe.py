@@ -22,7 +22,8 @@ CLOSED = "the session was closed before it answered"
 class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a server said of itself. `problem` is empty when it answered.
 
-    `schemas` are the input schemas of the tools that were asked for, in whatever shape the server gave them.
+    `schemas` are the input schemas of the tools that were asked for, in whatever shape the server gave them. `status`
+    is the HTTP status of the answer that was the problem, if it was one.
     """
 
     id: str
@@ -33,10 +34,15 @@ class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     schemas: dict[str, object] = {}
     problem: str = ""
+    status: int = 0
 
 
 class Refusal(Exception):
-    """The server, or the engine in its place, answered with an error."""
+    """The server, or the engine in its place, answered with an error. `status`: the HTTP status in its data."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 async def probe(
@@ -52,7 +58,7 @@ async def probe(
         with anyio.fail_after(timeout_s):
             return await _ask(client, server, version, with_schemas)
     except Refusal as refusal:
-        return ServerReport(id=server, problem=str(refusal))
+        return ServerReport(id=server, problem=str(refusal), status=refusal.status)
     except TimeoutError:
         return ServerReport(id=server, problem=f"no answer within {timeout_s:g} s")
     finally:
@@ -106,7 +112,7 @@ class _Client:
         self._last_id = 0
 
     def open(self, server: str) -> None:
-        self._peer.open(PipeOpening(server=server))
+        self._peer.open(PipeOpening(server=server, sees_hidden=True))
 
     def leave(self) -> None:
         self._peer.leave()
@@ -132,7 +138,10 @@ class _Client:
                 break
         error = answer.get("error")
         if isinstance(error, dict):
-            raise Refusal(str(error.get("message", "it answered with an error")))
+            data = error.get("data")
+            status = data.get("httpStatus") if isinstance(data, dict) else 0
+            said = str(error.get("message", "it answered with an error"))
+            raise Refusal(said, status if isinstance(status, int) else 0)
         result = answer.get("result")
         return result if isinstance(result, dict) else {}
 

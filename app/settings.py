@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, Struct, field
 
 from ..core.plan import LocatorMode
+from ..core.selection import Selection
 from . import sizes
 from .sizes import GIB, MIB
 
@@ -184,6 +185,17 @@ _ONE_OF = {
 Adapter = UploadConsumerAdapter | ArtifactProducerAdapter
 
 
+class Filter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What clients see of a server: whole names, or patterns with *, ? and [...]. Case counts."""
+
+    include: Annotated[Texts | None, _about("Only these; null or an empty list: all.")] = None
+    exclude: Annotated[Texts | None, _about("Not these, whatever include says.")] = None
+
+    @property
+    def selection(self) -> Selection:
+        return Selection(self.include or (), self.exclude or ())
+
+
 class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One server, and what is done about its files."""
 
@@ -197,6 +209,11 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "With adapters: which folders the server is told it may use, its session's own or those the client names."
         ),
     ] = "workspace"
+    tools: Annotated[Filter, _about("Which of its tools clients see.")] = Filter()
+    prompts: Annotated[Filter, _about("Which of its prompts clients see.")] = Filter()
+    resources: Annotated[Filter, _about("Which of its resources clients see: URIs, and templates as they are.")] = (
+        Filter()
+    )
     required_headers: Annotated[Texts, _about("Headers that each HTTP request for this server must have.")] = ()
     start_timeout_seconds: Annotated[Seconds | None, _about("From starting it to its first answer; null: 60.")] = None
     call_timeout_seconds: Annotated[Seconds | None, _about("How long it may be silent on a call; null: 3600.")] = None

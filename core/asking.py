@@ -20,6 +20,7 @@ from .rewrite import members, set_member, take
 from .session import Ask, Session
 from .uplink import Uplink
 from .upstream import State
+from .visibility import hides
 
 
 class Asking:
@@ -64,6 +65,8 @@ class Asking:
 
     def receive_notification(self, link: Link, frame: Frame, related: Exchange | None) -> None:
         assert frame.method is not None
+        if hides(link, frame):
+            return
         try:
             if frame.method == "notifications/progress":
                 self._receive_progress(link, frame.params)

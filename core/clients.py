@@ -192,6 +192,7 @@ class Clients:
         session = self._new_session(opening, pipe=channel if is_pipe else None)
         session.receive_headers(opening.headers)
         session.receive_headers(headers)
+        session.sees_hidden = isinstance(opening, PipeOpening) and opening.sees_hidden
         stream = session.streams[0] if is_pipe else Stream(channel)
         reply = Reply(stream, ends_channel=not is_pipe, can_stream=False)
         self._begin(session, reply, ExchangeKey(channel, ordinal), frame, headers)

@@ -68,6 +68,8 @@ class PipeOpening(Fact, frozen=True):
     principal: str = ""
     base_url: str = ""
     headers: Headers = ()
+    sees_hidden: bool = False
+    """It is the driver's own, and is shown what the plan hides from clients."""
 
 
 class EventPipeOpening(Fact, frozen=True):

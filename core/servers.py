@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from . import jsonrpc
+from . import jsonrpc, visibility
 from .asking import Asking
 from .clients import Clients
 from .courier import Courier
@@ -107,6 +107,9 @@ class Servers:
 
     def forward(self, link: Link, exchange: Exchange) -> None:
         """An exchange that is prepared goes up, or waits until the upstream is ready."""
+        if (refused := visibility.refusal(link, exchange)) is not None:
+            self.finish(link, exchange, refused)
+            return
         exchange.step(ExchangeInput.PREPARED)
         if link.upstream.state is State.READY:
             self._uplink.write(link, exchange)
@@ -649,13 +652,14 @@ class Servers:
             if not link.upstream.remember(exchange.method, exchange.params):
                 text = f"{exchange.method} is not set again if the server is lost: too many are remembered"
                 self._desk.note("warning", text, link.plan.id)
-            if link.plan.has_files and self.files.receive_result(link, exchange, frame.result):
+            result = visibility.shown(link, exchange.method, frame.result)
+            if link.plan.has_files and self.files.receive_result(link, exchange, result):
                 return
         except RemoteProtocolError as error:
             text = f"the server's answer could not be read: {error.message}"
             self.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, INTERNAL_ERROR, text))
             return
-        self.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, frame.result))
+        self.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, result))
 
 
 def _unstarted(link: Link, reason: str) -> str:

@@ -81,6 +81,7 @@ class Session(Machine[State, Input]):
         last_stream: the highest such number.
         kept_bytes: what is kept of them.
         opener: the initialize exchange, until it is answered.
+        sees_hidden: it is not a client's, and is shown what the plan hides from clients.
         headers: what of its client's latest HTTP headers goes on to the server.
     """
 
@@ -99,6 +100,7 @@ class Session(Machine[State, Input]):
         "pipe",
         "principal",
         "resumable",
+        "sees_hidden",
         "server",
         "sid",
         "streams",
@@ -119,6 +121,7 @@ class Session(Machine[State, Input]):
         self.pipe = pipe
         self.base_url = base_url
         self.headers: Headers = ()
+        self.sees_hidden = False
         self.features: Features = features_of(None)
         self.streams: list[Stream] = [] if pipe is None else [Stream(pipe)]
         self.resumable: dict[int, Stream] = {}

@@ -21,6 +21,7 @@ import msgspec
 from isthmus.app.planning import to_limits
 from isthmus.app.settings import (
     ArtifactProducerAdapter,
+    Filter,
     McpServer,
     OutputLocator,
     Server,
@@ -45,6 +46,9 @@ SECTIONS: Final = ("core", "storage", "sessions", "uploads", "artifacts")
 LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "servers[]": Server,
     "servers[].upstream": Upstream,
+    "servers[].tools": Filter,
+    "servers[].prompts": Filter,
+    "servers[].resources": Filter,
     "servers[].adapters[] (type: upload_consumer)": UploadConsumerAdapter,
     "servers[].adapters[] (type: artifact_producer)": ArtifactProducerAdapter,
     "servers[].adapters[].output_locator": OutputLocator,

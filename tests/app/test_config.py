@@ -22,6 +22,7 @@ from isthmus.app.settings import ArtifactProducerAdapter, Settings, UploadConsum
 from isthmus.app.sizes import parse_size
 from isthmus.core.limits import Limits
 from isthmus.core.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, Plan, ServerPlan, UploadConsumer
+from isthmus.core.selection import Selection
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCHEMA = jsonschema.Draft202012Validator(schema())
@@ -136,6 +137,17 @@ def test_a_servers_own_time_limits_and_roots_reach_its_plan() -> None:
     plan = to_plan(read(text), b"k" * 16, "/", "")
     only = plan.servers[0]
     assert (only.start_timeout_s, only.reply_timeout_s, only.forwards_roots) == (7, 8, True)
+
+
+def test_filters_reach_the_plan() -> None:
+    """Null and an empty list hide nothing."""
+    text = (
+        "tools: {include: [a, 'get_*'], exclude: [b]}, prompts: {include: null, exclude: []}, resources: {include: []}"
+    )
+    SCHEMA.validate(yaml.safe_load(server(text)))
+    (plan,) = to_plan(read(server(text)), b"k" * 16, "/", "").servers
+    assert plan.tools == Selection(("a", "get_*"), ("b",))
+    assert plan.prompts == plan.resources == Selection()
 
 
 @pytest.mark.parametrize(
@@ -388,6 +400,13 @@ REFUSED = {
         "pass_headers[0]: got Authorization, expected a header of its own (servers[0].upstream.headers sets this one)"
     ],
     server("required_headers: ['A b']"): ["servers[0].required_headers[0]: got the name 'A b', expected a header name"],
+    server("tools: {include: ['']}"): ['servers[0].tools.include[0]: got "", expected a name, or a pattern such as'],
+    server("resources: {exclude: [x, ' ']}"): ['servers[0].resources.exclude[1]: got " ", expected a name'],
+    server("prompts: [x]"): ["servers[0].prompts: got a list of 1, expected a mapping"],
+    server("tools: {only: [x]}"): ["servers[0].tools.only: unknown key"],
+    server("tools: {exclude: [t*]}, adapters: [{type: upload_consumer, tools: [s, t], file_path_argument: p}]"): [
+        f'{AT}.tools[1]: got "t", expected a tool that this server\'s tools.include and tools.exclude do not hide'
+    ],
     server("artifact_roots: ['']"): ['servers[0].artifact_roots[0]: got "", expected the path'],
     consumer("file_path_argument: a", "[]"): [f"{AT}.tools: got a list of 0"],
     consumer("file_path_argument: a", "[' ']"): [f'{AT}.tools[0]: got " "'],
