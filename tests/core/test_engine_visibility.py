@@ -98,13 +98,19 @@ def test_lists_hold_what_is_admitted_in_order_and_byte_for_byte(method: str, dow
     assert world.messages(channel) == [result("1", seen)]
 
 
-@pytest.mark.parametrize("method", LISTS)
-@pytest.mark.parametrize("text", ["{}", '{"tools":[],"prompts":[],"resources":[],"resourceTemplates":[]}'])
-def test_a_list_without_entries_is_left_alone(method: str, text: str) -> None:
+def listed(method: str, text: str) -> bytes:
+    """What a client gets of the list `text`."""
     world, client = ready("http", "pipe")
     channel = client.request("1", method)
     world.answer(world.hear(method), text)
-    assert world.messages(channel) == [result("1", text)]
+    (answer,) = world.messages(channel)
+    return answer
+
+
+@pytest.mark.parametrize("method", LISTS)
+@pytest.mark.parametrize("text", ["{}", '{"tools":[],"prompts":[],"resources":[],"resourceTemplates":[]}'])
+def test_a_list_without_entries_is_left_alone(method: str, text: str) -> None:
+    assert listed(method, text) == result("1", text)
 
 
 @pytest.mark.parametrize(
@@ -123,43 +129,33 @@ def test_a_list_without_entries_is_left_alone(method: str, text: str) -> None:
     ],
 )
 def test_an_entry_whose_name_cannot_be_told_is_hidden(entry: str) -> None:
-    world, client = ready("http", "pipe")
-    channel = client.request("1", "tools/list")
-    world.answer(world.hear("tools/list"), f'{{"tools":[{entry},{{"name":"get_b"}}]}}')
-    assert world.messages(channel) == [result("1", '{"tools":[{"name":"get_b"}]}')]
+    assert listed("tools/list", f'{{"tools":[{entry},{{"name":"get_b"}}]}}') == result(
+        "1", '{"tools":[{"name":"get_b"}]}'
+    )
 
 
 def test_a_list_of_which_nothing_is_hidden_is_left_alone() -> None:
-    world, client = ready("http", "pipe")
-    channel = client.request("1", "tools/list")
     text = '{ "tools" :[ {"name":"get_a"} , {"name":"put"}\n] }'
-    world.answer(world.hear("tools/list"), text)
-    assert world.messages(channel) == [result("1", text)]
+    assert listed("tools/list", text) == result("1", text)
 
 
 def test_a_template_with_two_texts_is_hidden() -> None:
-    world, client = ready("http", "pipe")
-    channel = client.request("1", "resources/templates/list")
     entry = '{"uriTemplate":"db://{table}","uritemplate":"file:///etc/{name}"}'
-    world.answer(world.hear("resources/templates/list"), f'{{"resourceTemplates":[{entry}]}}')
-    assert world.messages(channel) == [result("1", '{"resourceTemplates":[]}')]
+    assert listed("resources/templates/list", f'{{"resourceTemplates":[{entry}]}}') == result(
+        "1", '{"resourceTemplates":[]}'
+    )
 
 
 @pytest.mark.parametrize("text", ['{"tools":{"name":"drop"}}', '{"tools":"drop"}', '{"tools":null}'])
 def test_a_list_that_is_none_is_empty(text: str) -> None:
-    world, client = ready("http", "pipe")
-    channel = client.request("1", "tools/list")
-    world.answer(world.hear("tools/list"), text)
-    assert world.messages(channel) == [result("1", '{"tools":[]}')]
+    assert listed("tools/list", text) == result("1", '{"tools":[]}')
 
 
 @pytest.mark.parametrize("text", ['{"tools":[],"tools":[{"name":"drop"}]}', '[{"name":"drop"}]', '"drop"'])
 def test_a_list_that_two_readers_read_differently_is_not_passed(text: str) -> None:
-    world, client = ready("http", "pipe")
-    channel = client.request("1", "tools/list")
-    world.answer(world.hear("tools/list"), text)
-    assert world.said(channel)["error"]["code"] == -32603
-    assert b"drop" not in world.messages(channel)[0]
+    answer = listed("tools/list", text)
+    assert json.loads(answer)["error"]["code"] == -32603
+    assert b"drop" not in answer
 
 
 ENTRIES = st.lists(
