@@ -275,6 +275,8 @@ def _surface(settings: Settings, transparent: Mapping[str, ForwardTarget] | None
         origins=frozenset(origin.lower() for origin in core.allowed_origins),
         prefix=urlsplit(core.public_base_url or "").path.rstrip("/"),
         transparent=dict(transparent or {}),
+        passes={server.id: server.upstream.passes for server in settings.servers if server.upstream.passes},
+        required={server.id: server.required_headers for server in settings.servers if server.required_headers},
     )
 
 

@@ -7,7 +7,7 @@ opening the engine is told of, or gives the refusal to send. Whoever reads reque
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -38,6 +38,7 @@ from .http_headers import (
     read_session,
     read_visible,
 )
+from .http_passing import Passes, check_required, passed_headers
 from .websocket import Upgrade, UpgradeRefused, accept_upgrade
 
 QUERY_FIELDS_MAX: Final = 32
@@ -76,6 +77,8 @@ class Surface(msgspec.Struct, frozen=True):
         origins: acceptable Origins besides those whose host is in `hosts`: `scheme://host[:port]`, lower case.
         any_host: whether every well-formed Host is acceptable. Origins are checked all the same.
         prefix: the path under which clients reach all this, if a server in front of it takes one away.
+        passes: for each server, which headers of a request for it go on.
+        required: for each server, which headers every request for it must have.
     """
 
     servers: tuple[str, ...]
@@ -85,6 +88,8 @@ class Surface(msgspec.Struct, frozen=True):
     prefix: str = ""
     transparent: dict[str, ForwardTarget] = {}
     """Of the servers, those whose requests are passed on as they are, and where to."""
+    passes: dict[str, Passes] = {}
+    required: dict[str, tuple[str, ...]] = {}
 
 
 class McpRoute(msgspec.Struct, frozen=True):
@@ -161,13 +166,16 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
         if way is not None:
             return _forward_route(head.method, way, rest, query, host)
         if area == "mcp":
-            return _mcp_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
+            route = _mcp_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
+            return _with_headers(route, head.headers, surface)
         if area == "sse":
-            return _event_pipe_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
+            route = _event_pipe_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
+            return _with_headers(route, head.headers, surface)
         if area == "messages":
-            return _message_route(head.method, rest, query, fields, surface)
+            return _with_headers(_message_route(head.method, rest, query, fields, surface), head.headers, surface)
         if area == "ws":
-            return _socket_route(head, rest, surface, base_url=f"{scheme}://{host}")
+            socket = _socket_route(head, rest, surface, base_url=f"{scheme}://{host}")
+            return _with_headers(socket, head.headers, surface)
         if area == "upload" and len(rest) == 1:
             return _upload_route(head.method, rest, query, fields, surface)
         if area == "artifacts" and len(rest) == 4:
@@ -309,6 +317,19 @@ def _mcp_route(method: str, rest: list[str], fields: dict[bytes, str], surface: 
             base_url=base_url,
         )
     )
+
+
+R = TypeVar("R", McpRoute, SocketRoute)
+
+
+def _with_headers(route: R, headers: Headers, surface: Surface) -> R:
+    """The route, with what of the request's headers goes on to the server."""
+    opening = route.opening
+    check_required(headers, surface.required.get(opening.server, ()))
+    passed = passed_headers(headers, surface.passes.get(opening.server, ()))
+    if not passed:
+        return route
+    return msgspec.structs.replace(route, opening=msgspec.structs.replace(opening, headers=passed))
 
 
 def _check_content_type(fields: dict[bytes, str], clause: str) -> None:
