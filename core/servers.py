@@ -608,6 +608,7 @@ class Servers:
 
     def _receive_reply(self, link: Link, role: object, frame: Frame, number: int) -> None:
         entry = link.pending.pop(number, None)
+        self._resuming.forget(link, number)
         if isinstance(role, UpPostRole) and role.number == number:
             self._uplink.receive_settled(role)
         if entry is None:
