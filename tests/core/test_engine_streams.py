@@ -1076,3 +1076,25 @@ def test_where_the_plan_says_so_a_client_is_polled_like_its_server() -> None:
     world.say(resumed.channel, result(str(call.id), '{"n":1}'))
     assert world.said(again)["result"] == {"n": 1}
     assert world.sent[again][-1].is_last
+
+
+def test_a_question_that_was_dropped_while_its_client_was_away_is_refused() -> None:
+    """Six questions, room for four events: the two that nobody will ever hear are answered at once."""
+    world = driver(ServerPlan(id="http", kind=Kind.HTTP), limits=Limits(events_max=4))
+    client = connect(world, "http", "http")
+    channel = client.request("1", "tools/call", "{}")
+    call = world.hear("tools/call")
+    world.open(call.channel, Connected())
+    world.open(call.channel, Primed())
+    primed = world.primed[channel]
+    world.end(channel, GONE)
+    for number in range(6):
+        world.say(call.channel, request(f'"q{number}"', "elicitation/create", "{}"))
+    again = world.engine.new_channel()
+    opening = GetOpening(server="http", session=client.session, last_event_id=primed.event_id)
+    world.open(again, opening)
+    questions = [frame for frame in world.frames(again) if frame.get("method") == "elicitation/create"]
+    assert len(questions) == 4
+    refused = [heard.frame for heard in world.heard if "error" in heard.frame]
+    assert [frame["id"] for frame in refused] == ["q0", "q1"]
+    assert all("the question was lost" in frame["error"]["message"] for frame in refused)
