@@ -577,6 +577,6 @@ async def test_unix_sockets_on_all_sides(tmp_path: Path) -> None:
                     while True:
                         answer += await stream.receive()
             assert answer.startswith(b"HTTP/1.1 200")
-            assert b'"name":"a"' in answer
+            assert b'"name": "a"' in answer
         assert not (tmp_path / "http").exists()
     assert not (tmp_path / "lines").exists()
