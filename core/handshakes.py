@@ -93,6 +93,7 @@ class Handshakes:
         elif link.is_pipe:
             self._join(link)
         else:
+            self.health[link.plan.id].receive_start()
             self._shake_hands(link)
 
     def _spawn(self, link: Link) -> None:
@@ -246,6 +247,7 @@ class Handshakes:
     def _receive_ready(self, link: Link) -> None:
         link.upstream.receive_replayed(self._desk.now)
         self._desk.timers.cancel(("start", link.id))
+        self.health[link.plan.id].receive_ready()
         self.flush(link)
         self.nursery.refill(link.plan, self.health[link.plan.id])
 

@@ -59,6 +59,7 @@ class Losses:
         if upstream.state is State.IDLE:
             return
         has_worked = upstream.state is State.READY and not upstream.is_suspect
+        stage = "start" if upstream.state is State.DIALING else "handshake"
         self._handshakes.doubt(link)
         reason = self._handshakes.describe(link, reason)
         if link.refusal is not None:
@@ -69,7 +70,7 @@ class Losses:
         upstream.receive_lost(reason, self._desk.now, is_forgotten=is_forgotten)
         self._count(link, reason, has_worked=has_worked)
         self._let_go(link, reason)
-        if self._refuse_openers(link, reason, error):
+        if self._refuse_openers(link, reason, error, stage=stage):
             return
         pause = upstream.pause_left(self._desk.now)
         if pause > 0:
@@ -82,12 +83,14 @@ class Losses:
             self._handshakes.need(link)
 
     def _count(self, link: Link, reason: str, *, has_worked: bool) -> None:
-        """Processes that fail, whoever they were started for, are counted together."""
+        """Failures, whichever session they were for, are counted together. Only of processes may they make a loop."""
         health = self._handshakes.health[link.plan.id]
-        if link.plan.kind is Kind.PIPE and not has_worked:
+        if has_worked:
+            health.last_error = reason
+        elif link.plan.kind is Kind.PIPE:
             health.receive_failure(reason, self._desk.now)
         else:
-            health.last_error = reason
+            health.receive_refusal(reason)
 
     def rest(self, link: Link) -> None:
         """Nobody uses the server for now: stop it. The next request starts it again."""
@@ -120,10 +123,15 @@ class Losses:
         self._resuming.forget_all(link)
         self.close_posts(link, reason)
 
-    def _refuse_openers(self, link: Link, reason: str, error: bytes | None) -> bool:
-        """Who waits for the handshake learns that it failed. True if the link is over with that."""
+    def _refuse_openers(self, link: Link, reason: str, error: bytes | None, **told: str) -> bool:
+        """Who waits for the handshake learns that it failed. True if the link is over with that.
+
+        Args:
+            told: more for the data of the error, such as the `stage` that it came to.
+        """
         openers = [session for session in link.sessions.values() if session.opener is not None]
-        fallback = {"code": UPSTREAM_UNAVAILABLE, "message": _unstarted(link, reason)}
+        data = {"outcome": "not_executed", **told}
+        fallback = {"code": UPSTREAM_UNAVAILABLE, "message": _unstarted(link, reason), "data": data}
         for session in openers:
             self._clients.refuse_session(session, error or msgspec.json.encode(fallback))
         return bool(openers) and (not link.is_shared or not link.sessions)
