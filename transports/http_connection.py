@@ -17,6 +17,7 @@ What the reader may do next is its `Phase`:
 from __future__ import annotations
 
 import enum
+import logging
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final
@@ -24,7 +25,7 @@ from typing import Final
 import anyio
 import h11
 from anyio import CancelScope
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, TaskGroup
 from anyio.lowlevel import checkpoint
 
 from ..core.effects import Cause, End, EventPipeOpening, GetOpening, MessageOpening, PostOpening, Serve
@@ -32,7 +33,18 @@ from ..core.limits import KIB
 from ..core.wire.download import plan_download
 from ..core.wire.http_headers import Headers
 from ..core.wire.http_reply import Out, Reply, ReplyEnd, ReplyHead
-from ..core.wire.http_server import DownloadRoute, Head, McpRoute, Refused, SocketRoute, UploadRoute, refusal
+from ..core.wire.http_server import (
+    DownloadRoute,
+    Head,
+    McpRoute,
+    PageRoute,
+    Refused,
+    Route,
+    SocketRoute,
+    UploadRoute,
+    page_error,
+    refusal,
+)
 from .clock import loop_clock
 from .http_files import UploadBody, deliver, refuse_upload
 from .http_listening import Listening
@@ -52,6 +64,7 @@ RFC 9112, 2.2: "SHOULD ignore at least one empty line (CRLF) received prior to t
 LINGER_S: Final = 2.0
 """Closing with unread bytes makes the kernel discard the reply as well, so a refused client may finish for so long."""
 
+_log: Final = logging.getLogger("isthmus.http")
 _REASONS: Final = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 
@@ -74,7 +87,7 @@ class Connection:
         self._on = listening
         self._limits = listening.limits
         self._http = self._new_http()
-        self._tasks: CancelScope  # set when they run
+        self._tasks: TaskGroup  # set when they run
         self._now = loop_clock()
 
         self._phase = Phase.IDLE
@@ -85,7 +98,7 @@ class Connection:
         self._is_reading = True
 
         self._exchange: Exchange | None = None
-        self._route: McpRoute | UploadRoute | DownloadRoute | SocketRoute | None = None
+        self._route: Route | None = None
         self._head: Head | None = None
         self._shared_headers: Headers = ()  # of every response to this request
         self._body = bytearray()
@@ -101,7 +114,7 @@ class Connection:
         self._deadline = self._now() + self._limits.idle_connection_timeout_s
         try:
             async with anyio.create_task_group() as tasks:
-                self._tasks = tasks.cancel_scope
+                self._tasks = tasks
                 tasks.start_soon(self._write)
                 await self._read()
                 self._is_reading = False
@@ -240,7 +253,8 @@ class Connection:
             self._answer(route)
             return
         self._route = route
-        is_post = isinstance(route, McpRoute) and isinstance(route.opening, PostOpening | MessageOpening)
+        is_post = isinstance(route, PageRoute) and route.is_posted
+        is_post = is_post or (isinstance(route, McpRoute) and isinstance(route.opening, PostOpening | MessageOpening))
         self._body_size_max = self._limits.request_size_max_bytes if is_post else SKIP_MAX_BYTES
         if isinstance(route, UploadRoute):
             self._phase = Phase.UPLOAD
@@ -284,6 +298,11 @@ class Connection:
             return
         if isinstance(route, SocketRoute):
             self._switch()
+            return
+        if isinstance(route, PageRoute):
+            page = Exchange(self, Reply(accepts_events=False), head_only=self._head_only)
+            self._exchange = page
+            self._tasks.start_soon(self._answer_page, page, route, body)
             return
         assert isinstance(route, McpRoute)
         opening = route.opening
@@ -343,9 +362,20 @@ class Connection:
             self._answer(refused)
 
     def _answer(self, refused: Refused) -> None:
-        head_only = self._head is not None and self._head.method == "HEAD"
-        self._exchange = Exchange(self, Reply(), head_only=head_only)
+        self._exchange = Exchange(self, Reply(), head_only=self._head_only)
         self._exchange.answer(refused)
+
+    @property
+    def _head_only(self) -> bool:
+        return self._head is not None and self._head.method == "HEAD"
+
+    async def _answer_page(self, exchange: Exchange, route: PageRoute, body: bytes) -> None:
+        try:
+            answer = await self._on.pages(route, body)
+        except Exception:  # a page that fails must not take its connection with it
+            _log.exception("a page failed")
+            answer = page_error(500, "internal error")
+        exchange.answer(answer)
 
     def _continue(self) -> None:
         informational = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
@@ -486,7 +516,7 @@ class Connection:
     def _next_cycle(self) -> None:
         if self._on.is_draining or self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             self._phase = Phase.CLOSING
-            self._tasks.cancel()
+            self._tasks.cancel_scope.cancel()
             return
         self._http.start_next_cycle()
         self._head = self._route = None
@@ -523,7 +553,7 @@ class Connection:
         self._close_channel(cause)
         self._exchange = None
         self._outbox.clear()
-        self._tasks.cancel()
+        self._tasks.cancel_scope.cancel()
 
     def _close_channel(self, cause: Cause) -> None:
         if self._exchange is not None and self._exchange.channel is not None:

@@ -37,6 +37,7 @@ from .http_headers import (
     read_session,
     read_visible,
 )
+from .http_pages import MANAGEMENT, POSTED, USE, Access, Management, Page, access, find_page, is_of_another_site
 from .websocket import Upgrade, UpgradeRefused, accept_upgrade
 
 QUERY_FIELDS_MAX: Final = 32
@@ -72,6 +73,7 @@ class Surface(msgspec.Struct, frozen=True):
         origins: acceptable Origins besides those whose host is in `hosts`: `scheme://host[:port]`, lower case.
         any_host: whether every well-formed Host is acceptable. Origins are checked all the same.
         prefix: the path under which clients reach all this, if a server in front of it takes one away.
+        management: who may look after the servers; None: nobody.
     """
 
     servers: tuple[str, ...]
@@ -79,6 +81,7 @@ class Surface(msgspec.Struct, frozen=True):
     origins: frozenset[str]
     any_host: bool = False
     prefix: str = ""
+    management: Management | None = None
 
 
 class McpRoute(msgspec.Struct, frozen=True):
@@ -105,14 +108,23 @@ class SocketRoute(msgspec.Struct, frozen=True):
 
 
 class PageRoute(msgspec.Struct, frozen=True):
-    """Anything else. Who has no such page answers `not_found`; who has it, to other than GET or HEAD, 405."""
+    """One of the pages beside the protocol, asked for as it must be.
 
-    path: str
-    is_read: bool = True
+    Attributes:
+        server: the id in its path, "" if there is none. There is such a server, or the page says that there is none.
+    """
+
+    page: Page
+    server: str = ""
+    query: dict[str, str] = {}
+
+    @property
+    def is_posted(self) -> bool:
+        return self.page in POSTED
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The answer to send instead: `body` is JSON or empty, and `headers` describe it."""
+    """The answer to send instead, or that of a page: `body` is JSON or empty, and `headers` describe it."""
 
     status: int
     body: bytes
@@ -138,10 +150,13 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
         check_origin(fields.get(b"origin"), surface.hosts, surface.origins)
         if is_asterisk:
             return Refused(204, b"", _allow(ALL_METHODS))
+        found = find_page(path)
         area, *rest = path[1:].split("/")
         if area in METHODS and cors.is_preflight(head.method, head.headers):
             # Whether there is such a server the request itself is told, in a response that the page can read.
             return Refused(204, b"", cors.preflight_headers(head.headers, METHODS[area]))
+        if found is not None:
+            return _page_route(head, *found, query, fields, surface, host=host)
         if area == "mcp":
             return _mcp_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
         if area == "sse":
@@ -154,15 +169,16 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
             return _upload_route(head.method, rest, query, fields, surface)
         if area == "artifacts" and len(rest) == 4:
             return _download_route(head.method, rest, query, surface)
-        return PageRoute(path, is_read=head.method in PAGE_METHODS)
+        return not_found(path, surface)
     except _NotFound:
         return not_found(path, surface)
     except _NotAllowed as error:
-        return not_allowed(error.method, error.allowed, is_mcp=is_mcp(path))
+        message = f"got method {error.method[:32]}, expected one of {', '.join(error.allowed)}"
+        return _refusal_at(path, 405, message, _allow(error.allowed))
     except UpgradeRefused as error:
         return refusal(error.http_status, error.message, extra=error.headers)
     except RemoteProtocolError as error:
-        return refusal(error.http_status, error.message, is_mcp=is_mcp(path))
+        return _refusal_at(path, error.http_status, error.message)
 
 
 def shared_headers(head: Head, surface: Surface) -> Headers:
@@ -213,15 +229,34 @@ def not_found(path: str, surface: Surface) -> Refused:
     endpoints = ["/mcp", "/sse", "/ws"] if len(surface.servers) == 1 else []
     endpoints += [f"/{area}/{server}" for server in surface.servers for area in ("mcp", "sse", "ws", "upload")]
     message = f"got path {path[:200]!r}, expected one of {', '.join([*endpoints, '/healthz'])}"
+    found = find_page(path)
+    if found is not None and found[0] in USE:
+        return page_error(404, message)
     if is_mcp(path):
         return refusal(404, message, is_mcp=True)
     return _refused(404, {"detail": message, "code": "not_found", "endpoints": [*endpoints, "/healthz"]}, ())
 
 
-def not_allowed(method: str, allowed: tuple[str, ...], *, is_mcp: bool = False) -> Refused:
-    """405 for `method`, naming those that would do."""
-    message = f"got method {method[:32]}, expected one of {', '.join(allowed)}"
-    return refusal(405, message, is_mcp=is_mcp, extra=_allow(allowed))
+def page_answer(status: int, body: bytes, extra: Headers = ()) -> Refused:
+    """What a page says.
+
+    Args:
+        body: JSON.
+    """
+    lasting = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+    return _json(status, body, (*lasting, *extra))
+
+
+def page_error(status: int, message: str, extra: Headers = (), **members: object) -> Refused:
+    """What a page says where it fails: `{"error", "code"}`, and `members`."""
+    return page_answer(status, msgspec.json.encode({"error": message, "code": status, **members}), extra)
+
+
+def _refusal_at(path: str, status: int, message: str, extra: Headers = ()) -> Refused:
+    """An error as clients of that path expect it."""
+    if find_page(path) is not None:
+        return page_error(status, message, extra)
+    return refusal(status, message, is_mcp=is_mcp(path), extra=extra)
 
 
 def _allow(methods: tuple[str, ...]) -> Headers:
@@ -229,12 +264,12 @@ def _allow(methods: tuple[str, ...]) -> Headers:
 
 
 def _refused(status: int, body: dict[str, object], extra: Headers) -> Refused:
-    encoded = json.dumps(body).encode()
-    return Refused(
-        status,
-        encoded,
-        ((b"content-type", JSON.encode()), (b"content-length", str(len(encoded)).encode()), *extra),
-    )
+    return _json(status, json.dumps(body).encode(), extra)
+
+
+def _json(status: int, body: bytes, extra: Headers) -> Refused:
+    described = ((b"content-type", JSON.encode()), (b"content-length", str(len(body)).encode()))
+    return Refused(status, body, (*described, *extra))
 
 
 class _NotFound(Exception):
@@ -296,6 +331,30 @@ def _check_content_type(fields: dict[bytes, str], clause: str) -> None:
     if content_type is None or content_type.partition(";")[0].strip().lower() != JSON:
         seen = "no Content-Type" if content_type is None else f"Content-Type {content_type[:200]}"
         raise RemoteProtocolError(f"got {seen}, expected {JSON}", http_status=415, clause=clause)
+
+
+def _page_route(
+    head: Head, page: Page, id: str, query: str, fields: dict[bytes, str], surface: Surface, *, host: str
+) -> PageRoute | Refused:
+    """Whether it is there comes first: who may not see it learns nothing of it."""
+    if page in MANAGEMENT:
+        granted = access(head.headers, host, surface.management)
+        if granted is Access.HIDDEN:
+            raise _NotFound
+        if granted is Access.DENIED:
+            message = (
+                "got no Authorization header with the token of this proxy, expected Bearer and core.management.token"
+            )
+            return page_error(401, message, ((b"www-authenticate", b'Bearer realm="isthmus"'),))
+    server = _server([id], surface) if page in USE else _decode_segment(id)
+    allowed = ("POST",) if page in POSTED else PAGE_METHODS
+    if head.method not in allowed:
+        raise _NotAllowed(head.method, allowed)
+    if page in POSTED:
+        _check_content_type(fields, "")
+    if page is Page.TOOLS and is_of_another_site(head.headers):
+        raise RemoteProtocolError("got a request on behalf of another site, expected none", http_status=403)
+    return PageRoute(page, server, _parse_query(query))
 
 
 def _event_pipe_route(
