@@ -53,13 +53,19 @@ class Losses:
 
     # --- A whole server ---------------------------------------------------------------------------------------------
 
-    def lose(self, link: Link, reason: str, *, error: bytes | None = None, is_forgotten: bool = False) -> None:
-        """The upstream session is gone: settle what was open, and make a new one if somebody waits."""
+    def lose(
+        self, link: Link, reason: str, *, error: bytes | None = None, is_forgotten: bool = False, stage: str = ""
+    ) -> None:
+        """The upstream session is gone: settle what was open, and make a new one if somebody waits.
+
+        Args:
+            error: what it answered to `initialize`, if that was an error.
+            stage: how far it had come, for the data of the error that those who wait for the handshake get.
+        """
         upstream = link.upstream
         if upstream.state is State.IDLE:
             return
         has_worked = upstream.state is State.READY and not upstream.is_suspect
-        stage = "start" if upstream.state is State.DIALING else "handshake"
         self._handshakes.doubt(link)
         reason = self._handshakes.describe(link, reason)
         if link.refusal is not None:
@@ -70,7 +76,7 @@ class Losses:
         upstream.receive_lost(reason, self._desk.now, is_forgotten=is_forgotten)
         self._count(link, reason, has_worked=has_worked)
         self._let_go(link, reason)
-        if self._refuse_openers(link, reason, error, stage=stage):
+        if self._refuse_openers(link, reason, error, stage):
             return
         pause = upstream.pause_left(self._desk.now)
         if pause > 0:
@@ -123,14 +129,10 @@ class Losses:
         self._resuming.forget_all(link)
         self.close_posts(link, reason)
 
-    def _refuse_openers(self, link: Link, reason: str, error: bytes | None, **told: str) -> bool:
-        """Who waits for the handshake learns that it failed. True if the link is over with that.
-
-        Args:
-            told: more for the data of the error, such as the `stage` that it came to.
-        """
+    def _refuse_openers(self, link: Link, reason: str, error: bytes | None, stage: str = "") -> bool:
+        """Who waits for the handshake learns that it failed. True if the link is over with that."""
         openers = [session for session in link.sessions.values() if session.opener is not None]
-        data = {"outcome": "not_executed", **told}
+        data = {"outcome": "not_executed", **({"stage": stage} if stage else {})}
         fallback = {"code": UPSTREAM_UNAVAILABLE, "message": _unstarted(link, reason), "data": data}
         for session in openers:
             self._clients.refuse_session(session, error or msgspec.json.encode(fallback))

@@ -408,7 +408,10 @@ class Servers:
                 self._files.sweep(link.session)
         elif link.channel == channel:
             link.channel = None
-            self._losses.lose(link, cause.detail or ("its process is gone" if role.is_process else describe(cause)))
+            reason = cause.detail or ("its process is gone" if role.is_process else describe(cause))
+            # There is nothing to speak to then, which an operator mends in another way than one who speaks no MCP.
+            has_started = not role.is_process or cause.end is not End.UNREACHABLE
+            self._losses.lose(link, reason, stage="" if has_started else "start")
 
     def _receive_stream_close(self, link: Link, role: UpStreamRole, channel: ChannelId, cause: Cause) -> None:
         if link.stream != channel:
