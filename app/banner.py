@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,9 +11,11 @@ import msgspec
 
 from ..core.catalog import helper_name
 from ..core.eras import features_of
+from ..core.wire.http_headers import is_loopback
 from .fitting import misfits
 from .probe import ServerReport
-from .service import VERSION, Service
+from .screen import plain as _plain
+from .service import VERSION, Service, host_of
 from .settings import Adapter, Server, Settings, Transport, UploadConsumerAdapter
 
 TOOLS_SHOWN = 12
@@ -29,7 +30,7 @@ def listening(service: Service, reports: list[ServerReport]) -> str:
     is_only = len(settings.servers) == 1
     paths = {id: "/mcp" if is_only else f"/mcp/{id}" for id in service.server_ids}
     lines = [f"isthmus {VERSION} listens on {service.base_url}"]
-    if not _is_loopback(settings.core.host):
+    if not is_loopback(host_of(settings.core.host)):
         lines.append(f"WARNING open to other machines, as {settings.core.host}, and nobody is asked who they are")
     lines.append("")
     for server, report in zip(settings.servers, reports, strict=True):
@@ -43,13 +44,6 @@ def listening(service: Service, reports: list[ServerReport]) -> str:
     lines += ["for a client's configuration:", _paste_line({id: {"url": url} for id, url in urls.items()})]
     lines += ["or, for a client that only starts commands:", _paste_line(commands), ""]
     return "\n".join(lines)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _own_path() -> str:
@@ -80,11 +74,6 @@ def describe(settings: Settings, server: Server, report: ServerReport) -> list[s
     lines += [f"    files   {_files(settings, server, adapter)}" for adapter in server.adapters]
     lines += [f"    WARNING {_plain(line)}" for line in misfits(server, report)]
     return lines
-
-
-def _plain(text: str) -> str:
-    """What a server said, fit for a terminal: on one line, and without control characters."""
-    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _files(settings: Settings, server: Server, adapter: Adapter) -> str:

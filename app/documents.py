@@ -167,7 +167,8 @@ class Reader:
         return not any(beneath.match(problem.key) for problem in self.problems if problem.seen != _UNKNOWN)
 
     def render(self, problem: Problem) -> str:
-        """One line for people. Of environment variables and headers it shows no value, of URLs no credentials."""
+        """One line for people. Of environment variables, headers and tokens it shows no value, of URLs no
+        credentials."""
         key, expected, seen = problem
         if not seen and key in self._written:
             seen = f"got {_show(self._written[key], key)}"
@@ -306,7 +307,7 @@ def _show(value: object, key: str = "") -> str:
         return f"a list of {len(value)}"
     if value is None or isinstance(value, bool):
         return json.dumps(value)
-    if ".env." in key or ".headers." in key or not isinstance(value, (str, int, float)):
+    if ".env." in key or ".headers." in key or key.endswith(".token") or not isinstance(value, (str, int, float)):
         return f"a value of type {type(value).__name__}"
     if isinstance(value, str) and key.endswith("url"):
         value = without_credentials(value)

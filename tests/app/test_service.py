@@ -93,7 +93,7 @@ async def test_two_servers_have_paths_of_their_own() -> None:
                 assert response.status == 404, "a session is its own server's"
         status, body = await fetch(f"{service.base_url}/mcp", "POST", USUAL)
         assert status == 404, "with two servers there is none at /mcp"
-        assert "/mcp/a, /ws/a, /upload/a, /mcp/b" in body["error"]["message"]
+        assert "/mcp/a, /sse/a, /ws/a, /upload/a, /mcp/b" in body["error"]["message"]
 
 
 @pytest.mark.anyio
@@ -101,11 +101,12 @@ async def test_the_pages_beside_it() -> None:
     async with proxy() as service:
         caller = Caller(f"{service.base_url}/mcp")
         await caller.initialize()
-        for page in ("/healthz", "/readyz"):
-            assert await fetch(service.base_url + page) == (200, {"status": "ok", "version": VERSION, "sessions": 1})
+        healthy = {"status": "ok", "service": "isthmus", "version": VERSION, "sessions": 1}
+        for page in ("/health", "/healthz", "/readyz"):
+            assert await fetch(service.base_url + page) == (200, healthy)
         status, body = await fetch(f"{service.base_url}/nonsense")
         assert status == 404
-        assert body["endpoints"] == ["/mcp", "/ws", "/mcp/a", "/ws/a", "/upload/a", "/healthz"]
+        assert body["endpoints"] == ["/mcp", "/sse", "/ws", "/mcp/a", "/sse/a", "/ws/a", "/upload/a", "/healthz"]
         assert "/nonsense" in body["detail"]
 
 
