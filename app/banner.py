@@ -12,6 +12,7 @@ import msgspec
 from ..core.catalog import helper_name
 from ..core.eras import features_of
 from ..core.wire.http_headers import is_loopback
+from .documents import without_credentials
 from .fitting import misfits
 from .probe import ServerReport
 from .screen import plain as _plain
@@ -36,7 +37,8 @@ def listening(service: Service, reports: list[ServerReport]) -> str:
     for server, report in zip(settings.servers, reports, strict=True):
         lines += describe(settings, server, report)
         if report.problem:
-            lines.append("    again   with each session that a client opens")
+            occasion = "request" if report.is_transparent else "session that a client opens"
+            lines.append(f"    again   with each {occasion}")
         lines += [f"    at      {service.base_url}{paths[server.id]}", ""]
     urls = {id: f"{settings.core.public_base_url or service.base_url}{path}" for id, path in paths.items()}
     program = _own_path()
@@ -63,6 +65,8 @@ def describe(settings: Settings, server: Server, report: ServerReport) -> list[s
     lines = [f"  {server.id}"]
     if report.problem:
         lines.append(f"    FAILED  {_plain(report.problem)}")
+    elif report.is_transparent:
+        lines.append(f"    server  transparent, at {_plain(without_credentials(server.upstream.url or ''))}")
     else:
         name = " ".join(part for part in (report.name, report.version) if part) or "without a name"
         era = features_of(report.revision).era

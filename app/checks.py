@@ -16,6 +16,7 @@ from .settings import (
     Adapter,
     ArtifactProducerAdapter,
     Core,
+    Forwarding,
     McpServer,
     Server,
     Settings,
@@ -106,8 +107,18 @@ def _id(key: str, id: str, seen: dict[str, str]) -> Iterator[Problem]:
 
 
 def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterator[Problem]:
+    is_inspected = server.inspect or not is_sound(f"{key}.inspect")
     if is_sound(f"{key}.upstream"):
-        yield from _upstream(f"{key}.upstream", server.upstream)
+        yield from _upstream(f"{key}.upstream", server.upstream, is_inspected=is_inspected)
+        if not is_inspected and server.upstream.command is not None:
+            yield Problem(f"{key}.inspect", "false beside an upstream.url only", "got false for a command")
+    if is_sound(f"{key}.forwarding"):
+        yield from _forwarding(f"{key}.forwarding", server.forwarding, is_inspected=is_inspected)
+    if not is_inspected:
+        for name in ("adapters", "artifact_roots"):
+            if getattr(server, name):
+                right = "none: with inspect: false nobody looks into what passes"
+                yield Problem(f"{key}.{name}", right, "got some")
     if is_sound(f"{key}.artifact_roots"):
         for i, root in enumerate(server.artifact_roots):
             yield from _path(f"{key}.artifact_roots[{i}]", root)
@@ -131,6 +142,17 @@ def _process(key: str, server: Server) -> Iterator[Problem]:
                 yield Problem(f"{key}.{name}", f"{name} beside a command only, and this server has a url")
     if server.share != "none" and server.warm:
         yield Problem(f"{key}.warm", "0 for a server that is shared: all sessions use one process")
+
+
+def _forwarding(key: str, forwarding: Forwarding, *, is_inspected: bool) -> Iterator[Problem]:
+    if is_inspected and forwarding != Forwarding():
+        yield Problem(key, "it with inspect: false only", "got it for a server that is inspected")
+    for kind in ("allow", "deny"):
+        for i, name in enumerate(getattr(forwarding, kind) or ()):
+            if _HEADER_NAME.fullmatch(name) is None:  # which takes a * as well
+                yield Problem(f"{key}.{kind}[{i}]", "a header name, or a glob such as x-mine-*")
+    found = list(_headers(f"{key}.set", forwarding.set))
+    yield from found or _usable(f"{key}.set", "http://localhost", forwarding.set)
 
 
 def _adapter(key: str, adapter: Adapter) -> Iterator[Problem]:
@@ -176,7 +198,7 @@ def upstream_of(entry: McpServer) -> Upstream:
     )
 
 
-def _upstream(key: str, upstream: Upstream) -> Iterator[Problem]:
+def _upstream(key: str, upstream: Upstream, *, is_inspected: bool = True) -> Iterator[Problem]:
     if upstream.command is None and upstream.url is None:
         yield Problem(key, "one of command and url", "neither command nor url")
     elif upstream.command is not None and upstream.url is not None:
@@ -184,7 +206,7 @@ def _upstream(key: str, upstream: Upstream) -> Iterator[Problem]:
     elif upstream.command is not None:
         yield from _command(key, upstream)
     elif upstream.url is not None:
-        yield from _endpoint(key, upstream.url, upstream.transport, upstream.headers)
+        yield from _endpoint(key, upstream.url, upstream.transport, upstream.headers, is_inspected=is_inspected)
         for name in ("env", "cwd", "inherit_env"):
             if getattr(upstream, name):
                 yield Problem(f"{key}.{name}", f"{name} beside a command only, and this server has a url")
@@ -192,22 +214,29 @@ def _upstream(key: str, upstream: Upstream) -> Iterator[Problem]:
             yield from _path(f"{key}.ca_file", upstream.ca_file)
 
 
-def _endpoint(key: str, url: str, transport: Transport | None, headers: Mapping[str, str]) -> Iterator[Problem]:
+def _endpoint(
+    key: str, url: str, transport: Transport | None, headers: Mapping[str, str], *, is_inspected: bool
+) -> Iterator[Problem]:
     schemes, seen = SCHEMES[transport or "auto"], scheme_of(url)
     if seen in SCHEMES["auto"] and seen not in schemes:
         yield Problem(
             f"{key}.url", f"a URL with {' or '.join(f'{one}://' for one in schemes)}, for transport {transport}"
         )
         return
+    if not is_inspected and (transport not in (None, "auto") or seen in _SSE_SCHEMES):
+        yield Problem(f"{key}.url", "a URL without a transport beside inspect: false: nothing is looked into")
+        return
     url, _ = settle(url, transport)
     found = [*_url(f"{key}.url", url, schemes=_SERVER_SCHEMES), *_headers(f"{key}.headers", headers)]
-    yield from found
-    if not found:
-        try:
-            Endpoint(url, tuple(headers.items()))
-        except ValueError as error:  # "got this, expected that", or only what is wrong
-            problem, _, right = str(error).replace("; expected ", ", expected ").partition(", expected ")
-            yield Problem(key, right or "others", problem)
+    yield from found or _usable(key, url, headers)
+
+
+def _usable(key: str, url: str, headers: Mapping[str, str]) -> Iterator[Problem]:
+    try:
+        Endpoint(url, tuple(headers.items()))
+    except ValueError as error:  # "got this, expected that", or only what is wrong
+        problem, _, right = str(error).replace("; expected ", ", expected ").partition(", expected ")
+        yield Problem(key, right or "others", problem)
 
 
 def _command(key: str, upstream: Upstream) -> Iterator[Problem]:

@@ -125,6 +125,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     wrap.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the command")
     wrap.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="header sent to the URL")
+    wrap.add_argument(
+        "--no-inspect", action="store_true", help="pass on all requests to the URL as they are; ws:// and wss:// too"
+    )
     wrap.add_argument("--cwd", metavar="DIR", help="working directory of the command")
     wrap.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
     wrap.add_argument(
@@ -205,12 +208,16 @@ def _serve(options: argparse.Namespace, command: list[str]) -> int:
 
 def _wrap(options: argparse.Namespace, command: list[str]) -> int:
     upstream, id = _target(options, command)
+    is_inspected = not options.no_inspect
     if options.listen == "stdio":
+        if options.no_inspect:
+            raise ConfigError("got --no-inspect with --listen stdio, expected it with HOST:PORT only")
         if options.allow_host or options.allow_origin:
             raise ConfigError(
                 "got --allow-host or --allow-origin with --listen stdio, expected them with HOST:PORT only"
             )
-        return _run(partial(_wrap_stdio, _wrapping(upstream, id, Core()), options.trace), if_stopped=DONE)
+        settings = _wrapping(upstream, id, Core(), is_inspected=True)
+        return _run(partial(_wrap_stdio, settings, options.trace), if_stopped=DONE)
     host, port = _address(options.listen)
     hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
     for option, check, values in (("host", check_host, hosts), ("origin", check_origin, origins)):
@@ -219,12 +226,12 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
                 raise ConfigError(f"got {problem.key} {value!r}, expected {problem.expected}")
     management = Management(token=_token(None))
     core = Core(host=host, port=port, allowed_hosts=hosts, allowed_origins=origins, management=management)
-    settings = _wrapping(upstream, id, core)
+    settings = _wrapping(upstream, id, core, is_inspected=is_inspected)
     return _run(partial(_serve_http, settings, options.trace, is_lasting=False), if_stopped=DONE)
 
 
-def _wrapping(upstream: Upstream, id: str, core: Core) -> Settings:
-    return Settings(core=core, servers=(Server(id=id, upstream=upstream),))
+def _wrapping(upstream: Upstream, id: str, core: Core, *, is_inspected: bool) -> Settings:
+    return Settings(core=core, servers=(Server(id=id, upstream=upstream, inspect=is_inspected),))
 
 
 async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool) -> int:
@@ -267,6 +274,10 @@ async def _probe_all(service: Service, *, is_logged: bool) -> list[ServerReport]
     reports: dict[str, ServerReport] = {}
 
     async def ask(server: Server) -> None:
+        if not server.inspect:
+            problem = await service.forwarder.probe(server.id)
+            reports[server.id] = ServerReport(id=server.id, problem=problem, is_transparent=True)
+            return
         wired = {tool for adapter in server.adapters for tool in adapter.tools}
         report = await probe(service.hub, server.id, VERSION, with_schemas=wired, timeout_s=PROBE_TIMEOUT_S)
         if not report.problem:
@@ -410,10 +421,11 @@ def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, 
         said = "nothing" if url is None else "both a URL and a command"
         raise ConfigError(f"got {said} to wrap, expected a URL, or -- COMMAND ARG…")
     if url is not None:
-        if not re.match(r"((sse\+)?https?|wss?)://[^/]", url):
+        known = r"(https?|wss?)://[^/]" if options.no_inspect else r"((sse\+)?https?|wss?)://[^/]"
+        if not re.match(known, url):
             if "://" not in url:
                 raise ConfigError(f"got no URL; {_how_to_wrap(url, has_more=False)}")
-            expected = "http(s)://…, sse+http(s)://… or ws(s)://…"
+            expected = "http(s)://… or ws(s)://…" if options.no_inspect else "http(s)://…, sse+http(s)://… or ws(s)://…"
             raise ConfigError(f"got the URL {without_credentials(url)}, expected {expected}")
         if options.env or options.cwd or options.inherit_env:
             raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
@@ -425,6 +437,8 @@ def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, 
             raise ConfigError(str(error)) from error
         id = _id_from(url.partition("://")[2].split("/")[0])
         return Upstream(url=url, transport=transport, headers=headers), id
+    if options.no_inspect:
+        raise ConfigError("got --no-inspect with a command, expected it with a URL only")
     if options.header:
         raise ConfigError("got --header with a command, expected it with a URL only")
     env = dict(_pair(text, "=", "--env", "NAME=VALUE") for text in options.env)

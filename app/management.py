@@ -7,7 +7,7 @@ started runs until it is stopped, whether clients come or not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import anyio
@@ -27,13 +27,24 @@ KINDS: Final[Mapping[str, str]] = {"pipe": "local"}
 
 class ServerPages:
     """Args:
+    ids: of all servers, in the order to show them.
     tool_counts: how many tools a server was found to have when it was asked last.
+
+    Those that the engine knows nothing of are transparent: what is sent to them is passed on, and nobody here can tell
+    how they fare.
     """
 
     def __init__(
-        self, hub: Hub, conversations: Conversations, limits: Limits, *, tool_counts: Mapping[str, int]
+        self,
+        hub: Hub,
+        conversations: Conversations,
+        limits: Limits,
+        ids: Sequence[str],
+        *,
+        tool_counts: Mapping[str, int],
     ) -> None:
         self._hub = hub
+        self._ids = ids
         self._conversations = conversations
         self._limits = limits
         self._tool_counts = tool_counts
@@ -43,11 +54,10 @@ class ServerPages:
     # --- What is ----------------------------------------------------------------------------------------------------
 
     def show_all(self) -> Refused:
-        return _said(200, {"servers": [self._describe(status) for status in self._hub.engine.report()]})
+        return _said(200, {"servers": [self._describe(id) for id in self._ids]})
 
     def show(self, id: str) -> Refused:
-        status = self._find(id)
-        return self._unknown(id) if status is None else _said(200, self._describe(status))
+        return _said(200, self._describe(id)) if id in self._ids else self._unknown(id)
 
     def unready(self) -> list[dict[str, object]]:
         """The servers that clients would find unusable."""
@@ -63,10 +73,13 @@ class ServerPages:
         return status
 
     def _unknown(self, id: str) -> Refused:
-        known = ", ".join(status.id for status in self._hub.engine.report())
-        return page_error(404, f"got the server {id[:80]!r}, expected one of {known}")
+        return page_error(404, f"got the server {id[:80]!r}, expected one of {', '.join(self._ids)}")
 
-    def _describe(self, status: Status) -> dict[str, object]:
+    def _describe(self, id: str) -> dict[str, object]:
+        status = self._find(id)
+        if status is None:
+            passed_on = {"status": "running", "on_demand": False, "state": "transparent", "kind": "transparent"}
+            return {"name": id, "path": id, "type": "remote", **passed_on}
         processes = max(status.processes, self._hub.process_count(status.id))
         shown = status.state
         if shown in ("idle", "stopped"):
@@ -98,12 +111,14 @@ class ServerPages:
 
     async def act(self, page: Page, id: str) -> Refused:
         """Start, stop or restart a server."""
-        if self._find(id) is None:
+        if id not in self._ids:
             return self._unknown(id)
+        if self._find(id) is None:
+            return page_error(409, f"{id} is transparent: what is sent to it is passed on, whether it runs or not")
         refused = await self._actions[page](id)
         if refused is not None:
             return refused
-        told = {"name": id, "action": page.value, "status": "success", "server": self._describe(self._status(id))}
+        told = {"name": id, "action": page.value, "status": "success", "server": self._describe(id)}
         return _said(200, told)
 
     async def _start(self, id: str) -> Refused | None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import urlsplit
 
 from ..core.limits import Limits
 from ..core.plan import ArtifactProducer, Kind, OutputLocator, Plan, ServerPlan, Sharing, UploadConsumer
+from ..core.wire.forward_target import ForwardTarget
+from ..core.wire.forwarding import HeaderRules
 from .settings import ArtifactProducerAdapter, Server, Settings, UploadConsumerAdapter, Upstream
 
 LINK_KEY_MIN_BYTES: Final = 16
@@ -25,7 +28,7 @@ def to_plan(
     assert len(link_key) >= LINK_KEY_MIN_BYTES
     retries = settings.sessions.upstream_session_termination_retries
     return Plan(
-        servers=tuple(_server_plan(server, retries) for server in settings.servers),
+        servers=tuple(_server_plan(server, retries) for server in settings.servers if server.inspect),
         workspaces_path=workspaces_path,
         public_base_url=settings.core.public_base_url or "",
         fallback_base_url=fallback_base_url,
@@ -60,6 +63,28 @@ def to_limits(settings: Settings) -> Limits:
         artifacts_per_session_max=artifacts.max_per_session,
         inline_size_max_bytes=artifacts.max_inline_bytes,
         drain_s=settings.core.drain_seconds,
+    )
+
+
+def to_forward_target(settings: Settings, server: Server, link_key: bytes) -> ForwardTarget:
+    """What the paths of a server that is not inspected stand for."""
+    url = server.upstream.url
+    assert url is not None and not server.inspect
+    scheme, _, rest = url.partition("#")[0].partition("://")
+    base_url = f"{scheme.lower().replace('ws', 'http')}://{rest}"  # a WebSocket begins as a request like any other
+    return ForwardTarget(server.id, base_url, link_key, urlsplit(settings.core.public_base_url or "").path.rstrip("/"))
+
+
+def to_header_rules(server: Server) -> HeaderRules:
+    """Which headers reach a server that is not inspected."""
+    forwarding = server.forwarding
+    fixed = {name.lower(): value for name, value in (server.upstream.headers | forwarding.set).items()}
+    return HeaderRules(
+        allow=None if forwarding.allow is None else tuple(name.lower() for name in forwarding.allow),
+        deny=tuple(name.lower() for name in forwarding.deny),
+        set=tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in fixed.items()),
+        x_forwarded=forwarding.x_forwarded,
+        forwarded=forwarding.forwarded,
     )
 
 

@@ -22,6 +22,7 @@ CLOSED = "the session was closed before it answered"
 class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a server said of itself. `problem` is empty when it answered.
 
+    `is_transparent`: it was not asked, for nobody looks into what passes; a connection to it was tried instead.
     `schemas` are the input schemas of the tools that were asked for, in whatever shape the server gave them.
     """
 
@@ -33,6 +34,7 @@ class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     schemas: dict[str, object] = {}
     problem: str = ""
+    is_transparent: bool = False
 
 
 class Refusal(Exception):

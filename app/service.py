@@ -12,7 +12,7 @@ import os
 import resource
 import secrets
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import metadata
 from typing import BinaryIO, TypeVar
@@ -27,12 +27,14 @@ from ..core.limits import Limits
 from ..core.plan import Plan
 from ..core.shelf import StoredArtifact
 from ..core.trace import Recorder
+from ..core.wire.forward_target import ForwardTarget
 from ..core.wire.http_headers import is_loopback
 from ..core.wire.http_pages import Management, Page
 from ..core.wire.http_server import PageRoute, Refused, Surface, page_answer
 from ..storage.files import FileBlobs
 from ..storage.interface import Records, StorageError
 from ..storage.sqlite import SqliteRecords
+from ..transports.forwarding import Forwarder, Transparent
 from ..transports.http_endpoint import Endpoint
 from ..transports.http_listening import Pages
 from ..transports.http_server import HttpServer
@@ -42,7 +44,7 @@ from .holding import InUse, holding
 from .hub import EngineLike, Hub
 from .intake import BlobFiles
 from .management import ServerPages
-from .planning import to_limits, to_plan
+from .planning import to_forward_target, to_header_rules, to_limits, to_plan
 from .settings import Core, Server, Settings
 from .temporary import temporary_folder
 from .tool_pages import ToolPages
@@ -82,6 +84,7 @@ class Service:
     plan: Plan
     limits: Limits
     hub: Hub
+    forwarder: Forwarder
     base_url: str = ""
     tool_counts: dict[str, int] = field(default_factory=dict)
 
@@ -143,12 +146,14 @@ async def running(
         hub = Hub(
             functools.partial(_make_engine, plan, limits, stored, trace),
             plan,
-            {server.id: upstream_of(server) for server in settings.servers},
+            {server.id: upstream_of(server) for server in settings.servers if server.inspect},
             workspaces,
             limits,
             log_server=log_server or _log_server,
         )
-        service = Service(settings, plan, limits, hub, base_url)
+        forwarder = _forwarder(settings, link_key, limits)
+        stack.push_async_callback(forwarder.close_idle)
+        service = Service(settings, plan, limits, hub, forwarder, base_url)
         async with anyio.create_task_group() as tasks:
             await tasks.start(_run_hub, hub)
             http: HttpServer | None = None
@@ -157,15 +162,19 @@ async def running(
                 if listener is not None:
                     conversations = Conversations(hub, limits, VERSION)
                     await tasks.start(_converse, conversations, conversing)
-                    pages = _pages(service, conversations)
-                    http = HttpServer(_surface(settings), hub, BlobFiles(blobs), limits, pages=pages)
+                    surface = _surface(settings, forwarder.targets)
+                    files, pages = BlobFiles(blobs), _pages(service, conversations)
+                    http = HttpServer(surface, hub, files, limits, pages=pages, forwarder=forwarder)
                     await tasks.start(_serve, http, listener, serving)
                 yield service
             finally:
                 with anyio.CancelScope(shield=True):
                     if http is not None:
                         tasks.start_soon(http.drain)
-                    await hub.stop(limits.drain_s)
+                    async with anyio.create_task_group() as ending:
+                        ending.start_soon(hub.stop, limits.drain_s)
+                        with anyio.move_on_after(limits.drain_s):
+                            await forwarder.wait_no_calls()
                     serving.cancel()
                     conversing.cancel()
                     tasks.cancel_scope.cancel()
@@ -225,6 +234,17 @@ def upstream_of(server: Server) -> ChildSpec | Endpoint:
     return Endpoint(upstream.url, headers, verify_tls=upstream.verify_tls, ca_file=upstream.ca_file)
 
 
+def _forwarder(settings: Settings, link_key: bytes, limits: Limits) -> Forwarder:
+    servers = {}
+    for server in settings.servers:
+        if not server.inspect:
+            endpoint = upstream_of(server)
+            assert isinstance(endpoint, Endpoint)
+            target, rules = to_forward_target(settings, server, link_key), to_header_rules(server)
+            servers[server.id] = Transparent(endpoint, target, rules, reply_timeout_s=server.call_timeout_seconds)
+    return Forwarder(servers, limits)
+
+
 def _fixed_cwd(server: Server) -> str | None:
     cwd = server.upstream.cwd
     return None if cwd is None or "{" in cwd else cwd
@@ -261,7 +281,7 @@ def is_wildcard(host: str) -> bool:
         return False
 
 
-def _surface(settings: Settings) -> Surface:
+def _surface(settings: Settings, transparent: Mapping[str, ForwardTarget] | None = None) -> Surface:
     core = settings.core
     hosts = {*LOOPBACK_NAMES, *map(host_of, core.allowed_hosts)}
     if not is_wildcard(core.host):
@@ -274,6 +294,7 @@ def _surface(settings: Settings) -> Surface:
         origins=frozenset(origin.lower() for origin in core.allowed_origins),
         prefix=urlsplit(core.public_base_url or "").path.rstrip("/"),
         management=_management(core),
+        transparent=dict(transparent or {}),
     )
 
 
@@ -297,7 +318,7 @@ def host_of(name: str) -> str:
 
 def _pages(service: Service, conversations: Conversations) -> Pages:
     hub, counts = service.hub, service.tool_counts
-    servers = ServerPages(hub, conversations, service.limits, tool_counts=counts)
+    servers = ServerPages(hub, conversations, service.limits, service.server_ids, tool_counts=counts)
     by_id = {server.id: server for server in service.settings.servers}
     tools = ToolPages(conversations, by_id, service.limits, filtered=(), counts=counts)
 

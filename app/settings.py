@@ -194,6 +194,23 @@ _ONE_OF = {
     ]
 }
 
+
+class Forwarding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """With inspect: false, which headers of clients reach the server. Names may be globs, such as x-mine-*."""
+
+    allow: Annotated[
+        Texts | None,
+        _about(
+            "Only these, and what MCP needs; null: all. Authorization, Cookie, Proxy-Authorization, Origin, Forwarded "
+            "and X-Forwarded-* pass only if named here without a glob, and so does Set-Cookie of responses."
+        ),
+    ] = None
+    deny: Annotated[Texts, _about("Never these.")] = ()
+    set: Annotated[dict[str, str], _about("Sent with every request, in place of clients' own by these names.")] = {}
+    x_forwarded: Annotated[bool, _about("Add X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto.")] = False
+    forwarded: Annotated[bool, _about("Add Forwarded (RFC 7239).")] = False
+
+
 Adapter = UploadConsumerAdapter | ArtifactProducerAdapter
 
 
@@ -230,6 +247,10 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = None
     start_timeout_seconds: Annotated[Seconds | None, _about("From starting it to its first answer; null: 60.")] = None
     call_timeout_seconds: Annotated[Seconds | None, _about("How long it may be silent on a call; null: 3600.")] = None
+    inspect: Annotated[
+        bool, _about("With a URL and no adapters, false passes all requests and responses on as they are.")
+    ] = True
+    forwarding: Forwarding = Forwarding()
 
 
 class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

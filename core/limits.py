@@ -46,6 +46,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Shorter than servers' own keep-alive time-outs, so that a reused connection is rarely a dead one."""
     upstream_connections_max: int = 1024
     """Connections to one origin at once, GET streams included."""
+    forward_reply_timeout_s: float = 3600.0
+    """From the last byte of a request passed on to the head of its response. As long as a call may take: a server that
+    answers in JSON says nothing before it has the answer."""
+    forward_idle_timeout_s: float = 3600.0
+    """Silence within a response passed on, or of both sides of a WebSocket. Servers keep what is alive so with comments
+    and pings; one that does not is idle no longer than a call may take."""
 
     # Flow control
     outbox_high_bytes: int = 1 * MIB

@@ -21,6 +21,7 @@ import msgspec
 from isthmus.app.planning import to_limits
 from isthmus.app.settings import (
     ArtifactProducerAdapter,
+    Forwarding,
     McpServer,
     OutputLocator,
     Server,
@@ -49,6 +50,7 @@ LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "servers[].adapters[] (type: upload_consumer)": UploadConsumerAdapter,
     "servers[].adapters[] (type: artifact_producer)": ArtifactProducerAdapter,
     "servers[].adapters[].output_locator": OutputLocator,
+    "servers[].forwarding": Forwarding,
     "mcpServers.NAME": McpServer,
 }
 

@@ -24,7 +24,15 @@ LOST: Final = (
 
 
 class Unreachable(Exception):
-    """No connection came about; the message says why, and what to look at."""
+    """No connection came about; the message says why, and what to look at.
+
+    Args:
+        is_timeout: nothing was heard in time.
+    """
+
+    def __init__(self, detail: str, *, is_timeout: bool = False) -> None:
+        super().__init__(detail)
+        self.is_timeout = is_timeout
 
 
 class Dialler:
@@ -49,10 +57,13 @@ class Dialler:
             raise Unreachable(f"cannot use ca_file {self._ca_file}: {error}") from error
         try:
             with anyio.fail_after(self._timeout_s):
-                stream = await anyio.connect_tcp(self.address.host, self.address.port)
-                return stream if tls is None else await self._secure(stream, tls)
+                return await self._open(tls)
         except LOST as error:
-            raise Unreachable(self._describe(error)) from error
+            raise Unreachable(self._describe(error), is_timeout=isinstance(error, TimeoutError)) from error
+
+    async def _open(self, tls: ssl.SSLContext | None) -> ByteStream:
+        stream = await anyio.connect_tcp(self.address.host, self.address.port)
+        return stream if tls is None else await self._secure(stream, tls)
 
     async def _secure(self, stream: ByteStream, tls: ssl.SSLContext) -> ByteStream:
         try:

@@ -11,6 +11,7 @@ What the reader may do next is its `Phase`:
     HEAD -> SKIP -> DONE                       refused, its short body thrown away so that the connection can be kept
     HEAD -> UPLOAD -> DONE                     the body goes to the file service, at its pace
     HEAD -> BODY -> SWITCHED                   the stream is a WebSocket now, and another's to read and write
+    HEAD -> FORWARD -> DONE [-> TUNNEL]        the body goes to a transparent server; after a switch, all goes there
     any  -> CLOSING                            no further request; what still arrives is thrown away, within bounds
 """
 
@@ -25,16 +26,18 @@ from typing import Final
 import anyio
 import h11
 from anyio import CancelScope
-from anyio.abc import ByteStream, TaskGroup
+from anyio.abc import ByteStream, SocketAttribute, TaskGroup
 from anyio.lowlevel import checkpoint
 
 from ..core.effects import Cause, End, EventPipeOpening, GetOpening, MessageOpening, PostOpening, Serve
 from ..core.limits import KIB
 from ..core.wire.download import plan_download
+from ..core.wire.forwarding import Sender
 from ..core.wire.http_headers import Headers
 from ..core.wire.http_reply import Out, Reply, ReplyEnd, ReplyHead
 from ..core.wire.http_server import (
     DownloadRoute,
+    ForwardRoute,
     Head,
     McpRoute,
     PageRoute,
@@ -46,6 +49,8 @@ from ..core.wire.http_server import (
     refusal,
 )
 from .clock import loop_clock
+from .forwarding_passage import ForwardFailed, Passage
+from .http_cut import cut
 from .http_files import UploadBody, deliver, refuse_upload
 from .http_listening import Listening
 from .http_outbox import Gone, Outbox, Silent
@@ -74,6 +79,8 @@ class Phase(enum.Enum):
     BODY = "body"  # within a body that is gathered
     SKIP = "skip"  # within a body that nobody wants
     UPLOAD = "upload"  # the reader is busy with the file service
+    FORWARD = "forward"  # the reader is busy with a transparent server
+    TUNNEL = "tunnel"  # bytes go both ways, and there will be no other request
     DONE = "done"  # the request is complete, its reply is due
     SWITCHED = "switched"  # what follows is not HTTP
     CLOSING = "closing"  # nothing that arrives is looked at
@@ -106,6 +113,7 @@ class Connection:
         self._body_left: int | None = 0  # None when chunked
         self._intake: CancelScope | None = None
         self._given = 0  # pieces of an upload
+        self._passage: Passage | None = None  # until its response is through
 
         self._outbox = Outbox(stream, write_timeout_s=self._limits.write_timeout_s)
         self._download: tuple[FileExchange, Serve] | None = None
@@ -150,6 +158,12 @@ class Connection:
                 continue
             if self._phase is Phase.SWITCHED:
                 await self._serve_socket()
+                return
+            if self._phase is Phase.FORWARD:
+                await self._pass_on()
+                continue
+            if self._phase is Phase.TUNNEL:
+                await self._pass_bytes()
                 return
             if self._phase is Phase.DONE and len(self._http.trailing_data[0]) > HELD_MAX_BYTES:
                 self._turn = anyio.Event()
@@ -251,6 +265,9 @@ class Connection:
             if route.status in (414, 431, 505):
                 self._enter(Phase.CLOSING, float("inf"))
             self._answer(route)
+            return
+        if isinstance(route, ForwardRoute):
+            self._begin_forward(route, head)
             return
         self._route = route
         is_post = isinstance(route, PageRoute) and route.is_posted
@@ -423,7 +440,7 @@ class Connection:
             self._advance()
 
     async def receive_body(self) -> bytes | None:
-        """See `BodySource`."""
+        """See `BodySource`. The phase is UPLOAD or FORWARD."""
         self._given += 1
         if self._given % TURN_EVENTS == 0:  # else who sends tiny chunks would be served until all are through
             await checkpoint()
@@ -437,7 +454,7 @@ class Connection:
             if event is not h11.NEED_DATA:
                 self._enter(Phase.DONE, float("inf"))
                 return None
-            self._enter(Phase.UPLOAD, self._limits.body_timeout_s)
+            self._enter(self._phase, self._limits.body_timeout_s)
             if data := await self._receive():
                 self._http.receive_data(data)
 
@@ -460,15 +477,18 @@ class Connection:
         self._outbox.message_bytes += message_bytes
 
     def _put_head(self, out: ReplyHead) -> None:
-        if self._phase is not Phase.DONE:
+        is_passing = self._phase is Phase.FORWARD and self._passage is not None  # the reader is not through yet
+        if self._phase is not Phase.DONE and not is_passing:
             is_short = self._body_left is not None and self._body_left <= SKIP_MAX_BYTES
             is_coming = not self._http.they_are_waiting_for_100_continue
             if is_short and is_coming and self._phase is not Phase.CLOSING:
                 self._enter(Phase.SKIP, self._limits.body_timeout_s)
             else:
                 self._enter(Phase.CLOSING, float("inf"))
-        headers = [*out.headers, *self._shared_headers, (b"date", self._on.date())]
-        if self._phase is Phase.CLOSING or self._on.is_draining:
+        headers = [*out.headers, *self._shared_headers]
+        if not any(name == b"date" for name, _ in out.headers):
+            headers.append((b"date", self._on.date()))
+        if self._phase is Phase.CLOSING or self._on.is_draining or is_passing:
             headers.append((b"connection", b"close"))
         self._put_event(h11.Response(status_code=out.status, headers=headers, reason=_REASONS.get(out.status, b"")))
 
@@ -482,6 +502,9 @@ class Connection:
                 await self._flush()
                 if self._download is not None:
                     await self._give_out(*self._download)
+                    continue
+                if self._passage is not None:
+                    await self._bring_back(self._passage)
                     continue
                 if self._exchange is not None and self._exchange.is_ended:
                     await self._finish()
@@ -504,6 +527,9 @@ class Connection:
         """A reply has left in full."""
         self._close_channel(Cause(End.DONE))
         self._exchange = None
+        if self._phase is Phase.FORWARD:  # answered before the body was there in full
+            self.stop_intake()
+            self._phase = Phase.CLOSING
         if self._phase is Phase.DONE:
             self._next_cycle()
         elif self._phase is Phase.CLOSING:
@@ -579,3 +605,91 @@ class Connection:
             self._close_channel(cause)
         elif cause is not None:
             self._stop(cause)
+
+    # --- Forwarding (the request in the reader, the response in the writer) -------------------------------------------
+
+    def _begin_forward(self, route: ForwardRoute, head: Head) -> None:
+        assert self._on.forwarder is not None
+        self._phase = Phase.FORWARD
+        self._exchange = Exchange(self, Reply(), head_only=head.method == "HEAD")
+        address = self._stream.extra(SocketAttribute.remote_address, None)
+        sender = Sender(address[0] if isinstance(address, tuple) else "", route.host, self._on.scheme)
+        self._passage = self._on.forwarder.begin(route, head, sender, self)
+        self._outbox.wake()
+
+    async def _pass_on(self) -> None:
+        """Hand on the request's body."""
+        passage = self._passage
+        if passage is not None:
+            with CancelScope() as self._intake:
+                try:
+                    await passage.pass_on(self)
+                except Gone:
+                    self._stop(Cause(End.GONE, "the client hung up during its request"))
+                except (Silent, h11.RemoteProtocolError) as error:
+                    self._enter(Phase.CLOSING, float("inf"))
+                    self._break_off(passage, refuse_upload(error)[0])
+            self._intake = None
+        if self._phase is Phase.FORWARD:  # nobody wants the rest
+            self._enter(Phase.CLOSING, float("inf"))
+
+    async def _bring_back(self, passage: Passage) -> None:
+        try:
+            await passage.run()
+        except ForwardFailed as error:
+            _log.warning("a request could not be passed on: %s", error.detail)
+            self._break_off(passage, refusal(error.status, error.detail, code=error.code))
+        self._passage = None
+        if self._phase is Phase.TUNNEL:
+            self._stop(Cause(End.DONE))
+
+    def _break_off(self, passage: Passage, refused: Refused) -> None:
+        """Say why there is no response, or show that there is no more of it."""
+        passage.cancel()
+        self._passage = None
+        self.stop_intake()
+        if self._exchange is None:  # the client is gone
+            return
+        if not passage.has_begun:
+            self._exchange.answer(refused)
+            return
+        if self._http.their_http_version == b"1.0" and not passage.is_complete:
+            cut(self._stream)  # to such a client nothing but the connection's end tells the response's
+        self._stop(Cause(End.BROKEN, "a part of it is missing"))
+
+    async def _pass_bytes(self) -> None:
+        """After a switch: hand on what the client says, until either side leaves or both are silent."""
+        passage = self._passage
+        data = self._http.trailing_data[0]
+        try:
+            while passage is not None and await passage.pass_bytes(data):
+                self._enter(Phase.TUNNEL, self._limits.forward_idle_timeout_s)
+                data = await self._receive()
+        except Gone:
+            assert passage is not None
+            await passage.pass_eof()
+        except Silent:
+            pass
+        self._stop(Cause(End.DONE))
+
+    def put(self, outs: Sequence[Out]) -> None:
+        """See `ClientSide`, and so the next four."""
+        if self._exchange is not None:  # else the client is gone
+            self._exchange.put(outs)
+
+    def put_bytes(self, data: bytes) -> None:
+        self._outbox.put(data)
+        self._enter(Phase.TUNNEL, self._limits.forward_idle_timeout_s)
+
+    async def flush(self) -> None:
+        await self._flush()
+
+    def ask_body(self) -> None:
+        if self._http.they_are_waiting_for_100_continue:
+            self._continue()
+
+    def switch(self, headers: Headers) -> None:
+        response = h11.InformationalResponse(status_code=101, headers=list(headers), reason=b"Switching Protocols")
+        self._outbox.put(self._http.send(response) or b"")
+        self._enter(Phase.TUNNEL, self._limits.forward_idle_timeout_s)
+        self._wake_reader()

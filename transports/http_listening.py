@@ -19,6 +19,7 @@ from ..core.wire.http_server import (
     refusal,
     shared_headers,
 )
+from .forwarding import Forwarder
 from .port import FileService, Port
 
 Pages = Callable[[PageRoute, bytes], Awaitable[Refused]]
@@ -33,6 +34,7 @@ class Listening:
     limits: Limits
     pages: Pages
     scheme: str
+    forwarder: Forwarder | None
     is_draining: bool = False
     _date: tuple[int, bytes] = field(default=(0, b""))
 

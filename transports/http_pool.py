@@ -19,6 +19,7 @@ class Pool:
     """The connections to one origin. While exchanges wait, none is idle and there are as many as may be."""
 
     def __init__(self, client: HttpClient, endpoint: Endpoint, address: Address) -> None:
+        self.address = address
         self.client = client
         self.dialler = Dialler(endpoint, address, client.limits)
         self.waiting: deque[Exchange] = deque()

@@ -12,6 +12,7 @@ from anyio.streams.stapled import MultiListener
 
 from ..core.limits import Limits
 from ..core.wire.http_server import Surface, refusal
+from .forwarding import Forwarder
 from .http_connection import Connection
 from .http_listening import Listening, Pages
 from .port import FileService, Port
@@ -53,6 +54,7 @@ class HttpServer:
         surface: what exists, and by which names it may be reached.
         pages: what the pages beside the protocol say.
         scheme: `https` when the streams given to `handle` are TLS.
+        forwarder: passes on the requests to the surface's transparent servers; needed if there are any.
     """
 
     def __init__(
@@ -64,8 +66,10 @@ class HttpServer:
         *,
         pages: Pages,
         scheme: str = "http",
+        forwarder: Forwarder | None = None,
     ) -> None:
-        self._on = Listening(surface, port, files, limits, pages, scheme)
+        assert forwarder is not None or not surface.transparent
+        self._on = Listening(surface, port, files, limits, pages, scheme, forwarder)
         self._connections: set[Connection] = set()
         self._listeners: set[Listener[SocketStream]] = set()
         self._all_gone = anyio.Event()
@@ -162,6 +166,8 @@ class HttpServer:
     async def _keep_alive(self) -> None:
         while True:
             await anyio.sleep(self._on.limits.keep_alive_s)
+            if self._on.forwarder is not None:
+                await self._on.forwarder.close_idle(since=anyio.current_time() - self._on.limits.pool_idle_timeout_s)
             for connection in list(self._connections):
                 connection.keep_alive()
 

@@ -24,6 +24,7 @@ from ..effects import (
 )
 from ..errors import INVALID_REQUEST, RemoteProtocolError
 from . import cors
+from .forward_target import ForwardTarget
 from .http_headers import (
     EVENTS,
     JSON,
@@ -51,6 +52,9 @@ METHODS: Final[dict[str, tuple[str, ...]]] = {
 }
 """The areas that web pages call, by the first part of the path, and what may be done there."""
 PAGE_METHODS: Final = ("GET", "HEAD")
+FORWARD_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+"""What browsers are told of transparent servers. Any other is passed on too, save two that make no sense there: CONNECT
+asks for a tunnel to elsewhere, and TRACE for our own credentials in the answer."""
 ALL_METHODS: Final = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
 """Of the server as a whole, for `OPTIONS *`."""
 
@@ -81,6 +85,8 @@ class Surface(msgspec.Struct, frozen=True):
     origins: frozenset[str]
     any_host: bool = False
     prefix: str = ""
+    transparent: dict[str, ForwardTarget] = {}
+    """Of the servers, those whose requests are passed on as they are, and where to."""
     management: Management | None = None
 
 
@@ -107,6 +113,14 @@ class SocketRoute(msgspec.Struct, frozen=True):
     upgrade: Upgrade
 
 
+class ForwardRoute(msgspec.Struct, frozen=True):
+    """`target` is the upstream's request target, `host` our own name as the client wrote it."""
+
+    server: str
+    target: bytes
+    host: str
+
+
 class PageRoute(msgspec.Struct, frozen=True):
     """One of the pages beside the protocol, asked for as it must be.
 
@@ -131,7 +145,7 @@ class Refused(msgspec.Struct, frozen=True):
     headers: Headers
 
 
-Route = McpRoute | UploadRoute | DownloadRoute | SocketRoute | PageRoute | Refused
+Route = McpRoute | UploadRoute | DownloadRoute | SocketRoute | ForwardRoute | PageRoute | Refused
 
 
 def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
@@ -152,9 +166,13 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
             return Refused(204, b"", _allow(ALL_METHODS))
         found = find_page(path)
         area, *rest = path[1:].split("/")
-        if area in METHODS and cors.is_preflight(head.method, head.headers):
+        way = _way(rest, surface) if area == "mcp" and surface.transparent else None
+        methods = METHODS.get(area) if way is None else FORWARD_METHODS
+        if methods and cors.is_preflight(head.method, head.headers):
             # Whether there is such a server the request itself is told, in a response that the page can read.
-            return Refused(204, b"", cors.preflight_headers(head.headers, METHODS[area]))
+            return Refused(204, b"", cors.preflight_headers(head.headers, methods))
+        if way is not None:
+            return _forward_route(head.method, way, rest, query, host)
         if found is not None:
             return _page_route(head, *found, query, fields, surface, host=host)
         if area == "mcp":
@@ -226,8 +244,10 @@ def refusal(status: int, message: str, *, is_mcp: bool = False, code: str = "", 
 
 def not_found(path: str, surface: Surface) -> Refused:
     """404 for `path`, saying what exists."""
-    endpoints = ["/mcp", "/sse", "/ws"] if len(surface.servers) == 1 else []
-    endpoints += [f"/{area}/{server}" for server in surface.servers for area in ("mcp", "sse", "ws", "upload")]
+    endpoints = [] if len(surface.servers) != 1 else ["/mcp"] if surface.transparent else ["/mcp", "/sse", "/ws"]
+    for server in surface.servers:
+        areas = ("mcp",) if server in surface.transparent else ("mcp", "sse", "ws", "upload")
+        endpoints += [f"/{area}/{server}" for area in areas]
     message = f"got path {path[:200]!r}, expected one of {', '.join([*endpoints, '/healthz'])}"
     found = find_page(path)
     if found is not None and found[0] in USE:
@@ -390,6 +410,19 @@ def _socket_route(head: Head, rest: list[str], surface: Surface, *, base_url: st
     return SocketRoute(PipeOpening(server, base_url=base_url), accept_upgrade(head.headers))
 
 
+def _way(rest: list[str], surface: Surface) -> ForwardTarget | None:
+    """The transparent server that a path below `/mcp` is of, if it is."""
+    if rest in ([], [""]):
+        return surface.transparent.get(surface.servers[0]) if len(surface.servers) == 1 else None
+    return surface.transparent.get(unquote(rest[0], errors="replace"))
+
+
+def _forward_route(method: str, way: ForwardTarget, rest: list[str], query: str, host: str) -> ForwardRoute:
+    if method in ("CONNECT", "TRACE"):
+        raise _NotAllowed(method, FORWARD_METHODS)
+    return ForwardRoute(way.server, way.to_upstream("".join("/" + part for part in rest[1:]), query), host)
+
+
 def _upload_route(method: str, rest: list[str], query: str, fields: dict[bytes, str], surface: Surface) -> UploadRoute:
     server = _server(rest, surface)
     if method not in METHODS["upload"]:
@@ -426,7 +459,7 @@ def _server(rest: list[str], surface: Surface) -> str:
     if len(rest) != 1:
         raise _NotFound
     server = _decode_segment(rest[0])
-    if server not in surface.servers:
+    if server not in surface.servers or server in surface.transparent:
         raise _NotFound
     return server
 

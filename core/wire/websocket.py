@@ -93,8 +93,7 @@ def accept_upgrade(headers: Headers) -> Upgrade:
             subprotocol that the client offers is unknown.
     """
     if not _switches(headers):
-        message = "got a request without the headers Connection: Upgrade and Upgrade: websocket, expected both: "
-        message += "this is a WebSocket's address"
+        message = "got no Connection: Upgrade with Upgrade: websocket, expected both: this is a WebSocket's address"
         raise UpgradeRefused(message, http_status=426, clause="RFC 6455, 4.2.1", headers=_SWITCH)
     version = _single(headers, b"sec-websocket-version")
     if version != VERSION:

@@ -162,6 +162,9 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--header", "Host: x", "http://h/"), "got header Host, which is set for each request"),
         (("wrap", "--header", "X-Key: a\nb", "http://h/"), "the value of header X-Key has characters"),
         (("wrap", "--header", "no-colon", "http://h/"), "got --header without a :, expected NAME: VALUE"),
+        (("wrap", "--no-inspect", "--", "cmd"), "got --no-inspect with a command, expected it with a URL only"),
+        (("wrap", "--listen", "stdio", "--no-inspect", "http://h/"), "got --no-inspect with --listen stdio, expected"),
+        (("wrap", "--no-inspect", "sse+http://h/"), "got the URL sse+http://h/, expected http(s)://… or ws(s)://…"),
         (("wrap", "--header", "A: b", "--", "cmd"), "got --header with a command, expected it with a URL only"),
         (("wrap", "--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
         (("wrap", "--env", "A", "--", "cmd"), "got --env without a =, expected NAME=VALUE"),
@@ -179,6 +182,13 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("serve", "--", "cmd"), "got a command after --, which `isthmus serve` does not take"),
         (("check", "--", "cmd"), "got a command after --, which `isthmus check` does not take"),
         (("demo", "--", "cmd"), "got a command after --, which `isthmus demo` does not take"),
+        (("ps", "--", "cmd"), "got a command after --, which `isthmus ps` does not take"),
+        (("start", "a", "--", "cmd"), "got a command after --, which `isthmus start` does not take"),
+        (("stop",), "isthmus stop: error: the following arguments are required: ID"),
+        (("ps", "--url", "127.0.0.1:8932"), "got --url 127.0.0.1:8932, expected http(s)://HOST:PORT"),
+        (("ps", "--url", "ws://h/"), "got --url ws://h/, expected http(s)://HOST:PORT"),
+        (("ps", "--url", "http://h:99999"), "got --url http://h:99999: "),
+        (("ps", "--token", "a b"), "--token: got another text, expected a secret of visible ASCII"),
         (("schema", "--", "cmd"), "got a command after --, which `isthmus schema` does not take"),
     ],
     ids=lambda value: " ".join(value).replace("\n", " ") if isinstance(value, tuple) else "",
@@ -456,6 +466,17 @@ def test_wrap_serves_a_command() -> None:
         assert session.call("echo", text="hi") == "mybox says hi"
         assert "GREETING" in json.loads(session.call("environment"))["names"]
         assert wrapped.stderr == ""
+
+
+def test_wrap_passes_on_what_it_does_not_inspect() -> None:
+    """A proxy before a proxy: the session is the inner one's."""
+    with Run("wrap", *ANY_PORT, "--", *TOOLBOX, "mybox") as inner:
+        url = inner.wait_url()
+        with Run("wrap", *ANY_PORT, "--no-inspect", url) as outer:
+            session = Session(outer.wait_url())
+            assert session.call("echo", text="hi") == "mybox says hi"
+            assert f"    server  transparent, at {url}\n" in outer.stdout
+            assert outer.stderr == ""
 
 
 @pytest.mark.parametrize("program", [str(ISTHMUS), "/nonexistent/isthmus", "/usr/lib/cli.py"])

@@ -182,6 +182,19 @@ async def test_an_unknown_server_is_not_found(method: str, path: str) -> None:
         assert "none" in body["error"] and "a" in body["error"]
 
 
+async def test_a_transparent_server_is_listed_and_left_alone() -> None:
+    """Nobody here knows how it fares; its tools are listed by itself, if at all."""
+    async with proxy() as far:
+        passing = Server(id="far", upstream=Upstream(url=f"{far.base_url}/mcp/a"), inspect=False)
+        async with proxy(child("b"), passing) as service:
+            one, other = (await get(service, "/servers"))["servers"]
+            assert (one["name"], one["state"]) == ("b", "idle")
+            assert (other["name"], other["type"], other["state"]) == ("far", "remote", "transparent")
+            assert await order(service, "stop", "far") == 409
+            assert (await get(service, "/readyz"))["status"] == "ok"
+            assert (await get(service, "/mcp/far/tools"))["server"] == "a", "it has passed through"
+
+
 # --- Starting and stopping ------------------------------------------------------------------------------------------
 
 

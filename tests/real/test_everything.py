@@ -36,8 +36,10 @@ BASELINE: Final = {
     "stdio-to-sse": "direct-http",
     "socket-to-stdio": "direct-stdio",
     "socket-to-socket": "direct-stdio",
+    "transparent": "direct-http",
 }
-"""What each way through the proxy, named by the two transports that it joins, is compared with."""
+"""What each way through the proxy, named by the two transports that it joins, is compared with. On the last one nothing
+is looked into."""
 
 WORKERS: Final = 6
 
@@ -258,6 +260,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recordings]
             "http-to-http": stack.enter_context(wrap(url, folder=folder)).url,
             "http-to-sse": stack.enter_context(wrap(f"sse+{sse_url}", folder=folder)).url,
             "stdio-to-sse": stdio_wrap(f"sse+{sse_url}"),
+            "transparent": stack.enter_context(wrap(url, folder=folder, options=["--no-inspect"])).url,
         }
         socket_url = stack.enter_context(wrap(EVERYTHING, folder=folder)).socket_url
         targets["socket-to-stdio"] = socket_url

@@ -16,6 +16,7 @@ from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.wire.http_pages import Page
 from isthmus.core.wire.http_server import PageRoute, Refused, Surface, page_answer
+from isthmus.transports.forwarding import Forwarder
 from isthmus.transports.http_replies import FileExchange
 from isthmus.transports.http_server import HttpServer
 from isthmus.transports.port import Outlet
@@ -314,14 +315,18 @@ async def pages(route: PageRoute, body: bytes) -> Refused:
 
 @asynccontextmanager
 async def world(
-    limits: Limits | None = None, *, surface: Surface = SURFACE, capacity: int = 1 << 20
+    limits: Limits | None = None,
+    *,
+    surface: Surface = SURFACE,
+    capacity: int = 1 << 20,
+    forwarder: Forwarder | None = None,
 ) -> AsyncIterator[World]:
     """A server, and one client connected to it.
 
     At the end the clients hang up; then every channel must be closed, and no connection may have failed by itself.
     """
     port, files = FakePort(), FakeFiles()
-    server = HttpServer(surface, port, files, limits or Limits(), pages=pages)
+    server = HttpServer(surface, port, files, limits or Limits(), pages=pages, forwarder=forwarder)
     failures = Failures()
     logger = logging.getLogger("isthmus.http")
     logger.addHandler(failures)

@@ -104,6 +104,7 @@ async def test_messages_cross_both_ways(protocol: str | None, deflates: bool) ->
         w.order(b'{"early":1}')
         request = await w.peer.grant(protocol=protocol, deflates=deflates)
         headers = dict(request.extra_headers)
+        assert len(headers) == len(request.extra_headers), "what is carried replaces the endpoint's own"
         assert (request.host, request.target, request.subprotocols) == ("host.example:81", "/mcp/ws?a=b", ["mcp"])
         assert (headers[b"x-key"], headers[b"x-own"], headers[b"user-agent"]) == (b"secret", b"theirs", b"isthmus")
         texts = ["é" * 1000, "[" + "1," * 100_000 + "1]", "{}"]

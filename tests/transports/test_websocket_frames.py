@@ -119,6 +119,17 @@ def test_compression_agrees_with_wsproto(messages: list[str], keeps: bool, split
         assert "".join(str(part.payload) for part in theirs.received_frames()) == message
 
 
+def test_a_peer_that_agreed_to_keep_no_window_keeps_none() -> None:
+    maker = zlib.compressobj(9, zlib.DEFLATED, -15)
+    sent = b""
+    for _ in range(2):
+        payload = maker.compress(b"{}" * 100) + maker.flush(zlib.Z_SYNC_FLUSH)
+        sent += frame(TEXT, payload.removesuffix(b"\0\0\xff\xff"), is_compressed=True)
+    assert events([sent], server(deflate=KEEPING)) == [Text(b"{}" * 100)] * 2
+    first, second = events([sent], server(deflate=Deflate()))
+    assert first == Text(b"{}" * 100) and isinstance(second, Failed) and second.code == 1007
+
+
 def test_small_messages_are_not_compressed_and_large_ones_are() -> None:
     for size, is_compressed in ((DEFLATE_MIN_BYTES - 1, False), (DEFLATE_MIN_BYTES, True)):
         sent = server(deflate=Deflate()).encode_text("x" * size, is_last=True)

@@ -17,7 +17,7 @@ from isthmus.transports.port import Outlet
 from isthmus.transports.websocket import CLOSE_WAIT_S, PART_BYTES, TURN_EVENTS
 from isthmus.transports.websocket_frames import Frames
 from socket_fakes import BINARY, CONTINUATION, PING, TEXT, SocketPeer, closing, connected, frame, jumping
-from wsproto.events import CloseConnection, Pong
+from wsproto.events import CloseConnection, Pong, TextMessage
 
 pytestmark = pytest.mark.anyio
 
@@ -263,6 +263,23 @@ async def test_the_client_s_close_is_answered_with_its_code(code: int | None) ->
         assert await closed_as(w.port) == Cause(End.GONE, f"the client {detail}")
 
 
+async def test_who_closes_is_sent_nothing_more() -> None:
+    """But its close is answered, even in the midst of a message."""
+    async with world(capacity=1000) as w:
+        peer = await connected(w.client.stream)
+        for _ in range(3):
+            w.port.outlets[ONE].send(Send(ONE, b"x" * (3 * PART_BYTES)))
+        await anyio.wait_all_tasks_blocked()
+        await peer.close()
+        await anyio.wait_all_tasks_blocked()
+        size = 0
+        while not isinstance(event := await peer.event(), CloseConnection):
+            assert isinstance(event, TextMessage)
+            size += len(event.data)
+        assert size == PART_BYTES
+        assert await closed_as(w.port) == Cause(End.GONE, "the client closed with 1000")
+
+
 async def test_orders_may_come_before_the_opening_is_over() -> None:
     async with world() as w:
 
@@ -365,6 +382,22 @@ def test_who_takes_nothing_is_given_up() -> None:
             assert await closed_as(w.port) == Cause(End.TIMED_OUT, "the client took nothing for 60 s")
             assert trio.current_time() - began_at == pytest.approx(Limits().write_timeout_s)
             assert not w.port.sent_bytes
+
+    jumping(run)
+
+
+def test_a_close_while_paused_is_not_held_up() -> None:
+    async def run() -> None:
+        async with world() as w:
+            peer = await connected(w.client.stream)
+            await peer.say_text("[1]")
+            w.port.on_message = lambda channel, message, outlet: outlet.pause()
+            await w.port.wait_message()
+            began_at = trio.current_time()
+            w.port.outlets[ONE].close(Close(ONE))
+            assert await peer.read() == CloseConnection(1000, "")
+            assert await closed_as(w.port) == Cause(End.DONE)
+            assert trio.current_time() == began_at
 
     jumping(run)
 

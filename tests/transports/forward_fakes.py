@@ -1,0 +1,145 @@
+"""A transparent server's ends of the connections made to it, in memory, read and written byte by byte."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+import pytest
+from anyio.abc import ByteStream
+from http_fakes import WAIT_S, Client, MemoryStream, World, stream_pair, world
+from isthmus.core.limits import Limits
+from isthmus.core.wire.forward_target import ForwardTarget
+from isthmus.core.wire.forwarding import HeaderRules
+from isthmus.core.wire.http_server import Surface
+from isthmus.transports.dialling import Dialler
+from isthmus.transports.forwarding import Forwarder, Transparent
+from isthmus.transports.http_endpoint import Endpoint
+
+URL = "http://up.example/base"
+HOSTS = frozenset({"localhost"})
+
+
+class Peer:
+    """The server's end of one connection."""
+
+    def __init__(self, stream: MemoryStream) -> None:
+        self.stream = stream
+        self._buffer = b""
+
+    async def head(self) -> tuple[str, dict[str, str]]:
+        """The next request's first line and headers."""
+        while b"\r\n\r\n" not in self._buffer:
+            self._buffer += await self._receive()
+        head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        return first, dict(line.split(": ", 1) for line in lines)
+
+    async def bytes(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            self._buffer += await self._receive()
+        taken, self._buffer = self._buffer[:size], self._buffer[size:]
+        return taken
+
+    async def request(self) -> tuple[str, dict[str, str], bytes]:
+        first, headers = await self.head()
+        if "transfer-encoding" not in headers:
+            return first, headers, await self.bytes(int(headers.get("content-length", "0")))
+        body = b""
+        while True:
+            line = b""
+            while not line.endswith(b"\r\n"):
+                line += await self.bytes(1)
+            chunk = await self.bytes(int(line, 16) + 2)
+            if chunk == b"\r\n":
+                return first, headers, body
+            body += chunk[:-2]
+
+    async def say(self, data: bytes) -> None:
+        with anyio.fail_after(WAIT_S):
+            await self.stream.send(data)
+
+    async def answer(self, body: bytes = b"", *lines: str, status: str = "200 OK") -> None:
+        head = "\r\n".join([f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *lines, "", ""])
+        await self.say(head.encode() + body)
+
+    async def wait_gone(self) -> None:
+        """Until the proxy has closed the connection; nothing more must come."""
+        assert self._buffer == b""
+        with anyio.fail_after(WAIT_S):
+            with pytest.raises(anyio.EndOfStream):
+                await self.stream.receive()
+
+    async def _receive(self) -> bytes:
+        with anyio.fail_after(WAIT_S):
+            return await self.stream.receive()
+
+
+class Upstream:
+    """Attributes:
+    error: raised to whoever connects.
+    made: how many connections there were.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.error: Exception | None = None
+        self.made = 0
+        self.capacity = capacity
+        self._new: deque[Peer] = deque()
+        self._came = anyio.Event()
+
+    async def connect(self) -> ByteStream:
+        await anyio.lowlevel.checkpoint()
+        if self.error is not None:
+            raise self.error
+        near, far = stream_pair(self.capacity)
+        self.made += 1
+        self._new.append(Peer(far))
+        self._came.set()
+        return near
+
+    async def accept(self) -> Peer:
+        with anyio.fail_after(WAIT_S):
+            while not self._new:
+                self._came = anyio.Event()
+                await self._came.wait()
+        return self._new.popleft()
+
+
+@dataclass
+class ForwardWorld:
+    http: World
+    client: Client
+    upstream: Upstream
+    forwarder: Forwarder
+
+
+def target(url: str = URL) -> ForwardTarget:
+    return ForwardTarget("far", url, b"key")
+
+
+@asynccontextmanager
+async def forward_world(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    url: str = URL,
+    rules: HeaderRules | None = None,
+    limits: Limits | None = None,
+    capacity: int = 1 << 20,
+) -> AsyncIterator[ForwardWorld]:
+    """A client, the listener, and the one transparent server behind it."""
+    upstream = Upstream(capacity)
+    limits = limits or Limits()
+    with monkeypatch.context() as patch:
+        patch.setattr(Dialler, "_open", lambda dialler, tls: upstream.connect())
+        servers = {"far": Transparent(Endpoint(url), target(url), rules or HeaderRules())}
+        forwarder = Forwarder(servers, limits)
+        surface = Surface(("far",), HOSTS, frozenset(), transparent=forwarder.targets)
+        async with world(limits, surface=surface, capacity=capacity, forwarder=forwarder) as w:
+            yield ForwardWorld(w, w.client, upstream, forwarder)
+        await forwarder.close_idle()
+        assert all(server.links == 0 for server in servers.values()), "every connection is closed"
+        assert not w.port.openings, "the engine has no part in it"

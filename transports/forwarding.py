@@ -1,0 +1,149 @@
+"""Transparent servers: requests go to them, and responses come back, without anybody looking into either.
+
+The engine has no part in it. `Forwarder` knows the servers and keeps connections to them; a `Passage` is one request
+and its response, or what a WebSocket makes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.abc import ByteStream
+
+from ..core.limits import Limits
+from ..core.wire.forward_target import ForwardTarget
+from ..core.wire.forwarding import HeaderRules, Sender
+from ..core.wire.http_server import ForwardRoute, Head
+from .clock import loop_clock
+from .dialling import Dialler, Unreachable
+from .forwarding_link import Link
+from .forwarding_passage import ClientSide, ForwardFailed, Passage
+from .http_endpoint import Endpoint
+
+
+@dataclass
+class Transparent:
+    """A server whose traffic is passed on as it is.
+
+    Args:
+        reply_timeout_s: from a request's last byte to its response's head; None: as the limits say.
+    """
+
+    endpoint: Endpoint
+    target: ForwardTarget
+    rules: HeaderRules
+    reply_timeout_s: float | None = None
+    idle: list[Link] = field(default_factory=list)  # the last used is the first used again
+    links: int = 0  # those in use and those idle
+
+
+class Forwarder:
+    """All transparent servers of a listener."""
+
+    def __init__(self, servers: Mapping[str, Transparent], limits: Limits) -> None:
+        self._servers = servers
+        self._limits = limits
+        self._diallers = {
+            id: Dialler(server.endpoint, server.endpoint.address(), limits) for id, server in servers.items()
+        }
+        self._calls: set[Passage] = set()
+        self._no_calls = anyio.Event()
+        self._now: Callable[[], float] | None = None
+
+    @property
+    def targets(self) -> dict[str, ForwardTarget]:
+        return {id: server.target for id, server in self._servers.items()}
+
+    def begin(self, route: ForwardRoute, head: Head, sender: Sender, client: ClientSide) -> Passage:
+        """What carries this request across, and brings the response to `client`. It has not done anything yet."""
+        server = self._servers[route.server]
+        return Passage(
+            self,
+            route,
+            head,
+            sender,
+            client,
+            target=server.target,
+            rules=server.rules,
+            authority=self._diallers[route.server].address.authority,
+            limits=self._limits,
+            reply_timeout_s=server.reply_timeout_s or self._limits.forward_reply_timeout_s,
+        )
+
+    def note_begin(self, passage: Passage) -> None:
+        """It is under way, until `note_end`."""
+        if passage.is_call:
+            self._calls.add(passage)
+
+    def note_end(self, passage: Passage) -> None:
+        self._calls.discard(passage)
+        if not self._calls:
+            self._no_calls.set()
+
+    async def wait_no_calls(self) -> None:
+        """Return when no request is under way, streams that a client only listens on apart."""
+        while self._calls:
+            self._no_calls = anyio.Event()
+            await self._no_calls.wait()
+
+    async def probe(self, id: str) -> str:
+        """Connect to a server and leave: why it cannot be reached, or nothing."""
+        try:
+            stream = await self._connect(id)
+        except ForwardFailed as error:
+            return error.detail
+        await anyio.aclose_forcefully(stream)
+        return ""
+
+    async def link(self, id: str, *, is_new: bool = False) -> Link:
+        """A connection to the server, which `take_back` or `drop` is to be called for.
+
+        Args:
+            is_new: no idle one will do.
+
+        Raises:
+            ForwardFailed: there is none to be had.
+        """
+        server = self._servers[id]
+        while server.idle and not is_new:
+            link = server.idle.pop()
+            if link.is_alive():
+                return link
+            await self.drop(id, link)
+        if server.links >= self._limits.upstream_connections_max:
+            raise ForwardFailed(503, "overloaded", f"overloaded: {server.links} connections to this server are busy")
+        server.links += 1
+        try:
+            return Link(await self._connect(id), self._limits)
+        except BaseException:
+            server.links -= 1
+            raise
+
+    async def _connect(self, id: str) -> ByteStream:
+        try:
+            return await self._diallers[id].connect()
+        except Unreachable as error:
+            status, code = (504, "upstream_timed_out") if error.is_timeout else (502, "upstream_unreachable")
+            raise ForwardFailed(status, code, str(error)) from None
+
+    async def take_back(self, id: str, link: Link) -> None:
+        """A response is through: the connection may serve for another request."""
+        idle = self._servers[id].idle
+        if len(idle) < self._limits.pool_idle_max and link.recycle():
+            self._now = self._now or loop_clock()
+            link.idle_since = self._now()
+            idle.append(link)
+        else:
+            await self.drop(id, link)
+
+    async def drop(self, id: str, link: Link) -> None:
+        self._servers[id].links -= 1
+        await link.close()
+
+    async def close_idle(self, *, since: float = float("inf")) -> None:
+        """Close the connections that nobody has used after `since`."""
+        for id, server in self._servers.items():
+            while server.idle and server.idle[0].idle_since <= since:
+                await self.drop(id, server.idle.pop(0))
