@@ -13,7 +13,7 @@ from ..core.catalog import helper_name
 from ..core.eras import features_of
 from ..core.wire.http_headers import is_loopback
 from .documents import without_credentials
-from .fitting import misfits
+from .fitting import awaits_clients, misfits, own_tools, visible_tools
 from .probe import ServerReport
 from .screen import plain as _plain
 from .service import VERSION, Service, host_of
@@ -36,7 +36,7 @@ def listening(service: Service, reports: list[ServerReport]) -> str:
     lines.append("")
     for server, report in zip(settings.servers, reports, strict=True):
         lines += describe(settings, server, report)
-        if report.problem:
+        if report.problem and not awaits_clients(server, report):
             occasion = "request" if report.is_transparent else "session that a client opens"
             lines.append(f"    again   with each {occasion}")
         lines += [f"    at      {service.base_url}{paths[server.id]}", ""]
@@ -63,7 +63,9 @@ def describe(settings: Settings, server: Server, report: ServerReport) -> list[s
     """A server in a few lines: who it is, what it can, what is done with its files, what is wrong."""
     kind = "stdio" if server.upstream.command is not None else _SHOWN.get(server.upstream.transport, "http")
     lines = [f"  {server.id}"]
-    if report.problem:
+    if awaits_clients(server, report):
+        lines.append(f"    server  answers only clients with credentials of their own (HTTP status {report.status})")
+    elif report.problem:
         lines.append(f"    FAILED  {_plain(report.problem)}")
     elif report.is_transparent:
         lines.append(f"    server  transparent, at {_plain(without_credentials(server.upstream.url or ''))}")
@@ -71,10 +73,11 @@ def describe(settings: Settings, server: Server, report: ServerReport) -> list[s
         name = " ".join(part for part in (report.name, report.version) if part) or "without a name"
         era = features_of(report.revision).era
         lines.append(_plain(f"    server  {name} ({kind}, {era} era, revision {report.revision})"))
-        tools = [tool for tool in report.tools if not server.adapters or tool != helper_name(server.id)]
+        tools = visible_tools(server, report)
+        hidden = f" ({hidden_count} hidden)" if (hidden_count := len(own_tools(server, report)) - len(tools)) else ""
         shown = _plain(", ".join(tools[:TOOLS_SHOWN]))
         more = f" and {len(tools) - TOOLS_SHOWN} more" if len(tools) > TOOLS_SHOWN else ""
-        lines.append(f"    tools   {len(tools)}: {shown}{more}" if tools else "    tools   none")
+        lines.append(f"    tools   {len(tools)}: {shown}{more}{hidden}" if tools else f"    tools   none{hidden}")
     lines += [f"    files   {_files(settings, server, adapter)}" for adapter in server.adapters]
     lines += [f"    WARNING {_plain(line)}" for line in misfits(server, report)]
     return lines

@@ -8,6 +8,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ..core.plan import LocatorMode
+from ..core.selection import Selection
+from ..core.wire.http_passing import may_pass
 from ..transports.http_endpoint import Endpoint, is_websocket
 from .addresses import SCHEMES, scheme_of, settle
 from .documents import Problem
@@ -122,9 +124,17 @@ def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterat
     if is_sound(f"{key}.artifact_roots"):
         for i, root in enumerate(server.artifact_roots):
             yield from _path(f"{key}.artifact_roots[{i}]", root)
+    if is_sound(f"{key}.required_headers"):
+        for i, name in enumerate(server.required_headers):
+            yield from _header_name(f"{key}.required_headers[{i}]", name)
+    for kind in ("tools", "prompts", "resources"):
+        if is_sound(f"{key}.{kind}"):
+            yield from check_selection(f"{key}.{kind}", getattr(server, kind).selection)
     for i, adapter in enumerate(server.adapters or ()):
         if is_sound(f"{key}.adapters[{i}]"):
             yield from _adapter(f"{key}.adapters[{i}]", adapter)
+            if is_sound(f"{key}.tools"):
+                yield from _hidden_tools(f"{key}.adapters[{i}]", adapter, server.tools.selection)
     if is_sound(f"{key}.upstream"):
         yield from _process(key, server)
 
@@ -153,6 +163,19 @@ def _forwarding(key: str, forwarding: Forwarding, *, is_inspected: bool) -> Iter
                 yield Problem(f"{key}.{kind}[{i}]", "a header name, or a glob such as x-mine-*")
     found = list(_headers(f"{key}.set", forwarding.set))
     yield from found or _usable(f"{key}.set", "http://localhost", forwarding.set)
+
+
+def check_selection(key: str, selection: Selection) -> Iterator[Problem]:
+    for name, entries in (("include", selection.include), ("exclude", selection.exclude)):
+        for i, entry in enumerate(entries):
+            if not entry.strip():
+                yield Problem(f"{key}.{name}[{i}]", "a name, or a pattern such as get_*")
+
+
+def _hidden_tools(key: str, adapter: Adapter, selection: Selection) -> Iterator[Problem]:
+    for i, tool in enumerate(adapter.tools):
+        if not selection.admits(tool):
+            yield Problem(f"{key}.tools[{i}]", "a tool that this server's tools.include and tools.exclude do not hide")
 
 
 def _adapter(key: str, adapter: Adapter) -> Iterator[Problem]:
@@ -207,6 +230,7 @@ def _upstream(key: str, upstream: Upstream, *, is_inspected: bool = True) -> Ite
         yield from _command(key, upstream)
     elif upstream.url is not None:
         yield from _endpoint(key, upstream.url, upstream.transport, upstream.headers, is_inspected=is_inspected)
+        yield from _pass_headers(key, upstream)
         for name in ("env", "cwd", "inherit_env"):
             if getattr(upstream, name):
                 yield Problem(f"{key}.{name}", f"{name} beside a command only, and this server has a url")
@@ -252,7 +276,7 @@ def _command(key: str, upstream: Upstream) -> Iterator[Problem]:
             yield Problem(f"{key}.env.{name}", "a name without =, and no NUL in name or value")
     if upstream.cwd is not None:
         yield from _path(f"{key}.cwd", upstream.cwd)
-    for name in ("transport", "headers", "ca_file"):
+    for name in ("transport", "headers", "pass_headers", "ca_file"):
         if getattr(upstream, name):
             yield Problem(f"{key}.{name}", f"{name} beside a url only, and this server has a command")
     if not upstream.verify_tls:
@@ -286,10 +310,36 @@ def _url(
 
 def _headers(key: str, headers: Mapping[str, str]) -> Iterator[Problem]:
     for name, value in headers.items():
-        if _HEADER_NAME.fullmatch(name) is None:
-            yield Problem(f"{key}.{name}", "a header name: letters, digits and dashes", f"got the name {name!r}")
+        yield from _header_name(f"{key}.{name}", name)
         if any((character < " " and character != "\t") or character == "\x7f" for character in value):
             yield Problem(f"{key}.{name}", "a header value without control characters")
+
+
+def _header_name(key: str, name: str) -> Iterator[Problem]:
+    if _HEADER_NAME.fullmatch(name) is None:
+        yield Problem(key, "a header name: letters, digits and dashes", f"got the name {name!r}")
+
+
+def _pass_headers(key: str, upstream: Upstream) -> Iterator[Problem]:
+    """Each header has one way to the server, and none of them is for the proxy to set."""
+    at = f"{key}.pass_headers"
+    owners = {name.lower(): f"{key}.headers" for name in upstream.headers}
+    read: set[str] = set()
+    for i, (name, sent) in enumerate(upstream.passes):
+        where = f"{at}.{name}" if isinstance(upstream.pass_headers, dict) else f"{at}[{i}]"
+        for spelled in dict.fromkeys((name, sent)):
+            if _HEADER_NAME.fullmatch(spelled) is None or "*" in spelled:  # it may be a secret in the wrong place
+                seen = f"got the name {name!r}" if spelled == name else "got other text"
+                yield Problem(where, "the whole name of a header: letters, digits and dashes", seen)
+            elif not may_pass(spelled):
+                right = "another header: this one is set anew for each request, and never handed on"
+                yield Problem(where, right, f"got {spelled}")
+        if name.lower() in read:
+            yield Problem(where, "each header once", f"got {name} again")
+        elif sent.lower() in owners:
+            yield Problem(where, f"a header of its own ({owners[sent.lower()]} sets this one)", f"got {sent}")
+        read.add(name.lower())
+        owners.setdefault(sent.lower(), where)
 
 
 def _path(key: str, path: str) -> Iterator[Problem]:

@@ -21,13 +21,13 @@ from ..transports.http_endpoint import Endpoint
 from ..transports.pipe import serve_pipe
 from . import banner, logs, remote, screen
 from .addresses import scheme_of, settle
-from .checks import check_host, check_origin, check_token
+from .checks import check_host, check_origin, check_selection, check_token
 from .config import ConfigError, load, schema
 from .documents import without_credentials
-from .fitting import misfits
+from .fitting import awaits_clients, misfits
 from .probe import ServerReport, probe
 from .service import VERSION, Service, StartError, running
-from .settings import Core, Management, Server, Settings, Upstream
+from .settings import Core, Filter, Management, Server, Settings, Upstream
 from .stopping import Stop, stoppable
 
 DONE, FAILED, USAGE = 0, 1, 2
@@ -128,6 +128,11 @@ def _parser() -> argparse.ArgumentParser:
     wrap.add_argument(
         "--no-inspect", action="store_true", help="pass on all requests to the URL as they are; ws:// and wss:// too"
     )
+    for option, about in (
+        ("--include-tool", "tool that clients see, or a pattern such as 'get_*'; no other is seen then"),
+        ("--exclude-tool", "tool that clients do not see, or a pattern"),
+    ):
+        wrap.add_argument(option, action="append", default=[], metavar="NAME", help=about)
     wrap.add_argument("--cwd", metavar="DIR", help="working directory of the command")
     wrap.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
     wrap.add_argument(
@@ -216,7 +221,7 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
             raise ConfigError(
                 "got --allow-host or --allow-origin with --listen stdio, expected them with HOST:PORT only"
             )
-        settings = _wrapping(upstream, id, Core(), is_inspected=True)
+        settings = _wrapping(options, upstream, id, Core(), is_inspected=True)
         return _run(partial(_wrap_stdio, settings, options.trace), if_stopped=DONE)
     host, port = _address(options.listen)
     hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
@@ -226,12 +231,17 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
                 raise ConfigError(f"got {problem.key} {value!r}, expected {problem.expected}")
     management = Management(token=_token(None))
     core = Core(host=host, port=port, allowed_hosts=hosts, allowed_origins=origins, management=management)
-    settings = _wrapping(upstream, id, core, is_inspected=is_inspected)
+    settings = _wrapping(options, upstream, id, core, is_inspected=is_inspected)
     return _run(partial(_serve_http, settings, options.trace, is_lasting=False), if_stopped=DONE)
 
 
-def _wrapping(upstream: Upstream, id: str, core: Core, *, is_inspected: bool) -> Settings:
-    return Settings(core=core, servers=(Server(id=id, upstream=upstream, inspect=is_inspected),))
+def _wrapping(options: argparse.Namespace, upstream: Upstream, id: str, core: Core, *, is_inspected: bool) -> Settings:
+    tools = Filter(include=tuple(options.include_tool), exclude=tuple(options.exclude_tool))
+    for problem in check_selection("tools", tools.selection):
+        raise ConfigError(f"got --include-tool or --exclude-tool with an empty value, expected {problem.expected}")
+    if not is_inspected and tools != Filter():
+        raise ConfigError("got --include-tool or --exclude-tool with --no-inspect, which looks into nothing")
+    return Settings(core=core, servers=(Server(id=id, upstream=upstream, inspect=is_inspected, tools=tools),))
 
 
 async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool) -> int:
@@ -281,7 +291,7 @@ async def _probe_all(service: Service, *, is_logged: bool) -> list[ServerReport]
         wired = {tool for adapter in server.adapters for tool in adapter.tools}
         report = await probe(service.hub, server.id, VERSION, with_schemas=wired, timeout_s=PROBE_TIMEOUT_S)
         if not report.problem:
-            service.tool_counts[server.id] = len(report.tools)
+            service.tool_counts[server.id] = sum(map(server.tools.selection.admits, report.tools))
         reports[server.id] = report
 
     with contextlib.nullcontext() if is_logged else _without_warnings():
@@ -333,7 +343,8 @@ async def _check_upstreams(settings: Settings, stop: Stop) -> int:
     is_good = True
     for server, report in zip(settings.servers, reports, strict=True):
         screen.say("\n".join(banner.describe(settings, server, report)))
-        is_good = is_good and not report.problem and not misfits(server, report)
+        is_answered = not report.problem or awaits_clients(server, report)
+        is_good = is_good and is_answered and not misfits(server, report)
     screen.say("all is wired" if is_good else "not all is wired: see above")
     return DONE if is_good else FAILED
 

@@ -24,6 +24,7 @@ _PLAIN_NAMES: Final = {"str": "text", "int": "a whole number", "float": "a numbe
 _TYPE_NAME: Final = re.compile(rf"\b({'|'.join(_PLAIN_NAMES)})\b")
 _UNIONS: Final = (Union, types.UnionType)
 _UNKNOWN: Final = "unknown key"
+_SECRET: Final = re.compile(r"\.(env|headers|pass_headers)\.|\.token$")
 FORMATS: Final = ("yaml", "toml", "json")
 
 
@@ -150,6 +151,10 @@ class Reader:
         options = get_args(bare) if get_origin(bare) in _UNIONS else (bare,)
         if all(isinstance(option, type) and issubclass(option, msgspec.Struct) for option in options):
             return self._read_struct(value, options, key)
+        if {get_origin(option) for option in options} == {tuple, dict}:
+            if not isinstance(value, (list, dict)):
+                return self._note(key, "a list, or a mapping")
+            bare = next(option for option in options if (get_origin(option) is dict) is isinstance(value, dict))
         if get_origin(bare) is tuple:
             if not isinstance(value, list):
                 return self._note(key, "a list")
@@ -307,7 +312,7 @@ def _show(value: object, key: str = "") -> str:
         return f"a list of {len(value)}"
     if value is None or isinstance(value, bool):
         return json.dumps(value)
-    if ".env." in key or ".headers." in key or key.endswith(".token") or not isinstance(value, (str, int, float)):
+    if _SECRET.search(key) or not isinstance(value, (str, int, float)):
         return f"a value of type {type(value).__name__}"
     if isinstance(value, str) and key.endswith("url"):
         value = without_credentials(value)

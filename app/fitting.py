@@ -6,20 +6,53 @@ import difflib
 from collections.abc import Collection, Iterator
 from typing import Final
 
+from ..core.catalog import helper_name
 from ..core.dotted import EACH, parse_path
+from ..core.selection import Selection
 from .probe import ServerReport
 from .settings import Adapter, Server, UploadConsumerAdapter
+
+_PATTERN: Final = frozenset("*?[")
 
 _OPENING: Final = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "patternProperties"})
 """Further properties may hide behind these keywords of a schema."""
 
 
+def awaits_clients(server: Server, report: ServerReport) -> bool:
+    """Whether it answers only those who bring credentials of their own, which it then gets: nobody else can ask it."""
+    return report.status in (401, 403) and bool(server.upstream.passes)
+
+
+def own_tools(server: Server, report: ServerReport) -> list[str]:
+    """The tools of the server itself, those that clients do not see included."""
+    return [tool for tool in report.tools if not server.adapters or tool != helper_name(server.id)]
+
+
+def visible_tools(server: Server, report: ServerReport) -> list[str]:
+    """Those of them that clients see."""
+    return [tool for tool in own_tools(server, report) if server.tools.selection.admits(tool)]
+
+
 def misfits(server: Server, report: ServerReport) -> list[str]:
-    """A line for each tool and each argument that an adapter names and the server does not have.
+    """A line for each tool and each argument that an adapter names and the server does not have, and for each entry of
+    its filter that is about no tool.
 
     The first of a dotted path's names that its schema does not list counts, where the schema lists names at all.
     """
-    return [] if report.problem else [line for adapter in server.adapters for line in _misfits(adapter, report)]
+    if report.problem:
+        return []
+    found = [line for adapter in server.adapters for line in _misfits(adapter, report)]
+    return [*found, *_idle_entries(server, own_tools(server, report))]
+
+
+def _idle_entries(server: Server, tools: list[str]) -> Iterator[str]:
+    """A pattern of `exclude` may be there for tools to come; a whole name that is misspelt there hides nothing."""
+    selection = server.tools.selection
+    whole = tuple(entry for entry in selection.exclude if _PATTERN.isdisjoint(entry))
+    for key, entries in (("include", selection.include), ("exclude", whole)):
+        for entry in entries:
+            if not any(map(Selection(include=(entry,)).admits, tools)):
+                yield f"tools.{key} names {entry}, and this server has no such tool{_near(entry, tools)}"
 
 
 def _misfits(adapter: Adapter, report: ServerReport) -> Iterator[str]:

@@ -20,6 +20,7 @@ from ..core.wire.http_pages import Page
 from ..core.wire.http_server import Refused, page_answer, page_error
 from .conversations import Conversations, Refusal
 from .hub import Hub
+from .settings import Server
 
 KINDS: Final[Mapping[str, str]] = {"pipe": "local"}
 """What programs made for other gateways know servers as: those that are processes of ours, and others."""
@@ -27,7 +28,7 @@ KINDS: Final[Mapping[str, str]] = {"pipe": "local"}
 
 class ServerPages:
     """Args:
-    ids: of all servers, in the order to show them.
+    servers: all of them, in the order to show them.
     tool_counts: how many tools a server was found to have when it was asked last.
 
     Those that the engine knows nothing of are transparent: what is sent to them is passed on, and nobody here can tell
@@ -39,12 +40,13 @@ class ServerPages:
         hub: Hub,
         conversations: Conversations,
         limits: Limits,
-        ids: Sequence[str],
+        servers: Sequence[Server],
         *,
         tool_counts: Mapping[str, int],
     ) -> None:
         self._hub = hub
-        self._ids = ids
+        self._ids = [server.id for server in servers]
+        self._asking = {server.id for server in servers if server.upstream.passes}
         self._conversations = conversations
         self._limits = limits
         self._tool_counts = tool_counts
@@ -60,9 +62,11 @@ class ServerPages:
         return _said(200, self._describe(id)) if id in self._ids else self._unknown(id)
 
     def unready(self) -> list[dict[str, object]]:
-        """The servers that clients would find unusable."""
-        states = ((status.id, status.state) for status in self._hub.engine.report())
-        return [{"name": id, "state": state} for id, state in states if state in ("failed", "stopped")]
+        """The servers that clients would find unusable. Those that get the credentials of clients may well have failed
+        for want of them."""
+        states = [(status.id, status.state) for status in self._hub.engine.report()]
+        bad = (one for one in states if one[1] == "stopped" or (one[1] == "failed" and one[0] not in self._asking))
+        return [{"name": id, "state": state} for id, state in bad]
 
     def _find(self, id: str) -> Status | None:
         return next((status for status in self._hub.engine.report() if status.id == id), None)

@@ -9,6 +9,7 @@ from ..core.limits import Limits
 from ..core.plan import ArtifactProducer, Kind, OutputLocator, Plan, ServerPlan, Sharing, UploadConsumer
 from ..core.wire.forward_target import ForwardTarget
 from ..core.wire.forwarding import HeaderRules
+from ..core.wire.http_passing import AUTHORIZATION
 from .settings import ArtifactProducerAdapter, Server, Settings, UploadConsumerAdapter, Upstream
 
 LINK_KEY_MIN_BYTES: Final = 16
@@ -101,6 +102,12 @@ def _server_plan(server: Server, retries: int) -> ServerPlan:
         session_retries=retries,
         start_timeout_s=server.start_timeout_seconds,
         reply_timeout_s=server.call_timeout_seconds,
+        tools=server.tools.selection,
+        prompts=server.prompts.selection,
+        resources=server.resources.selection,
+        passes_authorization=any(
+            (name.lower(), sent.lower()) == (AUTHORIZATION, AUTHORIZATION) for name, sent in server.upstream.passes
+        ),
         forwards_roots=server.roots == "client",
     )
 

@@ -23,7 +23,8 @@ class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a server said of itself. `problem` is empty when it answered.
 
     `is_transparent`: it was not asked, for nobody looks into what passes; a connection to it was tried instead.
-    `schemas` are the input schemas of the tools that were asked for, in whatever shape the server gave them.
+    `schemas` are the input schemas of the tools that were asked for, in whatever shape the server gave them. `status`
+    is the HTTP status of the answer that was the problem, if it was one.
     """
 
     id: str
@@ -35,10 +36,15 @@ class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
     schemas: dict[str, object] = {}
     problem: str = ""
     is_transparent: bool = False
+    status: int = 0
 
 
 class Refusal(Exception):
-    """The server, or the engine in its place, answered with an error."""
+    """The server, or the engine in its place, answered with an error. `status`: the HTTP status in its data."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 async def probe(
@@ -54,7 +60,7 @@ async def probe(
         with anyio.fail_after(timeout_s):
             return await _ask(client, server, version, with_schemas)
     except Refusal as refusal:
-        return ServerReport(id=server, problem=str(refusal))
+        return ServerReport(id=server, problem=str(refusal), status=refusal.status)
     except TimeoutError:
         return ServerReport(id=server, problem=f"no answer within {timeout_s:g} s")
     finally:
@@ -108,7 +114,7 @@ class _Client:
         self._last_id = 0
 
     def open(self, server: str) -> None:
-        self._peer.open(PipeOpening(server=server))
+        self._peer.open(PipeOpening(server=server, sees_hidden=True))
 
     def leave(self) -> None:
         self._peer.leave()
@@ -134,7 +140,10 @@ class _Client:
                 break
         error = answer.get("error")
         if isinstance(error, dict):
-            raise Refusal(str(error.get("message", "it answered with an error")))
+            data = error.get("data")
+            status = data.get("httpStatus") if isinstance(data, dict) else 0
+            said = str(error.get("message", "it answered with an error"))
+            raise Refusal(said, status if isinstance(status, int) else 0)
         result = answer.get("result")
         return result if isinstance(result, dict) else {}
 

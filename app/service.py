@@ -295,6 +295,8 @@ def _surface(settings: Settings, transparent: Mapping[str, ForwardTarget] | None
         prefix=urlsplit(core.public_base_url or "").path.rstrip("/"),
         management=_management(core),
         transparent=dict(transparent or {}),
+        passes={server.id: server.upstream.passes for server in settings.servers if server.upstream.passes},
+        required={server.id: server.required_headers for server in settings.servers if server.required_headers},
     )
 
 
@@ -318,9 +320,9 @@ def host_of(name: str) -> str:
 
 def _pages(service: Service, conversations: Conversations) -> Pages:
     hub, counts = service.hub, service.tool_counts
-    servers = ServerPages(hub, conversations, service.limits, service.server_ids, tool_counts=counts)
+    servers = ServerPages(hub, conversations, service.limits, service.settings.servers, tool_counts=counts)
     by_id = {server.id: server for server in service.settings.servers}
-    tools = ToolPages(conversations, by_id, service.limits, filtered=(), counts=counts)
+    tools = ToolPages(conversations, by_id, service.limits, counts=counts)
 
     async def answer(route: PageRoute, body: bytes) -> Refused:
         match route.page:

@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, Struct, field
 
 from ..core.plan import LocatorMode
+from ..core.selection import Selection
 from . import sizes
 from .sizes import GIB, MIB
 
@@ -182,8 +183,29 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = None
     headers: Annotated[dict[str, str], _about("Headers of every request to the URL.")] = {}
+    pass_headers: Annotated[
+        dict[str, str] | Texts,
+        _about("Headers of clients' requests that go on to the URL: names, or a mapping to other names there."),
+    ] = {}
     verify_tls: Annotated[bool, _about("Check the server's certificate.")] = True
     ca_file: Annotated[str | None, _about("Certificates to trust in place of the system's, as PEM.")] = None
+
+    @property
+    def passes(self) -> tuple[tuple[str, str], ...]:
+        """`pass_headers`, whichever way they are written: the client's name of each, and the one it gets."""
+        given = self.pass_headers
+        return tuple(given.items()) if isinstance(given, dict) else tuple((name, name) for name in given)
+
+    def __repr__(self) -> str:
+        return _without_secrets(self)
+
+
+def _without_secrets(shape: Struct) -> str:
+    """The struct for a log: of variables and headers it has the names only."""
+    shown = {name: getattr(shape, name) for name in shape.__struct_fields__}
+    for name in ("env", "headers"):
+        shown[name] = dict.fromkeys(shown[name] or (), "…")
+    return f"{type(shape).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
 # A null is as good as nothing said, so it is the type that tells which of the two is there.
@@ -212,6 +234,17 @@ class Forwarding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 Adapter = UploadConsumerAdapter | ArtifactProducerAdapter
+
+
+class Filter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What clients see of a server: whole names, or patterns with *, ? and [...]. Case counts."""
+
+    include: Annotated[Texts | None, _about("Only these; null or an empty list: all.")] = None
+    exclude: Annotated[Texts | None, _about("Not these, whatever include says.")] = None
+
+    @property
+    def selection(self) -> Selection:
+        return Selection(self.include or (), self.exclude or ())
 
 
 class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -245,6 +278,12 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "null: it ends with its session, or, if it is shared, a minute after the last one."
         ),
     ] = None
+    tools: Annotated[Filter, _about("Which of its tools clients see.")] = Filter()
+    prompts: Annotated[Filter, _about("Which of its prompts clients see.")] = Filter()
+    resources: Annotated[Filter, _about("Which of its resources clients see: URIs, and templates as they are.")] = (
+        Filter()
+    )
+    required_headers: Annotated[Texts, _about("Headers that each HTTP request for this server must have.")] = ()
     start_timeout_seconds: Annotated[Seconds | None, _about("From starting it to its first answer; null: 60.")] = None
     call_timeout_seconds: Annotated[Seconds | None, _about("How long it may be silent on a call; null: 3600.")] = None
     inspect: Annotated[
@@ -264,6 +303,9 @@ class McpServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     url: Annotated[str | None, _about("Where the server listens, http(s):// or ws(s)://.")] = None
     headers: Annotated[dict[str, str], _about("Headers of every request to the URL.")] = {}
     disabled: Annotated[bool, _about("Leave this server out.")] = False
+
+    def __repr__(self) -> str:
+        return _without_secrets(self)
 
 
 CLIENT_KEYS: Final = ("alwaysAllow", "autoApprove", "description", "timeout", "trust")

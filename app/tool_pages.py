@@ -7,7 +7,7 @@ handed on as the server gave them, and errors with what JSON-RPC says of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import anyio
@@ -44,7 +44,6 @@ class _Unusable(Exception):
 
 class ToolPages:
     """Args:
-    filtered: the servers some of whose tools clients do not see.
     counts: how many tools a server was found to have when it was asked last; kept up to date here.
     """
 
@@ -54,13 +53,11 @@ class ToolPages:
         servers: Mapping[str, Server],
         limits: Limits,
         *,
-        filtered: Collection[str],
         counts: dict[str, int],
     ) -> None:
         self._conversations = conversations
         self._servers = servers
         self._limits = limits
-        self._filtered = filtered
         self._counts = counts
 
     async def show(self, server: str, query: Mapping[str, str]) -> Refused:
@@ -70,8 +67,8 @@ class ToolPages:
                 if "inputSchema" in tool:
                     tool.setdefault("input_schema", tool["inputSchema"])
             rest = {} if is_complete else {"truncated": True}
-            said = {"server": server, "tools": tools, "filter_active": server in self._filtered, **rest}
-            return page_answer(200, msgspec.json.encode(said))
+            said = {"server": server, "tools": tools, "filter_active": bool(self._servers[server].tools.selection)}
+            return page_answer(200, msgspec.json.encode(said | rest))
 
         return await self._ask(server, query, ask)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from . import jsonrpc
 from .courier import Courier
 from .desk import Desk
+from .effects import Headers
 from .errors import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RemoteProtocolError
 from .exchange import Exchange
 from .jsonrpc import Frame
@@ -20,6 +21,7 @@ from .session import Ask, Session
 from .sharing import Crowd
 from .uplink import Uplink
 from .upstream import State
+from .visibility import hides
 
 
 class Asking:
@@ -77,6 +79,8 @@ class Asking:
 
     def receive_notification(self, link: Link, frame: Frame, related: Exchange | None) -> None:
         assert frame.method is not None
+        if hides(link, frame):
+            return
         try:
             if frame.method == "notifications/progress":
                 self._receive_progress(link, frame.params)
@@ -149,17 +153,17 @@ class Asking:
 
     # --- From the client ------------------------------------------------------------------------------------------
 
-    def reply(self, link: Link, ask: Ask, answer: Frame) -> None:
+    def reply(self, link: Link, ask: Ask, answer: Frame, headers: Headers) -> None:
         """The client's answer, for whoever asked."""
         if ask.incarnation != link.upstream.incarnation or link.upstream.state in (State.IDLE, State.DIALING):
             return  # who asked is gone
         if link.upstream.state is State.INITIALIZING and not link.is_pipe:
             return  # it asked before it gave its session a name: there is nowhere to send an answer
         if answer.result is not None:
-            self._uplink.tell(link, jsonrpc.encode_result(ask.id_raw, answer.result))
+            self._uplink.tell(link, jsonrpc.encode_result(ask.id_raw, answer.result), headers)
         else:
             assert answer.error is not None
-            self._uplink.tell(link, jsonrpc.encode_error_raw(ask.id_raw, jsonrpc.usable_error(answer.error)))
+            self._uplink.tell(link, jsonrpc.encode_error_raw(ask.id_raw, jsonrpc.usable_error(answer.error)), headers)
 
     def restore_token(self, session: Session, params: bytes | None) -> bytes | None:
         """Progress on a server's request: its own token again. None when nothing of the kind is open."""

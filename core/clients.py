@@ -8,7 +8,7 @@ from __future__ import annotations
 from . import jsonrpc
 from .courier import Courier
 from .desk import Desk
-from .effects import EventPipeOpening, PipeOpening, PostOpening
+from .effects import EventPipeOpening, Headers, PipeOpening, PostOpening
 from .eras import features_of
 from .errors import INVALID_REQUEST, OVERLOADED, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey, Reply
@@ -58,26 +58,36 @@ class Clients:
         return messages
 
     def receive_frames(
-        self, session: Session, batch: Reply, frames: list[Frame], channel: ChannelId, first_ordinal: int
+        self,
+        session: Session,
+        batch: Reply,
+        frames: list[Frame],
+        channel: ChannelId,
+        first_ordinal: int,
+        headers: Headers,
     ) -> None:
         """Take the messages of one body: all of them, before any request among them begins.
 
         Args:
             batch: what answers them together; on a pipe, each message that is no batch has a reply of its own.
             channel: where they came in; with `first_ordinal` it names the exchanges.
+            headers: what came with them and goes on with each.
         """
         accepted: list[Exchange] = []
         for index, frame in enumerate(frames):
             reply = batch
             if not batch.ends_channel and batch.gathered is None:
                 reply = Reply(batch.stream, ends_channel=False, can_stream=True)
-            exchange = self._receive_frame(session, reply, ExchangeKey(channel, first_ordinal + index), frame)
+            key = ExchangeKey(channel, first_ordinal + index)
+            exchange = self._receive_frame(session, reply, key, frame, headers)
             if exchange is not None:
                 accepted.append(exchange)
         for exchange in accepted:
             self._start(session, exchange)
 
-    def _receive_frame(self, session: Session, reply: Reply, key: ExchangeKey, frame: Frame) -> Exchange | None:
+    def _receive_frame(
+        self, session: Session, reply: Reply, key: ExchangeKey, frame: Frame, headers: Headers
+    ) -> Exchange | None:
         """Take one message. A request becomes an exchange of its own, to be started when all of a body are taken."""
         if frame.is_request:
             assert frame.id_raw is not None
@@ -95,11 +105,12 @@ class Clients:
                 method=frame.method,
                 params=frame.params,
                 token_raw=None,
+                headers=headers,
             )
         if frame.is_notification:
-            self._receive_notification(session, frame)
+            self._receive_notification(session, frame, headers)
         else:
-            self._receive_reply(session, frame)
+            self._receive_reply(session, frame, headers)
         return None
 
     def _start(self, session: Session, exchange: Exchange) -> None:
@@ -128,16 +139,16 @@ class Clients:
                 return
             self._courier.up.request(session, exchange)
 
-    def _receive_notification(self, session: Session, frame: Frame) -> None:
+    def _receive_notification(self, session: Session, frame: Frame, headers: Headers) -> None:
         assert frame.method is not None
         if frame.method == "notifications/initialized":
             self._confirm(session)
         elif frame.method == "notifications/cancelled":
-            self._receive_cancel(session, frame.params)
+            self._receive_cancel(session, frame.params, headers)
         else:
-            self._courier.up.notify(session, frame.method, frame.params)
+            self._courier.up.notify(session, frame.method, frame.params, headers)
 
-    def _receive_cancel(self, session: Session, params: bytes | None) -> None:
+    def _receive_cancel(self, session: Session, params: bytes | None, headers: Headers) -> None:
         """2025-11-25 basic/utilities/cancellation: unknown, finished and malformed ones are ignored, initialize is
         never cancelled."""
         try:
@@ -148,13 +159,13 @@ class Clients:
         id_key = None if id_raw is None else jsonrpc.id_key(id_raw)
         exchange = None if id_key is None else session.find_by_id(id_key)
         if exchange is not None and exchange is not session.opener:
-            self._courier.cancel(session, exchange, reason)
+            self._courier.cancel(session, exchange, reason, headers)
 
-    def _receive_reply(self, session: Session, frame: Frame) -> None:
+    def _receive_reply(self, session: Session, frame: Frame, headers: Headers) -> None:
         """The client answers a request of the server. Unknown ids are ignored: it may have been withdrawn."""
         ask = self._courier.take_ask(session, frame.id_raw)
         if ask is not None:
-            self._courier.up.reply(session, ask, frame)
+            self._courier.up.reply(session, ask, frame, headers)
 
     # --- Sessions -----------------------------------------------------------------------------------------------
 
@@ -175,12 +186,16 @@ class Clients:
         frame: Frame,
         *,
         is_pipe: bool,
+        headers: Headers,
     ) -> Session:
-        """A client's `initialize` begins a session."""
+        """A client's `initialize` begins a session. `headers` came with it."""
         session = self._new_session(opening, pipe=channel if is_pipe else None)
+        session.receive_headers(opening.headers)
+        session.receive_headers(headers)
+        session.sees_hidden = isinstance(opening, PipeOpening) and opening.sees_hidden
         stream = session.streams[0] if is_pipe else Stream(channel)
         reply = Reply(stream, ends_channel=not is_pipe, can_stream=False)
-        self._begin(session, reply, ExchangeKey(channel, ordinal), frame)
+        self._begin(session, reply, ExchangeKey(channel, ordinal), frame, headers)
         return session
 
     def _new_session(self, opening: PostOpening | PipeOpening | EventPipeOpening, *, pipe: ChannelId | None) -> Session:
@@ -197,8 +212,8 @@ class Clients:
         self._by_sid[session.sid] = session
         return session
 
-    def _begin(self, session: Session, reply: Reply, key: ExchangeKey, frame: Frame) -> None:
-        exchange = self._receive_frame(session, reply, key, frame)
+    def _begin(self, session: Session, reply: Reply, key: ExchangeKey, frame: Frame, headers: Headers) -> None:
+        exchange = self._receive_frame(session, reply, key, frame, headers)
         assert exchange is not None
         session.opener = exchange
         session.exchanges[key] = exchange

@@ -11,6 +11,7 @@ import msgspec
 
 from . import jsonrpc
 from .desk import Desk
+from .effects import Headers
 from .errors import CANCELLED, INTERNAL_ERROR, TIMED_OUT
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
@@ -42,12 +43,13 @@ class Upward(Protocol):
 
     def request(self, session: Session, exchange: Exchange) -> None: ...
 
-    def withdraw(self, session: Session, exchange: Exchange, reason: bytes | None) -> None:
+    def withdraw(self, session: Session, exchange: Exchange, reason: bytes | None, headers: Headers) -> None:
         """Nobody waits for it any more: the upstream, if it is at work, is told so. `reason` is the JSON of a text."""
 
-    def notify(self, session: Session, method: str, params: bytes | None) -> None: ...
+    def notify(self, session: Session, method: str, params: bytes | None, headers: Headers) -> None: ...
 
-    def reply(self, session: Session, ask: Ask, answer: Frame) -> None: ...
+    def reply(self, session: Session, ask: Ask, answer: Frame, headers: Headers) -> None:
+        """`headers`, here and above: those of the client's request that said it, or the session's latest."""
 
     def end(self, session: Session, asks: list[Ask]) -> None:
         """The session is over; `asks` are the server's requests that it has not answered."""
@@ -75,15 +77,15 @@ class Courier:
 
     def fail(self, session: Session, exchange: Exchange, code: int, text: str, data: object = None) -> None:
         """Answer with an error of our own, and let the upstream know if it is at work."""
-        self.up.withdraw(session, exchange, None)
+        self.up.withdraw(session, exchange, None, session.headers)
         self.answer(session, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
 
-    def cancel(self, session: Session, exchange: Exchange, reason: bytes | None) -> None:
+    def cancel(self, session: Session, exchange: Exchange, reason: bytes | None, headers: Headers) -> None:
         """The client cancelled: nobody answers any more ("SHOULD NOT send a response", 2025-11-25 cancellation).
 
         A stream that has named an event id is the exception: if it just ended, its client would come back for the rest.
         """
-        self.up.withdraw(session, exchange, reason)
+        self.up.withdraw(session, exchange, reason, headers)
         exchange.step(ExchangeInput.CANCEL)
         message = None
         if exchange.reply.stream.number is not None and exchange.reply.ends_channel:
@@ -112,7 +114,15 @@ class Courier:
         if ends:
             self._streams.settle(reply)
         if message is not None:
-            self._streams.put(session, reply.stream, message, is_last=ends, session_id=reply.session)
+            self._streams.put(
+                session,
+                reply.stream,
+                message,
+                is_last=ends,
+                session_id=reply.session,
+                status=reply.status,
+                challenge=reply.challenge,
+            )
         elif ends:
             self._desk.close(reply.stream.channel, status=202)
 
@@ -219,7 +229,7 @@ class Courier:
         reason = msgspec.json.encode(text)
         self.unask(session, number, reason)
         error = b'{"code":%d,"message":%b}' % (TIMED_OUT if was_asked else INTERNAL_ERROR, reason)
-        self.up.reply(session, ask, Frame(error=error))
+        self.up.reply(session, ask, Frame(error=error), session.headers)
 
     def _stream_for(self, session: Session, method: str, related: Exchange | None) -> Stream | None:
         """Where the client listens. 2025-11-25 basic/transports: messages on a POST's stream "SHOULD relate to the

@@ -133,12 +133,13 @@ class Desk:
         event: str = "message",
         event_id: str | None = None,
         retry_ms: int | None = None,
+        challenge: str = "",
     ) -> bool:
         """Order one message. False if the channel is gone or ending: nothing is ordered then."""
         found = self._channels.get(channel)
         if found is None or found.is_ending:
             return False
-        self.out.append(Send(channel, message, is_last, status, session, event, event_id, retry_ms))
+        self.out.append(Send(channel, message, is_last, status, session, event, event_id, retry_ms, challenge))
         found.is_ending = is_last
         found.unsent_bytes += len(message)
         if found.unsent_bytes > self.limits.outbox_high_bytes and not (is_last and self.source == channel):

@@ -58,6 +58,7 @@ class DeleteOpening(Fact, frozen=True):
     principal: str = ""
     session: str | None = None
     revision: str | None = None
+    headers: Headers = ()
 
 
 class PipeOpening(Fact, frozen=True):
@@ -67,6 +68,8 @@ class PipeOpening(Fact, frozen=True):
     principal: str = ""
     base_url: str = ""
     headers: Headers = ()
+    sees_hidden: bool = False
+    """It is the driver's own, and is shown what the plan hides from clients."""
 
 
 class EventPipeOpening(Fact, frozen=True):
@@ -167,6 +170,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
         unsent: the request provably never left this machine, so it can be sent again.
         last_event_id: the last event id of an event stream that named one; "" if it was withdrawn.
         retry_ms: how long the stream's server wants to be left alone before it is opened again.
+        challenge: the `WWW-Authenticate` header of a refusal with 401 or 403, at most 4 KiB.
     """
 
     end: End
@@ -176,6 +180,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
     unsent: bool = False
     last_event_id: str | None = None
     retry_ms: int | None = None
+    challenge: str = ""
 
 
 # --- Effects: orders, to be carried out in the order given ---------------------------------------------------------
@@ -189,9 +194,10 @@ class Send(Effect, frozen=True):
     """Write one message to a channel.
 
     On an HTTP reply, `is_last` ends it: a single last message travels as `application/json` (or as one event when the
-    client accepts only those), everything else as `text/event-stream`. `status` and `session` matter only when nothing
-    was written to the reply before. `event`, `event_id` and `retry_ms` are fields of the event it travels in, if it
-    does; with an `event_id`, `message` may be empty: that primes the client to resume.
+    client accepts only those), everything else as `text/event-stream`. `status`, `session` and `challenge` (the value
+    of `WWW-Authenticate`) matter only when nothing was written to the reply before. `event`, `event_id` and `retry_ms`
+    are fields of the event it travels in, if it does; with an `event_id`, `message` may be empty: that primes the
+    client to resume.
     """
 
     channel: ChannelId
@@ -202,6 +208,7 @@ class Send(Effect, frozen=True):
     event: str = "message"
     event_id: str | None = None
     retry_ms: int | None = None
+    challenge: str = ""
 
 
 class Close(Effect, frozen=True):

@@ -97,9 +97,10 @@ class Reply:
         gathered: answers are kept and sent as one array (those of a batch); else None.
         can_stream: messages other than the answers may travel here too.
         session: the `Mcp-Session-Id` to hand out with the first bytes.
+        status, challenge: the HTTP status and the `WWW-Authenticate` header it has if it is a single message.
     """
 
-    __slots__ = ("can_stream", "ends_channel", "gathered", "remaining", "session", "stream")
+    __slots__ = ("can_stream", "challenge", "ends_channel", "gathered", "remaining", "session", "status", "stream")
 
     def __init__(self, stream: Stream, *, ends_channel: bool, can_stream: bool) -> None:
         self.stream = stream
@@ -108,6 +109,8 @@ class Reply:
         self.remaining = 0
         self.gathered: list[bytes] | None = None
         self.session: str | None = None
+        self.status = 200
+        self.challenge = ""
 
 
 class Exchange(Machine[State, Input]):

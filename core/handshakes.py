@@ -19,7 +19,7 @@ from .errors import RemoteProtocolError
 from .exchange import Exchange
 from .health import Health
 from .jsonrpc import Frame
-from .links import ChildRole, Link, UpStreamRole
+from .links import ChildRole, Link, Notice, UpStreamRole
 from .nursery import Nursery
 from .plan import Kind
 from .sharing import Crowd
@@ -68,7 +68,7 @@ class Handshakes:
         """Somebody waits for the upstream: begin a handshake unless one is under way or must pause."""
         if link.upstream.state is not State.IDLE:
             return
-        pause = link.upstream.pause_left(self._desk.now)
+        pause = link.pause_left(self._desk.now)
         if pause > 0:
             self.losses.give_up(link, f"{link.upstream.failure}; it is tried again in {pause:.1f} s at the earliest")
         else:
@@ -84,6 +84,7 @@ class Handshakes:
             self.losses.give_up(link, fault)
             return
         link.upstream.receive_need()
+        link.denial, link.dialled_with = None, link.headers
         at = self._desk.now + self.start_timeout_s(link)
         self._desk.timers.set(("start", link.id), at, "upstream start")
         link.refusal = None
@@ -128,7 +129,7 @@ class Handshakes:
 
     def _join(self, link: Link) -> None:
         self.health[link.plan.id].receive_start()
-        link.channel = self._desk.dial(ChildRole(link, is_process=False), Join(server=link.plan.id))
+        link.channel = self._desk.dial(ChildRole(link, is_process=False), Join(link.plan.id, link.headers))
 
     def receive_connected(self, link: Link) -> None:
         """The two-way stream is open."""
@@ -221,6 +222,7 @@ class Handshakes:
             server=link.plan.id,
             session=upstream.session,
             revision=upstream.revision,
+            headers=link.headers,
             last_event_id=link.listen_event_id or None,
         )
         link.stream = self._desk.dial(UpStreamRole(link), target)
@@ -255,8 +257,8 @@ class Handshakes:
         """What waited for the upstream goes up."""
         while link.queue and link.upstream.state is State.READY:
             entry = link.queue.popleft()
-            if isinstance(entry, bytes):
-                self._uplink.tell(link, entry)
+            if isinstance(entry, Notice):
+                self._uplink.tell(link, *entry)
             else:
                 self.forward(link, entry)
 

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from . import jsonrpc
+from . import jsonrpc, visibility
 from .asking import Asking
 from .desk import Desk
 from .errors import INTERNAL_ERROR, RemoteProtocolError
@@ -156,13 +156,14 @@ class Hearing:
             if not link.upstream.remember(exchange.method, exchange.params):
                 text = f"{exchange.method} is not set again if the server is lost: too many are remembered"
                 self._desk.note("warning", text, link.plan.id)
-            if link.plan.has_files and self.files.receive_result(link, exchange, frame.result):
+            result = visibility.shown(link, exchange, frame.result)
+            if link.plan.has_files and self.files.receive_result(link, exchange, result):
                 return
         except RemoteProtocolError as error:
             text = f"the server's answer could not be read: {error.message}"
             self._losses.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, INTERNAL_ERROR, text))
             return
-        self._losses.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, frame.result))
+        self._losses.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, result))
 
 
 def is_current(role: UpPostRole | UpStreamRole) -> bool:

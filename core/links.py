@@ -6,9 +6,10 @@ A link belongs to one session, or, where the plan says so, to all sessions with 
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
 
 from .desk import Role
-from .effects import Cause
+from .effects import Cause, Headers
 from .exchange import Exchange
 from .ids import ChannelId
 from .limits import Limits
@@ -26,6 +27,8 @@ class Link:
     children: processes that were started and are not known to be gone.
     stream: the GET stream, for HTTP.
     cut: replies that are to be taken up again, by the number of their request.
+    denial: how the server refused the credentials of the last handshake, if it did.
+    dialled_with: the client's headers that the last handshake was made with.
     listen_event_id: the last event id that the GET stream named.
     pending: what each number written upstream is for; numbers are never used twice, over all incarnations.
     queue: requests and notifications that wait for the upstream to be ready, in order.
@@ -41,6 +44,8 @@ class Link:
         "channel",
         "children",
         "cut",
+        "denial",
+        "dialled_with",
         "handshake",
         "has_listened",
         "id",
@@ -73,9 +78,11 @@ class Link:
         self.stream: ChannelId | None = None
         self.posts: set[ChannelId] = set()
         self.cut: dict[int, UpPostRole] = {}
+        self.denial: Cause | None = None
+        self.dialled_with: Headers = ()
         self.listen_event_id: str | None = None
         self.pending: dict[int, Exchange | Errand] = {}
-        self.queue: deque[Exchange | bytes] = deque()
+        self.queue: deque[Exchange | Notice] = deque()
         self.noise = 0
         self.notices = 0
         self.has_listened = False
@@ -103,6 +110,24 @@ class Link:
     def next_id(self) -> int:
         self.last_id += 1
         return self.last_id
+
+    @property
+    def headers(self) -> Headers:
+        """What of its client's HTTP headers goes with what is our own; nobody's, where many share it."""
+        return () if self.is_shared else self.session.headers
+
+    def pause_left(self, now: float) -> float:
+        """Seconds until the server may be dialled again. With other credentials than it refused it may be at once."""
+        if self.denial is not None and self.headers != self.dialled_with:
+            return 0.0
+        return self.upstream.pause_left(now)
+
+
+class Notice(NamedTuple):
+    """A notification that waits for the upstream, and what of the client's headers goes with it."""
+
+    message: bytes
+    headers: Headers
 
 
 class Errand:

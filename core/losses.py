@@ -13,6 +13,7 @@ import msgspec
 from . import jsonrpc
 from .clients import Clients
 from .courier import Courier
+from .credentials import error_of, is_denied
 from .desk import Desk
 from .effects import Cause, Delete, End
 from .endings import describe, error_in, may_have_run
@@ -78,7 +79,7 @@ class Losses:
         self._let_go(link, reason)
         if self._refuse_openers(link, reason, error, stage):
             return
-        pause = upstream.pause_left(self._desk.now)
+        pause = link.pause_left(self._desk.now)
         if pause > 0:
             self.fail_queue(link, reason)
         elif upstream.forgettings > 1 and not link.queue:
@@ -151,7 +152,7 @@ class Losses:
         Management")."""
         upstream = link.upstream
         if not link.is_pipe and upstream.session is not None:
-            target = Delete(server=link.plan.id, session=upstream.session, revision=upstream.revision)
+            target = Delete(link.plan.id, upstream.session, upstream.revision, link.headers)
             self._desk.dial(FarewellRole(), target)
 
     def close_posts(self, link: Link, reason: str) -> None:
@@ -172,14 +173,14 @@ class Losses:
 
     def settle_post(self, link: Link, exchange: Exchange, cause: Cause, *, is_unsent: bool) -> None:
         """The POST of an open request ended without its answer."""
-        error = error_in(cause)
+        error = error_of(link, exchange, cause)
         if exchange.may_repeat(is_unsent=is_unsent, retries=link.plan.session_retries) and (
             is_unsent or cause.end is not End.REFUSED
         ):
             exchange.may_have_run = exchange.may_have_run or not is_unsent
             self._requeue(link, exchange)
         elif error is not None:
-            self.finish(link, exchange, jsonrpc.encode_error_raw(exchange.id_raw, error))
+            self._refuse(link, exchange, error)
         elif is_unsent or cause.end is End.UNREACHABLE or (cause.end is End.REFUSED and not may_have_run(cause.status)):
             self._fail(link, exchange, UPSTREAM_UNAVAILABLE, f"the server could not be asked: {describe(cause)}", cause)
         else:
@@ -201,6 +202,8 @@ class Losses:
         for entry in waiting:
             if isinstance(entry, Exchange) and entry.may_have_run:
                 self._fail_unknown(link, entry, reason)
+            elif isinstance(entry, Exchange) and is_denied(link.denial):
+                self._refuse(link, entry, error_of(link, entry, link.denial))
             elif isinstance(entry, Exchange):
                 self._fail(link, entry, UPSTREAM_UNAVAILABLE, _unstarted(link, reason), None)
 
@@ -214,6 +217,10 @@ class Losses:
     def _fail(self, link: Link, exchange: Exchange, code: int, text: str, cause: Cause | None) -> None:
         data = _refusal(cause) or {"outcome": "not_executed"}
         self.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
+
+    def _refuse(self, link: Link, exchange: Exchange, error: bytes | None) -> None:
+        assert error is not None
+        self.finish(link, exchange, jsonrpc.encode_error_raw(exchange.id_raw, error))
 
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
         """Give an exchange its answer."""

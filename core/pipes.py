@@ -14,7 +14,7 @@ from . import jsonrpc
 from .clients import Clients
 from .courier import Courier
 from .desk import Desk
-from .effects import EventPipeOpening, MessageOpening, PipeOpening
+from .effects import EventPipeOpening, Headers, MessageOpening, PipeOpening
 from .errors import INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED, RemoteProtocolError
 from .exchange import Reply
 from .ids import ChannelId
@@ -101,7 +101,9 @@ class Pipes:
             id_raw = frames[0].id_raw if frames and frames[0].is_request and not is_batch else None
             self._refuse(channel, 503, OVERLOADED, NO_ROOM, id_raw)
             return
-        self.receive_pipe(pipe, role.pipe, body)
+        if pipe.session is not None:
+            pipe.session.receive_headers(role.opening.headers)
+        self._receive(pipe, role.pipe, body, role.opening.headers)
         self._desk.close(channel, status=202)
 
     def _has_room(self, pipe: PipeRole, channel: ChannelId, frames: list[Frame], *, is_told: bool) -> bool:
@@ -114,6 +116,9 @@ class Pipes:
 
     def receive_pipe(self, role: PipeRole, channel: ChannelId, message: bytes) -> None:
         """One line of a pipe, or one message of a socket."""
+        self._receive(role, channel, message, role.opening.headers)
+
+    def _receive(self, role: PipeRole, channel: ChannelId, message: bytes, headers: Headers) -> None:
         messages = self._clients.messages_of(channel, message, is_pipe=True)
         if messages is None:
             return
@@ -124,7 +129,7 @@ class Pipes:
                 frames.append(jsonrpc.decode(one))
             except RemoteProtocolError as error:
                 self._desk.note("warning", f"client sent what is no message: {error.message}", role.opening.server)
-                self._receive_garbage(role, channel, error)
+                self._receive_garbage(role, channel, error, headers)
         if not frames:
             return
         session = role.session
@@ -133,7 +138,7 @@ class Pipes:
                 text = "got a batch before initialize, expected initialize first and alone"
                 self._desk.send(channel, jsonrpc.encode_error(None, INVALID_REQUEST, text))
             else:
-                self._open_session(role, channel, frames[0])
+                self._open_session(role, channel, frames[0], headers)
             return
         if is_batch and not session.features.batching:
             text = f"got a batch, which revision {session.features.revision} does not have: expected single messages"
@@ -142,10 +147,12 @@ class Pipes:
         reply = Reply(session.streams[0], ends_channel=False, can_stream=True)
         if is_batch:
             reply.gathered = []
-        self._clients.receive_frames(session, reply, frames, channel, role.last_ordinal + 1)
+        self._clients.receive_frames(session, reply, frames, channel, role.last_ordinal + 1, headers)
         role.last_ordinal += len(frames)
 
-    def _receive_garbage(self, role: PipeRole, channel: ChannelId, error: RemoteProtocolError) -> None:
+    def _receive_garbage(
+        self, role: PipeRole, channel: ChannelId, error: RemoteProtocolError, headers: Headers
+    ) -> None:
         """What asks, or may ask, is answered; of an answer, only whoever asked for it is told."""
         if error.shape != "reply":
             self._desk.send(channel, jsonrpc.parse_failure(error))
@@ -155,9 +162,9 @@ class Pipes:
         if session is not None and ask is not None:
             text = f"the client's answer could not be read: {error.message}"
             message = msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})
-            self._courier.up.reply(session, ask, Frame(error=message))
+            self._courier.up.reply(session, ask, Frame(error=message), headers)
 
-    def _open_session(self, role: PipeRole, channel: ChannelId, frame: Frame) -> None:
+    def _open_session(self, role: PipeRole, channel: ChannelId, frame: Frame, headers: Headers) -> None:
         role.last_ordinal += 1
         if not frame.is_request:
             return
@@ -172,7 +179,9 @@ class Pipes:
         else:
             if role.token is not None:
                 self._expect_greeting(channel)
-            role.session = self._clients.open_session(role.opening, channel, role.last_ordinal, frame, is_pipe=True)
+            role.session = self._clients.open_session(
+                role.opening, channel, role.last_ordinal, frame, is_pipe=True, headers=headers
+            )
 
     def _refuse(self, channel: ChannelId, status: int, code: int, text: str, id_raw: bytes | None = None) -> None:
         self._desk.send(channel, jsonrpc.encode_error(id_raw, code, text), is_last=True, status=status)

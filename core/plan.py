@@ -10,6 +10,7 @@ import enum
 import msgspec
 
 from .handle import UPLOAD_SCHEME
+from .selection import Selection
 
 
 class Kind(enum.Enum):
@@ -88,6 +89,13 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     idle_stop_s: float | None = None
     """A process that nobody uses is stopped after this; the next request starts it again. None: with its session, or,
     if it is shared, as the limits say."""
+    passes_authorization: bool = False
+    """A client's `Authorization` goes on to it: the client is the one to authenticate, and sees its challenges."""
+    tools: Selection = Selection()
+    """Which of its tools clients see, by name."""
+    prompts: Selection = Selection()
+    resources: Selection = Selection()
+    """By URI, and templates by their text."""
     forwards_roots: bool = False
     """With a file plane: answer the server's `roots/list` with the client's roots, not with the session's folders."""
 

@@ -145,6 +145,7 @@ class Posts:
             self._refuse(channel, 503, OVERLOADED, NO_ROOM, id_raw)
             return
         self._courier.touch(session)
+        session.receive_headers(opening.headers)
         role.stream = Stream(channel, may_resume=session.features.event_ids and opening.accepts_events)
         reply = Reply(role.stream, ends_channel=True, can_stream=opening.accepts_events)
         if is_batch:
@@ -152,7 +153,7 @@ class Posts:
         has_request = any(frame.is_request for frame in frames)
         if has_request:
             self._streams.expect(session, reply)
-        self._clients.receive_frames(session, reply, frames, channel, 0)
+        self._clients.receive_frames(session, reply, frames, channel, 0, opening.headers)
         if not has_request:
             self._desk.close(channel, status=202)
 
@@ -167,7 +168,9 @@ class Posts:
         elif (fault := self._clients.no_room()) is not None:
             self._refuse(channel, 503, OVERLOADED, fault, frame.id_raw)
         else:
-            role.session = self._clients.open_session(opening, channel, 0, frame, is_pipe=False)
+            role.session = self._clients.open_session(
+                opening, channel, 0, frame, is_pipe=False, headers=opening.headers
+            )
 
     # --- Refusals -----------------------------------------------------------------------------------------------
 
@@ -196,6 +199,7 @@ class Posts:
         """The session of a GET or DELETE; None when it was refused, and the channel registered for that."""
         session = self._clients.sessions.get(opening.session or "")
         if session is not None and _is_owner(session, opening) and _knows(session, opening.revision):
+            session.receive_headers(opening.headers)
             return session
         self._desk.register(channel, RefusedRole())
         session = self._find(channel, opening.session, opening)

@@ -62,7 +62,7 @@ class Resuming:
             server=link.plan.id,
             session=upstream.session,
             revision=upstream.revision,
-            headers=exchange.headers,
+            headers=link.headers,
             last_event_id=role.last_event_id,
         )
         channel = exchange.post = role.channel = self._desk.dial(role, target)

@@ -11,13 +11,14 @@ from typing import Protocol
 
 import msgspec
 
-from . import jsonrpc
+from . import jsonrpc, visibility
 from .asking import Asking
 from .clients import Clients
 from .courier import Courier
+from .credentials import handshake_error_of, is_denied
 from .desk import Desk
-from .effects import Cause, Connected, End, Primed, Sweep
-from .endings import denies_session, describe, error_in
+from .effects import Cause, Connected, End, Headers, Primed, Sweep
+from .endings import denies_session, describe
 from .errors import INTERNAL_ERROR, RemoteProtocolError
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
@@ -26,7 +27,7 @@ from .handshakes import Adaptation, Handshakes
 from .hearing import Hearing, Results, UpRole, is_current, related_of
 from .ids import ChannelId
 from .jsonrpc import Frame
-from .links import ChildRole, Errand, Link, UpPostRole, UpStreamRole
+from .links import ChildRole, Errand, Link, Notice, UpPostRole, UpStreamRole
 from .losses import Losses, Memory
 from .nursery import SpareRole
 from .plan import Kind, ServerPlan, Sharing
@@ -154,6 +155,9 @@ class Servers:
 
     def forward(self, link: Link, exchange: Exchange) -> None:
         """An exchange that is prepared goes up, or waits until the upstream is ready."""
+        if (refused := visibility.refusal(link, exchange)) is not None:
+            self.finish(link, exchange, refused)
+            return
         exchange.step(ExchangeInput.PREPARED)
         if link.upstream.state is State.READY:
             self._send_up(link, exchange)
@@ -175,7 +179,7 @@ class Servers:
         """The file plane gives an exchange its answer."""
         self._losses.finish(link, exchange, message)
 
-    def withdraw(self, session: Session, exchange: Exchange, reason: bytes | None) -> None:
+    def withdraw(self, session: Session, exchange: Exchange, reason: bytes | None, headers: Headers) -> None:
         self._files.forget(exchange)
         link = self._by_sid.get(session.sid)
         if link is None:
@@ -199,13 +203,13 @@ class Servers:
         if link.upstream.state is State.READY:
             params = b'{"requestId":%d' % exchange.upstream_id
             params += (b',"reason":' + reason if reason is not None else b"") + b"}"
-            self._uplink.tell(link, jsonrpc.encode_notification("notifications/cancelled", params))
+            self._uplink.tell(link, jsonrpc.encode_notification("notifications/cancelled", params), headers)
         if crowd is not None:
             if exchange.method in MAY_ASK:
                 crowd.remember_ghost(exchange, self._desk.now + self._desk.limits.ghost_timeout_s)
             self.handshakes.advance(link, exchange)
 
-    def notify(self, session: Session, method: str, params: bytes | None) -> None:
+    def notify(self, session: Session, method: str, params: bytes | None, headers: Headers) -> None:
         link = self._by_sid[session.sid]
         if link.plan.owns_roots and method == "notifications/roots/list_changed":
             return  # its roots are not the client's
@@ -216,18 +220,18 @@ class Servers:
             params = restored
         message = jsonrpc.encode_notification(method, params)
         if link.upstream.state is State.READY:
-            self._uplink.tell(link, message)
+            self._uplink.tell(link, message, headers)
         elif link.upstream.state is State.IDLE:
             self._desk.note("debug", f"{method} dropped: there is no upstream session", link.plan.id)
-        elif sum(isinstance(entry, bytes) for entry in link.queue) >= self._desk.limits.notices_waiting_max:
+        elif sum(isinstance(entry, Notice) for entry in link.queue) >= self._desk.limits.notices_waiting_max:
             self._desk.note("warning", f"{method} dropped: too many wait for the upstream", link.plan.id)
         else:
-            link.queue.append(message)
+            link.queue.append(Notice(message, headers))
 
-    def reply(self, session: Session, ask: Ask, answer: Frame) -> None:
+    def reply(self, session: Session, ask: Ask, answer: Frame, headers: Headers) -> None:
         link = self._by_sid.get(session.sid)
         if link is not None:
-            self._asking.reply(link, ask, answer)
+            self._asking.reply(link, ask, answer, headers)
 
     def end(self, session: Session, asks: list[Ask]) -> None:
         link = self._by_sid.pop(session.sid, None)
@@ -245,7 +249,7 @@ class Servers:
         """One of those that share a link is gone: nothing of it may stay behind, and nobody else notice."""
         refusal = msgspec.json.encode({"code": INTERNAL_ERROR, "message": "the client is gone"})
         for ask in asks:
-            self._asking.reply(link, ask, Frame(error=refusal))
+            self._asking.reply(link, ask, Frame(error=refusal), ())
         del link.sessions[session.sid]
         for uri in self.handshakes.crowds[link.id].leave(session):
             link.upstream.forget_subscription(uri)
@@ -411,7 +415,8 @@ class Servers:
             reason = cause.detail or ("its process is gone" if role.is_process else describe(cause))
             # There is nothing to speak to then, which an operator mends in another way than one who speaks no MCP.
             has_started = not role.is_process or cause.end is not End.UNREACHABLE
-            self._losses.lose(link, reason, stage="" if has_started else "start")
+            stage = "" if has_started else "start"
+            self._losses.lose(link, reason, error=handshake_error_of(link, cause), stage=stage)
 
     def _receive_stream_close(self, link: Link, role: UpStreamRole, channel: ChannelId, cause: Cause) -> None:
         if link.stream != channel:
@@ -424,7 +429,7 @@ class Servers:
             self._losses.lose(link, "it forgot the session", is_forgotten=True)
             return
         self.handshakes.receive_listening(link)
-        if cause.end is End.REFUSED and 400 <= cause.status < 500:
+        if cause.end is End.REFUSED and 400 <= cause.status < 500 and not (link.has_listened and is_denied(cause)):
             if not link.listen_event_id:
                 return  # 405 above all: it offers no stream, which is its right
             link.listen_event_id = None  # the rest of the old one is gone; a new one may be had
@@ -458,7 +463,7 @@ class Servers:
             if cause.end is End.DONE:
                 self.handshakes.receive_confirmed(link)
             else:
-                self._losses.lose(link, describe(cause))
+                self._losses.lose(link, describe(cause), error=handshake_error_of(link, cause))
             return
         elif role.number is None and cause.end is not End.DONE:
             self._desk.note("warning", f"a notification or answer did not arrive: {describe(cause)}", link.plan.id)
@@ -473,7 +478,7 @@ class Servers:
         if errand.purpose == "replay":
             self.handshakes.receive_replayed(link)
         elif errand.purpose == "initialize" and not self.handshakes.fall_back(link, cause):
-            self._losses.lose(link, describe(cause), error=error_in(cause))
+            self._losses.lose(link, describe(cause), error=handshake_error_of(link, cause))
 
 
 def _with_roots(initialize: bytes) -> bytes:

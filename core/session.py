@@ -11,6 +11,7 @@ import enum
 from collections import deque
 from typing import Final, NamedTuple
 
+from .effects import Headers
 from .eras import Features, features_of
 from .exchange import Exchange, ExchangeKey
 from .ids import ChannelId
@@ -80,6 +81,8 @@ class Session(Machine[State, Input]):
         last_stream: the highest such number.
         kept_bytes: what is kept of them.
         opener: the initialize exchange, until it is answered.
+        sees_hidden: it is not a client's, and is shown what the plan hides from clients.
+        headers: what of its client's latest HTTP headers goes on to the server.
     """
 
     __slots__ = (
@@ -87,6 +90,7 @@ class Session(Machine[State, Input]):
         "base_url",
         "exchanges",
         "features",
+        "headers",
         "held",
         "id",
         "kept_bytes",
@@ -96,6 +100,7 @@ class Session(Machine[State, Input]):
         "pipe",
         "principal",
         "resumable",
+        "sees_hidden",
         "server",
         "sid",
         "streams",
@@ -115,6 +120,8 @@ class Session(Machine[State, Input]):
         self.principal = principal
         self.pipe = pipe
         self.base_url = base_url
+        self.headers: Headers = ()
+        self.sees_hidden = False
         self.features: Features = features_of(None)
         self.streams: list[Stream] = [] if pipe is None else [Stream(pipe)]
         self.resumable: dict[int, Stream] = {}
@@ -125,6 +132,10 @@ class Session(Machine[State, Input]):
         self.asks: dict[int, Ask] = {}
         self.held: deque[Held] = deque()
         self.last_ask = 0
+
+    def receive_headers(self, headers: Headers) -> None:
+        """A request of the client brought these. Others than before are normal: credentials are renewed."""
+        self.headers = headers or self.headers
 
     @property
     def is_busy(self) -> bool:

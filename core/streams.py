@@ -37,6 +37,8 @@ class Streams:
         is_last: bool = False,
         is_lossy: bool = False,
         session_id: str | None = None,
+        status: int = 200,
+        challenge: str = "",
     ) -> bool:
         """Send a message, and keep it if it may be asked for again. False if it can reach nobody."""
         if stream.number is None and stream.may_resume and not is_last and self._desk.is_open(stream.channel):
@@ -47,7 +49,9 @@ class Streams:
         if stream.number is None:
             if stream.channel is None:
                 return False
-            return self._desk.send(stream.channel, message, is_last=is_last, session=session_id)
+            return self._desk.send(
+                stream.channel, message, is_last=is_last, status=status, session=session_id, challenge=challenge
+            )
         if stream.is_over:
             return False
         event_id = stream.keep(message, is_last=is_last, is_lossy=is_lossy)

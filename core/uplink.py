@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import jsonrpc
 from .desk import Desk
-from .effects import Post
+from .effects import Headers, Post
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
 from .ids import ChannelId
@@ -30,21 +30,22 @@ class Uplink:
             params = jsonrpc.replace_progress_token(params, b"%d" % number)
         self.expect_reply(link, exchange)
         message = jsonrpc.encode_request(b"%d" % number, exchange.method, params)
-        exchange.post = self._emit(link, message, number)
+        exchange.post = self._emit(link, message, number, exchange.headers)
 
     def run(self, link: Link, purpose: str, method: str, params: bytes | None) -> None:
         """Send a request of our own."""
         number = link.next_id()
         link.pending[number] = Errand(purpose, link.upstream.incarnation)
-        self._emit(link, jsonrpc.encode_request(b"%d" % number, method, params), number)
+        self._emit(link, jsonrpc.encode_request(b"%d" % number, method, params), number, link.headers)
 
-    def tell(self, link: Link, message: bytes) -> None:
-        """Send a notification or an answer."""
-        self._emit(link, message, None)
+    def tell(self, link: Link, message: bytes, headers: Headers | None = None) -> None:
+        """Send a notification or an answer, with the `headers` of the client that said it; None: it is our own."""
+        self._emit(link, message, None, link.headers if headers is None else headers)
 
     def confirm(self, link: Link) -> None:
         """Send the notification that ends the handshake; on HTTP, how its POST ends is part of the handshake."""
-        self._emit(link, jsonrpc.encode_notification("notifications/initialized", None), None, is_confirmation=True)
+        message = jsonrpc.encode_notification("notifications/initialized", None)
+        self._emit(link, message, None, link.headers, is_confirmation=True)
 
     def expect_reply(self, link: Link, exchange: Exchange) -> None:
         """The server's time to say something about the exchange begins anew."""
@@ -55,7 +56,7 @@ class Uplink:
         self._desk.timers.cancel(("reply", (exchange.sid, exchange.key)))
 
     def _emit(
-        self, link: Link, message: bytes, number: int | None, *, is_confirmation: bool = False
+        self, link: Link, message: bytes, number: int | None, headers: Headers, *, is_confirmation: bool = False
     ) -> ChannelId | None:
         """Write one message. Returns the POST's channel, on HTTP."""
         if link.is_pipe:
@@ -70,7 +71,7 @@ class Uplink:
             return None
         role = UpPostRole(link, number, is_confirmation=is_confirmation)
         revision = upstream.revision if upstream.state is not State.INITIALIZING else None
-        target = Post(server=link.plan.id, message=message, session=upstream.session, revision=revision)
+        target = Post(link.plan.id, message, session=upstream.session, revision=revision, headers=headers)
         channel = role.channel = self._desk.dial(role, target)
         link.posts.add(channel)
         if is_notice:

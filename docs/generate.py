@@ -21,6 +21,7 @@ import msgspec
 from isthmus.app.planning import to_limits
 from isthmus.app.settings import (
     ArtifactProducerAdapter,
+    Filter,
     Forwarding,
     McpServer,
     OutputLocator,
@@ -47,6 +48,9 @@ SECTIONS: Final = ("core", "storage", "sessions", "uploads", "artifacts")
 LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "servers[]": Server,
     "servers[].upstream": Upstream,
+    "servers[].tools": Filter,
+    "servers[].prompts": Filter,
+    "servers[].resources": Filter,
     "servers[].adapters[] (type: upload_consumer)": UploadConsumerAdapter,
     "servers[].adapters[] (type: artifact_producer)": ArtifactProducerAdapter,
     "servers[].adapters[].output_locator": OutputLocator,
@@ -129,6 +133,8 @@ def _kind(kind: Any) -> str:
         text = " or ".join(f"`{choice}`" for choice in get_args(bare))
     elif isinstance(bare, type) and issubclass(bare, enum.Enum):
         text = " or ".join(f"`{member.value}`" for member in bare)
+    elif get_origin(bare) in (Union, types.UnionType):
+        text = " or ".join(_kind(one) for one in get_args(bare))
     elif get_origin(bare) is tuple:
         inner, _, _ = _unwrap(get_args(bare)[0])
         text = "list of text" if inner is str else "list of mappings"

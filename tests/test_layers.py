@@ -31,6 +31,7 @@ PURE = {
     "collections",
     "datetime",  # to format given moments; that nobody asks it for the time is a test below
     "enum",
+    "fnmatch",  # of names, not of files
     "functools",
     "hashlib",
     "heapq",

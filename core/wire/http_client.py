@@ -44,6 +44,9 @@ FRAMING_HEADERS: Final = frozenset(
 )
 """The names that belong to the connection. Nobody but its driver may set them."""
 
+CHALLENGE_MAX_BYTES: Final = 4 * 1024
+"""A longer `WWW-Authenticate` is left out: a part of it would say something else."""
+
 EVENT_ID_MAX_BYTES: Final = 8 * 1024
 """A longer event id fits into no header that a server would take."""
 
@@ -228,6 +231,7 @@ class ReplyReader:
         self._body = bytearray()  # gathered, or kept for the error message
         self._status = 0  # in REFUSED
         self._detail = ""  # in REFUSED
+        self._challenge = ""  # in REFUSED
         self._events: EventReader | None = None  # in STREAMING
         self._has_begun = False  # in STREAMING: a message came, or `Primed` was said
         self._last_event_id: str | None = None  # since STREAMING
@@ -247,6 +251,7 @@ class ReplyReader:
         if not 200 <= status <= 999:
             raise LocalProtocolError(f"got status {status}, expected a final one (200 to 999)")
         fields: dict[bytes, bytes] = {}
+        headers = list(headers)
         for name, value in headers:
             fields.setdefault(name.lower(), value.strip())
         out: list[ReplyEvent] = []
@@ -254,6 +259,7 @@ class ReplyReader:
             self._step(Input.DENIED)
             self._status = status
             self._detail = _describe_refusal(status, fields.get(b"location"))
+            self._challenge = _challenge(headers) if status in (401, 403) else ""
         elif not self._has_messages or status in (202, 204, 205) or fields.get(b"content-length") == b"0":
             # Any success will do for a DELETE. An empty 200 is how some servers accept a notification.
             self._step(Input.ACCEPTED)
@@ -357,7 +363,7 @@ class ReplyReader:
         return self._broken(f"got an event of {event.size_bytes} bytes, over the limit of {self._size_max} bytes")
 
     def _refusal(self) -> Ended:
-        return Ended(Cause(End.REFUSED, self._detail, self._status, bytes(self._body)))
+        return Ended(Cause(End.REFUSED, self._detail, self._status, bytes(self._body), challenge=self._challenge))
 
     def _broken(self, detail: str) -> Ended:
         return self._ended(Cause(End.BROKEN, detail))
@@ -390,6 +396,13 @@ def _session(fields: dict[bytes, bytes]) -> str | None:
     """Source: 2025-03-26 basic/transports, "Session Management": only 0x21 to 0x7E."""
     value = fields.get(b"mcp-session-id", b"")
     return value.decode("ascii") if value and all(0x21 <= c <= 0x7E for c in value) else None
+
+
+def _challenge(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """RFC 9110, 11.6.1: it may take several lines, which mean the same as one list."""
+    lines = [value.strip() for name, value in headers if name.lower() == b"www-authenticate"]
+    whole = b", ".join(lines)
+    return whole.decode("latin-1") if len(whole) <= CHALLENGE_MAX_BYTES and _VALUE.fullmatch(whole) else ""
 
 
 def _describe_refusal(status: int, location: bytes | None) -> str:

@@ -125,8 +125,8 @@ class Reply:
             return [ReplyBody(_event(order)), ReplyEnd()]
         # RFC 9110, 12.5.1 lets a server disregard Accept, and what reads errors reads JSON.
         if self._accepts_json or order.status >= 400:
-            return _whole(order.status, JSON, order.message, order.session)
-        return _whole(order.status, EVENTS, _event(order), order.session)
+            return _whole(order, JSON, order.message)
+        return _whole(order, EVENTS, _event(order))
 
     def receive_close(self, order: Close) -> list[Out]:
         """The end, without another message.
@@ -181,18 +181,23 @@ def _stream_head(session: str | None) -> ReplyHead:
     )
 
 
-def _whole(status: int, content_type: str, body: bytes, session: str | None) -> list[Out]:
+def _whole(order: Send, content_type: str, body: bytes) -> list[Out]:
     headers = (
         (b"content-type", content_type.encode()),
         (b"content-length", str(len(body)).encode()),
-        *_session(session),
-        *_allow(status),
+        *_session(order.session),
+        *_allow(order.status),
+        *_challenge(order.challenge),
     )
-    return [ReplyHead(status, headers), ReplyBody(body), ReplyEnd()]
+    return [ReplyHead(order.status, headers), ReplyBody(body), ReplyEnd()]
 
 
 def _session(session: str | None) -> Headers:
     return () if session is None else ((b"mcp-session-id", session.encode()),)
+
+
+def _challenge(challenge: str) -> Headers:
+    return ((b"www-authenticate", challenge.encode("latin-1")),) if challenge else ()
 
 
 def _allow(status: int) -> Headers:

@@ -7,7 +7,7 @@ opening the engine is told of, or gives the refusal to send. Whoever reads reque
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -39,6 +39,7 @@ from .http_headers import (
     read_visible,
 )
 from .http_pages import MANAGEMENT, POSTED, USE, Access, Management, Page, access, find_page, is_of_another_site
+from .http_passing import Passes, check_required, passed_headers
 from .websocket import Upgrade, UpgradeRefused, accept_upgrade
 
 QUERY_FIELDS_MAX: Final = 32
@@ -78,6 +79,8 @@ class Surface(msgspec.Struct, frozen=True):
         any_host: whether every well-formed Host is acceptable. Origins are checked all the same.
         prefix: the path under which clients reach all this, if a server in front of it takes one away.
         management: who may look after the servers; None: nobody.
+        passes: for each server, which headers of a request for it go on.
+        required: for each server, which headers every request for it must have.
     """
 
     servers: tuple[str, ...]
@@ -88,6 +91,8 @@ class Surface(msgspec.Struct, frozen=True):
     transparent: dict[str, ForwardTarget] = {}
     """Of the servers, those whose requests are passed on as they are, and where to."""
     management: Management | None = None
+    passes: dict[str, Passes] = {}
+    required: dict[str, tuple[str, ...]] = {}
 
 
 class McpRoute(msgspec.Struct, frozen=True):
@@ -176,13 +181,16 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
         if found is not None:
             return _page_route(head, *found, query, fields, surface, host=host)
         if area == "mcp":
-            return _mcp_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
+            route = _mcp_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
+            return _with_headers(route, head.headers, surface)
         if area == "sse":
-            return _event_pipe_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
+            route = _event_pipe_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
+            return _with_headers(route, head.headers, surface)
         if area == "messages":
-            return _message_route(head.method, rest, query, fields, surface)
+            return _with_headers(_message_route(head.method, rest, query, fields, surface), head.headers, surface)
         if area == "ws":
-            return _socket_route(head, rest, surface, base_url=f"{scheme}://{host}")
+            socket = _socket_route(head, rest, surface, base_url=f"{scheme}://{host}")
+            return _with_headers(socket, head.headers, surface)
         if area == "upload" and len(rest) == 1:
             return _upload_route(head.method, rest, query, fields, surface)
         if area == "artifacts" and len(rest) == 4:
@@ -346,6 +354,19 @@ def _mcp_route(method: str, rest: list[str], fields: dict[bytes, str], surface: 
     )
 
 
+R = TypeVar("R", McpRoute, SocketRoute)
+
+
+def _with_headers(route: R, headers: Headers, surface: Surface) -> R:
+    """The route, with what of the request's headers goes on to the server."""
+    opening = route.opening
+    check_required(headers, surface.required.get(opening.server, ()))
+    passed = passed_headers(headers, surface.passes.get(opening.server, ()))
+    if not passed:
+        return route
+    return msgspec.structs.replace(route, opening=msgspec.structs.replace(opening, headers=passed))
+
+
 def _check_content_type(fields: dict[bytes, str], clause: str) -> None:
     content_type = fields.get(b"content-type")
     if content_type is None or content_type.partition(";")[0].strip().lower() != JSON:
@@ -362,16 +383,18 @@ def _page_route(
         if granted is Access.HIDDEN:
             raise _NotFound
         if granted is Access.DENIED:
-            message = (
-                "got no Authorization header with the token of this proxy, expected Bearer and core.management.token"
+            wanted = "expected Authorization: Bearer and the token of core.management"
+            return page_error(
+                401, f"got no token, or another one, {wanted}", ((b"www-authenticate", b'Bearer realm="isthmus"'),)
             )
-            return page_error(401, message, ((b"www-authenticate", b'Bearer realm="isthmus"'),))
     server = _server([id], surface) if page in USE else _decode_segment(id)
     allowed = ("POST",) if page in POSTED else PAGE_METHODS
     if head.method not in allowed:
         raise _NotAllowed(head.method, allowed)
     if page in POSTED:
         _check_content_type(fields, "")
+    if page in USE:
+        check_required(head.headers, surface.required.get(server, ()))
     if page is Page.TOOLS and is_of_another_site(head.headers):
         raise RemoteProtocolError("got a request on behalf of another site, expected none", http_status=403)
     return PageRoute(page, server, _parse_query(query))

@@ -98,8 +98,9 @@ async def fetch(url: str, method: str = "GET", headers: Mapping[str, str] | None
 class Caller:
     """One session with the server at `url`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
         self.url = url
+        self.headers = USUAL | dict(headers or {})
         self.session: str | None = None
         self._last_id = 0
 
@@ -109,7 +110,7 @@ class Caller:
 
     @asynccontextmanager
     async def post(self, **members: object) -> AsyncIterator[Response]:
-        headers = USUAL if self.session is None else USUAL | {"mcp-session-id": self.session}
+        headers = self.headers if self.session is None else self.headers | {"mcp-session-id": self.session}
         body = json.dumps({"jsonrpc": "2.0", **members}).encode()
         async with requested(self.url, "POST", headers, body) as response:
             yield response

@@ -42,6 +42,7 @@ from isthmus.app.service import host_of
 from isthmus.app.settings import (
     ArtifactProducerAdapter,
     Artifacts,
+    Filter,
     Server,
     Settings,
     UploadConsumerAdapter,
@@ -306,6 +307,49 @@ def test_a_long_list_of_tools_is_cut() -> None:
         assert lines[2].endswith("t11 and 1 more") == (count == 13)
 
 
+def test_hidden_tools_are_counted_and_not_named() -> None:
+    """The helper tool is none of the server's, and counts nowhere."""
+    adapter = UploadConsumerAdapter(tools=("get_a",), file_path_argument="p")
+    server = Server(id="a", upstream=Upstream(command=("x",)), tools=Filter(include=("get_*",)), adapters=(adapter,))
+    report = ServerReport(id="a", revision="r", tools=("a_get_upload_url", "get_a", "drop", "wipe"))
+    assert "    tools   1: get_a (2 hidden)" in banner.describe(Settings(), server, report)
+    report = ServerReport(id="a", revision="r", tools=("drop",))
+    assert "    tools   none (1 hidden)" in banner.describe(Settings(), server, report)
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "said"),
+    [
+        (("get_a", "get_*", "?ut"), ("drop", "wipe_*"), []),
+        (("get_b",), (), ["include names get_b, and this server has no such tool; the nearest is get_a"]),
+        (("x_*",), (), ["include names x_*, and this server has no such tool"]),
+        ((), ("dropp",), ["exclude names dropp, and this server has no such tool; the nearest is drop"]),
+        (("a_get_upload_url",), (), ["include names a_get_upload_url, and this server has no such tool"]),
+    ],
+)
+def test_an_entry_of_a_filter_that_is_about_no_tool_is_named(
+    include: tuple[str, ...], exclude: tuple[str, ...], said: list[str]
+) -> None:
+    """What a pattern excludes may be yet to come; a misspelt name in `exclude` hides nothing."""
+    adapter = UploadConsumerAdapter(tools=("put",), file_path_argument="p")
+    tools = Filter(include=include, exclude=exclude)
+    server = Server(id="a", upstream=Upstream(command=("x",)), tools=tools, adapters=(adapter,))
+    report = ServerReport(id="a", tools=("a_get_upload_url", "get_a", "put", "drop"))
+    assert misfits(server, report) == [f"tools.{line}" for line in said]
+
+
+@pytest.mark.parametrize(
+    ("pass_headers", "status", "waits"), [(("A",), 401, True), (("A",), 500, False), ((), 401, False)]
+)
+def test_a_server_that_waits_for_clients_credentials_has_not_failed(
+    pass_headers: tuple[str, ...], status: int, waits: bool
+) -> None:
+    server = Server(id="a", upstream=Upstream(url="http://h", pass_headers=pass_headers))
+    lines = banner.describe(Settings(), server, ServerReport(id="a", problem="no", status=status))
+    assert ("FAILED" in lines[1]) is not waits
+    assert ("answers only clients with credentials of their own" in lines[1]) is waits
+
+
 def test_a_server_may_be_without_name_and_version() -> None:
     for name, version, said in (("n", "", "n"), ("", "2", "2"), ("", "", "without a name")):
         report = ServerReport(id="a", name=name, version=version, revision="r")
@@ -477,6 +521,22 @@ def test_wrap_passes_on_what_it_does_not_inspect() -> None:
             assert session.call("echo", text="hi") == "mybox says hi"
             assert f"    server  transparent, at {url}\n" in outer.stdout
             assert outer.stderr == ""
+
+
+def test_wrap_hides_tools() -> None:
+    options = ["--include-tool", "e*", "--include-tool", "ask", "--exclude-tool", "environment"]
+    with Run("wrap", *ANY_PORT, *options, "--", *TOOLBOX) as wrapped:
+        session = Session(wrapped.wait_url())
+        assert "tools   2: echo, ask (4 hidden)" in wrapped.stdout
+        assert session.call("echo", text="hi") == "toolbox says hi"
+        refused = session.post(call_message(2, "environment"))
+        assert refused["error"] == {"code": -32602, "message": "Unknown tool: environment"}
+
+
+def test_wrap_refuses_an_empty_name_of_a_tool(inside: Inside) -> None:
+    code, _, err = inside("wrap", "--exclude-tool", "", "http://h/")
+    assert code == 2
+    assert "got --include-tool or --exclude-tool with an empty value, expected a name, or a pattern" in err
 
 
 @pytest.mark.parametrize("program", [str(ISTHMUS), "/nonexistent/isthmus", "/usr/lib/cli.py"])

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from isthmus.app.config import ConfigError, load, loads, schema
 from isthmus.app.documents import expand
 from isthmus.app.planning import to_limits, to_plan
+from isthmus.app.service import _surface
 from isthmus.app.settings import ArtifactProducerAdapter, Settings, UploadConsumerAdapter
 from isthmus.app.sizes import parse_size
 from isthmus.core.limits import Limits
@@ -30,6 +31,7 @@ from isthmus.core.plan import (
     Sharing,
     UploadConsumer,
 )
+from isthmus.core.selection import Selection
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCHEMA = jsonschema.Draft202012Validator(schema())
@@ -156,6 +158,41 @@ SOCKETS = """
 servers: [{id: a, upstream: {url: "ws://h/ws", headers: {A: b}}}]
 mcpServers: {b: {url: "WSS://h"}, c: {type: ws, url: "ws://h"}, d: {type: http, url: "http://h"}}
 """
+
+
+def test_filters_reach_the_plan() -> None:
+    """Null and an empty list hide nothing."""
+    text = (
+        "tools: {include: [a, 'get_*'], exclude: [b]}, prompts: {include: null, exclude: []}, resources: {include: []}"
+    )
+    SCHEMA.validate(yaml.safe_load(server(text)))
+    (plan,) = to_plan(read(server(text)), b"k" * 16, "/", "").servers
+    assert plan.tools == Selection(("a", "get_*"), ("b",))
+    assert plan.prompts == plan.resources == Selection()
+
+
+@pytest.mark.parametrize(
+    ("pass_headers", "passes", "is_clients"),
+    [
+        ("[authorization, X-A]", (("authorization", "authorization"), ("X-A", "X-A")), True),
+        ("{X-A: X-B, Authorization: AUTHORIZATION}", (("X-A", "X-B"), ("Authorization", "AUTHORIZATION")), True),
+        ("{X-Token: Authorization}", (("X-Token", "Authorization"),), False),
+        ("{Authorization: X-Token}", (("Authorization", "X-Token"),), False),
+        ("[]", (), False),
+    ],
+)
+def test_passed_headers_are_a_list_or_a_mapping(
+    pass_headers: str, passes: tuple[tuple[str, str], ...], is_clients: bool
+) -> None:
+    """A challenge is for the client only where its own Authorization is what it is about."""
+    text = f"servers: [{{id: a, upstream: {{url: 'http://h', pass_headers: {pass_headers}}}, required_headers: [X-A]}}]"
+    SCHEMA.validate(yaml.safe_load(text))
+    settings = read(text)
+    assert settings.servers[0].upstream.passes == passes
+    assert to_plan(settings, b"k" * 16, "/", "").servers[0].passes_authorization is is_clients
+    surface = _surface(settings)
+    assert surface.passes == ({"a": passes} if passes else {})
+    assert surface.required == {"a": ("X-A",)}
 
 
 def test_the_plan_follows_the_settings() -> None:
@@ -385,6 +422,34 @@ REFUSED = {
         "servers[0].upstream: got header Host, which is set for each request, expected others only"
     ],
     upstream("url: 'http://h', headers: {A: ☂}"): ["servers[0].upstream: the value of header A has characters that no"],
+    upstream("command: [x], pass_headers: [A]"): ["servers[0].upstream.pass_headers: got a list of 1, expected pass_h"],
+    upstream("url: 'http://h', pass_headers: 7"): [
+        "servers[0].upstream.pass_headers: got 7, expected a list, or a map"
+    ],
+    upstream("url: 'http://h', pass_headers: [Host]"): [
+        "servers[0].upstream.pass_headers[0]: got Host, expected another header: this one is set anew for each request"
+    ],
+    upstream("url: 'http://h', pass_headers: {A: Proxy-Authorization}"): [
+        "servers[0].upstream.pass_headers.A: got Proxy-Authorization, expected another header"
+    ],
+    upstream("url: 'http://h', pass_headers: {mcp-session-id: A}"): ["pass_headers.mcp-session-id: got mcp-session-id"],
+    upstream("url: 'http://h', pass_headers: ['*']"): ["pass_headers[0]: got the name '*', expected the whole name"],
+    upstream("url: 'http://h', pass_headers: {A: 'x y'}"): ["pass_headers.A: got other text, expected the whole name"],
+    upstream("url: 'http://h', pass_headers: [A, a]"): ["pass_headers[1]: got a again, expected each header once"],
+    upstream("url: 'http://h', pass_headers: {A: C, B: c}"): [
+        "pass_headers.B: got c, expected a header of its own (servers[0].upstream.pass_headers.A sets this one)"
+    ],
+    upstream("url: 'http://h', headers: {authorization: x}, pass_headers: [Authorization]"): [
+        "pass_headers[0]: got Authorization, expected a header of its own (servers[0].upstream.headers sets this one)"
+    ],
+    server("required_headers: ['A b']"): ["servers[0].required_headers[0]: got the name 'A b', expected a header name"],
+    server("tools: {include: ['']}"): ['servers[0].tools.include[0]: got "", expected a name, or a pattern such as'],
+    server("resources: {exclude: [x, ' ']}"): ['servers[0].resources.exclude[1]: got " ", expected a name'],
+    server("prompts: [x]"): ["servers[0].prompts: got a list of 1, expected a mapping"],
+    server("tools: {only: [x]}"): ["servers[0].tools.only: unknown key"],
+    server("tools: {exclude: [t*]}, adapters: [{type: upload_consumer, tools: [s, t], file_path_argument: p}]"): [
+        f'{AT}.tools[1]: got "t", expected a tool that this server\'s tools.include and tools.exclude do not hide'
+    ],
     server("artifact_roots: ['']"): ['servers[0].artifact_roots[0]: got "", expected the path'],
     consumer("file_path_argument: a", "[]"): [f"{AT}.tools: got a list of 0"],
     consumer("file_path_argument: a", "[' ']"): [f'{AT}.tools[0]: got " "'],
@@ -478,6 +543,8 @@ def test_secrets_are_not_shown() -> None:
     assert "4711" not in refusal(upstream("command: [x], env: {TOKEN: 4711}"))
     assert "4711" not in refusal(upstream("url: 'http://h', headers: {TOKEN: 4711}"))
     assert "4711" not in refusal(upstream("url: 'http://me:4711@h'"))
+    assert "4711" not in refusal(upstream("url: 'http://h', pass_headers: {Authorization: 'Bearer 4711'}"))
+    assert "4711" not in refusal(upstream("url: 'http://h', pass_headers: {Authorization: 4711}"))
     for url in ("htps://h/?token=4711", "htps://me:4711@h/", "me:4711@h", "ftp://h#4711", "htps://4711@h/a?b@c"):
         assert "4711" not in refusal(upstream(f"url: '{url}'"))
         assert "4711" not in refusal(f"mcpServers: {{a: {{url: '{url}'}}}}")
@@ -485,6 +552,14 @@ def test_secrets_are_not_shown() -> None:
     assert "4711" not in refusal(f"core: {{port: '${{PORT}}'}}\n{MINIMAL}", environ={"PORT": "4711x"})
     assert "4711" not in refusal(upstream("url: '${URL}'"), environ={"URL": "4711://h"})
     assert "4711" not in refusal(upstream("url: 'http://h', headers: {A: '${B}'}"), environ={"B": "4711\n"})
+
+
+def test_settings_can_be_shown() -> None:
+    """Names of headers and variables, and none of their values."""
+    shown = repr(read(upstream("url: 'http://h', headers: {Authorization: Bearer 4711}")))
+    shown += repr(read(upstream("command: [x], env: {TOKEN: '4711'}")))
+    assert "Authorization" in shown and "TOKEN" in shown
+    assert "4711" not in shown
 
 
 @pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '{"core": {"drain_seconds": NaN}}', "[" * 5000, "{,}"])

@@ -19,7 +19,7 @@ from http_caller import PATIENCE_S, Caller, requested
 from isthmus.app import service as service_module
 from isthmus.app.planning import to_limits
 from isthmus.app.service import DESCRIPTION, VERSION, Service, running
-from isthmus.app.settings import Core, Management, Server, Sessions, Settings, Upstream
+from isthmus.app.settings import Core, Filter, Management, Server, Sessions, Settings, Upstream
 
 Json = dict[str, Any]
 
@@ -402,6 +402,24 @@ async def test_tools_are_listed_whole_and_from_every_page() -> None:
         }
         assert [one["inputSchema"] for one in (fall, err, odd)] == [True, None, ["odd"]], "as the server has them"
         assert (await get(service, "/servers/c"))["tools"] == 4
+
+
+async def test_a_filter_hides_tools_here_too() -> None:
+    filtered = child("c", peer="curious", tools=Filter(include=("m*", "err"), exclude=("err",)))
+    async with proxy(filtered) as service:
+        body = await get(service, "/mcp/c/tools")
+        assert ([tool["name"] for tool in body["tools"]], body["filter_active"]) == (["mirror"], True)
+        assert (await get(service, "/servers/c"))["tools"] == 1
+        assert (await call(service, "mirror", "c"))[0] == 200
+        for hidden in ("err", "fall"):
+            assert (await call(service, hidden, "c"))[0] == 404
+
+
+async def test_headers_that_a_server_wants_are_wanted_here_too() -> None:
+    async with proxy(child(required_headers=("X-Key",))) as service:
+        for headers, status in (({}, 400), ({"x-key": "1"}, 200)):
+            assert (await ask(service, "GET", "/mcp/a/tools", headers=headers))[0] == status
+            assert (await ask(service, "POST", "/mcp/a/tools/call", {"name": "echo"}, headers))[0] == status
 
 
 async def test_a_result_comes_back_as_the_server_gave_it() -> None:

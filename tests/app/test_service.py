@@ -97,6 +97,46 @@ async def test_two_servers_have_paths_of_their_own() -> None:
 
 
 @pytest.mark.anyio
+async def test_a_clients_header_reaches_the_server_it_is_passed_to() -> None:
+    """Through two proxies: the far one takes nobody without it."""
+    async with proxy(msgspec.structs.replace(child(), required_headers=("X-Key",))) as far:
+        upstream = Upstream(url=f"{far.base_url}/mcp", pass_headers={"X-Own-Key": "X-Key"})
+        async with proxy(Server(id="near", upstream=upstream)) as near:
+            caller = Caller(f"{near.base_url}/mcp", {"x-own-key": "4711"})
+            assert (await caller.initialize())["serverInfo"]["name"] == "a"
+            assert await caller.call("echo", text="x") == "a says x"
+            without = Caller(f"{near.base_url}/mcp")
+            with pytest.raises(AssertionError, match="got no X-Key header"):
+                await without.initialize()
+
+
+async def deny(stream: anyio.abc.SocketStream) -> None:
+    """A server that wants a token, whoever asks."""
+    async with stream:
+        await stream.receive()
+        head = b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer realm=far\r\nContent-Length: 0\r\n"
+        await stream.send(head + b"Connection: close\r\n\r\n")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("pass_headers", [(), ("Authorization",)])
+async def test_whoever_is_to_authenticate_gets_the_challenge(pass_headers: tuple[str, ...]) -> None:
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, deny)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        upstream = Upstream(url=f"http://127.0.0.1:{port}/mcp", pass_headers=pass_headers)
+        async with proxy(Server(id="near", upstream=upstream)) as near:
+            caller = Caller(f"{near.base_url}/mcp", {"authorization": "Bearer 4711"})
+            async with caller.post(id=1, method="initialize", params={}) as response:
+                assert response.status == (401 if pass_headers else 200)
+                assert response.headers.get("www-authenticate") == ("Bearer realm=far" if pass_headers else None)
+                failure = (await response.json())["error"]
+            assert failure["data"] == {"httpStatus": 401}
+            assert "near wants credentials" in failure["message"]
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.anyio
 async def test_the_pages_beside_it() -> None:
     async with proxy() as service:
         caller = Caller(f"{service.base_url}/mcp")
@@ -106,7 +146,8 @@ async def test_the_pages_beside_it() -> None:
             assert await fetch(service.base_url + page) == (200, healthy)
         status, body = await fetch(f"{service.base_url}/nonsense")
         assert status == 404
-        assert body["endpoints"] == ["/mcp", "/sse", "/ws", "/mcp/a", "/sse/a", "/ws/a", "/upload/a", "/healthz"]
+        expected = ["/mcp", "/sse", "/ws", "/mcp/a", "/sse/a", "/ws/a", "/upload/a", "/healthz"]
+        assert body["endpoints"] == expected
         assert "/nonsense" in body["detail"]
 
 

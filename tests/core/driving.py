@@ -23,6 +23,7 @@ from isthmus.core.effects import (
     Effect,
     End,
     GetOpening,
+    Headers,
     Join,
     Listen,
     Note,
@@ -259,6 +260,7 @@ class Client:
     session: str | None = None
     stream: ChannelId | None = None
     principal: str = ""
+    headers: Headers = ()
 
     def say(self, message: bytes, *, takes_events: bool = True) -> ChannelId:
         """Say one message. Returns the channel its answers come on."""
@@ -276,6 +278,7 @@ class Client:
             revision=revision,
             accepts_events=takes_events,
             base_url="http://here",
+            headers=self.headers,
         )
         self.driver.open(channel, opening)
         self.driver.say(channel, message)
@@ -290,7 +293,7 @@ class Client:
     def listen(self) -> ChannelId:
         """Open the GET stream."""
         channel = self.driver.engine.new_channel()
-        self.driver.open(channel, GetOpening(server=self.server, principal=self.principal, session=self.session))
+        self.driver.open(channel, GetOpening(self.server, self.principal, self.session, headers=self.headers))
         if channel not in self.driver.over:
             self.stream = channel
         return channel
@@ -307,7 +310,7 @@ class Client:
 
     def delete(self) -> ChannelId:
         channel = self.driver.engine.new_channel()
-        self.driver.open(channel, DeleteOpening(server=self.server, principal=self.principal, session=self.session))
+        self.driver.open(channel, DeleteOpening(self.server, self.principal, self.session, headers=self.headers))
         return channel
 
     def initialize(self, params: str | None = None) -> ChannelId:
@@ -329,12 +332,12 @@ def driver(
     return Driver(Engine(whole, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, limits=limits, stored=stored))
 
 
-def newcomer(world: Driver, down: str, server: str, principal: str = "") -> Client:
+def newcomer(world: Driver, down: str, server: str, principal: str = "", headers: Headers = ()) -> Client:
     """A client that has said nothing yet. `down` is "pipe" or "http"."""
-    client = Client(world, server, principal=principal)
+    client = Client(world, server, principal=principal, headers=headers)
     if down == "pipe":
         client.pipe = world.engine.new_channel()
-        world.open(client.pipe, PipeOpening(server=server, principal=principal, base_url="http://here"))
+        world.open(client.pipe, PipeOpening(server, principal, "http://here", headers))
     return client
 
 
@@ -348,9 +351,10 @@ def connect(
     revision: str = LATEST,
     session: str = "S1",
     listens: bool = False,
+    headers: Headers = (),
 ) -> Client:
     """A client that is through with its handshake, and so is its server. Nothing is left to be heard."""
-    client = newcomer(world, down, server, principal)
+    client = newcomer(world, down, server, principal, headers)
     channel = client.initialize()
     world.shake_hands(capabilities=capabilities, revision=revision, session=session, listens=listens)
     client.session = world.sent[channel][-1].session

@@ -383,8 +383,7 @@ def test_a_request_that_never_left_is_sent_again_once_even_a_tool_call() -> None
     [
         (501, b"Not Implemented"),
         (503, b"try later"),
-        (401, b""),
-        (403, b"<!doctype html><title>Forbidden</title>"),
+        (422, b"<!doctype html><title>Nothing here</title>"),
         (410, b"\xff\xfe<html>"),
         (400, b'{"error":"invalid_token"}'),
         (429, b'{"detail":"slow down"}'),
@@ -501,7 +500,7 @@ def test_an_error_in_a_refused_initialize_is_passed() -> None:
     client = newcomer(world, "http", "http")
     channel = client.initialize()
     text = '{"code":-32000,"message":"Unauthorized"}'
-    world.end(world.dials[0].channel, Cause(End.REFUSED, status=401, body=error("null", text)))
+    world.end(world.dials[0].channel, Cause(End.REFUSED, status=400, body=error("null", text)))
     assert world.messages(channel) == [error("0", text)]
 
 

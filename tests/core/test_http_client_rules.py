@@ -14,6 +14,7 @@ from isthmus.core.effects import Cause, Delete, End, Listen, Post
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.limits import Limits
 from isthmus.core.wire.http_client import (
+    CHALLENGE_MAX_BYTES,
     EVENT_ID_MAX_BYTES,
     FRAMING_HEADERS,
     PROTOCOL_HEADERS,
@@ -242,6 +243,23 @@ def test_every_status_means_one_thing(status: int, target: Post | Listen | Delet
         assert events == [Opened(), DONE]
     else:
         assert events == [Opened(), Arrived(body), DONE]
+
+
+@pytest.mark.parametrize(
+    ("lines", "challenge"),
+    [
+        ([b" Bearer realm=x "], "Bearer realm=x"),
+        ([b"Bearer", b"Basic realm=\xe9"], "Bearer, Basic realm=\xe9"),
+        ([], ""),
+        ([b"Bearer\x07"], ""),
+        ([b"x" * CHALLENGE_MAX_BYTES], "x" * CHALLENGE_MAX_BYTES),
+        ([b"x" * CHALLENGE_MAX_BYTES, b"y"], ""),
+    ],
+)
+def test_a_challenge_is_kept_as_it_is_or_not_at_all(lines: list[bytes], challenge: str) -> None:
+    for status in (401, 403, 407, 200):
+        events = feed((status, [*JSON, *((b"WWW-Authenticate", line) for line in lines)]), [b"{}"])
+        assert cause_of(events).challenge == (challenge if status in (401, 403) else "")
 
 
 def test_an_empty_success_carries_no_message_whatever_its_type() -> None:

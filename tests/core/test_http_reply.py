@@ -149,6 +149,18 @@ def test_closing_in_silence(status: int, is_stream: bool) -> None:
         assert (b"allow" in headers) is (status == 405)
 
 
+def test_a_challenge_goes_into_a_head_that_is_still_to_be_written() -> None:
+    order = Send(channel=ChannelId(1), message=b"{}", is_last=True, status=401, challenge="Bearer x")
+    for reply in (Reply(), Reply(accepts_json=False), Reply(accepts_events=False)):
+        head = reply.receive_send(order)[0]
+        assert isinstance(head, ReplyHead)
+        assert head.status == 401
+        assert (b"www-authenticate", b"Bearer x") in head.headers
+    late = Reply()
+    late.open()
+    assert [type(out) for out in late.receive_send(order)] == [ReplyBody, ReplyEnd]
+
+
 def test_a_long_silence_opens_the_stream_where_nothing_is_missing_from_the_head() -> None:
     """Middle boxes cut what stays silent; but a reply that may still have to name a session waits."""
     reply = Reply(may_commit=True)

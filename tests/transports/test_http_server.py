@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
 from anyio.abc import ByteStream, SocketListener, SocketStream
 from http_fakes import SURFACE, WAIT_S, Client, FakeFiles, FakePort, get, pages, post, stream_pair, world
@@ -348,6 +349,23 @@ async def test_a_refused_request_leaves_a_usable_connection() -> None:
             assert b"connection" not in answer.headers
         await w.client.send(post(b"1"))
         assert (await w.client.read()).body == b"1"
+        assert len(w.port.openings) == 1
+
+
+async def test_headers_that_are_listed_reach_the_port_and_required_ones_must_be_there() -> None:
+    passes, required = {"files": (("x-key", "X-Upstream"),)}, {"files": ("X-Key",)}
+    async with world(surface=msgspec.structs.replace(SURFACE, passes=passes, required=required)) as w:
+        w.port.on_message = echo
+        await w.client.send(post(b"{}", "X-Key: 4711", "Cookie: 4712"))
+        assert (await w.client.read()).status == 200
+        (opening,) = w.port.openings.values()
+        assert isinstance(opening, PostOpening)
+        assert opening.headers == (("X-Upstream", "4711"),)
+        for request in (post(b"{}", "Cookie: 4712"), get(), get("/mcp/files", method="DELETE"), get("/sse")):
+            await w.client.send(request)
+            answer = await w.client.read()
+            assert answer.status == 400
+            assert "got no X-Key header" in json.loads(answer.body)["error"]["message"]
         assert len(w.port.openings) == 1
 
 
