@@ -239,7 +239,7 @@ def _wrapping(options: argparse.Namespace, upstream: Upstream, id: str, core: Co
     tools = Filter(include=tuple(options.include_tool), exclude=tuple(options.exclude_tool))
     for problem in check_selection("tools", tools.selection):
         raise ConfigError(f"got --include-tool or --exclude-tool with an empty value, expected {problem.expected}")
-    if not is_inspected and tools != Filter():
+    if not is_inspected and tools.selection:
         raise ConfigError("got --include-tool or --exclude-tool with --no-inspect, which looks into nothing")
     return Settings(core=core, servers=(Server(id=id, upstream=upstream, inspect=is_inspected, tools=tools),))
 

@@ -173,6 +173,7 @@ class Courier:
         else:
             self._expect_stream(session, number)
         self._streams.put(session, stream, message)
+        session.asks[number] = session.asks[number]._replace(ordinal=stream.last_ordinal)
 
     def expect_answer(self, session: Session, number: int) -> None:
         """The client's time to answer begins anew."""
@@ -184,10 +185,18 @@ class Courier:
         at = self._desk.now + self._desk.limits.held_timeout_s
         self._desk.timers.set(("ask", (session.sid, number)), at, "question to a client without a stream")
 
-    def receive_resumed(self, session: Session, stream: Stream) -> None:
-        """The stream is connected again, and what was asked on it has been said."""
-        for number, ask in session.asks.items():
-            if ask.stream is stream:
+    def receive_resumed(self, session: Session, stream: Stream, seen: int) -> None:
+        """The stream is connected again after its event `seen`, and what was asked since has been said; but for what
+        had to be dropped in the meantime, which the client will never hear of."""
+        for number, ask in list(session.asks.items()):
+            if ask.stream is not stream:
+                continue
+            if ask.ordinal > seen and not stream.keeps(ask.ordinal):
+                self._drop_ask(session, number)
+                self._refuse_ask(
+                    session, ask, INTERNAL_ERROR, "the question was lost: the client was away for too long"
+                )
+            else:
                 self.expect_answer(session, number)
 
     def take_ask(self, session: Session, id_raw: bytes | None) -> Ask | None:
@@ -226,9 +235,11 @@ class Courier:
             text = f"the client did not answer within {self._desk.limits.ask_timeout_s:g} s"
         else:
             text = "the client has no event stream open on which it could be asked"
-        reason = msgspec.json.encode(text)
-        self.unask(session, number, reason)
-        error = b'{"code":%d,"message":%b}' % (TIMED_OUT if was_asked else INTERNAL_ERROR, reason)
+        self.unask(session, number, msgspec.json.encode(text))
+        self._refuse_ask(session, ask, TIMED_OUT if was_asked else INTERNAL_ERROR, text)
+
+    def _refuse_ask(self, session: Session, ask: Ask, code: int, text: str) -> None:
+        error = msgspec.json.encode({"code": code, "message": text})
         self.up.reply(session, ask, Frame(error=error), session.headers)
 
     def _stream_for(self, session: Session, method: str, related: Exchange | None) -> Stream | None:

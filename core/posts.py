@@ -77,7 +77,7 @@ class Posts:
         self._desk.register(channel, StreamRole(session, stream))
         self._courier.touch(session)
         self._streams.resume(stream, ordinal, channel)
-        self._courier.receive_resumed(session, stream)
+        self._courier.receive_resumed(session, stream, ordinal)
         if stream.is_listening:
             if stream in session.streams:
                 session.streams.remove(stream)

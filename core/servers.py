@@ -437,6 +437,8 @@ class Servers:
             link.listen_event_id = cause.last_event_id
         pause = self._resuming.pause(cause.retry_ms, link.listen_failures)
         link.listen_failures += 1
+        if link.listen_failures > self._desk.limits.resume_failures_max:
+            link.listen_event_id = None  # it may be just this that it fails over
         self._desk.timers.set(("relisten", link.id), self._desk.now + pause, "upstream event stream")
 
     def _receive_post_close(self, link: Link, role: UpPostRole, cause: Cause) -> None:

@@ -51,6 +51,7 @@ class Ask(NamedTuple):
         token_raw: the server's progress token, if any.
         incarnation: which upstream session asked; an answer for an earlier one is dropped.
         stream: where the client was asked; None while held. Only who was asked can answer.
+        ordinal: which event of that stream the question is, if its events have ids.
     """
 
     id_raw: bytes
@@ -58,6 +59,7 @@ class Ask(NamedTuple):
     method: str
     incarnation: int
     stream: Stream | None
+    ordinal: int = 0
 
 
 class Held(NamedTuple):

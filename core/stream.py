@@ -77,6 +77,10 @@ class Stream:
         self.kept_bytes -= len(victim.message)
         return victim
 
+    def keeps(self, ordinal: int) -> bool:
+        """Whether an event can still be had."""
+        return any(kept.ordinal == ordinal for kept in self._kept)
+
     def after(self, ordinal: int) -> list[tuple[str, Kept]]:
         """What is kept of the events that followed, oldest first, with their ids."""
         return [(f"{self.number}-{kept.ordinal}", kept) for kept in self._kept if kept.ordinal > ordinal]

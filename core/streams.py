@@ -98,8 +98,10 @@ class Streams:
         session.resumable[stream.number] = stream
         while len(session.resumable) > self._desk.limits.resumable_per_session_max:
             others = [other for other in session.resumable.values() if other is not stream]
-            victim = next((other for other in others if other.is_over), None)
-            victim = victim or next((other for other in others if not self._desk.is_open(other.channel)), others[0])
+            lost = [other for other in others if not self._desk.is_open(other.channel)]
+            # A GET stream that nobody took up again has most likely been replaced by another.
+            victim = next((other for other in lost if other.is_listening), None)
+            victim = victim or next((other for other in others if other.is_over), (lost or others)[0])
             self.forget(session, victim)
 
     # --- Silence ----------------------------------------------------------------------------------------------------

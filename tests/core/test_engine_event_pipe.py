@@ -212,6 +212,17 @@ def test_a_stream_that_ended_between_the_head_and_the_body_of_a_message_is_404()
     assert not world.hears("tools/list")
 
 
+def test_a_stream_that_is_being_ended_takes_no_message_any_more() -> None:
+    world = driver(limits=Limits(greeting_timeout_s=60.0))
+    pipe = opened(world)
+    channel = world.engine.new_channel()
+    world.open(channel, MessageOpening(server="http", token=pipe.token))
+    world.wait(61.0)
+    world.say(channel, INITIALIZE)
+    assert refusal(world, channel)[0] == 404
+    assert not world.dials
+
+
 def test_a_server_that_is_not_in_the_plan_is_the_callers_mistake() -> None:
     world = driver()
     for opening in (EventPipeOpening(server="none"), MessageOpening(server="none", token="")):
@@ -391,6 +402,18 @@ def test_greeting_timeout_begins_anew_with_a_handshake_that_failed() -> None:
         world.wait(59.0)
         assert pipe.stream not in world.closed
     world.wait(1.1)
+    assert pipe.stream in world.closed
+
+
+def test_greeting_timeout_ends_a_stream_whose_handshake_took_longer_and_failed() -> None:
+    world = driver(limits=Limits(greeting_timeout_s=10.0, start_timeout_s=25.0))
+    pipe = opened(world)
+    pipe.say(INITIALIZE)
+    world.wait(24.9)
+    assert pipe.stream not in world.closed, "somebody works at it"
+    world.wait(0.2)
+    assert [frame["error"]["code"] for frame in pipe.told] == [-31004]
+    world.wait(10.0)
     assert pipe.stream in world.closed
 
 

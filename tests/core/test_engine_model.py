@@ -1,11 +1,14 @@
 """The engine against a plain model: a dict of what each client is owed.
 
-Clients on pipes and HTTP, servers on pipes and HTTP, in any order of asking, answering, hanging up, dying and waiting.
-The model knows nothing of the engine's insides: it reads the effects as a peer would. It holds that
+Clients on pipes and HTTP, servers on pipes and HTTP, in any order of asking, answering, hanging up, coming back, dying
+and waiting. The model knows nothing of the engine's insides: it reads the effects as a peer would. It holds that
 
 - every accepted request gets exactly one answer, on its own channel, under its own id, made of its own payload;
 - nothing of one session reaches another: answers, progress, questions, logs;
 - no tool call is written upstream twice unless it provably did not run;
+- whoever was cut off and comes back to a stream with event ids is given what it missed, once, in order: progress, the
+  answer, questions; and every question of a server is answered or refused;
+- a server's reply that was cut off and can be resumed is resumed from there;
 - nothing is said on a channel after its end.
 """
 
@@ -35,6 +38,7 @@ from isthmus.core.effects import (
     PipeOpening,
     Post,
     PostOpening,
+    Primed,
     Resume,
     Send,
     Spawn,
@@ -45,7 +49,8 @@ from isthmus.core.plan import Kind, Plan, ServerPlan
 
 SAFE = "prompts/get"
 UNSAFE = "tools/call"
-TWICE_ALLOWED = {SAFE}
+LIMITS = Limits(exchanges_per_session_max=16, stream_ttl_s=1e6, session_idle_ttl_s=1e6)
+"""Whoever comes back is always in time."""
 
 
 def message(**members: object) -> bytes:
@@ -60,6 +65,27 @@ class Owed:
     id: Any
     tag: str
     token: str | None
+    due: list[int] = field(default_factory=list)
+    """Progress that the server has reported and the client has not seen, by its number."""
+
+
+@dataclass(eq=False)
+class Line:
+    """One event stream as its client knows it, over all its connections.
+
+    Attributes:
+        channel: its newest connection, which may have ended.
+        told: (event id, message) of all it has seen.
+        at: how many of these it has on this connection, or had when it was taken up.
+        places: the event ids it may resume with, and how many of `told` come before what follows them.
+    """
+
+    client: Client
+    channel: int
+    is_listening: bool = False
+    told: list[tuple[str, bytes]] = field(default_factory=list)
+    at: int = 0
+    places: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -82,19 +108,25 @@ class Upstream:
     requests: dict[int, tuple[str, str, str | None, int | None]] = field(default_factory=dict)
     """id → (method, tag, token, POST channel)."""
     questions: dict[str, str] = field(default_factory=dict)
+    is_greeted: bool = False
+    """The handshake is through: what it asks has somewhere to go."""
+    listen_id: str | None = None
+    """The last event id its GET stream has named."""
 
 
 class World(RuleBasedStateMachine):
-    @initialize(seed=st.integers(0, 2**32))
-    def begin(self, seed: int) -> None:
+    @initialize(
+        seed=st.integers(0, 2**32),
+        first=st.lists(st.tuples(st.sampled_from(["pipe", "http"]), st.booleans()), max_size=3),
+    )
+    def begin(self, seed: int, first: list[tuple[str, bool]]) -> None:
+        """Some clients are there and have asked something: hypothesis may leave out the rules that would do that."""
         self.random = random.Random(seed)
         plan = Plan(
             servers=(ServerPlan(id="pipe", kind=Kind.PIPE), ServerPlan(id="http", kind=Kind.HTTP)),
             link_key=b"0123456789abcdef",
         )
-        self.engine = Engine(
-            plan, entropy=self.random.randbytes, unix_at_zero=1e9, limits=Limits(exchanges_per_session_max=16)
-        )
+        self.engine = Engine(plan, entropy=self.random.randbytes, unix_at_zero=1e9, limits=LIMITS)
         self.now = 0.0
         self.count = 0
         self.clients: list[Client] = []
@@ -113,6 +145,14 @@ class World(RuleBasedStateMachine):
         self.cancelled: set[str] = set()
         self.streamed: set[int] = set()
         """Channels whose client was given an event id."""
+        self.lines: dict[int, Line] = {}
+        """Streams with event ids, by their newest connection."""
+        self.cut: dict[str, tuple[Upstream, int]] = {}
+        """Requests whose reply was cut off, by the event id it can be resumed with."""
+        self.resumed: dict[int, str] = {}
+        """Connections that are the rest of a reply, by channel: the event id they were resumed with."""
+        self.begun: set[int] = set()
+        """Replies of servers that have begun."""
         self.orphaned: set[tuple[int, Any]] = set()
         self.acting: Client | None = None
         self.posters: dict[int, Client] = {}
@@ -120,6 +160,10 @@ class World(RuleBasedStateMachine):
         self.by_session: dict[str, Upstream] = {}
         self.later: list[tuple[str, int]] = []
         """What takes a moment: processes and streams that are on their way."""
+        for server, is_pipe in first:
+            self.connect(server, is_pipe, True)
+            self.confirm()
+            self.request_as(self.clients[-1], 1, UNSAFE, True)
 
     # --- The driver -------------------------------------------------------------------------------------------------
 
@@ -143,19 +187,16 @@ class World(RuleBasedStateMachine):
 
     def client_of(self, channel: int) -> Client | None:
         for client in self.clients:
-            if channel in (client.pipe, client.stream):
+            if channel == client.pipe:
                 return client
         return self.owed[channel][0].client if self.owed.get(channel) else self.posters.get(channel)
 
     def check_send(self, effect: Send) -> None:
-        if not effect.message:
-            assert effect.event_id is not None, "what is empty primes"
-            self.streamed.add(effect.channel)
-            return
         channel = effect.channel
-        if effect.event_id is not None:
-            self.streamed.add(channel)
         assert channel not in self.ended, "something was said on a channel after its end"
+        if effect.event_id is not None and not self.check_event(effect, effect.event_id):
+            return
+        assert effect.message, "what is empty primes"
         frame = json.loads(effect.message)
         if channel in self.children:
             self.hear(self.children[channel], frame, None)
@@ -182,6 +223,7 @@ class World(RuleBasedStateMachine):
         assert mine, f"an answer to a request that was cancelled: {frame}"
         mine.reverse()  # of two with one id on one pipe, it is the newer that is refused
         open_requests.remove(mine[0])
+        assert not mine[0].due, "progress that came before the answer is missing"
         assert mine[0].tag not in self.answered, "a second answer"
         self.answered.add(mine[0].tag)
         if effect.session is not None:
@@ -189,12 +231,36 @@ class World(RuleBasedStateMachine):
         if "error" in frame and mine[0].tag.startswith("initialize"):
             mine[0].client.is_over = mine[0].client.pipe is None or mine[0].client.is_over
 
+    def check_event(self, effect: Send, id: str) -> bool:
+        """Whether the client sees it for the first time. What it had seen before, and asked for again, is the same."""
+        channel = effect.channel
+        self.streamed.add(channel)
+        client = self.client_of(channel)
+        assert client is not None
+        line = self.lines.setdefault(channel, Line(client, channel))
+        if line.at < len(line.told):
+            assert (id, effect.message) == line.told[line.at], "not what followed the event that was named"
+            line.at += 1
+            if effect.is_last:
+                self.ended.add(channel)
+            return False
+        assert not any(id in other.places for other in self.lines.values() if other.client is client), "an id twice"
+        if effect.message:
+            line.told.append((id, effect.message))
+            line.at += 1
+        else:
+            assert not line.told, "primed too late"
+        line.places[id] = line.at
+        return bool(effect.message)
+
     def check_server_message(self, client: Client, channel: int, frame: dict[str, Any]) -> None:
         params = frame.get("params", {})
         if frame["method"] == "notifications/progress":
-            tokens = {owed.token: owed.tag for owed in self.owed.get(channel, [])}
+            tokens = {owed.token: owed for owed in self.owed.get(channel, [])}
             assert params["progressToken"] in tokens, "progress for nothing open on this channel"
-            assert tokens[params["progressToken"]] == params["tag"], "progress of another request"
+            owed = tokens[params["progressToken"]]
+            assert owed.tag == params["tag"], "progress of another request"
+            assert owed.due.pop(0) == params["progress"], "progress that came before is missing"
         elif frame["method"] == "elicitation/create":
             assert params["for"] == self.clients.index(client), "a question for another client"
             assert frame["id"] not in client.asked
@@ -242,9 +308,21 @@ class World(RuleBasedStateMachine):
                     frame.get("method", ""),
                 )
                 self.hear(upstream, frame, channel)
+            case Listen() if target.last_event_id in self.cut:
+                upstream, number = self.cut.pop(target.last_event_id)
+                assert target.session is not None
+                assert self.by_session[target.session] is upstream, "resumed in another session"
+                assert number in upstream.requests, "nobody waits for it any more"
+                method, tag, token, _ = upstream.requests[number]
+                upstream.requests[number] = (method, tag, token, channel)
+                self.posts[channel] = (upstream, number, method)
+                self.resumed[channel] = target.last_event_id
+                self.later.append(("resuming", channel))
             case Listen():
                 assert target.session is not None
-                self.listens[channel] = self.by_session[target.session]
+                upstream = self.by_session[target.session]
+                assert target.last_event_id == upstream.listen_id, "not from where it ended"
+                self.listens[channel] = upstream
                 self.later.append(("listening", channel))
             case Delete():
                 self.by_session[target.session].is_open = False
@@ -268,9 +346,12 @@ class World(RuleBasedStateMachine):
             upstream.requests[frame["id"]] = (frame["method"], tag, token, post)
         elif frame.get("method") == "notifications/cancelled":
             upstream.requests.pop(params["requestId"], None)
+        elif frame.get("method") == "notifications/initialized":
+            upstream.is_greeted = True
         elif "method" not in frame:
-            tag = upstream.questions.pop(frame["id"], None)
-            if tag is not None and "result" in frame:
+            assert frame["id"] in upstream.questions, "a question was answered twice"
+            tag = upstream.questions.pop(frame["id"])
+            if "result" in frame:
                 assert frame["result"]["tag"] == tag, "the answer to another question"
 
     def say(self, upstream: Upstream, frame: bytes, post: int | None) -> None:
@@ -286,7 +367,7 @@ class World(RuleBasedStateMachine):
     # --- What clients do --------------------------------------------------------------------------------------------
 
     @rule(server=st.sampled_from(["pipe", "http"]), is_pipe=st.booleans(), settles=st.booleans())
-    @precondition(lambda self: len(self.clients) < 4)
+    @precondition(lambda self: len(self.clients) < 4 + 2 * sum(client.is_over for client in self.clients))
     def connect(self, server: str, is_pipe: bool, settles: bool) -> None:
         client = self.acting = Client(server)
         self.clients.append(client)
@@ -361,7 +442,9 @@ class World(RuleBasedStateMachine):
         channel, victim = found
         if (self.clients.index(client), victim.id) in self.orphaned:
             return  # a request nobody waits for has that id too: which of them is meant is the engine's guess
-        same = [o for _, o in mine if o.id == victim.id and type(o.id) is type(victim.id)]
+        same = [(c, o) for c, o in mine if o.id == victim.id and type(o.id) is type(victim.id)]
+        if any(c in self.ended for c, _ in same):
+            return  # it may have its answer, which the client has not seen
         if len(same) == 1:
             if channel in self.streamed:
                 self.cancelled.add(victim.tag)  # a stream with event ids must end with an answer
@@ -375,6 +458,8 @@ class World(RuleBasedStateMachine):
         if client is None:
             return
         client.stream = channel = self.engine.new_channel()
+        self.posters[channel] = client
+        self.lines[channel] = Line(client, channel, is_listening=True)
         opening = GetOpening(server=client.server, session=client.session)
         self.carry_out(self.engine.receive_open(channel, opening, self.tick()))
         if channel in self.ended:
@@ -386,22 +471,51 @@ class World(RuleBasedStateMachine):
         if client is None:
             return
         channel, client.stream = client.stream, None
+        self.ended.add(channel)
         self.carry_out(self.engine.receive_close(channel, Cause(End.GONE), self.tick()))
 
     @rule()
     def hang_up(self) -> None:
-        """A client drops a POST: nothing is owed on it any more, and nothing else changes."""
-        found = self.pick([c for c, owed in self.owed.items() if owed and owed[0].client.pipe is None])
+        """A client drops a POST. If its stream has event ids, it can come back; else nothing is owed on it any more."""
+        found = self.pick([c for c, o in self.owed.items() if o and o[0].client.pipe is None and c not in self.ended])
         if found is None:
             return
         if any(owed.tag.startswith("initialize") for owed in self.owed[found]):
             self.owed[found][0].client.is_over = True
-        self.orphaned |= {(self.clients.index(owed.client), owed.id) for owed in self.owed[found]}
-        self.owed[found].clear()
+        if found not in self.streamed:
+            self.orphaned |= {(self.clients.index(owed.client), owed.id) for owed in self.owed[found]}
+            self.owed[found].clear()
         self.ended.add(found)
         self.carry_out(self.engine.receive_close(found, Cause(End.GONE), self.tick()))
 
     @rule()
+    def come_back(self) -> None:
+        """A client resumes a stream after any event it has seen, whether or not it is cut off."""
+        line = self.pick([line for line in self.lines.values() if line.places and not line.client.is_over])
+        if line is not None:
+            self.resume(line, self.pick(list(line.places)))
+
+    def resume(self, line: Line, id: str) -> None:
+        client, old = line.client, line.channel
+        line.channel = channel = self.engine.new_channel()
+        line.at = line.places[id]
+        self.lines[channel] = self.lines.pop(old)
+        self.posters[channel] = client
+        self.streamed.add(channel)
+        if old in self.owed:
+            self.owed[channel] = self.owed.pop(old)
+        if line.is_listening:
+            client.stream = channel
+        was_open = old not in self.ended
+        opening = GetOpening(server=client.server, session=client.session, last_event_id=id)
+        self.carry_out(self.engine.receive_open(channel, opening, self.tick()))
+        assert line.at == len(line.told), "not all that was seen came again"
+        assert old in self.ended, "two connections of one stream"
+        if was_open:
+            self.carry_out(self.engine.receive_close(old, Cause(End.DONE), self.tick()))
+
+    @rule()
+    @precondition(lambda self: len(self.usable()) > 1)
     def leave(self) -> None:
         client = self.pick(self.usable())
         if client is None:
@@ -413,6 +527,8 @@ class World(RuleBasedStateMachine):
             self.ended.add(client.pipe)
             self.carry_out(self.engine.receive_close(client.pipe, Cause(End.GONE), self.tick()))
             return
+        for lost in [c for c, owed in self.owed.items() if owed and owed[0].client is client and c in self.ended]:
+            self.owed[lost].clear()
         channel = self.engine.new_channel()
         opening = DeleteOpening(server=client.server, session=client.session)
         self.carry_out(self.engine.receive_open(channel, opening, self.tick()))
@@ -438,12 +554,17 @@ class World(RuleBasedStateMachine):
             if channel in self.ended:
                 continue
             if kind == "listening" and self.random.random() < 0.5:
-                self.listens.pop(channel, None)
+                self.listens[channel].listen_id = None
+                del self.listens[channel]
                 self.ended.add(channel)
                 cause = Cause(End.REFUSED, status=405)
                 self.carry_out(self.engine.receive_close(channel, cause, self.tick()))
             else:
-                self.carry_out(self.engine.receive_open(channel, Connected(), self.tick()))
+                self.begin_reply(channel)
+
+    def begin_reply(self, channel: int) -> None:
+        self.begun.add(channel)
+        self.carry_out(self.engine.receive_open(channel, Connected(), self.tick()))
 
     @rule()
     def settle(self) -> None:
@@ -457,7 +578,8 @@ class World(RuleBasedStateMachine):
 
     def busy(self) -> list[tuple[Upstream, int]]:
         live = [u for u in self.current.values() if u.is_open]
-        return [(u, number) for u in live for number in u.requests]
+        cut = list(self.cut.values())
+        return [(u, number) for u in live for number in u.requests if (u, number) not in cut]
 
     @rule(fails=st.integers(0, 5), as_text=st.booleans())
     def reply(self, fails: int, as_text: bool) -> None:
@@ -510,11 +632,57 @@ class World(RuleBasedStateMachine):
             "refused": Cause(End.REFUSED, status=500, body=b"<html>"),
             "empty": Cause(End.DONE),
         }
-        if how in ("forgotten", "unreachable"):
+        if found in self.resumed:
+            if how in ("broken", "unreachable", "empty"):
+                self.cut_off(found, causes[how], self.resumed[found])
+                return
+        elif how in ("forgotten", "unreachable"):
             self.may_repeat[tag] = self.may_repeat.get(tag, 0) + 1
         if how == "forgotten" and method != "initialize":
             upstream.is_open = False
         self.end_post(found, causes[how])
+
+    @rule(
+        how=st.sampled_from([End.DONE, End.BROKEN]),
+        retry_ms=st.sampled_from([None, 0, 2000]),
+        primes=st.booleans(),
+        is_new=st.booleans(),
+    )
+    def cut_reply(self, how: End, retry_ms: int | None, primes: bool, is_new: bool) -> None:
+        """A server's reply ends early, and can be resumed."""
+        found = self.pick([c for c, (u, n, m) in self.posts.items() if n in u.requests and m != "initialize"])
+        if found is None:
+            return
+        if found not in self.begun:
+            self.begin_reply(found)
+        if primes and found in self.posts:
+            self.carry_out(self.engine.receive_open(found, Primed(), self.tick()))
+        self.count += 1
+        id = f"u{self.count}" if is_new or found not in self.resumed else self.resumed[found]
+        last_event_id = id if id != self.resumed.get(found) else None
+        self.cut_off(found, Cause(how, last_event_id=last_event_id, retry_ms=retry_ms), id)
+
+    def cut_off(self, channel: int, cause: Cause, id: str) -> None:
+        upstream, number, _ = self.posts.pop(channel)
+        if number in upstream.requests and upstream.is_open:
+            method, tag, token, _ = upstream.requests[number]
+            upstream.requests[number] = (method, tag, token, None)
+            self.cut[id] = (upstream, number)
+        self.ended.add(channel)
+        self.carry_out(self.engine.receive_close(channel, cause, self.tick()))
+
+    @rule(how=st.sampled_from([End.DONE, End.BROKEN]), retry_ms=st.sampled_from([None, 0, 2000]))
+    def cut_listening(self, how: End, retry_ms: int | None) -> None:
+        """A server's GET stream ends, and can be resumed."""
+        found = self.pick(list(self.listens))
+        if found is None:
+            return
+        self.count += 1
+        upstream = self.listens.pop(found)
+        upstream.listen_id = f"g{self.count}"
+        self.ended.add(found)
+        cause = Cause(how, last_event_id=upstream.listen_id, retry_ms=retry_ms)
+        self.carry_out(self.engine.receive_close(found, cause, self.tick()))
 
     @rule()
     def die(self) -> None:
@@ -533,7 +701,13 @@ class World(RuleBasedStateMachine):
             return
         upstream, number = found
         _, tag, token, post = upstream.requests[number]
-        params = {"progressToken": token, "progress": 1, "tag": tag}
+        if post in self.ended or (post is None and upstream not in self.children.values()):
+            return
+        self.count += 1
+        for owed in self.left():
+            if owed.tag == tag and tag not in self.cancelled:
+                owed.due.append(self.count)
+        params = {"progressToken": token, "progress": self.count, "tag": tag}
         self.say(upstream, message(method="notifications/progress", params=params), post)
 
     @rule(kind=st.sampled_from(["question", "log", "change"]))
@@ -547,6 +721,9 @@ class World(RuleBasedStateMachine):
         self.count += 1
         if kind == "question":
             number = f"q{self.count}"
+            is_heard = post is not None or found in [*self.children.values(), *self.listens.values()]
+            if not found.is_greeted or not is_heard:
+                return
             found.questions[number] = number
             params = {"for": owner, "tag": number}
             self.say(found, message(id=number, method="elicitation/create", params=params), post)
@@ -587,8 +764,16 @@ class World(RuleBasedStateMachine):
         """Once faults stop, everything is answered; and at the very end nothing is left."""
         if not hasattr(self, "engine"):
             return
-        for _ in range(12):
+        for round in range(16):
             self.settle()
+            for client in self.usable():
+                self.speak(client, message(method="notifications/initialized"))
+                for number, tag in list(client.asked.items()):
+                    del client.asked[number]
+                    self.speak(client, message(id=number, result={"tag": tag}))
+            for line in [line for line in self.lines.values() if line.channel in self.ended and line.places]:
+                if not line.client.is_over and (round == 0 or self.owed.get(line.channel)):
+                    self.resume(line, list(line.places)[-1])
             for channel in [channel for channel, (upstream, _, _) in self.posts.items() if not upstream.is_open]:
                 self.end_post(channel, Cause(End.BROKEN, detail="the server that had it is gone"))
             for upstream, number in self.busy():
@@ -596,6 +781,8 @@ class World(RuleBasedStateMachine):
                     self.reply_to(upstream, number, 1, False)
             self.wait(3.0)
         assert not self.left(), f"not answered though everything works: {self.left()}"
+        open_questions = [q for u in self.current.values() if u.is_open for q in u.questions]
+        assert not open_questions, f"neither answered nor refused: {open_questions}"
         self.carry_out(self.engine.receive_stop(self.tick()))
         assert not self.left(), f"never answered: {self.left()}"
         assert self.engine.session_count == 0
@@ -603,4 +790,4 @@ class World(RuleBasedStateMachine):
 
 
 TestWorld = World.TestCase
-TestWorld.settings = settings(max_examples=60, stateful_step_count=60, deadline=None, report_multiple_bugs=False)
+TestWorld.settings = settings(max_examples=120, stateful_step_count=60, deadline=None, report_multiple_bugs=False)

@@ -577,8 +577,22 @@ def test_a_get_stream_that_is_resumed_is_the_newest() -> None:
     first, second = client.listen(), client.listen()
     again = client.resume(last_id(world, first))
     assert first in world.closed
+    world.end(first)
     world.say(child_of(world), notification(CHANGED))
     assert (tags(world, again), tags(world, second)) == ([CHANGED], [])
+
+
+def test_a_get_stream_that_was_resumed_keeps_no_session_once_it_is_gone() -> None:
+    world = driver(limits=Limits(session_idle_ttl_s=60.0))
+    client = connect(world, "http", "pipe")
+    first = client.listen()
+    again = client.resume(last_id(world, first))
+    world.end(first)
+    world.wait(1000.0)
+    assert world.engine.session_count == 1
+    world.end(again, GONE)
+    world.wait(61.0)
+    assert world.engine.session_count == 0
 
 
 def test_get_streams_that_are_resumed_count_among_those_a_session_may_have() -> None:
@@ -980,6 +994,7 @@ def test_events_per_session_max_bytes_is_for_all_streams_of_a_session_together()
     calls = [away(world, client, str(n), size=4000) for n in range(1, 4)]
     assert [tags(world, client.resume(f"{n}-1")) for n in range(1, 4)] == [[], [], [3]]
     calls[2].log(9, 9000)
+    assert tags(world, client.resume("3-1")) == [9]
     calls[0].progress(8)
     assert [tags(world, client.resume(f"{n}-1")) for n in range(1, 4)] == [[8], [], []]
 
@@ -990,6 +1005,15 @@ def test_events_max_bytes_is_for_all_sessions_together() -> None:
     for client in clients:
         away(world, client, "1", size=4000)
     assert [tags(world, client.resume("1-1")) for client in clients] == [[], [], [1]]
+
+
+def test_events_max_bytes_takes_from_whoever_was_told_something_longest_ago() -> None:
+    world = driver(limits=Limits(events_max_bytes=10_000))
+    clients = [connect(world, "http", "pipe") for _ in range(3)]
+    calls = [away(world, client, "1", size=4000) for client in clients[:2]]
+    calls[0].ask(7)
+    away(world, clients[2], "1", size=4000)
+    assert [tags(world, client.resume("1-1")) for client in clients] == [[1, 7], [], [1]]
 
 
 def test_events_max_bytes_forgets_the_oldest_of_what_is_over_in_any_session() -> None:
@@ -1052,3 +1076,25 @@ def test_where_the_plan_says_so_a_client_is_polled_like_its_server() -> None:
     world.say(resumed.channel, result(str(call.id), '{"n":1}'))
     assert world.said(again)["result"] == {"n": 1}
     assert world.sent[again][-1].is_last
+
+
+def test_a_question_that_was_dropped_while_its_client_was_away_is_refused() -> None:
+    """Six questions, room for four events: the two that nobody will ever hear are answered at once."""
+    world = driver(ServerPlan(id="http", kind=Kind.HTTP), limits=Limits(events_max=4))
+    client = connect(world, "http", "http")
+    channel = client.request("1", "tools/call", "{}")
+    call = world.hear("tools/call")
+    world.open(call.channel, Connected())
+    world.open(call.channel, Primed())
+    primed = world.primed[channel]
+    world.end(channel, GONE)
+    for number in range(6):
+        world.say(call.channel, request(f'"q{number}"', "elicitation/create", "{}"))
+    again = world.engine.new_channel()
+    opening = GetOpening(server="http", session=client.session, last_event_id=primed.event_id)
+    world.open(again, opening)
+    questions = [frame for frame in world.frames(again) if frame.get("method") == "elicitation/create"]
+    assert len(questions) == 4
+    refused = [heard.frame for heard in world.heard if "error" in heard.frame]
+    assert [frame["id"] for frame in refused] == ["q0", "q1"]
+    assert all("the question was lost" in frame["error"]["message"] for frame in refused)
