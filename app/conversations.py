@@ -36,6 +36,12 @@ class Refusal(Exception):
         self.data = data
 
     @property
+    def status(self) -> int:
+        """The HTTP status that the server refused with; 0 if it did otherwise."""
+        status = self.data.get("httpStatus") if isinstance(self.data, dict) else None
+        return status if isinstance(status, int) else 0
+
+    @property
     def stage(self) -> str:
         """How far a server came that could not be started, as the engine says."""
         return str(self.data.get("stage", "")) if isinstance(self.data, dict) else ""
@@ -53,6 +59,9 @@ class _Awaited:
 class Conversation:
     """One session, from `run`'s beginning to its end.
 
+    Args:
+        sees_hidden: what a filter hides from clients is shown to this one.
+
     Attributes:
         is_over: nothing can be asked any more.
         is_kept: nobody ends it for being idle.
@@ -60,12 +69,14 @@ class Conversation:
         used_at: when somebody last used it, on the event loop's clock.
     """
 
-    def __init__(self, port: Port, server: str, version: str, *, is_kept: bool = False) -> None:
+    def __init__(
+        self, port: Port, server: str, version: str, *, is_kept: bool = False, sees_hidden: bool = False
+    ) -> None:
         self.is_over = False
         self.is_kept = is_kept
         self.tool_names: frozenset[str] | None = None
         self.used_at = anyio.current_time()
-        self._server = server
+        self._opening = PipeOpening(server=server, sees_hidden=sees_hidden)
         self._version = version
         self._peer = MemoryClient(port)
         self._last_id = 0
@@ -79,7 +90,7 @@ class Conversation:
         info = {"name": "isthmus", "version": self._version}
         hello = {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": info}
         try:
-            self._peer.open(PipeOpening(server=self._server))
+            self._peer.open(self._opening)
             self._send("initialize", msgspec.json.encode(hello), self._hello)
             while True:
                 self._receive(jsonrpc.decode(await self._peer.receive()))
