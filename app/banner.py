@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,10 +11,12 @@ import msgspec
 
 from ..core.catalog import helper_name
 from ..core.eras import features_of
+from ..core.wire.http_headers import is_loopback
 from .documents import without_credentials
 from .fitting import awaits_clients, misfits, own_tools, visible_tools
 from .probe import ServerReport
-from .service import VERSION, Service
+from .screen import plain as _plain
+from .service import VERSION, Service, host_of
 from .settings import Adapter, Server, Settings, Transport, UploadConsumerAdapter
 
 TOOLS_SHOWN = 12
@@ -31,7 +32,7 @@ def listening(service: Service, reports: list[ServerReport]) -> str:
     suffixes = {id: "" if is_only else f"/{id}" for id in service.server_ids}
     places = [place for place in (core.port is not None and service.base_url, core.unix_socket) if place]
     lines = [f"isthmus {VERSION} listens on {' and '.join(places)}" if places else f"isthmus {VERSION}"]
-    if core.port is not None and not _is_loopback(core.host):
+    if core.port is not None and not is_loopback(host_of(core.host)):
         lines.append(f"WARNING open to other machines, as {core.host}, and nobody is asked who they are")
     lines.append("")
     for server, report in zip(settings.servers, reports, strict=True):
@@ -60,13 +61,6 @@ def listening(service: Service, reports: list[ServerReport]) -> str:
         ]
         lines += [_paste_line(commands), ""]
     return "\n".join(lines)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _own_path() -> str:
@@ -102,11 +96,6 @@ def describe(settings: Settings, server: Server, report: ServerReport) -> list[s
     lines += [f"    files   {_files(settings, server, adapter)}" for adapter in server.adapters]
     lines += [f"    WARNING {_plain(line)}" for line in misfits(server, report)]
     return lines
-
-
-def _plain(text: str) -> str:
-    """What a server said, fit for a terminal: on one line, and without control characters."""
-    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _files(settings: Settings, server: Server, adapter: Adapter) -> str:

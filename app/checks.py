@@ -37,6 +37,7 @@ _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _DOTTED: Final = re.compile(r"[^.\s\[\]]+(\.[^.\s\[\]]+)*")
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^/?#@:*\s\[\]]+)(:[0-9]{1,5})?")
 _HOST: Final = re.compile(r"\[[0-9a-f:.]+\](:[0-9]*)?|[0-9a-f:.]+|[^/?#@:*\s\[\]]+(:[0-9]*)?")
+_TOKEN: Final = re.compile(r"[!-~]+")
 _URI_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
@@ -82,6 +83,14 @@ def _core(core: Core) -> Iterator[Problem]:
         yield from check_origin(f"core.allowed_origins[{i}]", origin)
     for i, host in enumerate(core.allowed_hosts):
         yield from check_host(f"core.allowed_hosts[{i}]", host)
+    if core.management is not None:  # what could not be read is None
+        yield from check_token("core.management.token", core.management.token)
+
+
+def check_token(key: str, token: str | None) -> Iterator[Problem]:
+    """It stands in a header. What it says is a secret, also where it is wrong."""
+    if token is not None and _TOKEN.fullmatch(token) is None:
+        yield Problem(key, "a secret of visible ASCII characters, and no spaces", "got another text")
 
 
 def check_origin(key: str, origin: str) -> Iterator[Problem]:
@@ -248,7 +257,7 @@ def _endpoint(
             f"{key}.url", f"a URL with {' or '.join(f'{one}://' for one in schemes)}, for transport {transport}"
         )
         return
-    if not is_inspected and (transport not in (None, "auto") or seen in _SSE_SCHEMES):
+    if not is_inspected and (transport not in (None, "auto") or seen in (*_SSE_SCHEMES, "unix")):
         yield Problem(f"{key}.url", "a URL without a transport beside inspect: false: nothing is looked into")
         return
     url, settled = settle(url, transport)

@@ -1,4 +1,4 @@
-"""The command line: `isthmus serve | wrap | check | demo | schema`."""
+"""The command line: `isthmus serve | wrap | check | ps | start | stop | restart | demo | schema`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ import msgspec
 from ..core.effects import PipeOpening
 from ..transports.http_endpoint import Endpoint
 from ..transports.pipe import serve_pipe
-from . import banner, logs, screen
-from .addresses import settle
-from .checks import UNIX_PATH_MAX_BYTES, check_host, check_origin, check_selection
+from . import banner, logs, remote, screen
+from .addresses import scheme_of, settle
+from .checks import UNIX_PATH_MAX_BYTES, check_host, check_origin, check_selection, check_token
 from .config import ConfigError, load, schema
 from .documents import without_credentials
 from .fitting import awaits_clients, misfits
 from .probe import ServerReport, probe
 from .service import VERSION, Service, StartError, running
-from .settings import Core, Filter, Server, Settings, Upstream
+from .settings import Core, Filter, Management, Server, Settings, Upstream
 from .stopping import Stop, stoppable
 
 DONE, FAILED, USAGE = 0, 1, 2
@@ -35,6 +35,7 @@ DONE, FAILED, USAGE = 0, 1, 2
 CONFIG_NAMES = ("isthmus.yaml", "isthmus.yml", "isthmus.toml", "isthmus.json")
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_LISTEN = f"{DEFAULT_HOST}:8932"
+TOKEN_VARIABLE: Final = "ISTHMUS_TOKEN"
 WAITING_LINE_S = 2
 PROBE_TIMEOUT_S = 600.0
 """A bound beyond every server's own start time limit, which is what normally ends a wait."""
@@ -67,7 +68,7 @@ def _run_command(argv: Sequence[str] | None) -> int:
     except ConfigError as error:
         _complain(str(error))
         return USAGE
-    except (StartError, screen.Unheard) as error:
+    except (StartError, screen.Unheard, remote.Failed) as error:
         _complain(str(error))
         return FAILED
     except KeyboardInterrupt:
@@ -108,7 +109,8 @@ def _parser() -> argparse.ArgumentParser:
         usage="isthmus wrap [options] URL | isthmus wrap [options] -- COMMAND [ARG …]",
         description="Relay one server untouched: over HTTP (/mcp, /ws), or on stdin and stdout with --listen stdio.",
         epilog="Examples: isthmus wrap -- npx -y @modelcontextprotocol/server-everything; "
-        "isthmus wrap --listen stdio --header 'Authorization: Bearer …' https://host/mcp",
+        "isthmus wrap --listen stdio --header 'Authorization: Bearer …' https://host/mcp. "
+        f"Where {TOKEN_VARIABLE} is set it is what `isthmus ps` must show.",
     )
     wrap.add_argument(
         "target",
@@ -150,6 +152,27 @@ def _parser() -> argparse.ArgumentParser:
         description=f"{check_about} Exit code 1: a server does not answer, or lacks a tool or argument it is to have.",
     )
     check.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
+    running = argparse.ArgumentParser(add_help=False)
+    running.add_argument(
+        "--url",
+        default=f"http://{DEFAULT_LISTEN}",
+        metavar="URL",
+        help=f"where isthmus listens; default http://{DEFAULT_LISTEN}",
+    )
+    running.add_argument(
+        "--token", metavar="TOKEN", help=f"its core.management.token; default: what {TOKEN_VARIABLE} is set to"
+    )
+    ps_about = "Show how the servers of a running isthmus fare."
+    ps = commands.add_parser("ps", parents=[shared, running], help=_as_help(ps_about), description=ps_about)
+    ps.add_argument("--json", action="store_true", help="print what it tells as JSON, instead of a table")
+    for name, about in (
+        ("start", "Start a server of a running isthmus, and keep it running."),
+        ("stop", "Stop a server of a running isthmus; it stays stopped until it is started."),
+        ("restart", "Stop a server of a running isthmus, and start it."),
+    ):
+        order = commands.add_parser(name, parents=[shared, running], help=_as_help(about), description=about)
+        order.add_argument("id", metavar="ID", help="the server's id, as `isthmus ps` shows it")
+
     for name, about in (
         ("demo", "Upload, use, produce and read back a file, step by step."),
         ("schema", "Print the JSON Schema of the configuration file."),
@@ -209,7 +232,14 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
             for problem in check(f"--allow-{option}", value):
                 raise ConfigError(f"got {problem.key} {value!r}, expected {problem.expected}")
     http_path, lines_path = (None, path) if is_lines else (path, None)
-    core = Core(host=host, port=port, unix_socket=http_path, allowed_hosts=hosts, allowed_origins=origins)
+    core = Core(
+        host=host,
+        port=port,
+        unix_socket=http_path,
+        allowed_hosts=hosts,
+        allowed_origins=origins,
+        management=Management(token=_token(None)),
+    )
     settings = _wrapping(options, upstream, id, core, is_inspected=is_inspected, unix_socket=lines_path)
     return _run(partial(_serve_http, settings, options.trace, is_lasting=False), if_stopped=DONE)
 
@@ -279,7 +309,10 @@ async def _probe_all(service: Service, *, is_logged: bool) -> list[ServerReport]
             reports[server.id] = ServerReport(id=server.id, problem=problem, is_transparent=True)
             return
         wired = {tool for adapter in server.adapters for tool in adapter.tools}
-        reports[server.id] = await probe(service.hub, server.id, VERSION, with_schemas=wired, timeout_s=PROBE_TIMEOUT_S)
+        report = await probe(service.hub, server.id, VERSION, with_schemas=wired, timeout_s=PROBE_TIMEOUT_S)
+        if not report.problem:
+            service.tool_counts[server.id] = sum(map(server.tools.selection.admits, report.tools))
+        reports[server.id] = report
 
     with contextlib.nullcontext() if is_logged else _without_warnings():
         async with anyio.create_task_group() as waiting:
@@ -349,10 +382,53 @@ def _schema(options: argparse.Namespace, command: list[str]) -> int:
     return DONE
 
 
+# --- A running isthmus ----------------------------------------------------------------------------------------------
+
+
+def _ps(options: argparse.Namespace, command: list[str]) -> int:
+    _no_command(command, "ps")
+    servers = _isthmus(options).servers()
+    if options.json:
+        screen.say(msgspec.json.format(msgspec.json.encode(servers), indent=2).decode())
+    else:
+        screen.say(remote.table(servers))
+    return DONE
+
+
+def _order(options: argparse.Namespace, command: list[str]) -> int:
+    _no_command(command, options.command)
+    _isthmus(options).act(options.command, options.id)
+    screen.say(f"{options.id} {remote.DONE[options.command]}")
+    return DONE
+
+
+def _isthmus(options: argparse.Namespace) -> remote.Isthmus:
+    url = options.url
+    shown = without_credentials(url)
+    if scheme_of(url) not in ("http", "https") or "?" in url:
+        raise ConfigError(f"got --url {shown}, expected http(s)://HOST:PORT")
+    try:
+        address = Endpoint(url).address()
+    except ValueError as error:
+        raise ConfigError(f"got --url {shown}: {error}") from error
+    return remote.Isthmus(shown, address, _token(options.token))
+
+
+def _token(given: str | None) -> str | None:
+    token = given or os.environ.get(TOKEN_VARIABLE) or None
+    for problem in check_token(TOKEN_VARIABLE if given is None else "--token", token):
+        raise ConfigError(f"{problem.key}: {problem.seen}, expected {problem.expected}")
+    return token
+
+
 _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "serve": _serve,
     "wrap": _wrap,
     "check": _check,
+    "ps": _ps,
+    "start": _order,
+    "stop": _order,
+    "restart": _order,
     "demo": _demo,
     "schema": _schema,
 }

@@ -24,7 +24,7 @@ _PLAIN_NAMES: Final = {"str": "text", "int": "a whole number", "float": "a numbe
 _TYPE_NAME: Final = re.compile(rf"\b({'|'.join(_PLAIN_NAMES)})\b")
 _UNIONS: Final = (Union, types.UnionType)
 _UNKNOWN: Final = "unknown key"
-_SECRET: Final = re.compile(r"\.(env|headers|pass_headers)\.")
+_SECRET: Final = re.compile(r"\.(env|headers|pass_headers)\.|\.token$")
 FORMATS: Final = ("yaml", "toml", "json")
 
 
@@ -172,7 +172,8 @@ class Reader:
         return not any(beneath.match(problem.key) for problem in self.problems if problem.seen != _UNKNOWN)
 
     def render(self, problem: Problem) -> str:
-        """One line for people. Of environment variables and headers it shows no value, of URLs no credentials."""
+        """One line for people. Of environment variables, headers and tokens it shows no value, of URLs no
+        credentials."""
         key, expected, seen = problem
         if not seen and key in self._written:
             seen = f"got {_show(self._written[key], key)}"

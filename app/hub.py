@@ -121,6 +121,7 @@ class Hub:
         self._limits = limits
         self._log_server = log_server
         self._outlets: dict[ChannelId, Outlet] = {}
+        self._servers: dict[ChannelId, str] = {}  # whose process a channel is
         self._diallers: dict[str, Dialler] = {}  # of servers that are joined
         self._effects: deque[Effect] = deque()
         self._is_applying = False
@@ -141,8 +142,23 @@ class Hub:
     @property
     def child_pids(self) -> list[int]:
         """The server processes that run now."""
-        children = [outlet for outlet in self._outlets.values() if isinstance(outlet, Child)]
-        return [child.pid for child in children if child.pid is not None]
+        return [pid for server in self._plan for pid in self.pids_of(server)]
+
+    def pids_of(self, server: str) -> list[int]:
+        """The processes of a server that run now, those that are ending included."""
+        return [child.pid for child in self._children_of(server) if child.pid is not None]
+
+    def process_count(self, server: str) -> int:
+        """How many these are, together with those that are just being started."""
+        return len(self._children_of(server))
+
+    def _children_of(self, server: str) -> list[Child]:
+        outlets = [self._outlets[channel] for channel, owner in self._servers.items() if owner == server]
+        return [outlet for outlet in outlets if isinstance(outlet, Child)]
+
+    def now(self) -> float:
+        """The engine's clock."""
+        return self._now()
 
     def order(self, server: str, command: Command) -> None:
         """Give the engine an operator's order."""
@@ -180,7 +196,11 @@ class Hub:
 
     async def wait_idle(self) -> None:
         """Return when no client is owed an answer."""
-        while self._engine.exchange_count:
+        await self.wait_until(lambda: not self._engine.exchange_count)
+
+    async def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Return when something holds of the engine, or of what was dialled."""
+        while not holds():
             await self._wait_change()
 
     async def _wait_change(self) -> None:
@@ -214,6 +234,7 @@ class Hub:
 
     def closed(self, channel: ChannelId, cause: Cause) -> None:
         if self._outlets.pop(channel, None) is not None:
+            self._servers.pop(channel, None)
             self._apply(self._engine.receive_close(channel, cause, self._now()))
 
     # --- Effects ----------------------------------------------------------------------------------------------------
@@ -288,6 +309,7 @@ class Hub:
                 log=lambda line: self._log_server(target.server, line),
             )
             self._outlets[channel] = child
+            self._servers[channel] = target.server
             workspace = target.workspace if has_files else None
             self._tasks.start_soon(self._look_after, partial(self._run_child, child, channel, workspace), channel)
         elif isinstance(target, Join):

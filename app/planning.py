@@ -10,6 +10,7 @@ from ..core.plan import ArtifactProducer, Kind, OutputLocator, Plan, ServerPlan,
 from ..core.wire.forward_target import ForwardTarget
 from ..core.wire.forwarding import HeaderRules
 from ..core.wire.http_passing import AUTHORIZATION
+from .addresses import settle
 from .settings import ArtifactProducerAdapter, Server, Settings, UploadConsumerAdapter, Upstream
 
 LINK_KEY_MIN_BYTES: Final = 16
@@ -115,7 +116,8 @@ def _server_plan(server: Server, retries: int) -> ServerPlan:
 def _kind(upstream: Upstream) -> Kind:
     if upstream.command is not None:
         return Kind.PIPE
-    return Kind.SOCKET if upstream.transport in ("sse", "websocket", "unix") else Kind.HTTP
+    _, transport = settle(upstream.url or "", upstream.transport)
+    return Kind.SOCKET if transport in ("sse", "websocket", "unix") else Kind.HTTP
 
 
 def _consumer(adapter: UploadConsumerAdapter) -> UploadConsumer:

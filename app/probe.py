@@ -8,15 +8,11 @@ from collections.abc import Collection
 import anyio
 import msgspec
 
-from ..core.effects import PipeOpening
-from ..core.eras import LATEST_LEGACY
-from ..transports.memory import MemoryClient
+from .conversations import Conversation, Refusal
 from .hub import Hub
 
 PAGES_MAX = 100
 """Pages of `tools/list` that are read; a server with more is shown as having at least so many tools."""
-
-CLOSED = "the session was closed before it answered"
 
 
 class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,14 +35,6 @@ class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
     status: int = 0
 
 
-class Refusal(Exception):
-    """The server, or the engine in its place, answered with an error. `status`: the HTTP status in its data."""
-
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 async def probe(
     hub: Hub, server: str, version: str, *, with_schemas: Collection[str] = (), timeout_s: float = math.inf
 ) -> ServerReport:
@@ -55,29 +43,23 @@ async def probe(
     Args:
         with_schemas: the tools whose input schemas are kept.
     """
-    client = _Client(hub)
-    try:
-        with anyio.fail_after(timeout_s):
-            return await _ask(client, server, version, with_schemas)
-    except Refusal as refusal:
-        return ServerReport(id=server, problem=str(refusal), status=refusal.status)
-    except TimeoutError:
-        return ServerReport(id=server, problem=f"no answer within {timeout_s:g} s")
-    finally:
-        client.leave()
+    conversation = Conversation(hub, server, version, sees_hidden=True)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(conversation.run)
+        try:
+            with anyio.fail_after(timeout_s):
+                report = await _ask(conversation, server, with_schemas)
+        except Refusal as refusal:
+            report = ServerReport(id=server, problem=str(refusal), status=refusal.status)
+        except TimeoutError:
+            report = ServerReport(id=server, problem=f"no answer within {timeout_s:g} s")
+        finally:
+            conversation.leave()
+    return report
 
 
-async def _ask(client: _Client, server: str, version: str, with_schemas: Collection[str]) -> ServerReport:
-    client.open(server)
-    hello = await client.request(
-        "initialize",
-        {
-            "protocolVersion": LATEST_LEGACY,
-            "capabilities": {},
-            "clientInfo": {"name": "isthmus", "version": version},
-        },
-    )
-    client.notify("notifications/initialized")
+async def _ask(conversation: Conversation, server: str, with_schemas: Collection[str]) -> ServerReport:
+    hello = _members(await conversation.greeting())
     info = hello.get("serverInfo")
     capabilities = hello.get("capabilities")
     names = tuple(capabilities) if isinstance(capabilities, dict) else ()
@@ -85,7 +67,8 @@ async def _ask(client: _Client, server: str, version: str, with_schemas: Collect
     schemas: dict[str, object] = {}
     cursor: object = None
     for _ in range(PAGES_MAX if "tools" in names else 0):
-        page = await client.request("tools/list", {} if cursor is None else {"cursor": cursor})
+        params = {} if cursor is None else {"cursor": cursor}
+        page = _members(await conversation.request("tools/list", msgspec.json.encode(params)))
         entries = page.get("tools")
         for tool in entries if isinstance(entries, list) else []:
             if isinstance(tool, dict) and isinstance(tool.get("name"), str):
@@ -106,49 +89,6 @@ async def _ask(client: _Client, server: str, version: str, with_schemas: Collect
     )
 
 
-class _Client:
-    """Requests and answers over a channel in our own process."""
-
-    def __init__(self, hub: Hub) -> None:
-        self._peer = MemoryClient(hub)
-        self._last_id = 0
-
-    def open(self, server: str) -> None:
-        self._peer.open(PipeOpening(server=server, sees_hidden=True))
-
-    def leave(self) -> None:
-        self._peer.leave()
-
-    def notify(self, method: str) -> None:
-        self._say({"jsonrpc": "2.0", "method": method})
-
-    async def request(self, method: str, params: dict[str, object]) -> dict[str, object]:
-        """The result. What else the server says is not for us: it asks nothing of a client without capabilities.
-
-        Raises:
-            Refusal: it answered with an error, or the session is over.
-        """
-        self._last_id += 1
-        message = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
-        self._say(message)
-        while True:
-            try:
-                answer = msgspec.json.decode(await self._peer.receive())
-            except anyio.EndOfStream:
-                raise Refusal(CLOSED) from None
-            if answer.get("id") == self._last_id and "method" not in answer:
-                break
-        error = answer.get("error")
-        if isinstance(error, dict):
-            data = error.get("data")
-            status = data.get("httpStatus") if isinstance(data, dict) else 0
-            said = str(error.get("message", "it answered with an error"))
-            raise Refusal(said, status if isinstance(status, int) else 0)
-        result = answer.get("result")
-        return result if isinstance(result, dict) else {}
-
-    def _say(self, message: dict[str, object]) -> None:
-        try:
-            self._peer.say(msgspec.json.encode(message))
-        except anyio.BrokenResourceError:
-            raise Refusal(CLOSED) from None
+def _members(result: bytes) -> dict[str, object]:
+    decoded = msgspec.json.decode(result)
+    return decoded if isinstance(decoded, dict) else {}

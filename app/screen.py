@@ -45,6 +45,11 @@ def complain(text: str) -> None:
             print(text, file=sys.stderr, flush=True)
 
 
+def plain(text: str) -> str:
+    """What others said, fit for a terminal: on one line, and without control characters."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
 def finish() -> None:
     """Write out what others printed; what cannot be written is dropped, so that the interpreter's end is silent."""
     try:

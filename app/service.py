@@ -13,8 +13,8 @@ import resource
 import secrets
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass
-from importlib.metadata import version as version_of
+from dataclasses import dataclass, field
+from importlib.metadata import metadata
 from typing import BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
@@ -29,26 +29,33 @@ from ..core.plan import Plan
 from ..core.shelf import StoredArtifact
 from ..core.trace import Recorder
 from ..core.wire.forward_target import ForwardTarget
-from ..core.wire.http_server import Surface
+from ..core.wire.http_headers import is_loopback
+from ..core.wire.http_pages import Management, Page
+from ..core.wire.http_server import PageRoute, Refused, Surface, page_answer
 from ..storage.files import FileBlobs
 from ..storage.interface import Records, StorageError
 from ..storage.sqlite import SqliteRecords
 from ..transports.forwarding import Forwarder, Transparent
 from ..transports.http_endpoint import Endpoint
+from ..transports.http_listening import Pages
 from ..transports.http_server import HttpServer
 from ..transports.stdio import ChildSpec
 from ..transports.unix_client import UnixAddress
 from ..transports.unix_listener import LineListener, http_listener, remove_socket
 from .addresses import unix_path
+from .conversations import Conversations
 from .holding import InUse, holding
 from .hub import EngineLike, Hub
 from .intake import BlobFiles
+from .management import ServerPages
 from .planning import to_forward_target, to_header_rules, to_limits, to_plan
-from .settings import Server, Settings
+from .settings import Core, Server, Settings
 from .temporary import temporary_folder
+from .tool_pages import ToolPages
 from .workspaces import Workspaces
 
-VERSION = version_of("isthmus")
+VERSION = metadata("isthmus")["Version"]
+DESCRIPTION = metadata("isthmus")["Summary"]
 T = TypeVar("T")
 LINK_KEY_BYTES = 32
 OPEN_FILES_MAX = 65_536
@@ -74,6 +81,7 @@ class Service:
 
     Attributes:
         base_url: what its HTTP listener is reached by; empty without one.
+        tool_counts: how many tools a server was found to have when it was asked last.
     """
 
     settings: Settings
@@ -82,6 +90,7 @@ class Service:
     hub: Hub
     forwarder: Forwarder
     base_url: str = ""
+    tool_counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def server_ids(self) -> list[str]:
@@ -155,10 +164,13 @@ async def running(
             await tasks.start(_run_hub, hub)
             http: HttpServer | None = None
             serving: list[anyio.CancelScope] = []
+            conversing = anyio.CancelScope(shield=True)
             try:
                 if listeners:
+                    conversations = Conversations(hub, limits, VERSION)
+                    await tasks.start(_converse, conversations, conversing)
                     surface = _surface(settings, forwarder.targets)
-                    files, pages = BlobFiles(blobs), _pages(service)
+                    files, pages = BlobFiles(blobs), _pages(service, conversations)
                     http = HttpServer(surface, hub, files, limits, pages=pages, forwarder=forwarder)
                     for listener in listeners:
                         await tasks.start(_serve, http, listener, _shielded(serving))
@@ -177,6 +189,7 @@ async def running(
                             await forwarder.wait_no_calls()
                     for scope in serving:
                         scope.cancel()
+                    conversing.cancel()
                     tasks.cancel_scope.cancel()
 
 
@@ -213,6 +226,13 @@ async def _serve(
 ) -> None:
     with scope:
         await http.serve(listener, task_status=task_status)
+
+
+async def _converse(
+    conversations: Conversations, scope: anyio.CancelScope, *, task_status: anyio.abc.TaskStatus[None]
+) -> None:
+    with scope:
+        await conversations.run(task_status=task_status)
 
 
 def _make_engine(
@@ -319,23 +339,34 @@ def is_wildcard(host: str) -> bool:
 
 def _surface(settings: Settings, transparent: Mapping[str, ForwardTarget] | None = None) -> Surface:
     core = settings.core
-    hosts = {*LOOPBACK_NAMES, *map(_host_of, core.allowed_hosts)}
+    hosts = {*LOOPBACK_NAMES, *map(host_of, core.allowed_hosts)}
     if not is_wildcard(core.host):
-        hosts.add(_host_of(core.host))
+        hosts.add(host_of(core.host))
     if core.public_base_url:
-        hosts.add(_host_of(urlsplit(core.public_base_url).hostname or ""))
+        hosts.add(host_of(urlsplit(core.public_base_url).hostname or ""))
     return Surface(
         servers=tuple(server.id for server in settings.servers),
         hosts=frozenset(hosts),
         origins=frozenset(origin.lower() for origin in core.allowed_origins),
         prefix=urlsplit(core.public_base_url or "").path.rstrip("/"),
+        management=_management(core),
         transparent=dict(transparent or {}),
         passes={server.id: server.upstream.passes for server in settings.servers if server.upstream.passes},
         required={server.id: server.required_headers for server in settings.servers if server.required_headers},
     )
 
 
-def _host_of(name: str) -> str:
+def _management(core: Core) -> Management | None:
+    """Without a token nobody else may reach this listener, neither directly nor through what stands in front of it."""
+    if not core.management.enabled:
+        return None
+    if core.management.token is not None:
+        return Management.with_token(core.management.token)
+    names = [core.host, urlsplit(core.public_base_url).hostname or ""] if core.public_base_url else [core.host]
+    return Management() if all(is_loopback(host_of(name)) for name in names) else None
+
+
+def host_of(name: str) -> str:
     """A host as `Surface` wants it, whatever people write: lower case, no port, IPv6 in brackets."""
     name = name.lower()
     if name.startswith("["):
@@ -343,14 +374,35 @@ def _host_of(name: str) -> str:
     return f"[{name}]" if name.count(":") > 1 else name.partition(":")[0]
 
 
-def _pages(service: Service) -> Callable[[str], tuple[int, str, bytes] | None]:
-    def page(path: str) -> tuple[int, str, bytes] | None:
-        if path in ("/healthz", "/readyz"):
-            body = {"status": "ok", "version": VERSION, "sessions": service.hub.engine.session_count}
-            return 200, "application/json", msgspec.json.encode(body)
-        return None
+def _pages(service: Service, conversations: Conversations) -> Pages:
+    hub, counts = service.hub, service.tool_counts
+    servers = ServerPages(hub, conversations, service.limits, service.settings.servers, tool_counts=counts)
+    by_id = {server.id: server for server in service.settings.servers}
+    tools = ToolPages(conversations, by_id, service.limits, counts=counts)
 
-    return page
+    async def answer(route: PageRoute, body: bytes) -> Refused:
+        match route.page:
+            case Page.HEALTH | Page.READY:
+                unready = servers.unready() if route.page is Page.READY else []
+                said: dict[str, object] = {"status": "not ready" if unready else "ok", "service": "isthmus"}
+                said |= {"version": VERSION, "sessions": hub.engine.session_count}
+                said |= {"servers": unready} if unready else {}
+                return page_answer(503 if unready else 200, msgspec.json.encode(said))
+            case Page.INFO:
+                said = {"name": "isthmus", "version": VERSION, "description": DESCRIPTION}
+                return page_answer(200, msgspec.json.encode(said))
+            case Page.TOOLS:
+                return await tools.show(route.server, route.query)
+            case Page.CALL:
+                return await tools.call(route.server, route.query, body)
+            case Page.SERVERS:
+                return servers.show_all()
+            case Page.SERVER:
+                return servers.show(route.server)
+            case Page.START | Page.STOP | Page.RESTART:
+                return await servers.act(route.page, route.server)
+
+    return answer
 
 
 # --- Storage --------------------------------------------------------------------------------------------------------

@@ -40,6 +40,19 @@ def _about(description: str) -> Meta:
     return Meta(description=description)
 
 
+class Management(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The pages under /servers, which show how the servers fare, start and stop them."""
+
+    enabled: Annotated[
+        bool,
+        _about(
+            "Offer them. Without a token only programs on this machine see them, and only while Isthmus listens on "
+            "loopback and has no public_base_url of another machine."
+        ),
+    ] = True
+    token: Annotated[str | None, _about("The secret that must be shown as Authorization: Bearer to see them.")] = None
+
+
 class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The listener."""
 
@@ -59,6 +72,7 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Texts,
         _about("Origins of web pages that may call, such as https://example.com, as CORS has it. Others are refused."),
     ] = ()
+    management: Management = Management()
     log_level: Annotated[
         Literal["debug", "info", "warning", "error", "critical"], _about("The least level that is logged.")
     ] = "info"

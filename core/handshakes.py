@@ -94,6 +94,7 @@ class Handshakes:
         elif link.is_pipe:
             self._join(link)
         else:
+            self.health[link.plan.id].receive_start()
             self._shake_hands(link)
 
     def _spawn(self, link: Link) -> None:
@@ -183,7 +184,7 @@ class Handshakes:
             link.upstream.session = session  # it may have begun one
             self.losses.lose(link, f"its answer to initialize is unusable: {error}")
             return
-        link.handshake = shown
+        link.handshake, link.refusal = shown, None
         if link.plan.kind is Kind.HTTP:
             (self._event_pipes.add if link.is_pipe else self._event_pipes.discard)(link.plan.id)
         self.accept_all(link)
@@ -248,6 +249,7 @@ class Handshakes:
     def _receive_ready(self, link: Link) -> None:
         link.upstream.receive_replayed(self._desk.now)
         self._desk.timers.cancel(("start", link.id))
+        self.health[link.plan.id].receive_ready()
         self.flush(link)
         self.nursery.refill(link.plan, self.health[link.plan.id])
 

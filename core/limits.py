@@ -68,6 +68,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Live downstream sessions. The official Python SDK stops at 10,000 as well."""
     session_idle_ttl_s: float = 1800.0
     """A session with no request, stream or call for this long is ended. The official SDK's default."""
+    page_session_idle_ttl_s: float = 60.0
+    """A session that was begun for calls at `/mcp/<id>/tools` is ended so long after the last of them: scripts make
+    several in a row, and each session may be a process."""
     exchanges_per_session_max: int = 256
     """Requests in flight in one session."""
     asks_per_session_max: int = 256

@@ -54,8 +54,15 @@ class Losses:
 
     # --- A whole server ---------------------------------------------------------------------------------------------
 
-    def lose(self, link: Link, reason: str, *, error: bytes | None = None, is_forgotten: bool = False) -> None:
-        """The upstream session is gone: settle what was open, and make a new one if somebody waits."""
+    def lose(
+        self, link: Link, reason: str, *, error: bytes | None = None, is_forgotten: bool = False, stage: str = ""
+    ) -> None:
+        """The upstream session is gone: settle what was open, and make a new one if somebody waits.
+
+        Args:
+            error: what it answered to `initialize`, if that was an error.
+            stage: how far it had come, for the data of the error that those who wait for the handshake get.
+        """
         upstream = link.upstream
         if upstream.state is State.IDLE:
             return
@@ -70,7 +77,7 @@ class Losses:
         upstream.receive_lost(reason, self._desk.now, is_forgotten=is_forgotten)
         self._count(link, reason, has_worked=has_worked)
         self._let_go(link, reason)
-        if self._refuse_openers(link, reason, error):
+        if self._refuse_openers(link, reason, error, stage):
             return
         pause = link.pause_left(self._desk.now)
         if pause > 0:
@@ -83,12 +90,14 @@ class Losses:
             self._handshakes.need(link)
 
     def _count(self, link: Link, reason: str, *, has_worked: bool) -> None:
-        """Processes that fail, whoever they were started for, are counted together."""
+        """Failures, whichever session they were for, are counted together. Only of processes may they make a loop."""
         health = self._handshakes.health[link.plan.id]
-        if link.plan.kind is Kind.PIPE and not has_worked:
+        if has_worked:
+            health.last_error = reason
+        elif link.plan.kind is Kind.PIPE:
             health.receive_failure(reason, self._desk.now)
         else:
-            health.last_error = reason
+            health.receive_refusal(reason)
 
     def rest(self, link: Link) -> None:
         """Nobody uses the server for now: stop it. The next request starts it again."""
@@ -121,10 +130,11 @@ class Losses:
         self._resuming.forget_all(link)
         self.close_posts(link, reason)
 
-    def _refuse_openers(self, link: Link, reason: str, error: bytes | None) -> bool:
+    def _refuse_openers(self, link: Link, reason: str, error: bytes | None, stage: str = "") -> bool:
         """Who waits for the handshake learns that it failed. True if the link is over with that."""
         openers = [session for session in link.sessions.values() if session.opener is not None]
-        fallback = {"code": UPSTREAM_UNAVAILABLE, "message": _unstarted(link, reason)}
+        data = {"outcome": "not_executed", **({"stage": stage} if stage else {})}
+        fallback = {"code": UPSTREAM_UNAVAILABLE, "message": _unstarted(link, reason), "data": data}
         for session in openers:
             self._clients.refuse_session(session, error or msgspec.json.encode(fallback))
         return bool(openers) and (not link.is_shared or not link.sessions)

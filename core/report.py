@@ -33,6 +33,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         last_error: how the last session with it ended, if it ended badly.
         revision: the protocol revision it speaks, once it has said so.
         capabilities: what it declared, by name.
+        ready_at: since when requests can pass, in the session that has stood longest; None if they cannot.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str
     revision: str | None
     capabilities: tuple[str, ...]
+    ready_at: float | None
 
 
 def report(servers: Servers, sessions: Counter[str]) -> tuple[Status, ...]:
@@ -74,7 +76,7 @@ def _status(servers: Servers, id: str, links: list[Link], sessions: int) -> Stat
     elif nursery.spare_count(id):
         state = "running"
     else:
-        state = "failed" if health.in_a_row else "idle"
+        state = "failed" if health.is_failing else "idle"
     return Status(
         id=id,
         kind=servers.kind_of(id),
@@ -88,4 +90,5 @@ def _status(servers: Servers, id: str, links: list[Link], sessions: int) -> Stat
         last_error=health.last_error,
         revision=None if known is None else known.revision,
         capabilities=() if known is None else tuple(sorted(known.capabilities or ())),
+        ready_at=min((link.upstream.ready_at for link in links if link.upstream.state is State.READY), default=None),
     )

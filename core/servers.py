@@ -413,7 +413,10 @@ class Servers:
         elif link.channel == channel:
             link.channel = None
             reason = cause.detail or ("its process is gone" if role.is_process else describe(cause))
-            self._losses.lose(link, reason, error=handshake_error_of(link, cause))
+            # There is nothing to speak to then, which an operator mends in another way than one who speaks no MCP.
+            has_started = not role.is_process or cause.end is not End.UNREACHABLE
+            stage = "" if has_started else "start"
+            self._losses.lose(link, reason, error=handshake_error_of(link, cause), stage=stage)
 
     def _receive_stream_close(self, link: Link, role: UpStreamRole, channel: ChannelId, cause: Cause) -> None:
         if link.stream != channel:

@@ -205,6 +205,11 @@ class Upstream(Machine[State, Input]):
         return level + [("resources/subscribe", params) for params in self._subscriptions.values()]
 
     @property
+    def ready_at(self) -> float:
+        """When requests could pass for the last time that they could not."""
+        return self._ready_at
+
+    @property
     def is_suspect(self) -> bool:
         """Whether it was lost when it seemed to work, and has not answered anything since."""
         return self._is_suspect

@@ -23,6 +23,7 @@ from isthmus.app.settings import (
     ArtifactProducerAdapter,
     Filter,
     Forwarding,
+    Management,
     McpServer,
     OutputLocator,
     Server,
@@ -46,6 +47,7 @@ MACHINES: Final = {
 
 SECTIONS: Final = ("core", "storage", "sessions", "uploads", "artifacts")
 LISTED: Final[dict[str, type[msgspec.Struct]]] = {
+    "core.management": Management,
     "servers[]": Server,
     "servers[].upstream": Upstream,
     "servers[].tools": Filter,

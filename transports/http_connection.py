@@ -26,7 +26,7 @@ from typing import Final
 import anyio
 import h11
 from anyio import CancelScope
-from anyio.abc import ByteStream, SocketAttribute
+from anyio.abc import ByteStream, SocketAttribute, TaskGroup
 from anyio.lowlevel import checkpoint
 
 from ..core.effects import Cause, End, EventPipeOpening, GetOpening, MessageOpening, PostOpening, Serve
@@ -40,9 +40,12 @@ from ..core.wire.http_server import (
     ForwardRoute,
     Head,
     McpRoute,
+    PageRoute,
     Refused,
+    Route,
     SocketRoute,
     UploadRoute,
+    page_error,
     refusal,
 )
 from .clock import loop_clock
@@ -91,7 +94,7 @@ class Connection:
         self._on = listening
         self._limits = listening.limits
         self._http = self._new_http()
-        self._tasks: CancelScope  # set when they run
+        self._tasks: TaskGroup  # set when they run
         self._now = loop_clock()
 
         self._phase = Phase.IDLE
@@ -102,7 +105,7 @@ class Connection:
         self._is_reading = True
 
         self._exchange: Exchange | None = None
-        self._route: McpRoute | UploadRoute | DownloadRoute | SocketRoute | None = None
+        self._route: Route | None = None
         self._head: Head | None = None
         self._shared_headers: Headers = ()  # of every response to this request
         self._body = bytearray()
@@ -119,7 +122,7 @@ class Connection:
         self._deadline = self._now() + self._limits.idle_connection_timeout_s
         try:
             async with anyio.create_task_group() as tasks:
-                self._tasks = tasks.cancel_scope
+                self._tasks = tasks
                 tasks.start_soon(self._write)
                 await self._read()
                 self._is_reading = False
@@ -267,7 +270,8 @@ class Connection:
             self._begin_forward(route, head)
             return
         self._route = route
-        is_post = isinstance(route, McpRoute) and isinstance(route.opening, PostOpening | MessageOpening)
+        is_post = isinstance(route, PageRoute) and route.is_posted
+        is_post = is_post or (isinstance(route, McpRoute) and isinstance(route.opening, PostOpening | MessageOpening))
         self._body_size_max = self._limits.request_size_max_bytes if is_post else SKIP_MAX_BYTES
         if isinstance(route, UploadRoute):
             self._phase = Phase.UPLOAD
@@ -311,6 +315,11 @@ class Connection:
             return
         if isinstance(route, SocketRoute):
             self._switch()
+            return
+        if isinstance(route, PageRoute):
+            page = Exchange(self, Reply(accepts_events=False), head_only=self._head_only)
+            self._exchange = page
+            self._tasks.start_soon(self._answer_page, page, route, body)
             return
         assert isinstance(route, McpRoute)
         opening = route.opening
@@ -370,9 +379,20 @@ class Connection:
             self._answer(refused)
 
     def _answer(self, refused: Refused) -> None:
-        head_only = self._head is not None and self._head.method == "HEAD"
-        self._exchange = Exchange(self, Reply(), head_only=head_only)
+        self._exchange = Exchange(self, Reply(), head_only=self._head_only)
         self._exchange.answer(refused)
+
+    @property
+    def _head_only(self) -> bool:
+        return self._head is not None and self._head.method == "HEAD"
+
+    async def _answer_page(self, exchange: Exchange, route: PageRoute, body: bytes) -> None:
+        try:
+            answer = await self._on.pages(route, body)
+        except Exception:  # a page that fails must not take its connection with it
+            _log.exception("a page failed")
+            answer = page_error(500, "internal error")
+        exchange.answer(answer)
 
     def _continue(self) -> None:
         informational = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
@@ -522,7 +542,7 @@ class Connection:
     def _next_cycle(self) -> None:
         if self._on.is_draining or self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             self._phase = Phase.CLOSING
-            self._tasks.cancel()
+            self._tasks.cancel_scope.cancel()
             return
         self._http.start_next_cycle()
         self._head = self._route = None
@@ -559,7 +579,7 @@ class Connection:
         self._close_channel(cause)
         self._exchange = None
         self._outbox.clear()
-        self._tasks.cancel()
+        self._tasks.cancel_scope.cancel()
 
     def _close_channel(self, cause: Cause) -> None:
         if self._exchange is not None and self._exchange.channel is not None:

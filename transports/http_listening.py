@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from email.utils import formatdate
 
 from ..core.limits import Limits
 from ..core.wire.http_headers import Headers
 from ..core.wire.http_server import (
-    PAGE_METHODS,
-    DownloadRoute,
-    ForwardRoute,
     Head,
-    McpRoute,
     PageRoute,
     Refused,
-    SocketRoute,
+    Route,
     Surface,
-    UploadRoute,
     judge,
-    not_allowed,
-    not_found,
     refusal,
     shared_headers,
 )
 from .forwarding import Forwarder
 from .port import FileService, Port
 
-Pages = Callable[[str], "tuple[int, str, bytes] | None"]
-"""Status, content type and body of the page at a path; None if there is none."""
+Pages = Callable[[PageRoute, bytes], Awaitable[Refused]]
+"""What a page says to a request for it with this body. It is cancelled when its client hangs up."""
 
 
 @dataclass
@@ -45,16 +38,15 @@ class Listening:
     is_draining: bool = False
     _date: tuple[int, bytes] = field(default=(0, b""))
 
-    def admit(self, head: Head) -> McpRoute | UploadRoute | DownloadRoute | SocketRoute | ForwardRoute | Refused:
-        """The route of a request, or what is to be answered at once: a refusal, or a page."""
+    def admit(self, head: Head) -> Route:
+        """The route of a request, or the refusal to answer it with."""
         if len(head.method) + len(head.target) + len("  HTTP/1.1") > self.limits.head_size_max_bytes:
             return self.refuse_head(is_in_target=True)
         size = len(head.method) + len(head.target) + sum(len(name) + len(value) + 4 for name, value in head.headers)
         if size > self.limits.head_size_max_bytes:
             # h11 looks at the limit only while a head is incomplete; how it was cut up must not show.
             return self.refuse_head(is_in_target=False)
-        route = judge(head, self.surface, scheme=self.scheme)
-        return self._page(route, head.method) if isinstance(route, PageRoute) else route
+        return judge(head, self.surface, scheme=self.scheme)
 
     def refuse_head(self, *, is_in_target: bool) -> Refused:
         """For a head over the limit: in its request line already, or in what follows that."""
@@ -73,18 +65,3 @@ class Listening:
         if self._date[0] != now:
             self._date = (now, formatdate(now, usegmt=True).encode())
         return self._date[1]
-
-    def _page(self, route: PageRoute, method: str) -> Refused:
-        page = self.pages(route.path)
-        if page is None:
-            return not_found(route.path, self.surface)
-        if not route.is_read:
-            return not_allowed(method, PAGE_METHODS)
-        status, content_type, body = page
-        headers = (
-            (b"content-type", content_type.encode()),
-            (b"content-length", str(len(body)).encode()),
-            (b"cache-control", b"no-store"),
-            (b"x-content-type-options", b"nosniff"),
-        )
-        return Refused(status, body, headers)

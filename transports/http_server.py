@@ -52,7 +52,7 @@ class HttpServer:
 
     Args:
         surface: what exists, and by which names it may be reached.
-        pages: status, content type and body of the page at a path, or None if there is none. Must not block.
+        pages: what the pages beside the protocol say.
         scheme: `https` when the streams given to `handle` are TLS.
         forwarder: passes on the requests to the surface's transparent servers; needed if there are any.
     """

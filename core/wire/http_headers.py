@@ -32,6 +32,7 @@ _SINGLE: Final = {
 }
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{1,253})(?::[0-9]{1,5})?")
+_LOOPBACK: Final = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?")
 _ORIGIN: Final = re.compile(r"https?://(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{1,253})(?::[0-9]{1,5})?")
 
 
@@ -79,6 +80,11 @@ def check_host(host: str | None, hosts: frozenset[str], *, any_host: bool) -> st
             clause=f'{TRANSPORTS}, "Security Warning"',
         )
     return matched[0]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a Host, with or without its port, is a name of this machine that no other machine has."""
+    return _LOOPBACK.fullmatch(host.lower()) is not None
 
 
 def check_origin(origin: str | None, hosts: frozenset[str], origins: frozenset[str]) -> None:

@@ -38,6 +38,7 @@ from .http_headers import (
     read_session,
     read_visible,
 )
+from .http_pages import MANAGEMENT, POSTED, USE, Access, Management, Page, access, find_page, is_of_another_site
 from .http_passing import Passes, check_required, passed_headers
 from .websocket import Upgrade, UpgradeRefused, accept_upgrade
 
@@ -77,6 +78,7 @@ class Surface(msgspec.Struct, frozen=True):
         origins: acceptable Origins besides those whose host is in `hosts`: `scheme://host[:port]`, lower case.
         any_host: whether every well-formed Host is acceptable. Origins are checked all the same.
         prefix: the path under which clients reach all this, if a server in front of it takes one away.
+        management: who may look after the servers; None: nobody.
         passes: for each server, which headers of a request for it go on.
         required: for each server, which headers every request for it must have.
     """
@@ -88,6 +90,7 @@ class Surface(msgspec.Struct, frozen=True):
     prefix: str = ""
     transparent: dict[str, ForwardTarget] = {}
     """Of the servers, those whose requests are passed on as they are, and where to."""
+    management: Management | None = None
     passes: dict[str, Passes] = {}
     required: dict[str, tuple[str, ...]] = {}
 
@@ -124,14 +127,23 @@ class ForwardRoute(msgspec.Struct, frozen=True):
 
 
 class PageRoute(msgspec.Struct, frozen=True):
-    """Anything else. Who has no such page answers `not_found`; who has it, to other than GET or HEAD, 405."""
+    """One of the pages beside the protocol, asked for as it must be.
 
-    path: str
-    is_read: bool = True
+    Attributes:
+        server: the id in its path, "" if there is none. There is such a server, or the page says that there is none.
+    """
+
+    page: Page
+    server: str = ""
+    query: dict[str, str] = {}
+
+    @property
+    def is_posted(self) -> bool:
+        return self.page in POSTED
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The answer to send instead: `body` is JSON or empty, and `headers` describe it."""
+    """The answer to send instead, or that of a page: `body` is JSON or empty, and `headers` describe it."""
 
     status: int
     body: bytes
@@ -157,6 +169,7 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
         check_origin(fields.get(b"origin"), surface.hosts, surface.origins)
         if is_asterisk:
             return Refused(204, b"", _allow(ALL_METHODS))
+        found = find_page(path)
         area, *rest = path[1:].split("/")
         way = _way(rest, surface) if area == "mcp" and surface.transparent else None
         methods = METHODS.get(area) if way is None else FORWARD_METHODS
@@ -165,6 +178,8 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
             return Refused(204, b"", cors.preflight_headers(head.headers, methods))
         if way is not None:
             return _forward_route(head.method, way, rest, query, host)
+        if found is not None:
+            return _page_route(head, *found, query, fields, surface, host=host)
         if area == "mcp":
             route = _mcp_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
             return _with_headers(route, head.headers, surface)
@@ -180,15 +195,16 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
             return _upload_route(head.method, rest, query, fields, surface)
         if area == "artifacts" and len(rest) == 4:
             return _download_route(head.method, rest, query, surface)
-        return PageRoute(path, is_read=head.method in PAGE_METHODS)
+        return not_found(path, surface)
     except _NotFound:
         return not_found(path, surface)
     except _NotAllowed as error:
-        return not_allowed(error.method, error.allowed, is_mcp=is_mcp(path))
+        message = f"got method {error.method[:32]}, expected one of {', '.join(error.allowed)}"
+        return _refusal_at(path, 405, message, _allow(error.allowed))
     except UpgradeRefused as error:
         return refusal(error.http_status, error.message, extra=error.headers)
     except RemoteProtocolError as error:
-        return refusal(error.http_status, error.message, is_mcp=is_mcp(path))
+        return _refusal_at(path, error.http_status, error.message)
 
 
 def shared_headers(head: Head, surface: Surface) -> Headers:
@@ -241,15 +257,34 @@ def not_found(path: str, surface: Surface) -> Refused:
         areas = ("mcp",) if server in surface.transparent else ("mcp", "sse", "ws", "upload")
         endpoints += [f"/{area}/{server}" for area in areas]
     message = f"got path {path[:200]!r}, expected one of {', '.join([*endpoints, '/healthz'])}"
+    found = find_page(path)
+    if found is not None and found[0] in USE:
+        return page_error(404, message)
     if is_mcp(path):
         return refusal(404, message, is_mcp=True)
     return _refused(404, {"detail": message, "code": "not_found", "endpoints": [*endpoints, "/healthz"]}, ())
 
 
-def not_allowed(method: str, allowed: tuple[str, ...], *, is_mcp: bool = False) -> Refused:
-    """405 for `method`, naming those that would do."""
-    message = f"got method {method[:32]}, expected one of {', '.join(allowed)}"
-    return refusal(405, message, is_mcp=is_mcp, extra=_allow(allowed))
+def page_answer(status: int, body: bytes, extra: Headers = ()) -> Refused:
+    """What a page says.
+
+    Args:
+        body: JSON.
+    """
+    lasting = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+    return _json(status, body, (*lasting, *extra))
+
+
+def page_error(status: int, message: str, extra: Headers = (), **members: object) -> Refused:
+    """What a page says where it fails: `{"error", "code"}`, and `members`."""
+    return page_answer(status, msgspec.json.encode({"error": message, "code": status, **members}), extra)
+
+
+def _refusal_at(path: str, status: int, message: str, extra: Headers = ()) -> Refused:
+    """An error as clients of that path expect it."""
+    if find_page(path) is not None:
+        return page_error(status, message, extra)
+    return refusal(status, message, is_mcp=is_mcp(path), extra=extra)
 
 
 def _allow(methods: tuple[str, ...]) -> Headers:
@@ -257,12 +292,12 @@ def _allow(methods: tuple[str, ...]) -> Headers:
 
 
 def _refused(status: int, body: dict[str, object], extra: Headers) -> Refused:
-    encoded = json.dumps(body).encode()
-    return Refused(
-        status,
-        encoded,
-        ((b"content-type", JSON.encode()), (b"content-length", str(len(encoded)).encode()), *extra),
-    )
+    return _json(status, json.dumps(body).encode(), extra)
+
+
+def _json(status: int, body: bytes, extra: Headers) -> Refused:
+    described = ((b"content-type", JSON.encode()), (b"content-length", str(len(body)).encode()))
+    return Refused(status, body, (*described, *extra))
 
 
 class _NotFound(Exception):
@@ -337,6 +372,32 @@ def _check_content_type(fields: dict[bytes, str], clause: str) -> None:
     if content_type is None or content_type.partition(";")[0].strip().lower() != JSON:
         seen = "no Content-Type" if content_type is None else f"Content-Type {content_type[:200]}"
         raise RemoteProtocolError(f"got {seen}, expected {JSON}", http_status=415, clause=clause)
+
+
+def _page_route(
+    head: Head, page: Page, id: str, query: str, fields: dict[bytes, str], surface: Surface, *, host: str
+) -> PageRoute | Refused:
+    """Whether it is there comes first: who may not see it learns nothing of it."""
+    if page in MANAGEMENT:
+        granted = access(head.headers, host, surface.management)
+        if granted is Access.HIDDEN:
+            raise _NotFound
+        if granted is Access.DENIED:
+            wanted = "expected Authorization: Bearer and the token of core.management"
+            return page_error(
+                401, f"got no token, or another one, {wanted}", ((b"www-authenticate", b'Bearer realm="isthmus"'),)
+            )
+    server = _server([id], surface) if page in USE else _decode_segment(id)
+    allowed = ("POST",) if page in POSTED else PAGE_METHODS
+    if head.method not in allowed:
+        raise _NotAllowed(head.method, allowed)
+    if page in POSTED:
+        _check_content_type(fields, "")
+    if page in USE:
+        check_required(head.headers, surface.required.get(server, ()))
+    if page is Page.TOOLS and is_of_another_site(head.headers):
+        raise RemoteProtocolError("got a request on behalf of another site, expected none", http_status=403)
+    return PageRoute(page, server, _parse_query(query))
 
 
 def _event_pipe_route(

@@ -38,6 +38,7 @@ from command import (
 from isthmus.app import banner, cli, demo, logs, stopping
 from isthmus.app.fitting import misfits
 from isthmus.app.probe import ServerReport
+from isthmus.app.service import host_of
 from isthmus.app.settings import (
     ArtifactProducerAdapter,
     Artifacts,
@@ -49,11 +50,12 @@ from isthmus.app.settings import (
     Upstream,
 )
 from isthmus.core.eras import LATEST_LEGACY
+from isthmus.core.wire.http_headers import is_loopback
 
 TOOLBOX = [sys.executable, str(Path(__file__).parent / "peers" / "toolbox.py")]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ANY_PORT = ("--listen", "127.0.0.1:0")
-COMMANDS = ("serve", "wrap", "check", "demo", "schema")
+COMMANDS = ("serve", "wrap", "check", "ps", "start", "stop", "restart", "demo", "schema")
 
 
 Inside = Callable[..., tuple[int, str, str]]
@@ -140,7 +142,7 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
     "arguments, said",
     [
         ((), "COMMAND"),
-        (("surf",), "choose from 'serve', 'wrap', 'check', 'demo', 'schema'"),
+        (("surf",), "choose from 'serve', 'wrap', 'check', 'ps', 'start', 'stop', 'restart', 'demo', 'schema'"),
         (("wrap",), "got nothing to wrap, expected a URL, or -- COMMAND ARG…"),
         (("wrap", "--"), "got nothing to wrap"),
         (("wrap", "http://h/", "--", "cmd"), "got both a URL and a command to wrap"),
@@ -187,6 +189,13 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("serve", "--", "cmd"), "got a command after --, which `isthmus serve` does not take"),
         (("check", "--", "cmd"), "got a command after --, which `isthmus check` does not take"),
         (("demo", "--", "cmd"), "got a command after --, which `isthmus demo` does not take"),
+        (("ps", "--", "cmd"), "got a command after --, which `isthmus ps` does not take"),
+        (("start", "a", "--", "cmd"), "got a command after --, which `isthmus start` does not take"),
+        (("stop",), "isthmus stop: error: the following arguments are required: ID"),
+        (("ps", "--url", "127.0.0.1:8932"), "got --url 127.0.0.1:8932, expected http(s)://HOST:PORT"),
+        (("ps", "--url", "ws://h/"), "got --url ws://h/, expected http(s)://HOST:PORT"),
+        (("ps", "--url", "http://h:99999"), "got --url http://h:99999: "),
+        (("ps", "--token", "a b"), "--token: got another text, expected a secret of visible ASCII"),
         (("schema", "--", "cmd"), "got a command after --, which `isthmus schema` does not take"),
     ],
     ids=lambda value: " ".join(value).replace("\n", " ") if isinstance(value, tuple) else "",
@@ -555,14 +564,14 @@ def test_the_banner_says_who_can_reach_it_and_how(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "host, is_loopback",
+    "host, is_ours",
     [
         *((host, True) for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost")),
         *((host, False) for host in ("0.0.0.0", "::", "192.168.0.1", "gateway.test")),
     ],
 )
-def test_which_hosts_are_open_to_other_machines(host: str, is_loopback: bool) -> None:
-    assert banner._is_loopback(host) == is_loopback
+def test_which_hosts_are_open_to_other_machines(host: str, is_ours: bool) -> None:
+    assert is_loopback(host_of(host)) == is_ours
 
 
 def test_wrap_may_be_reached_by_other_names_and_pages_if_told_so() -> None:

@@ -325,6 +325,12 @@ REFUSED = {
     f"core: {{port: 70000}}\n{MINIMAL}": ["core.port: got 70000, expected a whole number <= 65535"],
     f"core: {{port: '80'}}\n{MINIMAL}": ['core.port: got "80", expected a whole number'],
     f"core: {{port: -1}}\n{MINIMAL}": ["core.port: got -1"],
+    f"core: {{management: {{token: ''}}}}\n{MINIMAL}": [
+        "core.management.token: got another text, expected a secret of"
+    ],
+    f"core: {{management: {{token: 'a b'}}}}\n{MINIMAL}": ["core.management.token: got another text"],
+    f"core: {{management: {{enabled: 1}}}}\n{MINIMAL}": ["core.management.enabled: got 1, expected true or false"],
+    f"core: {{management: []}}\n{MINIMAL}": ["core.management: got a list of 0, expected a mapping"],
     f"core: {{log_level: loud}}\n{MINIMAL}": ['core.log_level: got "loud", expected one of debug, info, warning'],
     f"core: {{drain_seconds: .nan}}\n{MINIMAL}": ["core.drain_seconds: got NaN, expected a number > 0"],
     f"core: {{drain_seconds: .inf}}\n{MINIMAL}": ["core.drain_seconds: got Infinity, expected a number <= 3"],
@@ -540,6 +546,8 @@ mcpServers: {b: {command: x, args: 3}, c: {url: "ftp://h"}, d: 5}
 
 
 def test_secrets_are_not_shown() -> None:
+    for token in ("4711", "'4711 0'", "[4711]", "'4711\u00e9'"):
+        assert "4711" not in refusal(f"core: {{management: {{token: {token}}}}}\n{MINIMAL}")
     assert "4711" not in refusal(upstream("command: [x], env: {TOKEN: 4711}"))
     assert "4711" not in refusal(upstream("url: 'http://h', headers: {TOKEN: 4711}"))
     assert "4711" not in refusal(upstream("url: 'http://me:4711@h'"))

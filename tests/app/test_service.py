@@ -142,8 +142,9 @@ async def test_the_pages_beside_it() -> None:
     async with proxy() as service:
         caller = Caller(f"{service.base_url}/mcp")
         await caller.initialize()
-        for page in ("/healthz", "/readyz"):
-            assert await fetch(service.base_url + page) == (200, {"status": "ok", "version": VERSION, "sessions": 1})
+        healthy = {"status": "ok", "service": "isthmus", "version": VERSION, "sessions": 1}
+        for page in ("/health", "/healthz", "/readyz"):
+            assert await fetch(service.base_url + page) == (200, healthy)
         status, body = await fetch(f"{service.base_url}/nonsense")
         assert status == 404
         expected = ["/mcp", "/sse", "/ws", "/mcp/a", "/sse/a", "/ws/a", "/upload/a", "/healthz"]

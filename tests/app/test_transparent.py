@@ -277,9 +277,9 @@ def far(url: str = "https://up.example/base", **more: object) -> dict[str, objec
         (far(forwarding={"set": {"Host": "x"}}), "servers[0].forwarding.set: got header Host"),
         (far(forwarding={"set": {"X": "a\nb"}}), "servers[0].forwarding.set.X: got"),
         (far(forwarding={"dny": []}), "deny (the nearest known key)"),
-        (far(inspect=True, url="wss://h/ws"), "http(s): ws and sse are not supported yet"),
-        (far(url="sse+http://h/ws"), "http(s): ws and sse are not supported yet"),
-        (far(url="ftp://h/"), "an http:// or https:// URL"),
+        (far(url="sse+http://h/ws"), "a URL without a transport beside inspect: false"),
+        (far(url="unix:///run/s"), "a URL without a transport beside inspect: false"),
+        (far(url="ftp://h/"), "an http://, https://, ws:// or wss:// URL"),
     ],
 )
 def test_what_cannot_be_is_said(server: dict[str, object], said: str) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.effects import DeleteOpening, DownloadOpening, GetOpening, PostOpening, UploadOpening
 from isthmus.core.wire.http_headers import SESSION_ID_MAX_CHARS, accepts
+from isthmus.core.wire.http_pages import Page
 from isthmus.core.wire.http_server import (
     DownloadRoute,
     Head,
@@ -98,7 +99,9 @@ def expected(method: str, path: str, accept: str | None, content_type: str | Non
         return (200, UploadRoute) if method == "POST" else (405, Refused)
     if path == "/artifacts/files/s/a/f":
         return (200, DownloadRoute) if method in ("GET", "HEAD") else (405, Refused)
-    return 200, PageRoute
+    if path == "/healthz":
+        return (200, PageRoute) if method in ("GET", "HEAD") else (405, Refused)
+    return 404, Refused
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -155,7 +158,7 @@ def test_the_openings_say_what_was_asked() -> None:
     assert chunked == UploadRoute(UploadOpening("files", {}), "multipart/form-data; b=x")
     download = ask("/artifacts/files/s/a/r%C3%A9%20x.png?sig=1", method="HEAD")
     assert download == DownloadRoute(DownloadOpening("files", "s", "a", "ré x.png", {"sig": "1"}), head_only=True)
-    assert ask("/healthz?x", method="GET") == PageRoute("/healthz")
+    assert ask("/healthz?x", method="GET") == PageRoute(Page.HEALTH, query={"x": ""})
 
 
 def test_the_short_path_needs_a_single_server() -> None:
@@ -181,7 +184,7 @@ def test_the_short_path_needs_a_single_server() -> None:
         ("http:///mcp", 400),
         ("http://evil.example/healthz", 403),
         ("http://localhost:1/healthz", 200),
-        ("http://localhost", 200),
+        ("http://localhost", 404),
     ],
 )
 def test_targets(path: str, status: int) -> None:
@@ -287,11 +290,6 @@ def test_the_server_as_a_whole_says_what_it_knows() -> None:
     route = ask("*", method="OPTIONS")
     assert route == Refused(204, b"", ((b"allow", b"GET, HEAD, POST, DELETE, OPTIONS"),))
     assert status_of(ask("*", method="OPTIONS", host="evil.example")) == 403
-
-
-def test_pages_are_only_read() -> None:
-    for method in METHODS:
-        assert ask("/healthz", method=method) == PageRoute("/healthz", is_read=method in ("GET", "HEAD"))
 
 
 def test_two_framings_are_refused() -> None:

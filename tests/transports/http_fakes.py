@@ -14,7 +14,8 @@ from anyio.abc import ByteStream
 from isthmus.core.effects import Cause, End, Opening, Receive, Serve
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
-from isthmus.core.wire.http_server import Surface
+from isthmus.core.wire.http_pages import Page
+from isthmus.core.wire.http_server import PageRoute, Refused, Surface, page_answer
 from isthmus.transports.forwarding import Forwarder
 from isthmus.transports.http_replies import FileExchange
 from isthmus.transports.http_server import HttpServer
@@ -305,8 +306,11 @@ class World:
     connect: Callable[[], Client]
 
 
-def pages(path: str) -> tuple[int, str, bytes] | None:
-    return (200, "text/plain", b"fine\n") if path == "/healthz" else None
+async def pages(route: PageRoute, body: bytes) -> Refused:
+    """Health is fine; a call says what it was given, once that is there; and one page is broken."""
+    if route.page is Page.INFO:
+        raise ZeroDivisionError
+    return page_answer(200, body if route.is_posted else b"fine\n")
 
 
 @asynccontextmanager

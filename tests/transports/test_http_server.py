@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import logging
 import os
 import socket
 import sys
@@ -33,7 +34,7 @@ from isthmus.core.effects import (
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
-from isthmus.core.wire.http_server import Surface
+from isthmus.core.wire.http_server import PageRoute, Refused, Surface
 from isthmus.transports import http_server
 from isthmus.transports.http_connection import HELD_MAX_BYTES, SKIP_MAX_BYTES, TURN_EVENTS
 from isthmus.transports.http_server import HttpServer
@@ -572,6 +573,60 @@ async def test_pages_answer_get_and_head_alike() -> None:
         assert b"date" in full.headers
         served = [f"/{area}/{server}" for server in ("a", "b") for area in ("mcp", "sse", "ws", "upload")]
         assert json.loads(missing.body)["endpoints"] == [*served, "/healthz"]
+
+
+async def test_a_page_gets_the_body_that_was_posted() -> None:
+    async with world() as w:
+        body = b'{"name":"x"}'
+        for chunked in (False, True):
+            await w.client.send(post(body, path="/mcp/files/tools/call", chunked=chunked), cut=3)
+            answer = await w.client.read()
+            assert (answer.status, answer.body) == (200, body)
+        await w.client.send(get("/mcp/files/tools") + get("/healthz"))
+        assert [(await w.client.read()).body for _ in range(2)] == [b"fine\n"] * 2
+        assert not w.port.openings, "the engine has no part in it"
+
+
+async def test_a_page_takes_no_more_than_a_message_may_have() -> None:
+    async with world(Limits(request_size_max_bytes=1000)) as w:
+        await w.client.send(post(b"x" * 1001, path="/mcp/files/tools/call"))
+        assert (await w.client.read()).status == 413
+
+
+async def test_a_page_that_fails_is_an_error_and_takes_nothing_with_it() -> None:
+    async with world() as w:
+        log = logging.getLogger("isthmus.http")
+        log.disabled = True  # the world takes what is logged there for the failure of a connection
+        try:
+            await w.client.send(get("/info"))
+            answer = await w.client.read()
+        finally:
+            log.disabled = False
+        assert (answer.status, json.loads(answer.body)) == (500, {"error": "internal error", "code": 500})
+        await w.client.send(get("/healthz"))
+        assert (await w.client.read()).status == 200
+
+
+async def test_a_page_is_cancelled_when_its_client_hangs_up() -> None:
+    began, ended = anyio.Event(), anyio.Event()
+
+    async def slow(route: PageRoute, body: bytes) -> Refused:
+        began.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    server = HttpServer(SURFACE, FakePort(), FakeFiles(), Limits(), pages=slow)
+    near, far = stream_pair()
+    with anyio.fail_after(WAIT_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.handle, far)
+            await near.send(get("/healthz"))
+            await began.wait()
+            near.hang_up()
+            await ended.wait()
 
 
 async def test_a_body_in_tiny_chunks_is_no_burden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,149 @@
+"""The pages beside the protocol: each is there for whom it is meant, and for nobody else."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from isthmus.core.wire.http_headers import is_loopback
+from isthmus.core.wire.http_pages import MANAGEMENT, PATHS, POSTED, Management, Page, find_page
+from isthmus.core.wire.http_server import Head, McpRoute, PageRoute, Refused, Route, Surface, judge, not_found
+
+HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "gate.example"})
+JSON = (b"content-type", b"application/json")
+OPEN, SECRET = Management(), Management.with_token("s3cret")
+
+
+def ask(
+    path: str,
+    *extra: tuple[bytes, bytes],
+    method: str = "GET",
+    host: bytes = b"localhost:8932",
+    management: Management | None = OPEN,
+) -> Route:
+    surface = Surface(("a", "b c"), HOSTS, frozenset(), management=management)
+    return judge(Head(method, path, ((b"host", host), *extra)), surface)
+
+
+def status_of(route: Route) -> int:
+    return route.status if isinstance(route, Refused) else 200
+
+
+def path_to(parts: tuple[str, ...], id: str = "a") -> str:
+    return "/" + "/".join(id if part == "*" else part for part in parts)
+
+
+@pytest.mark.parametrize("parts", PATHS, ids="/".join)
+def test_every_page_is_asked_for_in_one_way(parts: tuple[str, ...]) -> None:
+    page, path = PATHS[parts], path_to(parts)
+    id = "a" if "*" in parts else ""
+    for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"):
+        right = method == "POST" if page in POSTED else method in ("GET", "HEAD")
+        for extra in ((JSON,), ((b"content-type", b"text/plain"),), ()):
+            route = ask(path + "?x=1", *extra, method=method)
+            if not right:
+                assert status_of(route) == 405
+            elif page in POSTED and extra != (JSON,):
+                assert status_of(route) == 415, "what a form of another page can send is not taken"
+            else:
+                assert route == PageRoute(page, id, {"x": "1"})
+    assert find_page(path + "/") is None or "*" in parts
+
+
+def test_tools_do_not_hide_the_endpoint_of_a_server() -> None:
+    """Whatever the servers are called."""
+    surface = Surface(("tools", "call"), HOSTS, frozenset())
+    accept = (b"accept", b"application/json, text/event-stream")
+    for path in ("/mcp/tools", "/mcp/tools/", "/mcp/call"):
+        assert isinstance(judge(Head("POST", path, ((b"host", b"localhost"), JSON, accept)), surface), McpRoute)
+    listed = judge(Head("GET", "/mcp/tools/tools", ((b"host", b"localhost"),)), surface)
+    assert listed == PageRoute(Page.TOOLS, "tools")
+
+
+def test_servers_are_named_as_in_other_paths() -> None:
+    assert ask("/servers/b%20c") == PageRoute(Page.SERVER, "b c")
+    assert ask("/mcp/b%20c/tools") == PageRoute(Page.TOOLS, "b c")
+    assert status_of(ask("/servers/a%2Fb")) == 400
+    assert ask("/servers/none") == PageRoute(Page.SERVER, "none"), "the page says that there is none"
+    missing = ask("/mcp/none/tools")
+    assert isinstance(missing, Refused) and missing.status == 404
+    assert json.loads(missing.body)["code"] == 404
+
+
+@pytest.mark.parametrize("parts", [parts for parts in PATHS if PATHS[parts] in MANAGEMENT], ids="/".join)
+def test_servers_are_looked_after_by_those_who_may_and_hidden_from_others(parts: tuple[str, ...]) -> None:
+    path, method = path_to(parts), "POST" if PATHS[parts] in POSTED else "GET"
+    wrong_method = "GET" if method == "POST" else "POST"
+    bearer = (b"authorization", b"Bearer s3cret")
+    for management, host, forwarded, shown in itertools.product(
+        (None, OPEN, SECRET),
+        (b"localhost", b"127.0.0.1:8932", b"[::1]:1", b"gate.example"),
+        ((), ((b"x-forwarded-for", b"10.0.0.1"),), ((b"via", b"1.1 gate"),)),
+        (
+            (),
+            (bearer,),
+            ((b"authorization", b"bearer  s3cret"),),
+            ((b"authorization", b"Bearer other"),),
+            ((b"authorization", b"Basic s3cret"),),
+            ((b"authorization", b"s3cret"),),
+            (bearer, bearer),
+        ),
+    ):
+        if management is None:
+            expected = 404
+        elif management is OPEN:
+            expected = 200 if host != b"gate.example" and not forwarded else 404
+        else:
+            is_right = len(shown) == 1 and shown[0][1].lower().split() == [b"bearer", b"s3cret"]
+            expected = 200 if is_right else 401
+        route = ask(path, JSON, *forwarded, *shown, method=method, host=host, management=management)
+        assert status_of(route) == expected, (management, host, forwarded, shown)
+        if expected == 200:
+            continue
+        assert route == ask(path, *forwarded, *shown, method=wrong_method, host=host, management=management), (
+            "nothing else is told either"
+        )
+        assert isinstance(route, Refused)
+        if expected == 404:
+            assert route == not_found(path, Surface(("a", "b c"), HOSTS, frozenset()))
+        else:
+            assert dict(route.headers)[b"www-authenticate"].startswith(b"Bearer")
+            assert json.loads(route.body)["code"] == 401
+
+
+def test_foreign_names_and_pages_come_before_all() -> None:
+    for path in map(path_to, PATHS):
+        for management in (None, OPEN, SECRET):
+            assert status_of(ask(path, host=b"evil.example", management=management)) == 403
+            assert status_of(ask(path, (b"origin", b"http://evil.example"), management=management)) == 403
+
+
+def test_a_link_on_another_site_starts_no_server() -> None:
+    assert status_of(ask("/mcp/a/tools", (b"sec-fetch-site", b"cross-site"))) == 403
+    for site in (b"none", b"same-origin", b"same-site"):
+        assert status_of(ask("/mcp/a/tools", (b"sec-fetch-site", site))) == 200
+
+
+def test_the_token_is_not_kept_in_the_clear() -> None:
+    assert "s3cret" not in repr(SECRET)
+
+
+@pytest.mark.parametrize(
+    "host, is_ours",
+    [
+        ("localhost", True),
+        ("LocalHost:8932", True),
+        ("127.0.0.1", True),
+        ("127.1.2.3:1", True),
+        ("[::1]:8932", True),
+        ("localhost.example", False),
+        ("127.0.0.1.example", False),
+        ("1127.0.0.1", False),
+        ("[::2]", False),
+        ("gate.example", False),
+        ("", False),
+    ],
+)
+def test_names_of_this_machine(host: str, is_ours: bool) -> None:
+    assert is_loopback(host) is is_ours
