@@ -35,7 +35,7 @@ NUMBERS = itertools.count(1)
 
 class Log:
     def __init__(self, folder: str) -> None:
-        self._file = Path(folder, f"{os.getpid()}.jsonl").open("a")
+        self._file = Path(folder, f"{os.getpid()}.jsonl").open("a")  # noqa: SIM115
         self._lock = threading.Lock()
 
     def write(self, session: int, message: bytes) -> None:
