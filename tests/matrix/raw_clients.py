@@ -210,6 +210,11 @@ class HttpClient(_OverHttp):
     session: str | None = None
     revision = "2025-11-25"
 
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.posted: list[tuple[bytes, list[bytes]]] = []
+        """What was sent, and what came on its own stream."""
+
     @property
     def _headers(self) -> dict[str, str]:
         headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -229,6 +234,8 @@ class HttpClient(_OverHttp):
             self._post(message, stream)  # in the order in which they are said
 
     def _post(self, message: bytes, stream: str) -> None:
+        own: list[bytes] = []
+        self.posted.append((message, own))
         with self.request("POST", self._path, self._headers, message) as response:
             self.session = self.session or response.getheader("Mcp-Session-Id")
             kind = (response.getheader("Content-Type") or "").partition(";")[0]
@@ -237,10 +244,12 @@ class HttpClient(_OverHttp):
             elif response.status != 200:
                 self.refuse(response)
             elif kind == "application/json":
-                self.take(stream, response.read())
+                own.append(response.read())
+                self.take(stream, own[-1])
             else:
                 assert kind == "text/event-stream", kind
                 for _, data in self.events(response):
+                    own.append(data)
                     self.take(stream, data)
 
     def confirm(self, message: bytes) -> None:

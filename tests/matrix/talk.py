@@ -260,8 +260,11 @@ class Talk:
         self.carry_out("handshake", initialize(name, revision))
         self.client.confirm(INITIALIZED)
 
-    def carry_out(self, chapter: str, step: Step, answer: Callable[[bytes, Parts], bytes | None] = answer_to) -> None:
-        """Say it, answer what is asked, and return when all that is due has come."""
+    def carry_out(
+        self, chapter: str, step: Step, answer: Callable[[bytes, Parts], bytes | None] = answer_to
+    ) -> list[Parts]:
+        """Say it, answer what is asked, and return what has come when all that is due is there."""
+        begun_at = len(self.said)
         ids, notices = list(step.ids), list(step.notices)
         for message in step.says:
             self.client.send(message)
@@ -281,6 +284,7 @@ class Talk:
                     if notice in heard.message:
                         notices.remove(notice)
                         break
+        return [parts(said.message) for said in self.said[begun_at:]]
 
     def _report(self, asked: Parts) -> None:
         """Progress, before an answer to who wants it."""

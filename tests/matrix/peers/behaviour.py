@@ -281,7 +281,7 @@ TABLE: dict[str, list[Op]] = {
     "tools/call strangers": [
         Say(b'{"jsonrpc":"2.0","id":987654321,"result":{"for":"nobody"}}'),
         Say(b'{"jsonrpc":"2.0","id":"never asked","result":{"for":"nobody"}}'),
-        Say(b'{"jsonrpc":"2.0","id":"never asked","error":{"code":1,"message":"for nobody"}}'),
+        Say(b'{"jsonrpc":"2.0","id":987654322,"error":{"code":1,"message":"for nobody"}}'),
         result(text(b"for its owner")),
     ],
     "tools/call ids": [
@@ -300,7 +300,10 @@ TABLE: dict[str, list[Op]] = {
         ask(b'"same"', b"elicitation/create", b'{"message":"again","requestedSchema":{}}'),
         result(text(b"asked twice")),
     ],
-    "tools/call too big": [result(text(b"$FILL"), fill=70 * 2**20)],
+    "tools/call too big": [
+        Say(notice(b"notifications/message", b'{"level":"info","data":"mind your head"}')),
+        result(text(b"$FILL"), fill=70 * 2**20),
+    ],
     "tools/call batch": [
         Say(
             b'[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"in a batch"}},'

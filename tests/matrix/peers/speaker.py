@@ -190,7 +190,7 @@ class Events:
     def write(self, message: bytes, style: str) -> None:
         self._count += 1
         number = f"id: {self._name}-{self._count}\n".encode() if self._name else b""
-        event = b"event: message\n" + number + b"data: " + message + b"\n\n"
+        event = b"event: message\n" + number + b"data: " + message.replace(b"\n", b"\ndata: ") + b"\n\n"
         if style == "crlf":
             self._queue.put([event.replace(b"\n", b"\r\n")])
         elif style == "cr":
@@ -288,6 +288,8 @@ class Handler(BaseHTTPRequestHandler):
             name, events = os.urandom(8).hex(), Events()
             self.sessions[name] = Session(self.log, events), events
             events.serve(self, greeting=f"event: endpoint\ndata: /messages?s={name}\n\n".encode())
+        elif self.headers["Last-Event-ID"] is not None:
+            self.answer(400, b"")  # nothing is kept
         elif (found := self.sessions.get(self.headers["Mcp-Session-Id"])) is not None:
             found[1].serve(self)
         else:
