@@ -188,6 +188,12 @@ def test_a_server_may_begin_with_other_than_a_message(talks: Talks, down: str, u
         assert goes_on(begun(client))
 
 
+@pytest.mark.parametrize("up", TRANSPORTS)
+def test_a_server_may_end_its_pages_with_an_empty_cursor(talks: Talks, up: str) -> None:
+    """Which names the first page again: its tools are shown once, at once."""
+    assert "tools   2: a, echo\n" in talks.cells.proxy(up).banner
+
+
 # --- What servers say -------------------------------------------------------------------------------------------------
 
 

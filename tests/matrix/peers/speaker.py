@@ -248,6 +248,7 @@ class Once:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     log: Log
     sessions: dict[str, tuple[Session, Events]] = {}  # noqa: RUF012
 
