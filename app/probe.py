@@ -66,18 +66,20 @@ async def _ask(conversation: Conversation, server: str, with_schemas: Collection
     tools: list[str] = []
     schemas: dict[str, object] = {}
     cursor: object = None
+    seen: list[object] = []
     for _ in range(PAGES_MAX if "tools" in names else 0):
         params = {} if cursor is None else {"cursor": cursor}
         page = _members(await conversation.request("tools/list", msgspec.json.encode(params)))
         entries = page.get("tools")
         for tool in entries if isinstance(entries, list) else []:
-            if isinstance(tool, dict) and isinstance(tool.get("name"), str):
+            if isinstance(tool, dict) and isinstance(tool.get("name"), str) and tool["name"] not in tools:
                 tools.append(tool["name"])
                 if tool["name"] in with_schemas:
                     schemas[tool["name"]] = tool.get("inputSchema")
         cursor = page.get("nextCursor")
-        if cursor is None:
+        if cursor is None or cursor in seen:  # some servers say "" for the end, and take that for the beginning
             break
+        seen.append(cursor)
     return ServerReport(
         id=server,
         name=str(info.get("name", "")) if isinstance(info, dict) else "",

@@ -149,7 +149,7 @@ class Asking:
         for session in link.sessions.values():
             for number, ask in list(session.asks.items()):
                 if key is not None and jsonrpc.id_key(ask.id_raw) == key:
-                    self._courier.unask(session, number, jsonrpc.member_of(params, "reason"))
+                    self._courier.unask(session, number, params)
 
     # --- From the client ------------------------------------------------------------------------------------------
 

@@ -153,13 +153,13 @@ class Clients:
         never cancelled."""
         try:
             id_raw = jsonrpc.member_of(params, "requestId")
-            reason = jsonrpc.member_of(params, "reason")
         except RemoteProtocolError:
             return
         id_key = None if id_raw is None else jsonrpc.id_key(id_raw)
         exchange = None if id_key is None else session.find_by_id(id_key)
         if exchange is not None and exchange is not session.opener:
-            self._courier.cancel(session, exchange, reason, headers)
+            assert params is not None
+            self._courier.cancel(session, exchange, params, headers)
 
     def _receive_reply(self, session: Session, frame: Frame, headers: Headers) -> None:
         """The client answers a request of the server. Unknown ids are ignored: it may have been withdrawn."""

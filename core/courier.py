@@ -16,6 +16,7 @@ from .errors import CANCELLED, INTERNAL_ERROR, TIMED_OUT
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
 from .jsonrpc import Frame
+from .rewrite import set_member
 from .session import Ask, Held, Session
 from .session import State as SessionState
 from .stream import Stream
@@ -43,8 +44,9 @@ class Upward(Protocol):
 
     def request(self, session: Session, exchange: Exchange) -> None: ...
 
-    def withdraw(self, session: Session, exchange: Exchange, reason: bytes | None, headers: Headers) -> None:
-        """Nobody waits for it any more: the upstream, if it is at work, is told so. `reason` is the JSON of a text."""
+    def withdraw(self, session: Session, exchange: Exchange, params: bytes | None, headers: Headers) -> None:
+        """Nobody waits for it any more: the upstream, if it is at work, is told so. `params` are those of the client's
+        notification, an object with each member once."""
 
     def notify(self, session: Session, method: str, params: bytes | None, headers: Headers) -> None: ...
 
@@ -80,12 +82,12 @@ class Courier:
         self.up.withdraw(session, exchange, None, session.headers)
         self.answer(session, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
 
-    def cancel(self, session: Session, exchange: Exchange, reason: bytes | None, headers: Headers) -> None:
+    def cancel(self, session: Session, exchange: Exchange, params: bytes, headers: Headers) -> None:
         """The client cancelled: nobody answers any more ("SHOULD NOT send a response", 2025-11-25 cancellation).
 
         A stream that has named an event id is the exception: if it just ended, its client would come back for the rest.
         """
-        self.up.withdraw(session, exchange, reason, headers)
+        self.up.withdraw(session, exchange, params, headers)
         exchange.step(ExchangeInput.CANCEL)
         message = None
         if exchange.reply.stream.number is not None and exchange.reply.ends_channel:
@@ -215,12 +217,13 @@ class Courier:
             session.held = type(session.held)(held for held in session.held if held.ask != number)
         return ask
 
-    def unask(self, session: Session, number: int, reason: bytes | None) -> None:
-        """The server withdrew its request, or is gone; or the client takes too long. `reason` is the JSON of a text."""
+    def unask(self, session: Session, number: int, params: bytes | None) -> None:
+        """The server withdrew its request, or is gone; or the client takes too long. `params` are those of the server's
+        notification, an object with each member once."""
         ask = self._drop_ask(session, number)
         if ask is None or ask.stream is None:
             return
-        params = b'{"requestId":%d' % number + (b',"reason":' + reason if reason is not None else b"") + b"}"
+        params = set_member(params or b"{}", "requestId", b"%d" % number)
         message = jsonrpc.encode_notification("notifications/cancelled", params)
         if not self._streams.put(session, ask.stream, message):
             self.deliver(session, "notifications/cancelled", message, None)
@@ -235,7 +238,7 @@ class Courier:
             text = f"the client did not answer within {self._desk.limits.ask_timeout_s:g} s"
         else:
             text = "the client has no event stream open on which it could be asked"
-        self.unask(session, number, msgspec.json.encode(text))
+        self.unask(session, number, msgspec.json.encode({"requestId": 0, "reason": text}))
         self._refuse_ask(session, ask, TIMED_OUT if was_asked else INTERNAL_ERROR, text)
 
     def _refuse_ask(self, session: Session, ask: Ask, code: int, text: str) -> None:

@@ -179,7 +179,7 @@ class Servers:
         """The file plane gives an exchange its answer."""
         self._losses.finish(link, exchange, message)
 
-    def withdraw(self, session: Session, exchange: Exchange, reason: bytes | None, headers: Headers) -> None:
+    def withdraw(self, session: Session, exchange: Exchange, params: bytes | None, headers: Headers) -> None:
         self._files.forget(exchange)
         link = self._by_sid.get(session.sid)
         if link is None:
@@ -201,8 +201,7 @@ class Servers:
             if isinstance(role, UpPostRole):
                 self._uplink.receive_settled(role)
         if link.upstream.state is State.READY:
-            params = b'{"requestId":%d' % exchange.upstream_id
-            params += (b',"reason":' + reason if reason is not None else b"") + b"}"
+            params = set_member(params or b"{}", "requestId", b"%d" % exchange.upstream_id)
             self._uplink.tell(link, jsonrpc.encode_notification("notifications/cancelled", params), headers)
         if crowd is not None:
             if exchange.method in MAY_ASK:

@@ -47,6 +47,7 @@ class SocketServer(Socket):
         self._headers = _merged(endpoint.headers, headers)
         self._connecting = anyio.CancelScope()
         self._is_ordered_to_close = False
+        self._is_reported = False
 
     def close(self, order: Close) -> None:
         self._is_ordered_to_close = True
@@ -62,7 +63,18 @@ class SocketServer(Socket):
             cause = Cause(End.BROKEN, "internal error")
             raise
         finally:
-            self._port.closed(self._channel, Cause(End.DONE) if self._is_ordered_to_close else cause)
+            self._report_end(Cause(End.DONE) if self._is_ordered_to_close else cause)
+
+    def _end(self, cause: Cause, code: int | None, reason: str) -> None:
+        """What is sent from now on is dropped: so its sender is told at once, not when the farewells are over."""
+        super()._end(cause, code, reason)
+        if not self._is_ordered_to_close:
+            self._report_end(cause)
+
+    def _report_end(self, cause: Cause) -> None:
+        if not self._is_reported:
+            self._is_reported = True
+            self._port.closed(self._channel, cause)
 
     async def _live(self) -> Cause:
         stream: ByteStream | None = None

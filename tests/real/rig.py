@@ -308,6 +308,11 @@ class Proxy(Process):
         """The same, for WebSocket clients."""
         return f"ws://127.0.0.1:{self.port}/ws"
 
+    @property
+    def sse_url(self) -> str:
+        """The same, for clients of HTTP+SSE."""
+        return f"sse+{self.base_url}/sse"
+
     def url_of(self, server: str) -> str:
         return f"{self.base_url}/mcp/{server}"
 

@@ -24,8 +24,19 @@ pytestmark = pytest.mark.real
 CLIENTS: Final = ("python-1", "python-2", "typescript-1")
 TASK_CLIENTS: Final = ("python-1", "typescript-1")
 """Those that know the tasks of revision 2025-11-25."""
-SOCKET_CLIENT: Final = "python-1"
-"""The only one that speaks WebSocket."""
+RARE_WAYS: Final = {
+    "socket-to-stdio": "python-1",
+    "socket-to-http": "python-1",
+    "socket-to-sse": "python-1",
+    "socket-to-socket": "python-1",
+    "http-to-socket": "python-2",
+    "stdio-to-socket": "typescript-1",
+    "sse-to-stdio": "typescript-1",
+    "sse-to-http": "python-2",
+    "sse-to-sse": "python-1",
+    "sse-to-socket": "typescript-1",
+}
+"""The ways that only one client goes: so each is gone. Of WebSockets only the first knows."""
 
 BASELINE: Final = {
     "http-to-stdio": "direct-stdio",
@@ -34,7 +45,15 @@ BASELINE: Final = {
     "http-to-http": "direct-http",
     "http-to-sse": "direct-http",
     "stdio-to-sse": "direct-http",
+    "sse-to-stdio": "direct-stdio",
+    "sse-to-http": "direct-http",
+    "sse-to-sse": "direct-http",
+    "sse-to-socket": "direct-stdio",
+    "http-to-socket": "direct-stdio",
+    "stdio-to-socket": "direct-stdio",
     "socket-to-stdio": "direct-stdio",
+    "socket-to-http": "direct-http",
+    "socket-to-sse": "direct-http",
     "socket-to-socket": "direct-stdio",
     "transparent": "direct-http",
 }
@@ -167,7 +186,7 @@ TASK_TOOLS: Final = {"trigger-sampling-request-async", "trigger-elicitation-requ
 
 
 def may_go(client: str, way: str) -> bool:
-    return client == SOCKET_CLIENT or not way.startswith("socket")
+    return RARE_WAYS.get(way, client) == client
 
 
 # --- Recordings -------------------------------------------------------------------------------------------------------
@@ -182,7 +201,7 @@ class Recording:
 
     @property
     def initialize(self) -> dict[str, Any]:
-        result = self.events[0]["initialize"]
+        (result,) = (event["initialize"] for event in self.events if event["kind"] == "begin")
         assert isinstance(result, dict)
         return result
 
@@ -254,17 +273,22 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recordings]
         targets: dict[str, str | list[str]] = {
             "direct-stdio": [str(EVERYTHING)],
             "direct-http": url,
-            "http-to-stdio": stack.enter_context(wrap(EVERYTHING, folder=folder)).url,
             "stdio-to-stdio": stdio_wrap(EVERYTHING),
-            "stdio-to-http": stdio_wrap(url),
-            "http-to-http": stack.enter_context(wrap(url, folder=folder)).url,
-            "http-to-sse": stack.enter_context(wrap(f"sse+{sse_url}", folder=folder)).url,
-            "stdio-to-sse": stdio_wrap(f"sse+{sse_url}"),
             "transparent": stack.enter_context(wrap(url, folder=folder, options=["--no-inspect"])).url,
         }
-        socket_url = stack.enter_context(wrap(EVERYTHING, folder=folder)).socket_url
-        targets["socket-to-stdio"] = socket_url
-        targets["socket-to-socket"] = stack.enter_context(wrap(socket_url, folder=folder)).socket_url
+        proxies = {
+            "stdio": stack.enter_context(wrap(EVERYTHING, folder=folder)),
+            "http": stack.enter_context(wrap(url, folder=folder)),
+            "sse": stack.enter_context(wrap(f"sse+{sse_url}", folder=folder)),
+        }
+        socket_url = proxies["stdio"].socket_url  # no server of ours, but a proxy before one
+        proxies["socket"] = stack.enter_context(wrap(socket_url, folder=folder))
+        for up, other in (("http", url), ("sse", f"sse+{sse_url}"), ("socket", socket_url)):
+            targets[f"stdio-to-{up}"] = stdio_wrap(other)
+        for up, proxy in proxies.items():
+            targets[f"http-to-{up}"] = proxy.url
+            targets[f"sse-to-{up}"] = proxy.sse_url
+            targets[f"socket-to-{up}"] = proxy.socket_url
         pool = stack.enter_context(ThreadPoolExecutor(WORKERS))
         made = Recordings(pool)
         for client in CLIENTS:

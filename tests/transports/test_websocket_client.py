@@ -57,6 +57,7 @@ class World:
 
     def __init__(self, near: MemoryStream, far: MemoryStream, limits: Limits) -> None:
         self.port = RecordingPort()
+        self.near = near
         self.dialler = MemoryDialler(near)
         self.stream = far
         self.peer = SocketPeer(far, is_client=False)
@@ -246,6 +247,15 @@ async def test_an_answer_over_the_limit_becomes_an_error(deflates: bool) -> None
         _, answer = w.port.messages[ONE]
         assert json.loads(answer)["id"] == 7
         assert json.loads(answer)["error"]["message"] == "the server's answer is over the limit of 100000 bytes"
+
+
+async def test_a_connection_that_is_being_given_up_is_lost_at_once() -> None:
+    """What is asked meanwhile must travel on another one: nobody would read it here."""
+    async with joined(Limits(reply_size_max_bytes=100_000)) as w:
+        await w.peer.say_text("x" * 200_000)
+        assert (await w.cause()).end is End.BROKEN
+        assert not w.near.outgoing.is_eof, "the server has not closed its side yet"
+        assert isinstance(await w.peer.read(), CloseConnection)
 
 
 async def test_nothing_is_read_while_paused() -> None:

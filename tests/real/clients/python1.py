@@ -13,6 +13,7 @@ import anyio
 import pydantic
 from mcp import ClientSession, McpError, StdioServerParameters, types
 from mcp.client.experimental.task_handlers import ExperimentalTaskHandlers
+from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.websocket import websocket_client
@@ -232,6 +233,9 @@ class Run:
 async def streams(target: dict[str, Any]) -> AsyncIterator[tuple[Any, Any]]:
     if target.get("url", "").startswith("ws:"):
         async with websocket_client(target["url"]) as both:
+            yield both
+    elif target.get("url", "").startswith("sse+"):
+        async with sse_client(target["url"].removeprefix("sse+")) as both:
             yield both
     elif "url" in target:
         async with streamable_http_client(target["url"]) as (reading, writing, _):

@@ -14,6 +14,7 @@ import anyio
 import mcp_types as types
 import pydantic
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.sse import sse_client
 
 PATIENCE_S = 30.0
 
@@ -181,7 +182,9 @@ async def run_session(target: dict[str, Any], plan: dict[str, Any]) -> None:
             "list_roots_callback": user.roots,
         }
     server: Any
-    if "url" in target:
+    if target.get("url", "").startswith("sse+"):
+        server = sse_client(target["url"].removeprefix("sse+"))
+    elif "url" in target:
         server = target["url"]
     else:
         command, *arguments = target["command"]

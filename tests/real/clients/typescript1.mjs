@@ -7,6 +7,7 @@ const plan = JSON.parse(readFileSync(process.argv[2], 'utf8'));
 const require = createRequire(`${plan.node_modules}/`); // this script does not lie beside the SDK
 const { Client } = require('@modelcontextprotocol/sdk/client/index.js');
 const { StdioClientTransport } = require('@modelcontextprotocol/sdk/client/stdio.js');
+const { SSEClientTransport } = require('@modelcontextprotocol/sdk/client/sse.js');
 const { StreamableHTTPClientTransport } = require('@modelcontextprotocol/sdk/client/streamableHttp.js');
 const { InMemoryTaskStore } = require('@modelcontextprotocol/sdk/experimental/tasks');
 const types = require('@modelcontextprotocol/sdk/types.js');
@@ -176,6 +177,12 @@ function withinPatience(promise) {
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
+function transportTo({ url, command, env }) {
+  if (url?.startsWith('sse+')) return new SSEClientTransport(new URL(url.slice('sse+'.length)));
+  if (url) return new StreamableHTTPClientTransport(new URL(url));
+  return new StdioClientTransport({ command: command[0], args: command.slice(1), env });
+}
+
 async function runSession(target, session) {
   const inbox = new Inbox();
   const taskStore = session.tasks ? new InMemoryTaskStore() : undefined;
@@ -183,9 +190,7 @@ async function runSession(target, session) {
   if (session.capabilities === 'all') answerQuestions(client, inbox);
   client.fallbackNotificationHandler = async ({ method, params }) => inbox.put('notified', method, params ?? {});
   client.onerror = (error) => say('remark', { text: String(error) });
-  const transport = target.url
-    ? new StreamableHTTPClientTransport(new URL(target.url))
-    : new StdioClientTransport({ command: target.command[0], args: target.command.slice(1), env: target.env });
+  const transport = transportTo(target);
   let initialize;
   const request = client.request.bind(client);
   client.request = async (message, ...rest) => {
@@ -206,7 +211,7 @@ async function runSession(target, session) {
     }
     say('step', { number, op: step.op, ...facts });
   }
-  if (target.url) await transport.terminateSession();
+  await transport.terminateSession?.();
   await client.close();
   taskStore?.cleanup();
   say('end');
