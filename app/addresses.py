@@ -8,10 +8,11 @@ from typing import Final
 from .settings import Transport
 
 SCHEMES: Final[dict[Transport, tuple[str, ...]]] = {
-    "auto": ("http", "https", "sse+http", "sse+https", "ws", "wss"),
+    "auto": ("http", "https", "sse+http", "sse+https", "ws", "wss", "unix"),
     "streamable_http": ("http", "https"),
     "sse": ("http", "https", "sse+http", "sse+https"),
     "websocket": ("ws", "wss"),
+    "unix": ("unix",),
 }
 """What the URL of a server may begin with, for each transport."""
 
@@ -29,4 +30,12 @@ def settle(url: str, transport: Transport | None) -> tuple[str, Transport]:
     scheme = scheme_of(url)
     if scheme.startswith(_SSE):
         return url[len(_SSE) :], "sse"
+    if scheme in SCHEMES["unix"]:
+        return url, "unix"
     return url, "websocket" if scheme in SCHEMES["websocket"] else transport or "auto"
+
+
+def unix_path(url: str) -> str | None:
+    """The path of a `unix:///path` URL; None if it is no such URL, or its path is not absolute."""
+    found = re.fullmatch(r"(?i:unix)://(/[^?#\0]+)", url)
+    return None if found is None else found[1]

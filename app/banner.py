@@ -21,30 +21,45 @@ from .settings import Adapter, Server, Settings, Transport, UploadConsumerAdapte
 
 TOOLS_SHOWN = 12
 
-_SHOWN: Final[Mapping[Transport | None, str]] = {"sse": "sse", "websocket": "websocket"}
+_SHOWN: Final[Mapping[Transport | None, str]] = {"sse": "sse", "websocket": "websocket", "unix": "unix"}
 """How transports at a URL are named; all others are http."""
 
 
 def listening(service: Service, reports: list[ServerReport]) -> str:
     """One screen for the HTTP listener."""
     settings = service.settings
-    is_only = len(settings.servers) == 1
-    paths = {id: "/mcp" if is_only else f"/mcp/{id}" for id in service.server_ids}
-    lines = [f"isthmus {VERSION} listens on {service.base_url}"]
-    if not is_loopback(host_of(settings.core.host)):
-        lines.append(f"WARNING open to other machines, as {settings.core.host}, and nobody is asked who they are")
+    core, is_only = settings.core, len(settings.servers) == 1
+    suffixes = {id: "" if is_only else f"/{id}" for id in service.server_ids}
+    places = [place for place in (core.port is not None and service.base_url, core.unix_socket) if place]
+    lines = [f"isthmus {VERSION} listens on {' and '.join(places)}" if places else f"isthmus {VERSION}"]
+    if core.port is not None and not is_loopback(host_of(core.host)):
+        lines.append(f"WARNING open to other machines, as {core.host}, and nobody is asked who they are")
     lines.append("")
     for server, report in zip(settings.servers, reports, strict=True):
         lines += describe(settings, server, report)
         if report.problem and not awaits_clients(server, report):
             occasion = "request" if report.is_transparent else "session that a client opens"
             lines.append(f"    again   with each {occasion}")
-        lines += [f"    at      {service.base_url}{paths[server.id]}", ""]
-    urls = {id: f"{settings.core.public_base_url or service.base_url}{path}" for id, path in paths.items()}
-    program = _own_path()
-    commands = {id: {"command": program, "args": ["wrap", "--listen", "stdio", url]} for id, url in urls.items()}
-    lines += ["for a client's configuration:", _paste_line({id: {"url": url} for id, url in urls.items()})]
-    lines += ["or, for a client that only starts commands:", _paste_line(commands), ""]
+        if places:
+            lines.append(f"    at      {service.base_url if core.port is not None else ''}/mcp{suffixes[server.id]}")
+        if places and server.inspect:
+            suffix = suffixes[server.id]
+            lines.append(f"    also    /sse{suffix} (HTTP+SSE) and /ws{suffix} (WebSocket)")
+        if server.unix_socket is not None:
+            lines.append(f"    socket  {server.unix_socket}, as on stdio")
+        lines.append("")
+    urls = {id: f"{core.public_base_url or service.base_url}/mcp{suffix}" for id, suffix in suffixes.items()}
+    if core.port is None:
+        urls = {server.id: f"unix://{server.unix_socket}" for server in settings.servers if server.unix_socket}
+    else:
+        lines += ["for a client's configuration:", _paste_line({id: {"url": url} for id, url in urls.items()})]
+    if urls:
+        program = _own_path()
+        commands = {id: {"command": program, "args": ["wrap", "--listen", "stdio", url]} for id, url in urls.items()}
+        lines += [
+            "or, for a client that only starts commands:" if core.port is not None else "for a client's configuration:"
+        ]
+        lines += [_paste_line(commands), ""]
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ from ..core.plan import LocatorMode
 from ..core.selection import Selection
 from ..core.wire.http_passing import may_pass
 from ..transports.http_endpoint import Endpoint, is_websocket
-from .addresses import SCHEMES, scheme_of, settle
+from .addresses import SCHEMES, scheme_of, settle, unix_path
 from .documents import Problem
 from .settings import (
     ID_PATTERN,
@@ -31,6 +31,8 @@ _HTTP_TYPES: Final = ("http", "streamable-http", "streamable_http", "streamableH
 _SSE_SCHEMES: Final = ("sse+http", "sse+https")
 _SOCKET_TYPES: Final = ("websocket", "ws")
 _SERVER_SCHEMES: Final = ("http", "https", "ws", "wss")
+UNIX_PATH_MAX_BYTES: Final = 103
+"""What every system takes, the least being 104 with a NUL at the end."""
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _DOTTED: Final = re.compile(r"[^.\s\[\]]+(\.[^.\s\[\]]+)*")
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^/?#@:*\s\[\]]+)(:[0-9]{1,5})?")
@@ -73,6 +75,10 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
 def _core(core: Core) -> Iterator[Problem]:
     if core.public_base_url is not None:
         yield from _url("core.public_base_url", core.public_base_url, may_query=False)
+    if core.unix_socket is not None:
+        yield from _unix_socket("core.unix_socket", core.unix_socket)
+    elif core.port is None:
+        yield Problem("core.port", "a port, or a unix_socket to listen on instead")
     for i, origin in enumerate(core.allowed_origins):
         yield from check_origin(f"core.allowed_origins[{i}]", origin)
     for i, host in enumerate(core.allowed_hosts):
@@ -121,6 +127,10 @@ def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterat
             if getattr(server, name):
                 right = "none: with inspect: false nobody looks into what passes"
                 yield Problem(f"{key}.{name}", right, "got some")
+    if is_sound(f"{key}.unix_socket") and server.unix_socket is not None:
+        yield from _unix_socket(f"{key}.unix_socket", server.unix_socket)
+        if not server.inspect:
+            yield Problem(f"{key}.unix_socket", "none for a server with inspect: false")
     if is_sound(f"{key}.artifact_roots"):
         for i, root in enumerate(server.artifact_roots):
             yield from _path(f"{key}.artifact_roots[{i}]", root)
@@ -250,9 +260,28 @@ def _endpoint(
     if not is_inspected and (transport not in (None, "auto") or seen in _SSE_SCHEMES):
         yield Problem(f"{key}.url", "a URL without a transport beside inspect: false: nothing is looked into")
         return
-    url, _ = settle(url, transport)
+    url, settled = settle(url, transport)
+    if settled == "unix":
+        yield from _unix(key, url, headers)
+        return
     found = [*_url(f"{key}.url", url, schemes=_SERVER_SCHEMES), *_headers(f"{key}.headers", headers)]
     yield from found or _usable(key, url, headers)
+
+
+def _unix(key: str, url: str, headers: Mapping[str, str]) -> Iterator[Problem]:
+    path = unix_path(url)
+    if path is None:
+        yield Problem(f"{key}.url", "unix:// and the absolute path of a socket, such as unix:///run/server.sock")
+    elif len(path.encode()) > UNIX_PATH_MAX_BYTES:
+        yield Problem(f"{key}.url", f"a socket's path of at most {UNIX_PATH_MAX_BYTES} bytes")
+    if headers:
+        yield Problem(f"{key}.headers", "headers beside an http or ws URL only: a Unix socket carries none")
+
+
+def _unix_socket(key: str, path: str) -> Iterator[Problem]:
+    yield from _path(key, path)
+    if len(path.encode()) > UNIX_PATH_MAX_BYTES:
+        yield Problem(key, f"a path of at most {UNIX_PATH_MAX_BYTES} bytes")
 
 
 def _usable(key: str, url: str, headers: Mapping[str, str]) -> Iterator[Problem]:

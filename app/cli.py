@@ -21,7 +21,7 @@ from ..transports.http_endpoint import Endpoint
 from ..transports.pipe import serve_pipe
 from . import banner, logs, remote, screen
 from .addresses import scheme_of, settle
-from .checks import check_host, check_origin, check_selection, check_token
+from .checks import UNIX_PATH_MAX_BYTES, check_host, check_origin, check_selection, check_token
 from .config import ConfigError, load, schema
 from .documents import without_credentials
 from .fitting import awaits_clients, misfits
@@ -33,7 +33,8 @@ from .stopping import Stop, stoppable
 DONE, FAILED, USAGE = 0, 1, 2
 
 CONFIG_NAMES = ("isthmus.yaml", "isthmus.yml", "isthmus.toml", "isthmus.json")
-DEFAULT_LISTEN = "127.0.0.1:8932"
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_LISTEN = f"{DEFAULT_HOST}:8932"
 TOKEN_VARIABLE: Final = "ISTHMUS_TOKEN"
 WAITING_LINE_S = 2
 PROBE_TIMEOUT_S = 600.0
@@ -115,13 +116,14 @@ def _parser() -> argparse.ArgumentParser:
         "target",
         nargs="?",
         metavar="URL",
-        help="where the server listens: http(s)://…, sse+http(s)://…, or ws(s)://…",
+        help="where the server listens: http(s)://…, sse+http(s)://…, ws(s)://…, or unix:///…",
     )
     wrap.add_argument(
         "--listen",
         default=DEFAULT_LISTEN,
-        metavar="HOST:PORT|stdio",
-        help=f"default {DEFAULT_LISTEN}; port 0 picks one; stdio: serve one client on stdin and stdout",
+        metavar="HOST:PORT|stdio|unix:PATH",
+        help=f"default {DEFAULT_LISTEN}; port 0 picks one; stdio: serve one client on stdin and stdout; "
+        "unix:PATH: HTTP on a Unix domain socket; stdio+unix:PATH: many clients there, each as on stdio",
     )
     wrap.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the command")
     wrap.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="header sent to the URL")
@@ -223,25 +225,43 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
             )
         settings = _wrapping(options, upstream, id, Core(), is_inspected=True)
         return _run(partial(_wrap_stdio, settings, options.trace), if_stopped=DONE)
-    host, port = _address(options.listen)
+    host, port, path, is_lines = _address(options.listen)
     hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
     for option, check, values in (("host", check_host, hosts), ("origin", check_origin, origins)):
         for value in values:
             for problem in check(f"--allow-{option}", value):
                 raise ConfigError(f"got {problem.key} {value!r}, expected {problem.expected}")
-    management = Management(token=_token(None))
-    core = Core(host=host, port=port, allowed_hosts=hosts, allowed_origins=origins, management=management)
-    settings = _wrapping(options, upstream, id, core, is_inspected=is_inspected)
+    http_path, lines_path = (None, path) if is_lines else (path, None)
+    core = Core(
+        host=host,
+        port=port,
+        unix_socket=http_path,
+        allowed_hosts=hosts,
+        allowed_origins=origins,
+        management=Management(token=_token(None)),
+    )
+    settings = _wrapping(options, upstream, id, core, is_inspected=is_inspected, unix_socket=lines_path)
     return _run(partial(_serve_http, settings, options.trace, is_lasting=False), if_stopped=DONE)
 
 
-def _wrapping(options: argparse.Namespace, upstream: Upstream, id: str, core: Core, *, is_inspected: bool) -> Settings:
+def _wrapping(
+    options: argparse.Namespace,
+    upstream: Upstream,
+    id: str,
+    core: Core,
+    *,
+    is_inspected: bool,
+    unix_socket: str | None = None,
+) -> Settings:
     tools = Filter(include=tuple(options.include_tool), exclude=tuple(options.exclude_tool))
     for problem in check_selection("tools", tools.selection):
         raise ConfigError(f"got --include-tool or --exclude-tool with an empty value, expected {problem.expected}")
     if not is_inspected and tools.selection:
         raise ConfigError("got --include-tool or --exclude-tool with --no-inspect, which looks into nothing")
-    return Settings(core=core, servers=(Server(id=id, upstream=upstream, inspect=is_inspected, tools=tools),))
+    if not is_inspected and unix_socket is not None:
+        raise ConfigError("got --no-inspect with --listen stdio+unix:…, expected it with HTTP only")
+    server = Server(id=id, upstream=upstream, inspect=is_inspected, tools=tools, unix_socket=unix_socket)
+    return Settings(core=core, servers=(server,))
 
 
 async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool) -> int:
@@ -432,16 +452,22 @@ def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, 
         said = "nothing" if url is None else "both a URL and a command"
         raise ConfigError(f"got {said} to wrap, expected a URL, or -- COMMAND ARG…")
     if url is not None:
-        known = r"(https?|wss?)://[^/]" if options.no_inspect else r"((sse\+)?https?|wss?)://[^/]"
+        known = r"(https?|wss?)://[^/]" if options.no_inspect else r"((sse\+)?https?|wss?)://[^/]|unix:///."
         if not re.match(known, url):
             if "://" not in url:
                 raise ConfigError(f"got no URL; {_how_to_wrap(url, has_more=False)}")
-            expected = "http(s)://… or ws(s)://…" if options.no_inspect else "http(s)://…, sse+http(s)://… or ws(s)://…"
+            expected = "http(s)://… or ws(s)://…"
+            if not options.no_inspect:
+                expected = "http(s)://…, sse+http(s)://…, ws(s)://… or unix:///…"
             raise ConfigError(f"got the URL {without_credentials(url)}, expected {expected}")
         if options.env or options.cwd or options.inherit_env:
             raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
         headers = dict(_pair(text, ":", "--header", "NAME: VALUE") for text in options.header)
         url, transport = settle(url, None)
+        if transport == "unix":
+            if headers:
+                raise ConfigError("got --header with a unix:// URL, expected it with an http or ws URL only")
+            return Upstream(url=url, transport=transport), _id_from(PurePath(url).stem)
         try:
             Endpoint(url, tuple(headers.items()))
         except ValueError as error:
@@ -487,11 +513,19 @@ def _id_from(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:64] or "server"
 
 
-def _address(text: str) -> tuple[str, int]:
+def _address(text: str) -> tuple[str, int | None, str | None, bool]:
+    """Host, port, path of a Unix socket, and whether that is for messages as on stdio."""
+    socket = re.fullmatch(r"(stdio\+)?unix:([^\0]+)", text)
+    if socket is not None:
+        path = os.path.abspath(socket[2])
+        if len(path.encode()) > UNIX_PATH_MAX_BYTES:
+            raise ConfigError(f"got --listen {text}, expected a path of at most {UNIX_PATH_MAX_BYTES} bytes")
+        return DEFAULT_HOST, None, path, socket[1] is not None
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:]*)):([0-9]{1,5})", text)
     if match is None or int(match[3]) > 65535:
-        raise ConfigError(f"got --listen {text}, expected HOST:PORT, such as {DEFAULT_LISTEN}, or stdio")
-    return match[1] or match[2] or "127.0.0.1", int(match[3])
+        expected = f"HOST:PORT, such as {DEFAULT_LISTEN}, stdio, unix:PATH or stdio+unix:PATH"
+        raise ConfigError(f"got --listen {text}, expected {expected}")
+    return match[1] or match[2] or DEFAULT_HOST, int(match[3]), None, False
 
 
 def _no_command(command: list[str], name: str) -> None:

@@ -110,6 +110,7 @@ def _settle(settings: Settings, base_dir: str) -> Settings:
                 upstream, command=command, cwd=cwd, ca_file=ca_file, url=url, transport=transport
             ),
             artifact_roots=tuple(map(absolute, server.artifact_roots)),
+            unix_socket=server.unix_socket and absolute(server.unix_socket),
         )
 
     entries = settings.mcp_servers.items()
@@ -117,7 +118,11 @@ def _settle(settings: Settings, base_dir: str) -> Settings:
     base_url = settings.core.public_base_url
     return msgspec.structs.replace(
         settings,
-        core=msgspec.structs.replace(settings.core, public_base_url=base_url and base_url.rstrip("/")),
+        core=msgspec.structs.replace(
+            settings.core,
+            public_base_url=base_url and base_url.rstrip("/"),
+            unix_socket=settings.core.unix_socket and absolute(settings.core.unix_socket),
+        ),
         storage=msgspec.structs.replace(settings.storage, root=absolute(settings.storage.root)),
         servers=tuple(map(settled, (*settings.servers, *added))),
         mcp_servers={},

@@ -58,12 +58,13 @@ from ..transports.memory import MemoryServer, MemoryUpstream
 from ..transports.port import FileOutlet, Outlet
 from ..transports.sse_client import SseUpstream
 from ..transports.stdio import Child, ChildSpec
+from ..transports.unix_client import UnixAddress, UnixServer
 from ..transports.websocket_client import SocketServer
 from .workspaces import Folders, Workspaces
 
 StorageOrder = Load | Save | Forget | Allocate | Collect | Materialize | Fetch | Discard | Sweep
 
-UpstreamAddress = ChildSpec | Endpoint | MemoryUpstream
+UpstreamAddress = ChildSpec | Endpoint | UnixAddress | MemoryUpstream
 
 STORAGE_GRACE_S: Final = 10.0
 """How long, when everything else has stopped, what remains to be stored or removed may take. The next start removes
@@ -312,7 +313,7 @@ class Hub:
             workspace = target.workspace if has_files else None
             self._tasks.start_soon(self._look_after, partial(self._run_child, child, channel, workspace), channel)
         elif isinstance(target, Join):
-            assert isinstance(upstream, Endpoint)
+            assert isinstance(upstream, Endpoint | UnixAddress)
             self._join(upstream, target, channel)
         else:
             assert isinstance(upstream, Endpoint)
@@ -322,16 +323,18 @@ class Hub:
                 cause = Cause(End.UNREACHABLE, str(error), unsent=True)
                 self._apply(self._engine.receive_close(channel, cause, self._now()))
 
-    def _join(self, endpoint: Endpoint, target: Join, channel: ChannelId) -> None:
+    def _join(self, endpoint: Endpoint | UnixAddress, target: Join, channel: ChannelId) -> None:
         """Connect to a server's two-way stream, of the kind that its URL names: an http one is that of HTTP+SSE."""
-        joined: SocketServer | SseUpstream
-        if is_websocket(endpoint.url):
+        joined: SocketServer | SseUpstream | UnixServer
+        log = partial(self._log_server, target.server)
+        if isinstance(endpoint, UnixAddress):
+            joined = UnixServer(endpoint, channel, self, self._limits, log=log)
+        elif is_websocket(endpoint.url):
             dialler = self._diallers.get(target.server)
             if dialler is None:
                 dialler = self._diallers[target.server] = Dialler(endpoint, endpoint.address(), self._limits)
             joined = SocketServer(dialler, endpoint, target.headers, channel, self, self._limits)
         else:
-            log = partial(self._log_server, target.server)
             joined = SseUpstream(endpoint, target, channel, self, self._limits, self._client, log=log)
         self._outlets[channel] = joined
         self._tasks.start_soon(self._look_after, joined.run, channel)

@@ -115,7 +115,7 @@ def _server_plan(server: Server, retries: int) -> ServerPlan:
 def _kind(upstream: Upstream) -> Kind:
     if upstream.command is not None:
         return Kind.PIPE
-    return Kind.SOCKET if upstream.transport in ("sse", "websocket") else Kind.HTTP
+    return Kind.SOCKET if upstream.transport in ("sse", "websocket", "unix") else Kind.HTTP
 
 
 def _consumer(adapter: UploadConsumerAdapter) -> UploadConsumer:

@@ -22,6 +22,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 
+from ..core.effects import PipeOpening
 from ..core.engine import Engine
 from ..core.limits import Limits
 from ..core.plan import Plan
@@ -39,6 +40,9 @@ from ..transports.http_endpoint import Endpoint
 from ..transports.http_listening import Pages
 from ..transports.http_server import HttpServer
 from ..transports.stdio import ChildSpec
+from ..transports.unix_client import UnixAddress
+from ..transports.unix_listener import LineListener, http_listener, remove_socket
+from .addresses import unix_path
 from .conversations import Conversations
 from .holding import InUse, holding
 from .hub import EngineLike, Hub
@@ -141,7 +145,9 @@ async def running(
             stored = await _stored_artifacts(records)
         # Only now: what does not start must not touch the trace of what runs.
         trace = stack.enter_context(_open_trace(trace_path)) if trace_path is not None else None
-        listener, base_url = await _listener(settings) if listen else (None, "")
+        listeners, base_url = await _listeners(settings) if listen else ([], "")
+        if listen and settings.core.unix_socket is not None:
+            stack.callback(remove_socket, settings.core.unix_socket)
         plan = to_plan(settings, link_key, workspaces.root, base_url, VERSION)
         hub = Hub(
             functools.partial(_make_engine, plan, limits, stored, trace),
@@ -157,15 +163,20 @@ async def running(
         async with anyio.create_task_group() as tasks:
             await tasks.start(_run_hub, hub)
             http: HttpServer | None = None
-            serving, conversing = anyio.CancelScope(shield=True), anyio.CancelScope(shield=True)
+            serving: list[anyio.CancelScope] = []
             try:
-                if listener is not None:
+                if listeners:
                     conversations = Conversations(hub, limits, VERSION)
-                    await tasks.start(_converse, conversations, conversing)
+                    await tasks.start(_converse, conversations, _shielded(serving))
                     surface = _surface(settings, forwarder.targets)
                     files, pages = BlobFiles(blobs), _pages(service, conversations)
                     http = HttpServer(surface, hub, files, limits, pages=pages, forwarder=forwarder)
-                    await tasks.start(_serve, http, listener, serving)
+                    for listener in listeners:
+                        await tasks.start(_serve, http, listener, _shielded(serving))
+                for server in settings.servers:
+                    if listen and server.unix_socket is not None:
+                        scope = _shielded(serving)
+                        await tasks.start(_serve_lines, server.id, server.unix_socket, hub, limits, scope)
                 yield service
             finally:
                 with anyio.CancelScope(shield=True):
@@ -175,9 +186,15 @@ async def running(
                         ending.start_soon(hub.stop, limits.drain_s)
                         with anyio.move_on_after(limits.drain_s):
                             await forwarder.wait_no_calls()
-                    serving.cancel()
-                    conversing.cancel()
+                    for scope in serving:
+                        scope.cancel()
                     tasks.cancel_scope.cancel()
+
+
+def _shielded(scopes: list[anyio.CancelScope]) -> anyio.CancelScope:
+    """A scope of its own for each listener, which only we end."""
+    scopes.append(anyio.CancelScope(shield=True))
+    return scopes[-1]
 
 
 def _allow_open_files() -> None:
@@ -225,11 +242,14 @@ def _make_engine(
     return Recorder(plan, entropy=os.urandom, unix_at_zero=unix_at_zero, limits=limits, stored=stored, write=write)
 
 
-def upstream_of(server: Server) -> ChildSpec | Endpoint:
+def upstream_of(server: Server) -> ChildSpec | Endpoint | UnixAddress:
     upstream = server.upstream
     if upstream.command is not None:
         return ChildSpec(upstream.command, dict(upstream.env), upstream.cwd, upstream.inherit_env)
     assert upstream.url is not None
+    path = unix_path(upstream.url)
+    if path is not None:
+        return UnixAddress(path)
     headers = tuple(upstream.headers.items())
     return Endpoint(upstream.url, headers, verify_tls=upstream.verify_tls, ca_file=upstream.ca_file)
 
@@ -253,8 +273,42 @@ def _fixed_cwd(server: Server) -> str | None:
 # --- Listening ------------------------------------------------------------------------------------------------------
 
 
-async def _listener(settings: Settings) -> tuple[anyio.abc.Listener[anyio.abc.SocketStream], str]:
-    host, port = settings.core.host, settings.core.port
+async def _listeners(settings: Settings) -> tuple[list[anyio.abc.Listener[anyio.abc.SocketStream]], str]:
+    """What HTTP is served on, and how it is reached."""
+    path, port = settings.core.unix_socket, settings.core.port
+    listeners: list[anyio.abc.Listener[anyio.abc.SocketStream]] = []
+    base_url = "http://localhost"
+    if port is not None:
+        listener, base_url = await _listener(settings, port)
+        listeners.append(listener)
+    if path is not None:
+        try:
+            listeners.append(await http_listener(path))
+        except OSError as error:
+            raise StartError(f"cannot listen on {path}: {error.strerror or error}") from error
+    return listeners, base_url
+
+
+async def _serve_lines(
+    server: str,
+    path: str,
+    hub: Hub,
+    limits: Limits,
+    scope: anyio.CancelScope,
+    *,
+    task_status: anyio.abc.TaskStatus[None],
+) -> None:
+    log = functools.partial(_log.warning, "%s: %s", path)
+    try:
+        listener = LineListener(path, hub, PipeOpening(server=server), limits, log=log)
+    except OSError as error:
+        raise StartError(f"cannot listen on {path}: {error.strerror or error}") from error
+    with scope:
+        await listener.serve(task_status=task_status)
+
+
+async def _listener(settings: Settings, port: int) -> tuple[anyio.abc.Listener[anyio.abc.SocketStream], str]:
+    host = settings.core.host
     try:
         listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
     except OSError as error:
@@ -306,7 +360,8 @@ def _management(core: Core) -> Management | None:
         return None
     if core.management.token is not None:
         return Management.with_token(core.management.token)
-    names = [core.host, urlsplit(core.public_base_url).hostname or ""] if core.public_base_url else [core.host]
+    names = [] if core.port is None else [core.host]
+    names += [urlsplit(core.public_base_url).hostname or ""] if core.public_base_url else []
     return Management() if all(is_loopback(host_of(name)) for name in names) else None
 
 

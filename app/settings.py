@@ -32,6 +32,7 @@ Size = Annotated[
         extra_json_schema={"pattern": rf"{REFERENCE}|{sizes.PATTERN}"},
     ),
 ]
+Port = Annotated[int, Meta(ge=0, le=65_535)]
 Texts = tuple[str, ...]
 
 
@@ -56,7 +57,12 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The listener."""
 
     host: Annotated[str, Meta(min_length=1, description="Address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")] = 8932
+    port: Annotated[
+        Port | None, _about("Port to listen on; 0 takes a free one, null none: unix_socket alone is listened on.")
+    ] = 8932
+    unix_socket: Annotated[
+        str | None, _about("Path of a Unix domain socket to listen on for HTTP as well. Only its owner may connect.")
+    ] = None
     public_base_url: Annotated[
         str | None, _about("What upload and download links start with, where clients reach this host by another name.")
     ] = None
@@ -159,7 +165,7 @@ class ArtifactProducerAdapter(Struct, frozen=True, kw_only=True, forbid_unknown_
     required: Annotated[bool, _about("A result without its file is an error.")] = False
 
 
-Transport = Literal["auto", "streamable_http", "sse", "websocket"]
+Transport = Literal["auto", "streamable_http", "sse", "websocket", "unix"]
 
 
 class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -173,7 +179,10 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     inherit_env: Annotated[bool, _about("Hand on the whole environment, not just its harmless part.")] = False
     url: Annotated[
         str | None,
-        _about("Where the server listens, http(s):// or ws(s)://; sse+http:// and sse+https:// name sse as well."),
+        _about(
+            "Where the server listens, http(s):// or ws(s)://; sse+http:// and sse+https:// name sse as well; "
+            "unix:///path is a Unix domain socket on which it speaks as on stdio."
+        ),
     ] = None
     transport: Annotated[
         Transport | None,
@@ -283,6 +292,13 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     resources: Annotated[Filter, _about("Which of its resources clients see: URIs, and templates as they are.")] = (
         Filter()
     )
+    unix_socket: Annotated[
+        str | None,
+        _about(
+            "Path of a Unix domain socket on which clients of this server speak as on stdio, one JSON message a line. "
+            "Only its owner may connect."
+        ),
+    ] = None
     required_headers: Annotated[Texts, _about("Headers that each HTTP request for this server must have.")] = ()
     start_timeout_seconds: Annotated[Seconds | None, _about("From starting it to its first answer; null: 60.")] = None
     call_timeout_seconds: Annotated[Seconds | None, _about("How long it may be silent on a call; null: 3600.")] = None

@@ -154,8 +154,14 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "http://h/", "i"), "isthmus wrap: error: too many arguments"),
         (("serve", "a", "b"), "usage: isthmus serve [-h]"),
         (("serve", "a", "b"), "isthmus serve: error: too many arguments"),
-        (("wrap", "ftp://host/"), "got the URL ftp://host/, expected http(s)://…, sse+http(s)://… or ws(s)://…"),
-        (("wrap", "sse://host/"), "got the URL sse://host/, expected http(s)://…, sse+http(s)://… or ws(s)://…"),
+        (
+            ("wrap", "ftp://host/"),
+            "got the URL ftp://host/, expected http(s)://…, sse+http(s)://…, ws(s)://… or unix:///…",
+        ),
+        (
+            ("wrap", "sse://host/"),
+            "got the URL sse://host/, expected http(s)://…, sse+http(s)://…, ws(s)://… or unix:///…",
+        ),
         (("wrap", "sse+http://user:word@host/"), "got a URL with user-info, expected credentials in a header"),
         (("wrap", "wss:///x"), "got the URL wss:///x, expected http"),
         (("wrap", "http://user:word@host/"), "got a URL with user-info, expected credentials in a header"),

@@ -350,7 +350,7 @@ REFUSED = {
     f"core: {{host: '${{NOPE}}'}}\n{MINIMAL}": ['core.host: got "${NOPE}"', "environment variable NOPE to be set"],
     f"core: {{host: '${{NOPE'}}\n{MINIMAL}": ['core.host: got "${NOPE"', "expected ${NAME} or ${NAME:-default}"],
     f"core: {{port: '${{LEVEL}}'}}\n{MINIMAL}": [
-        'core.port: got "${LEVEL}", expected a whole number; the environment variable LEVEL holds something else'
+        'core.port: got "${LEVEL}", expected a whole number | null; the environment variable LEVEL holds something else'
     ],
     f"core: {{log_level: 'a${{LEVEL}}${{ARG:-b}}'}}\n{MINIMAL}": [
         "expected one of debug, info",

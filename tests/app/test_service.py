@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -554,3 +555,29 @@ async def test_an_open_event_stream_ends_with_the_proxy() -> None:
             await opened.wait()
             assert os.getpid() not in service.hub.child_pids
     assert ended.is_set()
+
+
+@pytest.mark.anyio
+async def test_unix_sockets_on_all_sides(tmp_path: Path) -> None:
+    """A server's own socket, another proxy that joins it, and HTTP on a socket of that."""
+    inner = msgspec.structs.replace(child(), unix_socket=str(tmp_path / "lines"))
+    async with proxy(inner):
+        server = Server(id="near", upstream=Upstream(url=f"unix://{tmp_path}/lines", transport="unix"))
+        settings = configured(server)
+        core = msgspec.structs.replace(settings.core, port=None, unix_socket=str(tmp_path / "http"))
+        settings = msgspec.structs.replace(settings, core=core)
+        async with running(settings, listen=True, is_lasting=False):
+            params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+            body = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+            head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
+            head += f"Accept: application/json, text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
+            async with await anyio.connect_unix(tmp_path / "http") as stream:
+                await stream.send(head.encode() + body)
+                answer = b""
+                with contextlib.suppress(anyio.EndOfStream), anyio.fail_after(30):
+                    while True:
+                        answer += await stream.receive()
+            assert answer.startswith(b"HTTP/1.1 200")
+            assert b'"name": "a"' in answer
+        assert not (tmp_path / "http").exists()
+    assert not (tmp_path / "lines").exists()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from isthmus.core.errors import RemoteProtocolError
 from isthmus.core.wire.forward_target import ForwardTarget
 from isthmus.core.wire.forwarding import HeaderRules, Sender, is_upgrade, request_headers, response_headers
+from isthmus.core.wire.http_pages import Page
 from isthmus.core.wire.http_server import (
     FORWARD_METHODS,
     DownloadRoute,
@@ -95,7 +96,7 @@ def test_the_other_servers_are_as_ever() -> None:
     refused = ask("/mcp", on=both, content_type="application/json")
     assert isinstance(refused, Refused) and refused.status == 404
     assert b'"/mcp/far", "/mcp/near", "/sse/near", "/ws/near", "/upload/near", "/healthz"' in not_found("/", both).body
-    assert ask("/healthz", method="GET") == PageRoute("/healthz")
+    assert ask("/healthz", method="GET") == PageRoute(Page.HEALTH)
 
 
 @pytest.mark.parametrize("method", ["CONNECT", "TRACE"])
