@@ -164,11 +164,10 @@ async def running(
             await tasks.start(_run_hub, hub)
             http: HttpServer | None = None
             serving: list[anyio.CancelScope] = []
-            conversing = anyio.CancelScope(shield=True)
             try:
                 if listeners:
                     conversations = Conversations(hub, limits, VERSION)
-                    await tasks.start(_converse, conversations, conversing)
+                    await tasks.start(_converse, conversations, _shielded(serving))
                     surface = _surface(settings, forwarder.targets)
                     files, pages = BlobFiles(blobs), _pages(service, conversations)
                     http = HttpServer(surface, hub, files, limits, pages=pages, forwarder=forwarder)
@@ -189,7 +188,6 @@ async def running(
                             await forwarder.wait_no_calls()
                     for scope in serving:
                         scope.cancel()
-                    conversing.cancel()
                     tasks.cancel_scope.cancel()
 
 
@@ -362,7 +360,8 @@ def _management(core: Core) -> Management | None:
         return None
     if core.management.token is not None:
         return Management.with_token(core.management.token)
-    names = [core.host, urlsplit(core.public_base_url).hostname or ""] if core.public_base_url else [core.host]
+    names = [] if core.port is None else [core.host]
+    names += [urlsplit(core.public_base_url).hostname or ""] if core.public_base_url else []
     return Management() if all(is_loopback(host_of(name)) for name in names) else None
 
 

@@ -673,6 +673,15 @@ async def test_without_a_token_they_are_there_for_nobody_else(core: Core) -> Non
         assert service.hub.child_pids == []
 
 
+async def test_a_socket_of_this_machine_alone_needs_no_token(tmp_path: Path) -> None:
+    """Whatever address would be listened on otherwise."""
+    core = Core(port=None, host="0.0.0.0", unix_socket=str(tmp_path / "socket"))
+    async with running(Settings(core=core, servers=(child(),)), listen=True, is_lasting=False):
+        async with await anyio.connect_unix(str(tmp_path / "socket")) as stream:
+            await stream.send(b"GET /servers HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert (await stream.receive()).startswith(b"HTTP/1.1 200 ")
+
+
 async def test_a_page_elsewhere_starts_nothing() -> None:
     async with proxy() as service:
         for headers, status in (
