@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test quick bench conformance lint types links docs clean
+.PHONY: run test quick chaos leaks bench conformance lint types links docs clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -22,7 +22,7 @@ test: lint types
 	$(BIN)/python -m pytest
 
 quick: $(STAMP)
-	$(BIN)/python -m pytest -m 'not real'
+	$(BIN)/python -m pytest -m 'not real and not chaos'
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -39,6 +39,14 @@ links:
 # Figures of the proxy against the floor of its stack, in one run. Not part of the tests.
 bench: $(STAMP)
 	$(BIN)/python bench/run.py
+
+# Storms over real processes: SEEDS='1 2' repeats some, MINUTES=60 goes on for an hour.
+chaos: $(STAMP)
+	@$(BIN)/python tests/chaos/campaign.py --minutes $(or $(MINUTES),10) $(SEEDS)
+
+# 10,000 sessions opened and dropped, and what is left of them.
+leaks: $(STAMP)
+	@$(BIN)/python tests/chaos/leaks.py
 
 # The official conformance suite, directly and through the proxy. Not part of the tests either.
 conformance: $(STAMP)

@@ -151,6 +151,7 @@ class Connection:
             except LOST:
                 data = None
             if self.is_idle:
+                self._pool.forget(self)  # closing takes a few turns, in which nobody may be given it
                 return
             if self._exchange is not None and self._exchange.is_unsent:
                 # The server had closed while there was nothing to do. The writer must not come to it any more.

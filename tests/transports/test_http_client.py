@@ -434,9 +434,12 @@ class Puppet:
         self.say.close()
 
 
+@pytest.mark.parametrize("turns", range(8))
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # wakes tasks in order; trio does so at random
-async def test_a_request_that_meets_a_dying_idle_connection_goes_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of it was written, so it can be sent again without a doubt."""
+async def test_a_request_that_meets_a_dying_idle_connection_goes_to_another(
+    monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """Nothing of it was written, so it can be sent again without a doubt: however far the end of the other has come."""
     puppet = Puppet(monkeypatch)
     async with serving(answer_all) as server, dialer() as dial:
         dial(server.endpoint)
@@ -445,6 +448,8 @@ async def test_a_request_that_meets_a_dying_idle_connection_goes_to_another(monk
         await dial.port.until_closed(1)
         await anyio.wait_all_tasks_blocked()
         puppet.say.close()
+        for _ in range(turns):
+            await anyio.lowlevel.cancel_shielded_checkpoint()
         assert await dial.exchange(server.endpoint) == [Connected(), b'{"on":0}', DONE]
         assert puppet.requests == 1
 

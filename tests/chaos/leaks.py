@@ -1,0 +1,229 @@
+"""Many sessions, opened and dropped in every way, and what is left of them: `leaks.py [--sessions N] [--warm-up N]`.
+
+Sessions come over Streamable HTTP, WebSocket and HTTP+SSE, to a process of their own, to a shared one and to an HTTP
+server. Half of them say goodbye; of the others some never finish their handshake, some leave calls in flight, some
+leave their event stream open. When the last is gone there must be no session, no server process and no descriptor more
+than before the first, and no more memory than after the warm-up, but for noise.
+
+What the process still holds is measured at rest, several times on the way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import anyio
+from anyio import to_thread
+from callers import Caller, Cut, EventPipeCaller, HttpCaller, Refused, SocketCaller
+from ledger import Ledger
+from world import HERE, PATIENCE_S, PYTHON, Upstream, fd_count, rig, rss_bytes, session_count, until
+
+IDLE_TTL_S: Final = 1.5
+CALL_TIMEOUT_S: Final = 1.5
+AT_ONCE: Final = 16
+ROUTES: Final = ("http->own", "http->own", "http->http", "ws->own", "sse->http", "http->shared", "ws->shared")
+HOWS: Final = ("goodbye", "goodbye", "goodbye", "drop", "handshake", "in flight")
+NOISE_BYTES: Final = 6 * 1024 * 1024
+"""Memory that is resident may move by so much with what happens to be cached: half a KiB a session at 10,000."""
+
+
+class Figures:
+    """Attributes:
+    rows: (sessions, seconds, RSS bytes, descriptors, children) at rest.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, float, int, int, int]] = []
+        self.hows: Counter[str] = Counter()
+        self.wrongs: list[str] = []
+
+    def __str__(self) -> str:
+        lines = ["sessions  seconds  RSS MiB  fds  children"]
+        lines += [f"{n:8}  {s:7.1f}  {rss / 2**20:7.1f}  {fds:3}  {kids:8}" for n, s, rss, fds, kids in self.rows]
+        lines += [", ".join(f"{count} {how}" for how, count in sorted(self.hows.items()))]
+        return "\n".join([*lines, *(f"WRONG: {wrong}" for wrong in self.wrongs)])
+
+
+class Leaks:
+    def __init__(self, folder: Path, *, sessions: int, warm_up: int, rests: int, seed: int) -> None:
+        self.figures = Figures()
+        self._folder = folder
+        self._sessions = sessions
+        self._warm_up = warm_up
+        self._rests = rests
+        self._chance = random.Random(seed)
+        self._upstream = Upstream(folder / "journal", folder)
+        self._ledger = Ledger("leak")
+        self._proxy: rig.Proxy
+
+    async def run(self) -> Figures:
+        await to_thread.run_sync(self._upstream.start)
+        try:
+            with contextlib.ExitStack() as stack:
+                self._proxy = await to_thread.run_sync(
+                    stack.enter_context, rig.serve(self._write_config(), folder=self._folder)
+                )
+                await self._live()
+                await to_thread.run_sync(stack.close)
+        finally:
+            self._upstream.clean_up()
+        for line in self._proxy.stderr.splitlines():
+            if "Traceback" in line or "internal error" in line:
+                self.figures.wrongs.append(line)
+        self.figures.wrongs += self._ledger.wrongs
+        return self.figures
+
+    def _write_config(self) -> Path:
+        tiny = {"command": [*PYTHON, str(HERE / "tiny_server.py")]}
+        usual = {"call_timeout_seconds": CALL_TIMEOUT_S}
+        config = {
+            "core": {"port": 0, "log_level": "warning"},
+            "storage": {"root": str(self._folder / "data")},
+            "sessions": {"idle_ttl_seconds": IDLE_TTL_S},
+            "servers": [
+                {"id": "own", "upstream": tiny, **usual},
+                {"id": "shared", "upstream": tiny, "share": "concurrent", "idle_stop_seconds": 1.0, **usual},
+                {"id": "http", "upstream": {"url": f"http://127.0.0.1:{self._upstream.port}/mcp"}, **usual},
+            ],
+        }
+        path = self._folder / "isthmus.yaml"
+        path.write_text(json.dumps(config))
+        return path
+
+    async def _live(self) -> None:
+        began_at = time.monotonic()
+        await self._rest()
+        self._measure(0, began_at)
+        done = 0
+        rest = self._sessions - self._warm_up
+        for target in [self._warm_up + rest * n // self._rests for n in range(self._rests + 1)]:
+            limiter = anyio.CapacityLimiter(AT_ONCE)
+            async with anyio.create_task_group() as tasks:
+                while done < target:
+                    done += 1
+                    await limiter.acquire_on_behalf_of(token := object())
+                    tasks.start_soon(self._one, random.Random(self._chance.random()), limiter, token)
+            await self._rest()
+            self._measure(done, began_at)
+        self._judge()
+
+    async def _rest(self) -> None:
+        """Return when every session has ended, and what it had."""
+        proxy = self._proxy
+        with anyio.move_on_after(PATIENCE_S) as scope:
+            await until(lambda: session_count(proxy.port) == 0 and not self._children())
+        if scope.cancelled_caught:
+            left = f"{session_count(proxy.port)} sessions, children {[rig.command_of(pid) for pid in self._children()]}"
+            self.figures.wrongs.append(f"left after {PATIENCE_S:g} s: {left}")
+
+    def _children(self) -> list[int]:
+        return self._proxy.server_pids
+
+    def _measure(self, done: int, began_at: float) -> None:
+        pid = self._proxy.pid
+        row = (done, time.monotonic() - began_at, rss_bytes(pid), fd_count(pid), len(self._children()))
+        self.figures.rows.append(row)
+        print(f"{row[0]} sessions: {row[2] / 2**20:.1f} MiB, {row[3]} fds", file=sys.stderr, flush=True)
+
+    def _judge(self) -> None:
+        """The connections kept open for the next request to the HTTP server are few, and are not leaks."""
+        first, warm, last = self.figures.rows[0], self.figures.rows[1], self.figures.rows[-1]
+        if last[3] > max(first[3], warm[3]) + 8:
+            self.figures.wrongs.append(f"descriptors: {first[3]} before, {last[3]} after")
+        if last[2] - warm[2] > NOISE_BYTES:
+            self.figures.wrongs.append(f"resident memory: {warm[2]} bytes after the warm-up, {last[2]} at the end")
+
+    # --- Sessions ---------------------------------------------------------------------------------------------------
+
+    async def _one(self, chance: random.Random, limiter: anyio.CapacityLimiter, token: object) -> None:
+        route, how = chance.choice(ROUTES), chance.choice(HOWS)
+        self.figures.hows[f"{route} {how}"] += 1
+        try:
+            with anyio.fail_after(PATIENCE_S):
+                await self._session(chance, route, how)
+        except TimeoutError:
+            self.figures.wrongs.append(f"a session got stuck: {route} {how}")
+        finally:
+            limiter.release_on_behalf_of(token)
+
+    async def _session(self, chance: random.Random, route: str, how: str) -> None:
+        kind, _, server = route.partition("->")
+        async with anyio.create_task_group() as tasks:
+            caller: Caller
+            revision = chance.choice(("2025-06-18", "2025-11-25"))
+            if kind == "http":
+                listens = chance.random() < 0.3
+                path = f"/mcp/{server}"
+                caller = HttpCaller(self._ledger, tasks, port=self._port, path=path, revision=revision, listens=listens)
+            elif kind == "ws":
+                caller = SocketCaller(self._ledger, tasks, port=self._port, path=f"/ws/{server}", revision=revision)
+            else:
+                path = f"/sse/{server}"
+                caller = EventPipeCaller(self._ledger, tasks, port=self._port, path=path, revision=revision)
+            if how == "handshake":
+                with anyio.move_on_after(chance.uniform(0.001, 0.06)), contextlib.suppress(Cut, Refused):
+                    await caller.start()
+                caller.drop()
+                tasks.cancel_scope.cancel()
+                return
+            try:
+                await caller.start()
+            except (Cut, Refused) as error:
+                self.figures.wrongs.append(f"{route} {how}: {error!r}")
+                caller.drop()
+                return
+            if how == "in flight":
+                tool = "hang" if server != "http" else "slow"
+                call = self._ledger.new_call(tool, route, steps=50, pause=0.1)
+                with anyio.move_on_after(0.02):
+                    await caller.call(call)
+                if chance.random() < 0.3:
+                    await caller.leave()
+            else:
+                call = self._ledger.new_call("count", route)
+                await caller.call(call)
+                if call.outcome is None or call.outcome.value != "success":
+                    self.figures.wrongs.append(f"{route} {how}: {call}")
+                if how == "goodbye":
+                    await caller.leave()
+            del self._ledger.calls[call.key]
+            caller.drop()
+            tasks.cancel_scope.cancel()
+
+    def _port(self) -> int:
+        return self._proxy.port
+
+
+def run(sessions: int, warm_up: int, folder: Path, *, rests: int = 9, seed: int = 1) -> Figures:
+    """Measure at rest before, after the warm-up, and so many times more."""
+    leaks = Leaks(folder, sessions=sessions, warm_up=warm_up, rests=rests, seed=seed)
+    return anyio.run(leaks.run)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sessions", type=int, default=10_000)
+    parser.add_argument("--warm-up", type=int, default=1_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="isthmus-leaks-"))
+    try:
+        figures = run(options.sessions, options.warm_up, folder, seed=options.seed)
+    finally:
+        shutil.rmtree(folder)
+    print(figures)
+    return 1 if figures.wrongs else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,175 @@
+"""What was asked, what was answered, what was done: and whether the three go together."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+Json = dict[str, Any]
+
+OUTCOME_UNKNOWN: Final = -31001
+UPSTREAM_UNAVAILABLE: Final = -31004
+OVERLOADED: Final = -31007
+TIMED_OUT: Final = -31008
+CANCELLED: Final = -32800
+INVALID_REQUEST: Final = -32600
+
+
+class Outcome(enum.Enum):
+    SUCCESS = "success"  # the result is there
+    FAILURE = "failure"  # the tool ran, and says that it could not
+    NOT_EXECUTED = "not executed"  # the error says that it did not run
+    UNKNOWN = "unknown"  # the error says that nobody knows
+    CUT = "cut"  # the connection ended, and nothing says how to go on
+    CANCELLED = "cancelled"  # by the caller itself
+    SESSION_OVER = "session over"  # by the caller's own order, while it waited
+
+
+MAY_RUN: Final = {
+    Outcome.SUCCESS: (1, 1),
+    Outcome.FAILURE: (1, 1),
+    Outcome.NOT_EXECUTED: (0, 0),
+    Outcome.UNKNOWN: (0, 1),
+    Outcome.CUT: (0, 1),
+    Outcome.CANCELLED: (0, 1),
+    Outcome.SESSION_OVER: (0, 1),
+}
+"""The least and the most executions that each outcome goes together with."""
+
+
+@dataclass
+class Call:
+    """One request, known by its key.
+
+    Attributes:
+        steps: how much progress the tool reports.
+        heard: the progress that came, in order.
+        is_cancelled: its caller has said so.
+        asked: how often the server's question reached the caller.
+    """
+
+    key: str
+    tool: str
+    arguments: Json
+    route: str
+    steps: int = 0
+    heard: list[int] = field(default_factory=list)
+    outcome: Outcome | None = None
+    is_cancelled: bool = False
+    asked: int = 0
+    story: list[str] = field(default_factory=list)
+
+    def message(self, id: object) -> Json:
+        params = {"name": self.tool, "arguments": self.arguments, "_meta": {"progressToken": self.key}}
+        return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
+
+
+class Ledger:
+    """All calls of one world.
+
+    Attributes:
+        wrongs: what must not have happened, in words.
+    """
+
+    def __init__(self, seed: str) -> None:
+        self.calls: dict[str, Call] = {}
+        self.wrongs: list[str] = []
+        self._seed = seed
+        self._last = 0
+
+    def new_call(self, tool: str, route: str, **arguments: Any) -> Call:
+        self._last += 1
+        key = f"{self._seed}-{self._last}"
+        call = Call(key, tool, {"key": key, **arguments}, route, steps=arguments.get("steps", 0))
+        self.calls[key] = call
+        return call
+
+    def wrong(self, text: str, call: Call | None = None) -> None:
+        where = "" if call is None else f" [{call.key} {call.tool} {call.route}; {'; '.join(call.story)}]"
+        self.wrongs.append(text + where)
+
+    # --- What callers hear ------------------------------------------------------------------------------------------
+
+    def progress(self, params: Json, mine: Iterable[Call]) -> None:
+        """Progress reached a caller that has the calls `mine` open."""
+        call = self.calls.get(str(params.get("progressToken")))
+        if call is None or call not in list(mine):
+            self.wrong(f"progress of another's call: {params}", call)
+            return
+        if params.get("message") != call.key:
+            self.wrong(f"progress under another's token: {params}", call)
+        if call.outcome is not None:
+            self.wrong(f"progress {params['progress']} after the end", call)
+        call.heard.append(params["progress"])
+
+    def question(self, params: Json, mine: Iterable[Call]) -> Json:
+        """The server asks a caller that made the calls `mine`: what it answers."""
+        call = self.calls.get(str(params.get("message")))
+        if call is None or call not in list(mine):
+            self.wrong(f"a question for another: {params}", call)
+        else:
+            call.asked += 1
+        return {"action": "accept", "content": {"key": params["message"]}}
+
+    def end(self, call: Call, outcome: Outcome) -> None:
+        if call.outcome is not None:
+            self.wrong(f"ended again: {outcome.value} after {call.outcome.value}", call)
+        call.outcome = outcome
+
+    def answer(self, call: Call, message: Json) -> None:
+        """The answer to a call came."""
+        call.story.append(str(message)[:300])
+        if "error" in message:
+            self.end(call, self._outcome_of(call, message["error"]))
+            return
+        result = message["result"]
+        text = result["content"][0]["text"]
+        if text != self._expected(call) and not (result.get("isError") and text.split(" ")[0] == call.key):
+            self.wrong("another's answer, or none", call)
+        self.end(call, Outcome.FAILURE if result.get("isError") else Outcome.SUCCESS)
+
+    def _expected(self, call: Call) -> str:
+        return f"{call.key} {'x' * call.arguments['size']}" if call.tool == "big" else call.key
+
+    def _outcome_of(self, call: Call, error: Json) -> Outcome:
+        said = (error.get("data") or {}).get("outcome")
+        code = error.get("code")
+        if code == CANCELLED and call.is_cancelled:
+            return Outcome.CANCELLED
+        if code in (OUTCOME_UNKNOWN, TIMED_OUT) and said == "unknown":
+            return Outcome.UNKNOWN
+        if code in (UPSTREAM_UNAVAILABLE, OVERLOADED) and said in ("not_executed", None):
+            return Outcome.NOT_EXECUTED
+        if code == INVALID_REQUEST and error.get("message") in ("session terminated", "client hung up"):
+            return Outcome.SESSION_OVER
+        self.wrong(f"an error that says nothing of the outcome: {error}", call)
+        return Outcome.UNKNOWN
+
+    # --- Judgement --------------------------------------------------------------------------------------------------
+
+    def judge(self, journal: Iterable[str]) -> None:
+        """Compare what was answered with what was done. Call it when nothing runs any more."""
+        counts = Counter(journal)
+        for key in counts.keys() - self.calls.keys():
+            self.wrong(f"done, but never asked: {key}")
+        for call in self.calls.values():
+            count = counts[call.key]
+            if call.outcome is None:
+                self.wrong(f"never ended (ran {count} times)", call)
+                continue
+            least, most = MAY_RUN[call.outcome]
+            if not least <= count <= most:
+                self.wrong(f"{call.outcome.value}, but ran {count} times", call)
+            if call.heard != sorted(set(call.heard)):
+                self.wrong(f"progress out of order or twice: {call.heard}", call)
+            if call.outcome is Outcome.SUCCESS and call.heard != list(range(1, call.steps + 1)):
+                self.wrong(f"progress lost: {call.heard} of {call.steps}", call)
+            if call.asked > 1:
+                self.wrong(f"asked {call.asked} times", call)
+
+    @property
+    def figures(self) -> dict[str, int]:
+        return dict(Counter("open" if call.outcome is None else call.outcome.value for call in self.calls.values()))
