@@ -14,9 +14,10 @@ from ..core.eras import features_of
 from ..core.wire.http_headers import is_loopback
 from .documents import without_credentials
 from .fitting import awaits_clients, misfits, own_tools, visible_tools
+from .listening import host_of
 from .probe import ServerReport
 from .screen import plain as _plain
-from .service import VERSION, Service, host_of
+from .service import VERSION, Service
 from .settings import Adapter, Server, Settings, Transport, UploadConsumerAdapter
 
 TOOLS_SHOWN = 12

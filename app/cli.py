@@ -6,11 +6,10 @@ import argparse
 import contextlib
 import logging
 import os
-import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Final, NoReturn
 
 import anyio
@@ -20,21 +19,21 @@ from ..core.effects import PipeOpening
 from ..transports.http_endpoint import Endpoint
 from ..transports.pipe import serve_pipe
 from . import banner, logs, remote, screen
-from .addresses import scheme_of, settle
-from .checks import UNIX_PATH_MAX_BYTES, check_host, check_origin, check_selection, check_token
+from .addresses import scheme_of
+from .checks import check_host, check_origin, check_selection, check_token
 from .config import ConfigError, load, schema
 from .documents import without_credentials
+from .errors import StartError
 from .fitting import awaits_clients, misfits
 from .probe import ServerReport, probe
-from .service import VERSION, Service, StartError, running
+from .service import VERSION, Service, running
 from .settings import Core, Filter, Management, Server, Settings, Upstream
 from .stopping import Stop, stoppable
+from .targets import DEFAULT_LISTEN, address_of, how_to_wrap, target_of
 
 DONE, FAILED, USAGE = 0, 1, 2
 
 CONFIG_NAMES = ("isthmus.yaml", "isthmus.yml", "isthmus.toml", "isthmus.json")
-DEFAULT_HOST = "127.0.0.1"
-DEFAULT_LISTEN = f"{DEFAULT_HOST}:8932"
 TOKEN_VARIABLE: Final = "ISTHMUS_TOKEN"
 WAITING_LINE_S = 2
 PROBE_TIMEOUT_S = 600.0
@@ -193,14 +192,8 @@ def _why_unknown(options: argparse.Namespace, unknown: list[str], arguments: lis
     is_option = first.startswith("-")
     if target is not None and "://" not in target:
         if not is_option or arguments.index(target) < arguments.index(first):
-            return _how_to_wrap(target, has_more=True)
+            return how_to_wrap(target, has_more=True)
     return f"unknown option {first.partition('=')[0]}" if is_option else "too many arguments"
-
-
-def _how_to_wrap(program: str, *, has_more: bool) -> str:
-    if not re.fullmatch(r"[\w@.~/][\w@.~/+-]*", program):  # an option of several words is taken for a target, too
-        program = "COMMAND"
-    return f"to wrap a command, write -- before it: isthmus wrap -- {program}{' …' if has_more else ''}"
 
 
 # --- serve and wrap -------------------------------------------------------------------------------------------------
@@ -214,7 +207,7 @@ def _serve(options: argparse.Namespace, command: list[str]) -> int:
 
 
 def _wrap(options: argparse.Namespace, command: list[str]) -> int:
-    upstream, id = _target(options, command)
+    upstream, id = target_of(options, command)
     is_inspected = not options.no_inspect
     if options.listen == "stdio":
         if options.no_inspect:
@@ -225,7 +218,7 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
             )
         settings = _wrapping(options, upstream, id, Core(), is_inspected=True)
         return _run(partial(_wrap_stdio, settings, options.trace), if_stopped=DONE)
-    host, port, path, is_lines = _address(options.listen)
+    host, port, path, is_lines = address_of(options.listen)
     hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
     for option, check, values in (("host", check_host, hosts), ("origin", check_origin, origins)):
         for value in values:
@@ -444,88 +437,6 @@ def _config_path(given: str | None) -> Path:
         if os.path.exists(name):
             return Path(name)
     raise ConfigError(f"no configuration given, and none of {', '.join(CONFIG_NAMES)} is in this folder")
-
-
-def _target(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, str]:
-    url = options.target
-    if (url is None) == (not command):
-        said = "nothing" if url is None else "both a URL and a command"
-        raise ConfigError(f"got {said} to wrap, expected a URL, or -- COMMAND ARG…")
-    if url is not None:
-        known = r"(https?|wss?)://[^/]" if options.no_inspect else r"((sse\+)?https?|wss?)://[^/]|unix:///."
-        if not re.match(known, url):
-            if "://" not in url:
-                raise ConfigError(f"got no URL; {_how_to_wrap(url, has_more=False)}")
-            expected = "http(s)://… or ws(s)://…"
-            if not options.no_inspect:
-                expected = "http(s)://…, sse+http(s)://…, ws(s)://… or unix:///…"
-            raise ConfigError(f"got the URL {without_credentials(url)}, expected {expected}")
-        if options.env or options.cwd or options.inherit_env:
-            raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
-        headers = dict(_pair(text, ":", "--header", "NAME: VALUE") for text in options.header)
-        url, transport = settle(url, None)
-        if transport == "unix":
-            if headers:
-                raise ConfigError("got --header with a unix:// URL, expected it with an http or ws URL only")
-            return Upstream(url=url, transport=transport), _id_from(PurePath(url).stem)
-        try:
-            Endpoint(url, tuple(headers.items()))
-        except ValueError as error:
-            raise ConfigError(str(error)) from error
-        id = _id_from(url.partition("://")[2].split("/")[0])
-        return Upstream(url=url, transport=transport, headers=headers), id
-    if options.no_inspect:
-        raise ConfigError("got --no-inspect with a command, expected it with a URL only")
-    if options.header:
-        raise ConfigError("got --header with a command, expected it with a URL only")
-    env = dict(_pair(text, "=", "--env", "NAME=VALUE") for text in options.env)
-    upstream = Upstream(command=tuple(command), env=env, cwd=options.cwd, inherit_env=options.inherit_env)
-    return upstream, _id_from(_program(command))
-
-
-def _pair(text: str, separator: str, option: str, form: str) -> tuple[str, str]:
-    """What `text` says is not repeated: it may be a secret, whatever is wrong with it."""
-    name, found, value = text.partition(separator)
-    if not found or not name.strip():
-        lacks = "a name" if found else f"a {separator}"
-        raise ConfigError(f"got {option} without {lacks}, expected {form}")
-    return name.strip(), value.strip()
-
-
-_RUNNERS: Final = frozenset({"npx", "uvx", "bunx", "pnpx", "node", "python", "python3", "uv", "pipx", "run"})
-_VAGUE: Final = frozenset(
-    {"app", "bin", "build", "cli", "dist", "index", "lib", "local", "main", "out", "server", "src", "start", "usr"}
-)
-
-
-def _program(command: list[str]) -> str:
-    """What the command runs: `thing` of `npx -y @scope/thing@1.2 --flag` and of `node /srv/thing/dist/index.js`."""
-    before = ["", *command]  # what follows -c or -e is code
-    parts = [part for part, last in zip(command, before, strict=False) if last not in ("-c", "-e")]
-    paths = [path for part in parts if not part.startswith("-") and (path := PurePath(part)).name]
-    meant = next((path for path in paths if path.name not in _RUNNERS), paths[0] if paths else PurePath("server"))
-    telling = (path for path in (meant, *meant.parents) if path.name and path.stem not in _VAGUE)
-    name = next(telling, meant).name
-    return name.rsplit("@", 1)[0] or name
-
-
-def _id_from(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:64] or "server"
-
-
-def _address(text: str) -> tuple[str, int | None, str | None, bool]:
-    """Host, port, path of a Unix socket, and whether that is for messages as on stdio."""
-    socket = re.fullmatch(r"(stdio\+)?unix:([^\0]+)", text)
-    if socket is not None:
-        path = os.path.abspath(socket[2])
-        if len(path.encode()) > UNIX_PATH_MAX_BYTES:
-            raise ConfigError(f"got --listen {text}, expected a path of at most {UNIX_PATH_MAX_BYTES} bytes")
-        return DEFAULT_HOST, None, path, socket[1] is not None
-    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:]*)):([0-9]{1,5})", text)
-    if match is None or int(match[3]) > 65535:
-        expected = f"HOST:PORT, such as {DEFAULT_LISTEN}, stdio, unix:PATH or stdio+unix:PATH"
-        raise ConfigError(f"got --listen {text}, expected {expected}")
-    return match[1] or match[2] or DEFAULT_HOST, int(match[3]), None, False
 
 
 def _no_command(command: list[str], name: str) -> None:

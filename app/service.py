@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import functools
-import ipaddress
 import logging
 import os
 import resource
 import secrets
-import stat
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import metadata
-from typing import BinaryIO, TypeVar
-from urllib.parse import urlsplit
+from typing import TypeVar
 
 import anyio
 import msgspec
 from anyio import to_thread
 
-from ..core.effects import PipeOpening
 from ..core.engine import Engine
 from ..core.limits import Limits
 from ..core.plan import Plan
 from ..core.shelf import StoredArtifact
 from ..core.trace import Recorder
-from ..core.wire.forward_target import ForwardTarget
-from ..core.wire.http_headers import is_loopback
-from ..core.wire.http_pages import Management, Page
-from ..core.wire.http_server import PageRoute, Refused, Surface, page_answer
+from ..core.wire.http_pages import Page
+from ..core.wire.http_server import PageRoute, Refused, page_answer
 from ..storage.files import FileBlobs
 from ..storage.interface import Records, StorageError
 from ..storage.sqlite import SqliteRecords
@@ -41,17 +33,20 @@ from ..transports.http_listening import Pages
 from ..transports.http_server import HttpServer
 from ..transports.stdio import ChildSpec
 from ..transports.unix_client import UnixAddress
-from ..transports.unix_listener import LineListener, http_listener, remove_socket
+from ..transports.unix_listener import remove_socket
 from .addresses import unix_path
 from .conversations import Conversations
+from .errors import StartError
 from .holding import InUse, holding
 from .hub import EngineLike, Hub
 from .intake import BlobFiles
+from .listening import open_listeners, serve_lines, surface_of
 from .management import ServerPages
 from .planning import to_forward_target, to_header_rules, to_limits, to_plan
-from .settings import Core, Server, Settings
+from .settings import Server, Settings
 from .temporary import temporary_folder
 from .tool_pages import ToolPages
+from .tracing import Trace, open_trace
 from .workspaces import Workspaces
 
 VERSION = metadata("isthmus")["Version"]
@@ -61,11 +56,6 @@ LINK_KEY_BYTES = 32
 OPEN_FILES_MAX = 65_536
 """What is asked for, where the system allows it. More is of no use here, and what our children inherit: some programs
 go through all numbers up to this one when they start."""
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
-
-
-class StartError(Exception):
-    """The proxy cannot start; the message says why and what would help."""
 
 
 _log = logging.getLogger("isthmus.server")
@@ -144,8 +134,8 @@ async def running(
             await workspaces.start_up()  # it removes their blobs, which nobody owns now
             stored = await _stored_artifacts(records)
         # Only now: what does not start must not touch the trace of what runs.
-        trace = stack.enter_context(_open_trace(trace_path)) if trace_path is not None else None
-        listeners, base_url = await _listeners(settings) if listen else ([], "")
+        trace = stack.enter_context(open_trace(trace_path)) if trace_path is not None else None
+        listeners, base_url = await open_listeners(settings) if listen else ([], "")
         if listen and settings.core.unix_socket is not None:
             stack.callback(remove_socket, settings.core.unix_socket)
         plan = to_plan(settings, link_key, workspaces.root, base_url, VERSION)
@@ -168,7 +158,7 @@ async def running(
                 if listeners:
                     conversations = Conversations(hub, limits, VERSION)
                     await tasks.start(_converse, conversations, _shielded(serving))
-                    surface = _surface(settings, forwarder.targets)
+                    surface = surface_of(settings, forwarder.targets)
                     files, pages = BlobFiles(blobs), _pages(service, conversations)
                     http = HttpServer(surface, hub, files, limits, pages=pages, forwarder=forwarder)
                     for listener in listeners:
@@ -176,7 +166,7 @@ async def running(
                 for server in settings.servers:
                     if listen and server.unix_socket is not None:
                         scope = _shielded(serving)
-                        await tasks.start(_serve_lines, server.id, server.unix_socket, hub, limits, scope)
+                        await tasks.start(serve_lines, server.id, server.unix_socket, hub, limits, scope)
                 yield service
             finally:
                 with anyio.CancelScope(shield=True):
@@ -234,7 +224,7 @@ async def _converse(
 
 
 def _make_engine(
-    plan: Plan, limits: Limits, stored: tuple[StoredArtifact, ...], trace: _Trace | None, unix_at_zero: float
+    plan: Plan, limits: Limits, stored: tuple[StoredArtifact, ...], trace: Trace | None, unix_at_zero: float
 ) -> EngineLike:
     if trace is None:
         return Engine(plan, entropy=os.urandom, unix_at_zero=unix_at_zero, limits=limits, stored=stored)
@@ -270,107 +260,7 @@ def _fixed_cwd(server: Server) -> str | None:
     return None if cwd is None or "{" in cwd else cwd
 
 
-# --- Listening ------------------------------------------------------------------------------------------------------
-
-
-async def _listeners(settings: Settings) -> tuple[list[anyio.abc.Listener[anyio.abc.SocketStream]], str]:
-    """What HTTP is served on, and how it is reached."""
-    path, port = settings.core.unix_socket, settings.core.port
-    listeners: list[anyio.abc.Listener[anyio.abc.SocketStream]] = []
-    base_url = "http://localhost"
-    if port is not None:
-        listener, base_url = await _listener(settings, port)
-        listeners.append(listener)
-    if path is not None:
-        try:
-            listeners.append(await http_listener(path))
-        except OSError as error:
-            raise StartError(f"cannot listen on {path}: {error.strerror or error}") from error
-    return listeners, base_url
-
-
-async def _serve_lines(
-    server: str,
-    path: str,
-    hub: Hub,
-    limits: Limits,
-    scope: anyio.CancelScope,
-    *,
-    task_status: anyio.abc.TaskStatus[None],
-) -> None:
-    log = functools.partial(_log.warning, "%s: %s", path)
-    try:
-        listener = LineListener(path, hub, PipeOpening(server=server), limits, log=log)
-    except OSError as error:
-        raise StartError(f"cannot listen on {path}: {error.strerror or error}") from error
-    with scope:
-        await listener.serve(task_status=task_status)
-
-
-async def _listener(settings: Settings, port: int) -> tuple[anyio.abc.Listener[anyio.abc.SocketStream], str]:
-    host = settings.core.host
-    try:
-        listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
-    except OSError as error:
-        raise StartError(_why_not_listening(host, port, error)) from error
-    bound = listener.extra(anyio.abc.SocketAttribute.local_port)
-    shown = "127.0.0.1" if is_wildcard(host) else host
-    return listener, f"http://{f'[{shown}]' if ':' in shown else shown}:{bound}"
-
-
-def _why_not_listening(host: str, port: int, error: OSError) -> str:
-    inner = error.__cause__ if isinstance(error.__cause__, OSError) else error
-    if errno.EADDRINUSE in (error.errno, inner.errno) or "in use" in str(error):
-        return f"port {port} on {host} is taken by another program: choose another one, or 0 for any that is free"
-    if errno.EACCES in (error.errno, inner.errno):
-        return f"port {port} may not be opened by this user: choose one above 1023"
-    return f"cannot listen on {host}:{port}: {error.strerror or error}"
-
-
-def is_wildcard(host: str) -> bool:
-    """Whether the address means every interface."""
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
-
-
-def _surface(settings: Settings, transparent: Mapping[str, ForwardTarget] | None = None) -> Surface:
-    core = settings.core
-    hosts = {*LOOPBACK_NAMES, *map(host_of, core.allowed_hosts)}
-    if not is_wildcard(core.host):
-        hosts.add(host_of(core.host))
-    if core.public_base_url:
-        hosts.add(host_of(urlsplit(core.public_base_url).hostname or ""))
-    return Surface(
-        servers=tuple(server.id for server in settings.servers),
-        hosts=frozenset(hosts),
-        origins=frozenset(origin.lower() for origin in core.allowed_origins),
-        prefix=urlsplit(core.public_base_url or "").path.rstrip("/"),
-        management=_management(core),
-        transparent=dict(transparent or {}),
-        passes={server.id: server.upstream.passes for server in settings.servers if server.upstream.passes},
-        required={server.id: server.required_headers for server in settings.servers if server.required_headers},
-    )
-
-
-def _management(core: Core) -> Management | None:
-    """Without a token nobody else may reach this listener, neither directly nor through what stands in front of it."""
-    if not core.management.enabled:
-        return None
-    if core.management.token is not None:
-        return Management.with_token(core.management.token)
-    names = [] if core.port is None else [core.host]
-    names += [urlsplit(core.public_base_url).hostname or ""] if core.public_base_url else []
-    return Management() if all(is_loopback(host_of(name)) for name in names) else None
-
-
-def host_of(name: str) -> str:
-    """A host as `Surface` wants it, whatever people write: lower case, no port, IPv6 in brackets."""
-    name = name.lower()
-    if name.startswith("["):
-        return name.partition("]")[0] + "]"
-    return f"[{name}]" if name.count(":") > 1 else name.partition(":")[0]
+# --- Pages ----------------------------------------------------------------------------------------------------------
 
 
 def _pages(service: Service, conversations: Conversations) -> Pages:
@@ -450,59 +340,6 @@ def _link_key(folder: str) -> bytes:
         os.fsync(file.fileno())
     os.replace(temporary, path)
     return key
-
-
-class _Trace:
-    """Where a trace goes, as long as it can be written: what cannot be recorded is no reason to stop working."""
-
-    def __init__(self, path: str, file: BinaryIO) -> None:
-        self._path = path
-        self._file: BinaryIO | None = file
-
-    def write(self, line: bytes) -> None:
-        if self._file is not None:
-            try:
-                self._file.write(line)
-            except OSError as error:
-                self._give_up(self._file, error)
-
-    def close(self) -> None:
-        if self._file is not None:
-            try:
-                self._file.close()
-            except OSError as error:
-                self._give_up(self._file, error)
-
-    def _give_up(self, file: BinaryIO, error: OSError) -> None:
-        self._file = None
-        _log.error("the trace %s ends here: %s", self._path, error.strerror)
-        with contextlib.suppress(OSError):
-            file.close()
-
-
-@contextlib.contextmanager
-def _open_trace(path: str) -> Iterator[_Trace]:
-    try:
-        # Not to wait for a pipe's reader, neither now nor later: a trace that cannot go on ends.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
-        try:
-            if stat.S_ISREG(os.fstat(descriptor).st_mode):
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.fchmod(descriptor, 0o600)  # one that is there may have been readable to all
-                os.ftruncate(descriptor, 0)
-        except OSError:
-            os.close(descriptor)
-            raise
-    except BlockingIOError as error:
-        raise StartError(f"the trace {path} cannot be written: another run is writing it") from error
-    except OSError as error:
-        reason = "nobody reads that pipe" if error.errno == errno.ENXIO else error.strerror
-        raise StartError(f"the trace {path} cannot be written: {reason}") from error
-    trace = _Trace(path, os.fdopen(descriptor, "wb"))
-    try:
-        yield trace
-    finally:
-        trace.close()
 
 
 @contextlib.asynccontextmanager

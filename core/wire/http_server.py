@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from typing import Final, TypeVar
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 import msgspec
 
@@ -40,9 +40,8 @@ from .http_headers import (
 )
 from .http_pages import MANAGEMENT, POSTED, USE, Access, Management, Page, access, find_page, is_of_another_site
 from .http_passing import Passes, check_required, passed_headers
+from .http_target import decode_segment, parse_query, split_target
 from .websocket import Upgrade, UpgradeRefused, accept_upgrade
-
-QUERY_FIELDS_MAX: Final = 32
 
 METHODS: Final[dict[str, tuple[str, ...]]] = {
     "mcp": ("GET", "POST", "DELETE"),
@@ -163,7 +162,7 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
     try:
         _check_version(head)
         is_asterisk = head.method == "OPTIONS" and head.target == "*"  # RFC 9110, 9.3.7: of the server as a whole
-        authority, path, query = ("", "*", "") if is_asterisk else _split_target(head.target)
+        authority, path, query = ("", "*", "") if is_asterisk else split_target(head.target)
         fields = read_fields(head.headers)
         host = check_host(authority or fields.get(b"host"), surface.hosts, any_host=surface.any_host)
         check_origin(fields.get(b"origin"), surface.hosts, surface.origins)
@@ -387,7 +386,7 @@ def _page_route(
             return page_error(
                 401, f"got no token, or another one, {wanted}", ((b"www-authenticate", b'Bearer realm="isthmus"'),)
             )
-    server = _server([id], surface) if page in USE else _decode_segment(id)
+    server = _server([id], surface) if page in USE else decode_segment(id)
     allowed = ("POST",) if page in POSTED else PAGE_METHODS
     if head.method not in allowed:
         raise _NotAllowed(head.method, allowed)
@@ -397,7 +396,7 @@ def _page_route(
         check_required(head.headers, surface.required.get(server, ()))
     if page is Page.TOOLS and is_of_another_site(head.headers):
         raise RemoteProtocolError("got a request on behalf of another site, expected none", http_status=403)
-    return PageRoute(page, server, _parse_query(query))
+    return PageRoute(page, server, parse_query(query))
 
 
 def _event_pipe_route(
@@ -420,7 +419,7 @@ def _message_route(method: str, rest: list[str], query: str, fields: dict[bytes,
     if method != "POST":
         raise _NotAllowed(method, METHODS["messages"])
     _check_content_type(fields, '2024-11-05 basic/transports, "HTTP with SSE"')
-    token = _parse_query(query).get("sessionId")
+    token = parse_query(query).get("sessionId")
     if token is None:
         raise RemoteProtocolError("got no sessionId in the query, expected the address that the event stream named")
     return McpRoute(MessageOpening(server, token=token))
@@ -455,7 +454,7 @@ def _upload_route(method: str, rest: list[str], query: str, fields: dict[bytes, 
         raise RemoteProtocolError(f"got Content-Length {length[:32]!r}, expected digits")
     opening = UploadOpening(
         server,
-        query=_parse_query(query),
+        query=parse_query(query),
         session=read_session(fields),
         size_bytes=None if length is None else int(length),
     )
@@ -466,8 +465,8 @@ def _download_route(method: str, rest: list[str], query: str, surface: Surface) 
     server = _server(rest[:1], surface)
     if method not in METHODS["artifacts"]:
         raise _NotAllowed(method, METHODS["artifacts"])
-    sid, artifact, filename = (_decode_segment(part) for part in rest[1:])
-    opening = DownloadOpening(server, sid, artifact, filename, query=_parse_query(query))
+    sid, artifact, filename = (decode_segment(part) for part in rest[1:])
+    opening = DownloadOpening(server, sid, artifact, filename, query=parse_query(query))
     return DownloadRoute(opening, head_only=method == "HEAD")
 
 
@@ -481,13 +480,10 @@ def _server(rest: list[str], surface: Surface) -> str:
         return surface.servers[0]
     if len(rest) != 1:
         raise _NotFound
-    server = _decode_segment(rest[0])
+    server = decode_segment(rest[0])
     if server not in surface.servers or server in surface.transparent:
         raise _NotFound
     return server
-
-
-# --- Target ---------------------------------------------------------------------------------------------------------
 
 
 def _check_version(head: Head) -> None:
@@ -496,40 +492,3 @@ def _check_version(head: Head) -> None:
     if head.version == "1.0" and any(name == b"transfer-encoding" for name, _ in head.headers):
         # RFC 9112, 6.1: "MUST treat the message as if the framing is faulty".
         raise RemoteProtocolError("got Transfer-Encoding in HTTP/1.0, which has none, expected Content-Length")
-
-
-def _split_target(target: str) -> tuple[str, str, str]:
-    """Authority (of an absolute target, else empty), path and query."""
-    authority = ""
-    if target.lower().startswith(("http://", "https://")):
-        # RFC 9112, 3.2.2: a server MUST accept the absolute form, and go by its host rather than by the Host header.
-        authority, slash, tail = target.partition("://")[2].partition("/")
-        if not authority:
-            raise RemoteProtocolError("got a request target without a host, expected http://host/path")
-        target = slash + tail if slash else "/"
-    if not target.startswith("/"):
-        raise RemoteProtocolError(f"got request target {target[:200]!r}, expected a path that starts with a slash")
-    path, _, query = target.partition("?")
-    return authority, path, query
-
-
-def _decode_segment(text: str) -> str:
-    """Undo the percent-encoding of one part of a path. What hides a slash or a control character is refused."""
-    try:
-        decoded = unquote(text, errors="strict")
-    except UnicodeDecodeError:
-        raise RemoteProtocolError("got a path that is not UTF-8 once decoded, expected UTF-8")
-    if any(char == "/" or ord(char) < 0x20 or ord(char) == 0x7F for char in decoded):
-        raise RemoteProtocolError("got an encoded slash or control character in the path, expected none")
-    return decoded
-
-
-def _parse_query(query: str) -> dict[str, str]:
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX)
-    except ValueError:  # too many, or not UTF-8
-        raise RemoteProtocolError(f"got a malformed query, expected at most {QUERY_FIELDS_MAX} fields of UTF-8")
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise RemoteProtocolError("got a query that names a field twice, expected each field once")
-    return fields

@@ -37,8 +37,8 @@ from command import (
 )
 from isthmus.app import banner, cli, demo, logs, stopping
 from isthmus.app.fitting import misfits
+from isthmus.app.listening import host_of
 from isthmus.app.probe import ServerReport
-from isthmus.app.service import host_of
 from isthmus.app.settings import (
     ArtifactProducerAdapter,
     Artifacts,
@@ -49,6 +49,7 @@ from isthmus.app.settings import (
     Uploads,
     Upstream,
 )
+from isthmus.app.targets import id_of
 from isthmus.core.eras import LATEST_LEGACY
 from isthmus.core.wire.http_headers import is_loopback
 
@@ -452,7 +453,7 @@ def test_an_argument_that_the_schema_rules_out_is_named(
     ids=str,
 )
 def test_a_wrapped_command_gets_a_telling_name(target: list[str], id: str) -> None:
-    assert cli._id_from(cli._program(target)) == id
+    assert id_of(target) == id
 
 
 def test_check_fails_for_what_is_not_wired(tmp_path: Path) -> None:

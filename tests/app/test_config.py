@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.app.config import ConfigError, load, loads, schema
 from isthmus.app.documents import expand
+from isthmus.app.listening import surface_of
 from isthmus.app.planning import to_limits, to_plan
-from isthmus.app.service import _surface
 from isthmus.app.settings import ArtifactProducerAdapter, Settings, UploadConsumerAdapter
 from isthmus.app.sizes import parse_size
 from isthmus.core.limits import Limits
@@ -190,7 +190,7 @@ def test_passed_headers_are_a_list_or_a_mapping(
     settings = read(text)
     assert settings.servers[0].upstream.passes == passes
     assert to_plan(settings, b"k" * 16, "/", "").servers[0].passes_authorization is is_clients
-    surface = _surface(settings)
+    surface = surface_of(settings)
     assert surface.passes == ({"a": passes} if passes else {})
     assert surface.required == {"a": ("X-A",)}
 

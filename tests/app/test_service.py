@@ -18,8 +18,10 @@ import anyio
 import msgspec
 import pytest
 from http_caller import PATIENCE_S, USUAL, Caller, fetch, requested
+from isthmus.app.errors import StartError
 from isthmus.app.holding import holding
-from isthmus.app.service import LOOPBACK_NAMES, OPEN_FILES_MAX, VERSION, Service, StartError, _surface, running
+from isthmus.app.listening import LOOPBACK_NAMES, surface_of
+from isthmus.app.service import OPEN_FILES_MAX, VERSION, Service, running
 from isthmus.app.settings import Core, Server, Settings, Storage, UploadConsumerAdapter, Upstream
 from isthmus.core.shelf import StoredArtifact
 from isthmus.core.trace import Line, replay
@@ -182,7 +184,7 @@ async def test_foreign_pages_and_names_are_refused(path: str, foreign: dict[str,
     ],
 )
 def test_a_host_is_known_however_it_is_written(core: Core, host: str) -> None:
-    surface = _surface(Settings(core=core, servers=(child(),)))
+    surface = surface_of(Settings(core=core, servers=(child(),)))
     assert surface.hosts == {*LOOPBACK_NAMES, host}
 
 

@@ -1,0 +1,127 @@
+"""Where the proxy listens, and by which names it may be reached there."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import ipaddress
+import logging
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import anyio
+
+from ..core.effects import PipeOpening
+from ..core.limits import Limits
+from ..core.wire.forward_target import ForwardTarget
+from ..core.wire.http_headers import is_loopback
+from ..core.wire.http_pages import Management
+from ..core.wire.http_server import Surface
+from ..transports.unix_listener import LineListener, http_listener
+from .errors import StartError
+from .hub import Hub
+from .settings import Core, Settings
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+_log = logging.getLogger("isthmus.server")
+
+
+async def open_listeners(settings: Settings) -> tuple[list[anyio.abc.Listener[anyio.abc.SocketStream]], str]:
+    """What HTTP is served on, and how it is reached."""
+    path, port = settings.core.unix_socket, settings.core.port
+    listeners: list[anyio.abc.Listener[anyio.abc.SocketStream]] = []
+    base_url = "http://localhost"
+    if port is not None:
+        listener, base_url = await _listener(settings, port)
+        listeners.append(listener)
+    if path is not None:
+        try:
+            listeners.append(await http_listener(path))
+        except OSError as error:
+            raise StartError(f"cannot listen on {path}: {error.strerror or error}") from error
+    return listeners, base_url
+
+
+async def serve_lines(
+    server: str,
+    path: str,
+    hub: Hub,
+    limits: Limits,
+    scope: anyio.CancelScope,
+    *,
+    task_status: anyio.abc.TaskStatus[None],
+) -> None:
+    log = functools.partial(_log.warning, "%s: %s", path)
+    try:
+        listener = LineListener(path, hub, PipeOpening(server=server), limits, log=log)
+    except OSError as error:
+        raise StartError(f"cannot listen on {path}: {error.strerror or error}") from error
+    with scope:
+        await listener.serve(task_status=task_status)
+
+
+async def _listener(settings: Settings, port: int) -> tuple[anyio.abc.Listener[anyio.abc.SocketStream], str]:
+    host = settings.core.host
+    try:
+        listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
+    except OSError as error:
+        raise StartError(_why_not_listening(host, port, error)) from error
+    bound = listener.extra(anyio.abc.SocketAttribute.local_port)
+    shown = "127.0.0.1" if is_wildcard(host) else host
+    return listener, f"http://{f'[{shown}]' if ':' in shown else shown}:{bound}"
+
+
+def _why_not_listening(host: str, port: int, error: OSError) -> str:
+    inner = error.__cause__ if isinstance(error.__cause__, OSError) else error
+    if errno.EADDRINUSE in (error.errno, inner.errno) or "in use" in str(error):
+        return f"port {port} on {host} is taken by another program: choose another one, or 0 for any that is free"
+    if errno.EACCES in (error.errno, inner.errno):
+        return f"port {port} may not be opened by this user: choose one above 1023"
+    return f"cannot listen on {host}:{port}: {error.strerror or error}"
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether the address means every interface."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | None = None) -> Surface:
+    core = settings.core
+    hosts = {*LOOPBACK_NAMES, *map(host_of, core.allowed_hosts)}
+    if not is_wildcard(core.host):
+        hosts.add(host_of(core.host))
+    if core.public_base_url:
+        hosts.add(host_of(urlsplit(core.public_base_url).hostname or ""))
+    return Surface(
+        servers=tuple(server.id for server in settings.servers),
+        hosts=frozenset(hosts),
+        origins=frozenset(origin.lower() for origin in core.allowed_origins),
+        prefix=urlsplit(core.public_base_url or "").path.rstrip("/"),
+        management=_management(core),
+        transparent=dict(transparent or {}),
+        passes={server.id: server.upstream.passes for server in settings.servers if server.upstream.passes},
+        required={server.id: server.required_headers for server in settings.servers if server.required_headers},
+    )
+
+
+def _management(core: Core) -> Management | None:
+    """Without a token nobody else may reach this listener, neither directly nor through what stands in front of it."""
+    if not core.management.enabled:
+        return None
+    if core.management.token is not None:
+        return Management.with_token(core.management.token)
+    names = [] if core.port is None else [core.host]
+    names += [urlsplit(core.public_base_url).hostname or ""] if core.public_base_url else []
+    return Management() if all(is_loopback(host_of(name)) for name in names) else None
+
+
+def host_of(name: str) -> str:
+    """A host as `Surface` wants it, whatever people write: lower case, no port, IPv6 in brackets."""
+    name = name.lower()
+    if name.startswith("["):
+        return name.partition("]")[0] + "]"
+    return f"[{name}]" if name.count(":") > 1 else name.partition(":")[0]
