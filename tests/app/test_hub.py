@@ -770,10 +770,18 @@ async def test_a_probe_reads_every_page(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_a_probe_has_an_end(tmp_path: Path) -> None:
-    """A list that never ends is read as far as the limit."""
-    endless = answering(initialize=hello(), tools_list={"tools": [{"name": "again"}], "nextCursor": "x"})
+    """A list that never ends is read as far as the limit; one that begins anew, as far as that."""
+
+    def page(params: Json) -> Json:
+        number = params.get("cursor", 0) + 1
+        return {"tools": [{"name": f"tool-{number}"}], "nextCursor": number}
+
+    endless = answering(initialize=hello(), tools_list=page)
     async with world(tmp_path, one=endless) as made:
-        assert (await report_of(made)).tools == ("again",) * PAGES_MAX
+        assert (await report_of(made)).tools == tuple(f"tool-{number}" for number in range(1, PAGES_MAX + 1))
+    round_and_round = answering(initialize=hello(), tools_list={"tools": [{"name": "again"}], "nextCursor": ""})
+    async with world(tmp_path, one=round_and_round) as made:
+        assert (await report_of(made)).tools == ("again",)
 
 
 @pytest.mark.anyio
