@@ -2,7 +2,8 @@
 
 Flow control: every message sent is counted against its channel until the driver says that it left. While a channel
 holds more than `outbox_high_bytes`, whatever feeds it is paused; below `outbox_low_bytes`, or when it is gone, that is
-resumed.
+resumed. What feeds several sessions is not paused, for one that takes nothing must not hold up the others: such a
+channel is closed once it holds more than `outbox_max_bytes`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ class Role:
     """What a channel is for. Each part of the engine has its own."""
 
     __slots__ = ()
+
+    @property
+    def feeds_many(self) -> bool:
+        """Whether what comes on it may be for any of several sessions."""
+        return False
 
 
 class _Channel:
@@ -141,9 +147,14 @@ class Desk:
             return False
         self.out.append(Send(channel, message, is_last, status, session, event, event_id, retry_ms, challenge))
         found.is_ending = is_last
+        held_bytes = found.unsent_bytes
         found.unsent_bytes += len(message)
         if found.unsent_bytes > self.limits.outbox_high_bytes and not (is_last and self.source == channel):
-            self._hold_back(found, channel)
+            role = None if self.source is None else self.role_of(self.source)
+            if role is None or not role.feeds_many:
+                self._hold_back(found, channel)
+            elif held_bytes > self.limits.outbox_max_bytes:
+                self.close(channel, reason="too much waits to be read")
         return True
 
     def refuse(self, channel: ChannelId, status: int, body: dict[str, object]) -> None:

@@ -59,7 +59,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     outbox_low_bytes: int = 256 * KIB
     """Unsent bytes below which they are resumed."""
     outbox_max_bytes: int = 32 * MIB
-    """Unsent bytes for a server above which HTTP clients, which cannot be paused, are refused."""
+    """Unsent bytes for a server above which HTTP clients, which cannot be paused, are refused; and for a client of a
+    shared server, which is not paused for one of many, above which that client is let go."""
     read_size_bytes: int = 64 * KIB
     """One read from a socket or pipe."""
 

@@ -149,6 +149,10 @@ class ChildRole(Role):
         self.link = link
         self.is_process = is_process
 
+    @property
+    def feeds_many(self) -> bool:
+        return self.link.is_shared
+
 
 class UpPostRole(Role):
     """One POST to an upstream, and the stream of its reply; or the GET of the rest of that.

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from driving import Client, Driver, driver, newcomer, notification, request, result
-from isthmus.core.effects import Cause, Close, Connected, Dial, End, Spawn
+from isthmus.core.effects import Cause, Close, Connected, Dial, Effect, End, Pause, Spawn
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, ServerPlan, Sharing, UploadConsumer
@@ -357,3 +357,52 @@ def test_what_cannot_be_shared_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot be shared"):
         consumer = UploadConsumer(tools=("t",), file_path_argument="p")
         ServerPlan(id="s", kind=Kind.PIPE, sharing=Sharing.SERIAL, consumers=(consumer,))
+
+
+# --- Readers that do not read -----------------------------------------------------------------------------------------
+
+SLOW = Limits(outbox_high_bytes=1000, outbox_low_bytes=300, outbox_max_bytes=5000)
+BIG = '{"x":"' + "y" * 2000 + '"}'
+
+
+def answered(world: Driver, text: str) -> list[Effect]:
+    heard = world.hear("tools/call")
+    return world.say(heard.channel, result(str(heard.id), text))
+
+
+@pytest.mark.parametrize("down", ["pipe", "http"])
+def test_who_takes_nothing_holds_nobody_up(down: str) -> None:
+    """The process is not paused for one of its sessions, and the others are answered."""
+    world = shared(limits=SLOW)
+    stalled, other = join(world, down), join(world)
+    stalled.request("1", "tools/call", "{}")
+    effects = answered(world, BIG)
+    assert not [effect for effect in effects if isinstance(effect, Pause)]
+    other.request("1", "tools/call", "{}")
+    world.answer(world.hear("tools/call"), '{"n":1}')
+    assert last(world, other)["result"] == {"n": 1}
+
+
+def test_who_takes_nothing_for_too_long_is_let_go() -> None:
+    """No more is kept for it than may be, and one message; its session ends, and nobody else's."""
+    world = shared(limits=SLOW)
+    stalled, other = join(world), join(world)
+    assert stalled.pipe is not None
+    closed: list[ChannelId] = []
+    for n in range(1, 5):
+        assert not closed, "no more than 5000 bytes waited before"
+        stalled.request(str(n), "tools/call", "{}")
+        closed = [effect.channel for effect in answered(world, BIG) if isinstance(effect, Close)]
+    assert closed == [stalled.pipe]
+    world.end(stalled.pipe)
+    other.request("1", "tools/call", "{}")
+    world.answer(world.hear("tools/call"), '{"n":1}')
+    assert last(world, other)["result"] == {"n": 1}
+
+
+def test_a_server_of_one_session_is_paused_for_it() -> None:
+    world = driver(ServerPlan(id="s", kind=Kind.PIPE), limits=SLOW)
+    client = join(world)
+    client.request("1", "tools/call", "{}")
+    effects = answered(world, BIG)
+    assert [type(effect) for effect in effects if isinstance(effect, Pause | Close)] == [Pause]
