@@ -487,7 +487,7 @@ def test_the_server_tells_the_client(recordings: Recordings, client: str, way: s
     assert len([params for params in seen.sent("notifications/message") if SIMULATED.search(params["data"])]) == 1
     assert {params["uri"] for params in seen.sent("notifications/resources/updated")} == {TEXT_URI}
     assert seen.sent("notifications/resources/list_changed")
-    if not way.endswith("http"):
+    if not way.endswith("http") and way != "transparent":  # there no stream may be open when it is said, see `counted`
         assert seen.sent("notifications/tools/list_changed")
 
 
