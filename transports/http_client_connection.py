@@ -173,6 +173,8 @@ class Connection:
         Raises:
             h11.RemoteProtocolError: the response cannot go on like this.
         """
+        if self._exchange is not None and self._exchange.is_abandoned:
+            return False  # it arrived before the connection could be closed
         if data is None:
             raise h11.RemoteProtocolError("connection lost")
         self._http.receive_data(data)

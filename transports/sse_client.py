@@ -125,6 +125,8 @@ class SseUpstream:
         if not self._is_over:
             self._is_over = True
             self._scope.cancel()
+            if self._stream is not None:
+                self._stream.close(Close(self._channel))  # at once: what still arrives there means nothing
             self._port.closed(self._channel, Cause(End.DONE) if self._is_closing else cause)
 
     def receive_posted(self, posting: _Posting, cause: Cause) -> None:

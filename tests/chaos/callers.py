@@ -61,6 +61,7 @@ class Caller(ABC):
         self.revision = revision
         self.open: dict[object, Call] = {}
         """Calls under way, by their ids, or, where ids are used again, by their keys."""
+        self.made: list[Call] = []
         self.is_over = False
         self._last_id = 0
 
@@ -202,7 +203,6 @@ class HttpCaller(Caller):
         self._id: str | None = None
         self._scope = anyio.CancelScope()
         self.resumes = 0
-        self._made: list[Call] = []
 
     def _headers(self, **others: str) -> dict[str, str]:
         headers = {"accept": "application/json, text/event-stream", **others}
@@ -238,7 +238,7 @@ class HttpCaller(Caller):
         id = 1 if self._reuses_ids else self.next_id()
         call.arguments["n"] = id
         self.open[call.key] = call
-        self._made.append(call)
+        self.made.append(call)
         try:
             await self._follow(call, id)
         finally:
@@ -313,8 +313,8 @@ class HttpCaller(Caller):
             else:
                 self.ledger.progress(message["params"], [call])
         elif message.get("method") == "elicitation/create":
-            # On a GET stream that was cut off it may come when its call is over already.
-            result = self.ledger.question(message["params"], self._made if call is None else self.open.values())
+            # On a stream that was cut off, or as the call is cancelled, it may come when that is over already.
+            result = self.ledger.question(message["params"], self.made)
             self.tasks.start_soon(self._tell, {"jsonrpc": "2.0", "id": message["id"], "result": result})
         elif "method" in message:
             pass  # withdrawn questions
@@ -451,6 +451,7 @@ class PipeCaller(Caller):
             ended.set()
             return ended
         self.open[id] = call
+        self.made.append(call)
         self._ended[call.key] = ended
         with contextlib.suppress(Cut):
             await self.say(call.message(id))
@@ -460,11 +461,13 @@ class PipeCaller(Caller):
         self._ended.pop(call.key).set()
 
     def take(self, data: bytes | str) -> None:
+        if self.is_over:
+            return  # who has left hears nothing
         message = json.loads(data)
         if message.get("method") == "notifications/progress":
             self.ledger.progress(message["params"], self.open.values())
         elif message.get("method") == "elicitation/create":
-            result = self.ledger.question(message["params"], self.open.values())
+            result = self.ledger.question(message["params"], self.made)
             self.tasks.start_soon(self._answer, {"jsonrpc": "2.0", "id": message["id"], "result": result})
         elif "method" in message:
             pass

@@ -139,6 +139,8 @@ class Ledger:
         code = error.get("code")
         if code == CANCELLED and call.is_cancelled:
             return Outcome.CANCELLED
+        if code == TIMED_OUT:
+            self.wrong("timed out, and nothing is ever silent for so long", call)
         if code in (OUTCOME_UNKNOWN, TIMED_OUT) and said == "unknown":
             return Outcome.UNKNOWN
         if code in (UPSTREAM_UNAVAILABLE, OVERLOADED) and said in ("not_executed", None):

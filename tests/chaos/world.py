@@ -426,7 +426,7 @@ class World:
 
     async def _stalled_client(self, kind: str, chance: random.Random) -> None:
         """Asks for much, and reads nothing of it until the storm is over."""
-        server = chance.choice(("own", "http", "ws", "sse"))
+        server = chance.choice(("own", "shared", "serial", "http", "ws", "wshared", "sse"))
         call = self.ledger.new_call("big", f"stalled {kind}->{server}", size=3_000_000)
         async with anyio.create_task_group() as tasks:
             caller = self._caller(tasks, chance, kind, server)

@@ -360,6 +360,51 @@ async def test_an_unknown_session_ends_the_channel(status: int) -> None:
     assert script.bodies == [call(1)] and not on.port.messages
 
 
+class Wire:
+    """A connection in the test's hands: it receives what `say` is given, and counts what is sent."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.say, self._said = anyio.create_memory_object_stream[bytes](9)
+
+    async def receive(self, max_bytes: int) -> bytes:
+        return await self._said.receive()
+
+    async def send(self, item: bytes) -> None:
+        self.requests += 1
+
+    async def aclose(self) -> None:
+        self._said.close()
+        self.say.close()
+
+
+@pytest.mark.parametrize("more", [event(b"{}"), LAST_CHUNK])
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # wakes tasks in order; trio does so at random
+async def test_what_a_stream_says_as_its_session_is_forgotten_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, more: bytes
+) -> None:
+    """Both arrive at once, the refusal first: the stream is over, and that it goes on is nobody's fault."""
+    wires = [Wire(), Wire()]
+    unused = iter(wires)
+
+    async def connect(host: str, port: int) -> Wire:
+        return next(unused)
+
+    monkeypatch.setattr(anyio, "connect_tcp", connect)
+    async with HttpClient(LIMITS) as client, anyio.create_task_group() as tasks:
+        on = Stage(client, Endpoint("http://h/sse"), LIMITS, JOIN)
+        tasks.start_soon(on.upstream.run)
+        await until(lambda: wires[0].requests == 1)
+        wires[0].say.send_nowait(EVENTS_HEAD + event(b"/messages", b"endpoint"))
+        on.send(call(1))
+        await until(lambda: wires[1].requests == 1)
+        await anyio.wait_all_tasks_blocked()
+        wires[1].say.send_nowait(refusal(404))
+        wires[0].say.send_nowait(more)
+        assert (await on.cause()).detail.startswith("the server forgot the session")
+    assert not on.port.messages and not caplog.records
+
+
 # --- Ends -------------------------------------------------------------------------------------------------------------
 
 
