@@ -311,7 +311,8 @@ def test_sessions_do_not_hear_each_other(proxy: Proxy) -> None:
         *progress, answer = streams[0]
         assert [message["params"]["progress"] for message in progress] == [2]
         assert "Steps: 2" in echo_of(answer)
-        assert not [message for message in streams[1] if message.get("id") == 1], "its own cancellation counts"
+        (ended,) = [message for message in streams[1] if message.get("id") == 1]
+        assert ended["error"]["code"] == -32800, "its own cancellation counts"
     assert one.delete() == 204
     assert ask(proxy.url, "POST", encode(request(1, "ping")), one.headers).status == 404
     check_works(two)
@@ -334,7 +335,7 @@ def test_a_deleted_session_is_gone(over_stdio: Proxy) -> None:
 
 
 def test_a_cancelled_call_is_cancelled_at_the_server(folder: Path) -> None:
-    """The server hears of it, under the id it knows the call by, and the client gets no answer."""
+    """The server hears of it, under the id it knows the call by, and the client gets no answer of the server."""
     heard = folder / "heard.jsonl"
     script = f"exec tee '{heard}' | exec '{EVERYTHING}'"
     with wrap("sh", "-c", script, folder=folder) as proxy:
@@ -345,7 +346,8 @@ def test_a_cancelled_call_is_cancelled_at_the_server(folder: Path) -> None:
         assert (
             session.post(notification("notifications/cancelled", {"requestId": "mine", "reason": "no"})).status == 202
         )
-        assert list(stream) == []
+        (ended,) = stream
+        assert ended["error"]["code"] == -32800, "no answer; but a stream with event ids must not just end"
         check_works(session)
         said = [json.loads(line) for line in heard.read_text().splitlines()]
         (number,) = [m["id"] for m in said if m.get("params", {}).get("name") == LONG]
@@ -644,6 +646,10 @@ def _post(body: bytes, **headers: str | None) -> Callable[[Session, Proxy], Repl
     return lambda session, proxy: ask(session.url, "POST", body, {**session.headers, **named})
 
 
+def _post_to(path: str) -> Callable[[Session, Proxy], Reply]:
+    return lambda session, proxy: ask(f"{proxy.base_url}{path}", "POST", PING)
+
+
 PING: Final = encode(request(1, "ping"))
 MIB: Final = 1024 * 1024
 
@@ -695,7 +701,8 @@ BAD: Final = (
     Bad("a strange method", lambda s, p: ask(s.url, "PUT", PING, s.headers), 405, -32600, "GET, POST, DELETE"),
     Bad("an unknown server", lambda s, p: ask(p.url_of("other"), "POST", PING, s.headers), 404, -32600, "/mcp"),
     Bad("an unknown page", lambda s, p: ask(f"{p.base_url}/nothing", "GET"), 404, None, "/mcp"),
-    Bad("an unknown page to post to", lambda s, p: ask(f"{p.base_url}/messages", "POST", PING), 404, None, "/mcp"),
+    Bad("an unknown page to post to", lambda s, p: ask(f"{p.base_url}/letters", "POST", PING), 404, None, "/mcp"),
+    Bad("messages without a stream", _post_to("/messages"), 400, -32600, "sessionId"),
     Bad("initialize again", _post(encode(initialize())), 400, -32600, "already"),
 )
 
@@ -739,8 +746,8 @@ def test_bad_requests_are_told_what_is_wrong(over_stdio: Proxy) -> None:
 
 def test_unknown_pages_name_those_that_exist(over_stdio: Proxy) -> None:
     body = ask(f"{over_stdio.base_url}/nothing", "GET").json()
-    served = [f"/{area}/mcp-server-everything" for area in ("mcp", "ws", "upload")]
-    assert body["endpoints"] == ["/mcp", "/ws", *served, "/healthz"]
+    served = [f"/{area}/mcp-server-everything" for area in ("mcp", "sse", "ws", "upload")]
+    assert body["endpoints"] == ["/mcp", "/sse", "/ws", *served, "/healthz"]
     for endpoint in ("/mcp", "/mcp/mcp-server-everything"):
         assert Session(over_stdio.base_url + endpoint).delete() == 204
     assert ask(f"{over_stdio.base_url}/healthz", "GET").json()["status"] == "ok"
@@ -845,7 +852,7 @@ def test_a_configuration_that_is_wrong(folder: Path, text: str, says: str) -> No
     ("arguments", "says"),
     [
         (["wrap"], "expected a URL, or -- COMMAND"),
-        (["wrap", "ftp://example.com"], "expected http://"),
+        (["wrap", "ftp://example.com"], "expected http(s)://"),
         (["wrap", "--listen", "nowhere", "--", "cat"], "expected HOST:PORT"),
         (["serve"], "no configuration given"),
         (["serve", "nosuch.yaml"], "nosuch.yaml"),
