@@ -14,6 +14,7 @@ from collections import Counter as Tally
 from collections.abc import Iterable
 from typing import Final
 
+from . import jsonrpc
 from .calls import Calls
 from .clients import Clients
 from .counter import Counter, UploadRole
@@ -163,9 +164,11 @@ class Engine:
     def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]:
         """One message arrived, without framing: JSON-RPC on channels of the protocol, an `UploadManifest` on uploads.
 
-        A message on a channel that has ended, or was never opened, is dropped: it crossed our own `Close`.
+        A message on a channel that has ended, or was never opened, is dropped: it crossed our own `Close`. A byte order
+        mark before it is no part of it: some platforms write one before every text.
         """
         self._begin(now, channel)
+        message = message.removeprefix(jsonrpc.MARK)
         role = self._desk.role_of(channel)
         if isinstance(role, UPSTREAM_ROLES):
             if self._desk.is_open(channel):
