@@ -123,10 +123,7 @@ def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterat
     if is_sound(f"{key}.forwarding"):
         yield from _forwarding(f"{key}.forwarding", server.forwarding, is_inspected=is_inspected)
     if not is_inspected:
-        for name in ("adapters", "artifact_roots"):
-            if getattr(server, name):
-                right = "none: with inspect: false nobody looks into what passes"
-                yield Problem(f"{key}.{name}", right, "got some")
+        yield from _uninspected(key, server, is_sound)
     if is_sound(f"{key}.unix_socket") and server.unix_socket is not None:
         yield from _unix_socket(f"{key}.unix_socket", server.unix_socket)
         if not server.inspect:
@@ -147,6 +144,21 @@ def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterat
                 yield from _hidden_tools(f"{key}.adapters[{i}]", adapter, server.tools.selection)
     if is_sound(f"{key}.upstream"):
         yield from _process(key, server)
+
+
+def _uninspected(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterator[Problem]:
+    """What could not be kept, and would be believed to be: a filter above all."""
+    right = "none: with inspect: false nobody looks into what passes"
+    for name in ("adapters", "artifact_roots"):
+        if getattr(server, name):
+            yield Problem(f"{key}.{name}", right, "got some")
+    for kind in ("tools", "prompts", "resources"):
+        if is_sound(f"{key}.{kind}") and getattr(server, kind).selection:
+            yield Problem(f"{key}.{kind}", right, "got a filter")
+    if is_sound(f"{key}.upstream") and server.upstream.pass_headers:
+        yield Problem(f"{key}.upstream.pass_headers", "none with inspect: false: forwarding.allow says what passes")
+    if server.start_timeout_seconds is not None:
+        yield Problem(f"{key}.start_timeout_seconds", "none with inspect: false: nobody greets the server")
 
 
 def _process(key: str, server: Server) -> Iterator[Problem]:

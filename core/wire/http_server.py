@@ -176,6 +176,7 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
             # Whether there is such a server the request itself is told, in a response that the page can read.
             return Refused(204, b"", cors.preflight_headers(head.headers, methods))
         if way is not None:
+            check_required(head.headers, surface.required.get(way.server, ()))
             return _forward_route(head.method, way, rest, query, host)
         if found is not None:
             return _page_route(head, *found, query, fields, surface, host=host)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urljoin, urlsplit
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +63,15 @@ def ask(path: str, *, method: str = "POST", on: Surface | None = None, **headers
 )
 def test_every_method_is_passed_on(method: str, path: str, upstream: str) -> None:
     assert ask(path, method=method) == ForwardRoute("far", upstream.encode(), "localhost")
+
+
+def test_required_headers_are_required_here_too() -> None:
+    here = msgspec.structs.replace(surface(), required={"far": ("X-Tenant",)})
+    for path in ("/mcp", "/mcp/far", "/mcp/far/rest"):
+        refused = ask(path, on=here)
+        assert isinstance(refused, Refused) and refused.status == 400
+        assert b"X-Tenant" in refused.body
+        assert isinstance(ask(path, on=here, x_tenant="blue"), ForwardRoute)
 
 
 @pytest.mark.parametrize(
