@@ -333,7 +333,7 @@ def _mcp_route(method: str, rest: list[str], fields: dict[bytes, str], surface: 
                 http_status=406,
                 clause=f'{TRANSPORTS}, "Listening for Messages from the Server"',
             )
-        last_event_id = fields.get(b"last-event-id")
+        last_event_id = fields.get(b"last-event-id") or None  # an empty one is what a client has that saw no id
         return McpRoute(GetOpening(server, session=session, revision=revision, last_event_id=last_event_id))
 
     clause = f'{TRANSPORTS}, "Sending Messages to the Server"'

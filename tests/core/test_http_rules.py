@@ -150,6 +150,8 @@ def test_the_openings_say_what_was_asked() -> None:
     )
     got = ask("/mcp", *fields, ("last-event-id", "ü".encode().decode("latin-1")), method="GET")
     assert got == McpRoute(GetOpening("files", session="s!~", revision="2025-06-18", last_event_id="ü"))
+    unnamed = ask("/mcp", *fields, ("last-event-id", ""), method="GET")
+    assert unnamed == McpRoute(GetOpening("files", session="s!~", revision="2025-06-18")), "it has seen no id"
     deleted = ask("/mcp", *fields, method="DELETE")
     assert deleted == McpRoute(DeleteOpening("files", session="s!~", revision="2025-06-18"))
     uploaded = ask("/upload/files?sig=a%2Bb&exp=", ("mcp-session-id", "s"), ("content-length", "12"))
