@@ -79,8 +79,8 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     keep_alive_seconds: Annotated[
         Seconds,
         _about(
-            "How often an event stream on which nothing is said gets a comment, and an idle WebSocket a ping: more often "
-            "than what stands between cuts idle connections."
+            "How often an event stream on which nothing is said gets a comment, and an idle WebSocket a ping: more "
+            "often than what stands between cuts idle connections."
         ),
     ] = 15.0
     drain_seconds: Annotated[Seconds, _about("How long running calls may finish on shutdown.")] = 10.0
