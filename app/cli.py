@@ -275,7 +275,7 @@ async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop) -> int:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_drain_when, is_stopping, service, tasks.cancel_scope)
             opening = PipeOpening(server=service.server_ids[0])
-            await serve_pipe(service.hub, opening, service.limits, wait_idle=service.hub.wait_idle)
+            await serve_pipe(service.hub, opening, service.limits, wait_answered=service.hub.wait_answered)
             tasks.cancel_scope.cancel()
     return DONE
 

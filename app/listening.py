@@ -54,7 +54,8 @@ async def serve_lines(
 ) -> None:
     log = functools.partial(_log.warning, "%s: %s", path)
     try:
-        listener = LineListener(path, hub, PipeOpening(server=server), limits, log=log)
+        opening = PipeOpening(server=server)
+        listener = LineListener(path, hub, opening, limits, wait_answered=hub.wait_answered, log=log)
     except OSError as error:
         raise StartError(f"cannot listen on {path}: {error.strerror or error}") from error
     with scope:

@@ -119,6 +119,11 @@ class Engine:
         """Requests of clients that are still owed an answer."""
         return sum(len(session.exchanges) for session in self._clients.sessions.values())
 
+    def owes(self, channel: ChannelId) -> bool:
+        """Whether the client of a pipe is still owed an answer."""
+        role = self._desk.role_of(channel)
+        return isinstance(role, PipeRole) and role.session is not None and bool(role.session.exchanges)
+
     def report(self) -> tuple[Status, ...]:
         """How each server fares now."""
         return report(self._servers, Tally(session.server for session in self._clients.sessions.values()))

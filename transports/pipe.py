@@ -20,6 +20,7 @@ from anyio import to_thread
 from anyio.lowlevel import checkpoint
 
 from ..core.effects import Cause, Close, End, PipeOpening, Send
+from ..core.ids import ChannelId
 from ..core.limits import Limits
 from ..core.wire.ndjson import Line, LineReader, Oversize, Truncated, encode_line
 from ..core.wire.oversize import answer_for
@@ -199,7 +200,7 @@ async def _hand_over(lines: Sequence[Line | Oversize], take: Callable[[Line | Ov
         raise
 
 
-async def _at_once() -> None:
+async def at_once(channel: ChannelId) -> None:
     """Nothing to wait for."""
 
 
@@ -214,18 +215,18 @@ async def serve_pipe(
     *,
     stdin_fd: int = 0,
     stdout_fd: int = STDOUT,
-    wait_idle: Callable[[], Awaitable[None]] = _at_once,
+    wait_answered: Callable[[ChannelId], Awaitable[None]] = at_once,
     log: Callable[[str], None] = _ignore,
 ) -> None:
     """Serve one client on a pair of descriptors until it leaves or the channel is closed.
 
-    The client's end of input is not its departure: it may still read. So the channel is closed when `wait_idle` (no
+    The client's end of input is not its departure: it may still read. So the channel is closed when `wait_answered` (no
     call of this channel is open) has returned and all is written, or after `limits.drain_s`.
 
     While stdout is served it carries messages and nothing else: what others in this process print goes to stderr.
     """
     with _reserved(stdout_fd) as reserved_fd, Descriptor(stdin_fd) as source, Descriptor(reserved_fd) as sink:
-        await _PipeClient(port, limits, log).serve(opening, source, sink, wait_idle)
+        await _PipeClient(port, limits, log).serve(opening, source, sink, wait_answered)
 
 
 @contextlib.contextmanager
@@ -270,26 +271,30 @@ class _PipeClient:
         self._gate.open()
 
     async def serve(
-        self, opening: PipeOpening, source: Descriptor, sink: Descriptor, wait_idle: Callable[[], Awaitable[None]]
+        self,
+        opening: PipeOpening,
+        source: Descriptor,
+        sink: Descriptor,
+        wait_answered: Callable[[ChannelId], Awaitable[None]],
     ) -> None:
         self._channel = self._port.open(opening, self)
         self._cause = Cause(End.DONE)
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._read, source, wait_idle)
+                tasks.start_soon(self._read, source, wait_answered)
                 tasks.start_soon(self._write, sink)
                 await self._written.wait()
                 tasks.cancel_scope.cancel()
         finally:
             self._port.closed(self._channel, self._cause)
 
-    async def _read(self, source: Descriptor, wait_idle: Callable[[], Awaitable[None]]) -> None:
+    async def _read(self, source: Descriptor, wait_answered: Callable[[ChannelId], Awaitable[None]]) -> None:
         lines = LineReader(line_size_max_bytes=self._limits.request_size_max_bytes)
         await read_lines(source, lines, self._gate, self._take, read_size_bytes=self._limits.read_size_bytes)
         if not self._is_closing:
             self._cause = Cause(End.GONE, detail="the client closed its end")
         with anyio.move_on_after(self._limits.drain_s):
-            await wait_idle()
+            await wait_answered(self._channel)
             self._outbox.end()
             await self._written.wait()
         self._written.set()
