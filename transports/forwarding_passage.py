@@ -24,7 +24,7 @@ from ..core.wire.forward_target import ForwardTarget
 from ..core.wire.forwarding import HeaderRules, Sender, is_upgrade, request_headers, response_headers
 from ..core.wire.http_headers import EVENTS, Headers
 from ..core.wire.http_reply import Out, ReplyBody, ReplyEnd, ReplyHead
-from ..core.wire.http_server import ForwardRoute, Head
+from ..core.wire.http_routes import ForwardRoute, Head
 from .clock import loop_clock
 from .dialling import LOST
 from .forwarding_link import Link

@@ -34,8 +34,9 @@ from ..core.limits import KIB
 from ..core.wire.download import plan_download
 from ..core.wire.forwarding import Sender
 from ..core.wire.http_headers import Headers
+from ..core.wire.http_refusals import page_error, refusal
 from ..core.wire.http_reply import Out, Reply, ReplyEnd, ReplyHead
-from ..core.wire.http_server import (
+from ..core.wire.http_routes import (
     DownloadRoute,
     ForwardRoute,
     Head,
@@ -45,8 +46,6 @@ from ..core.wire.http_server import (
     Route,
     SocketRoute,
     UploadRoute,
-    page_error,
-    refusal,
 )
 from .clock import loop_clock
 from .forwarding_passage import ForwardFailed, Passage
