@@ -29,11 +29,11 @@ from anyio import CancelScope
 from anyio.abc import ByteStream, SocketAttribute, TaskGroup
 from anyio.lowlevel import checkpoint
 
-from ..core.effects import Cause, End, EventPipeOpening, GetOpening, MessageOpening, PostOpening, Serve
+from ..core.effects import Cause, End, GetOpening, Serve
 from ..core.limits import KIB
 from ..core.wire.download import plan_download
 from ..core.wire.forwarding import Sender
-from ..core.wire.http_headers import Headers
+from ..core.wire.http_headers import Headers, body_size
 from ..core.wire.http_refusals import page_error, refusal
 from ..core.wire.http_reply import Out, Reply, ReplyEnd, ReplyHead
 from ..core.wire.http_routes import (
@@ -47,6 +47,7 @@ from ..core.wire.http_routes import (
     SocketRoute,
     UploadRoute,
 )
+from ..core.wire.http_server import reply_to
 from .clock import loop_clock
 from .forwarding_passage import ForwardFailed, Passage
 from .http_cut import cut
@@ -251,13 +252,7 @@ class Connection:
         self._head, self._body = head, bytearray()
         self._shared_headers = self._on.shared_headers(head)
         self._enter(Phase.BODY, self._limits.body_timeout_s)
-        self._body_left = 0
-        for name, value in head.headers:
-            if name == b"content-length":
-                self._body_left = int(value)
-            elif name == b"transfer-encoding":
-                self._body_left = None
-                break
+        self._body_left = body_size(head.headers)
 
         route = self._on.admit(head)
         if isinstance(route, Refused):
@@ -269,9 +264,8 @@ class Connection:
             self._begin_forward(route, head)
             return
         self._route = route
-        is_post = isinstance(route, PageRoute) and route.is_posted
-        is_post = is_post or (isinstance(route, McpRoute) and isinstance(route.opening, PostOpening | MessageOpening))
-        self._body_size_max = self._limits.request_size_max_bytes if is_post else SKIP_MAX_BYTES
+        is_posted = isinstance(route, McpRoute | PageRoute) and route.is_posted
+        self._body_size_max = self._limits.request_size_max_bytes if is_posted else SKIP_MAX_BYTES
         if isinstance(route, UploadRoute):
             self._phase = Phase.UPLOAD
             exchange = FileExchange(self)
@@ -322,21 +316,11 @@ class Connection:
             return
         assert isinstance(route, McpRoute)
         opening = route.opening
-        if isinstance(opening, PostOpening):
-            reply = Reply(
-                accepts_json=opening.accepts_json,
-                accepts_events=opening.accepts_events,
-                may_commit=opening.session is not None,  # else the reply may have to name a new session
-            )
-        elif isinstance(opening, GetOpening | EventPipeOpening):
-            reply = Reply(accepts_json=False, is_stream=True)
-        else:
-            reply = Reply(accepts_events=False)
-        exchange = Exchange(self, reply)
+        exchange = Exchange(self, reply_to(opening))
         self._exchange = exchange
         channel = self._on.port.open(opening, exchange)
         exchange.channel = channel
-        if isinstance(opening, PostOpening | MessageOpening) and not exchange.is_ended:
+        if route.is_posted and not exchange.is_ended:
             self._on.port.message(channel, body)
         elif isinstance(opening, GetOpening):
             exchange.open_stream()

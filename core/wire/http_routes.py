@@ -58,8 +58,16 @@ class Surface(msgspec.Struct, frozen=True):
     required: dict[str, tuple[str, ...]] = {}
 
 
+McpOpening = PostOpening | GetOpening | DeleteOpening | EventPipeOpening | MessageOpening
+
+
 class McpRoute(msgspec.Struct, frozen=True):
-    opening: PostOpening | GetOpening | DeleteOpening | EventPipeOpening | MessageOpening
+    opening: McpOpening
+
+    @property
+    def is_posted(self) -> bool:
+        """Whether its body is a message."""
+        return isinstance(self.opening, PostOpening | MessageOpening)
 
 
 class UploadRoute(msgspec.Struct, frozen=True):

@@ -40,10 +40,12 @@ from .http_headers import (
 from .http_pages import MANAGEMENT, POSTED, USE, Access, Page, access, find_page, is_of_another_site
 from .http_passing import check_required, passed_headers
 from .http_refusals import not_found, page_error, refusal, refusal_at
+from .http_reply import Reply
 from .http_routes import (
     DownloadRoute,
     ForwardRoute,
     Head,
+    McpOpening,
     McpRoute,
     PageRoute,
     Refused,
@@ -123,6 +125,19 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
         return refusal(error.http_status, error.message, extra=error.headers)
     except RemoteProtocolError as error:
         return refusal_at(path, error.http_status, error.message)
+
+
+def reply_to(opening: McpOpening) -> Reply:
+    """The reply to a request with this opening, with nothing written yet."""
+    if isinstance(opening, PostOpening):
+        return Reply(
+            accepts_json=opening.accepts_json,
+            accepts_events=opening.accepts_events,
+            may_commit=opening.session is not None,  # else the reply may have to name a new session
+        )
+    if isinstance(opening, GetOpening | EventPipeOpening):
+        return Reply(accepts_json=False, is_stream=True)
+    return Reply(accepts_events=False)
 
 
 def shared_headers(head: Head, surface: Surface) -> Headers:
