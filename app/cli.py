@@ -21,7 +21,6 @@ from ..transports.pipe import serve_pipe
 from . import banner, logs, remote, screen
 from .addresses import scheme_of
 from .arguments import CONFIG_NAMES, TOKEN_VARIABLE, parser, why_unknown
-from .checks import check_host, check_origin, check_selection, check_token
 from .config import ConfigError, load, schema
 from .documents import without_credentials
 from .errors import StartError
@@ -31,6 +30,7 @@ from .service import VERSION, Service, running
 from .settings import Core, Filter, Management, Server, Settings, Upstream
 from .stopping import Stop, stoppable
 from .targets import address_of, target_of
+from .value_checks import check_host, check_origin, check_selection, check_token
 
 DONE, FAILED, USAGE = 0, 1, 2
 
