@@ -18,8 +18,9 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from isthmus.app import hub
-from isthmus.app.hub import Hub, StorageOrder, UpstreamAddress
+from isthmus.app.hub import Hub, StorageOrder
 from isthmus.app.probe import PAGES_MAX, ServerReport, probe
+from isthmus.app.upstreams import UpstreamAddress
 from isthmus.app.workspaces import Workspaces
 from isthmus.core.effects import (
     Cause,
