@@ -17,28 +17,23 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from ..core.effects import (
-    Allocate,
     Cause,
     Close,
-    Collect,
     Dial,
     Discard,
     Effect,
     End,
-    Fetch,
     Forget,
-    Load,
-    Materialize,
     Note,
     Opening,
     Pause,
     Receive,
     Resume,
-    Save,
     Send,
     Serve,
     StorageAnswer,
     StorageFailed,
+    StorageOrder,
     Sweep,
 )
 from ..core.errors import LocalProtocolError
@@ -54,8 +49,6 @@ from ..transports.port import FileOutlet, Outlet
 from ..transports.stdio import Child
 from .upstreams import UpstreamAddress, Upstreams
 from .workspaces import Workspaces
-
-StorageOrder = Load | Save | Forget | Allocate | Collect | Materialize | Fetch | Discard | Sweep
 
 STORAGE_GRACE_S: Final = 10.0
 """How long, when everything else has stopped, what remains to be stored or removed may take. The next start removes
