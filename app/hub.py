@@ -24,6 +24,7 @@ from ..core.effects import (
     Effect,
     End,
     Forget,
+    ForgetAll,
     Note,
     Opening,
     Pause,
@@ -308,7 +309,7 @@ class Hub:
         finally:
             self._storing -= 1
         try:
-            if answer is not None and not isinstance(order, Forget | Discard | Sweep):
+            if answer is not None and not isinstance(order, Forget | ForgetAll | Discard | Sweep):
                 self._apply(self._engine.receive_answer(order.ticket, answer, self._now()))
         except Exception:
             _log.exception("the answer to %s could not be taken in", type(order).__name__)

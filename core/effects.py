@@ -320,6 +320,12 @@ class Forget(Effect, frozen=True):
     key: str
 
 
+class ForgetAll(Effect, frozen=True):
+    """Remove all records whose keys start with `prefix`. No answer."""
+
+    prefix: str
+
+
 class Allocate(Effect, frozen=True):
     """Make the folder in which an upstream may write output `artifact`. Answer: `Allocated`."""
 
@@ -419,7 +425,7 @@ class Serve(Effect, frozen=True):
     sha256: str
 
 
-StorageOrder = Load | Save | Forget | Allocate | Collect | Materialize | Fetch | Discard | Sweep
+StorageOrder = Load | Save | Forget | ForgetAll | Allocate | Collect | Materialize | Fetch | Discard | Sweep
 """For storage alone; `Receive` and `Serve` are for a channel, and have a part in storage."""
 
 
