@@ -128,7 +128,7 @@ class Framing:
     @property
     def is_full(self) -> bool:
         """Whether too much is held to read on."""
-        return len(self.held) > HELD_MAX_BYTES
+        return len(self._http.trailing_data[0]) > HELD_MAX_BYTES
 
     async def wait_turn(self) -> None:
         """Return when it is time to look at what is held."""
