@@ -13,9 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from .addresses import settle
-from .checks import check, upstream_of
+from .checks import check
 from .documents import MalformedDocument, Reader, parse
 from .settings import CLIENT_KEYS, REFERENCE, McpServer, Server, Settings
+from .upstream_checks import upstream_of
 
 _log = logging.getLogger("isthmus.config")
 
