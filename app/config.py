@@ -13,10 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from .addresses import settle
-from .checks import check, upstream_of
+from .checks import check
 from .documents import MalformedDocument, Reader, parse
 from .endpoints import IGNORED, EndpointsFile, is_endpoints_file, to_settings, to_their_keys, unused
 from .settings import CLIENT_KEYS, REFERENCE, McpServer, Server, Settings
+from .upstream_checks import upstream_of
 
 _log = logging.getLogger("isthmus.config")
 

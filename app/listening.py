@@ -16,7 +16,7 @@ from ..core.limits import Limits
 from ..core.wire.forward_target import ForwardTarget
 from ..core.wire.http_headers import is_loopback
 from ..core.wire.http_pages import Management
-from ..core.wire.http_server import Surface
+from ..core.wire.http_routes import Surface
 from ..transports.unix_listener import LineListener, http_listener
 from .errors import StartError
 from .hub import Hub

@@ -145,7 +145,7 @@ class Engine:
         if isinstance(opening, Connected | Primed):
             role = self._desk.role_of(channel)
             if isinstance(role, UPSTREAM_ROLES):
-                self._servers.receive_open(role, opening)
+                self._servers.channels.receive_open(role, opening)
         elif isinstance(opening, UploadOpening):
             self._counter.open_upload(channel, opening)
         elif isinstance(opening, DownloadOpening):
@@ -178,7 +178,7 @@ class Engine:
         role = self._desk.role_of(channel)
         if isinstance(role, UPSTREAM_ROLES):
             if self._desk.is_open(channel):
-                self._servers.receive_message(role, channel, message)
+                self._servers.channels.receive_message(role, channel, message)
         elif isinstance(role, PostRole):
             if self._desk.is_open(channel):
                 self._posts.receive_post(role, channel, message)
@@ -199,7 +199,7 @@ class Engine:
         self._begin(now, None)
         role = self._desk.release(channel)
         if isinstance(role, UPSTREAM_ROLES):
-            self._servers.receive_close(role, channel, cause)
+            self._servers.channels.receive_close(role, channel, cause)
         elif isinstance(role, UploadRole):
             self._counter.receive_close(role)
         elif isinstance(role, PostRole):

@@ -12,8 +12,8 @@ from isthmus.core.errors import RemoteProtocolError
 from isthmus.core.wire.forward_target import ForwardTarget
 from isthmus.core.wire.forwarding import HeaderRules, Sender, is_upgrade, request_headers, response_headers
 from isthmus.core.wire.http_pages import Page
-from isthmus.core.wire.http_server import (
-    FORWARD_METHODS,
+from isthmus.core.wire.http_refusals import not_found
+from isthmus.core.wire.http_routes import (
     DownloadRoute,
     ForwardRoute,
     Head,
@@ -22,9 +22,8 @@ from isthmus.core.wire.http_server import (
     Refused,
     Surface,
     UploadRoute,
-    judge,
-    not_found,
 )
+from isthmus.core.wire.http_server import FORWARD_METHODS, judge
 
 HOSTS = frozenset({"localhost"})
 HERE = Sender("192.0.2.7", "proxy.example:8932", "http")

@@ -8,7 +8,9 @@ import json
 import pytest
 from isthmus.core.wire.http_headers import is_loopback
 from isthmus.core.wire.http_pages import MANAGEMENT, PATHS, POSTED, USE, Management, Page, find_page
-from isthmus.core.wire.http_server import Head, McpRoute, PageRoute, Refused, Route, Surface, judge, not_found
+from isthmus.core.wire.http_refusals import not_found
+from isthmus.core.wire.http_routes import Head, McpRoute, PageRoute, Refused, Route, Surface
+from isthmus.core.wire.http_server import judge
 
 HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "gate.example"})
 JSON = (b"content-type", b"application/json")

@@ -11,19 +11,9 @@ from hypothesis import strategies as st
 from isthmus.core.effects import DeleteOpening, DownloadOpening, GetOpening, PostOpening, UploadOpening
 from isthmus.core.wire.http_headers import SESSION_ID_MAX_CHARS, accepts
 from isthmus.core.wire.http_pages import Page
-from isthmus.core.wire.http_server import (
-    DownloadRoute,
-    Head,
-    McpRoute,
-    PageRoute,
-    Refused,
-    Route,
-    Surface,
-    UploadRoute,
-    is_mcp,
-    judge,
-    not_found,
-)
+from isthmus.core.wire.http_refusals import is_mcp, not_found
+from isthmus.core.wire.http_routes import DownloadRoute, Head, McpRoute, PageRoute, Refused, Route, Surface, UploadRoute
+from isthmus.core.wire.http_server import judge
 
 HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 ONE = Surface(("files",), HOSTS, frozenset({"https://app.example"}))

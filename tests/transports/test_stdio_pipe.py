@@ -22,7 +22,8 @@ from isthmus.core.effects import Close, End, PipeOpening, Send
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.wire.ndjson import Line, LineReader, Oversize, Truncated
-from isthmus.transports.pipe import TURN_LINES, Descriptor, Gate, read_lines, serve_pipe
+from isthmus.transports.lines import TURN_LINES, Descriptor, Gate, read_lines
+from isthmus.transports.pipe import serve_pipe
 from ports import RecordingPort
 
 pytestmark = pytest.mark.anyio
