@@ -493,10 +493,12 @@ class PipeCaller(Caller):
             return
         call.is_cancelled = True
         params = {"requestId": id}
-        with contextlib.suppress(Cut):
+        try:
             await self.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
             # What was on its way is heard before what follows.
             await self._ping()
+        except Cut:
+            self.drop()  # what came before the cut may still be there to be read, also the answer
         if self.open.get(id) is call:
             del self.open[id]
             self.ledger.end(call, Outcome.CANCELLED)
