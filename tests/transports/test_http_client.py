@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import ssl
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import anyio.lowlevel
 import pytest
 from client_fakes import PATIENCE_S, FakePort, Peer, Told, serving, until
 from isthmus.core.effects import Cause, Close, Connected, Delete, End, Listen, Post, Primed
-from isthmus.core.errors import LocalProtocolError
+from isthmus.core.errors import OVERLOADED, LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.transports import http_client_connection
@@ -82,7 +83,8 @@ class Failures(logging.Handler):
         self.seen: list[object] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.seen.append(record.exc_info)
+        if record.exc_info:
+            self.seen.append(record.exc_info)
 
 
 @contextlib.asynccontextmanager
@@ -352,6 +354,48 @@ async def test_a_server_that_refuses_without_reading_is_heard() -> None:
         for number in (1, 2):
             assert await dial.exchange(server.endpoint, Post("s", b"x" * 20_000_000)) == [cause]
             assert server.connections == number  # half a request was written: of no more use
+
+
+async def test_an_event_over_the_limit_is_an_error_for_its_owner_and_the_stream_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    large = b'{"jsonrpc":"2.0","id":7,"result":"%b"}' % (b"x" * 300_000)
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(EVENTS_HEAD, event(large), event(b"x" * 300_000), event(b"2"), LAST_CHUNK)
+        await answer_all(peer)
+
+    async with serving(script) as server, dialer(Limits(reply_size_max_bytes=200_000)) as dial:
+        connected, error, message, cause = await dial.exchange(server.endpoint)
+        assert (connected, message) == (Connected(), b"2")
+        assert isinstance(error, bytes)
+        told = json.loads(error)
+        assert (told["id"], told["error"]["code"]) == (7, OVERLOADED)
+        assert isinstance(cause, Cause)
+        assert cause.end is End.DONE and "over the limit of 200000 bytes" in cause.detail
+        await dial.exchange(server.endpoint)
+        assert server.connections == 1
+        assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+        assert f"127.0.0.1:{server.port}: got an event of 30" in caplog.text
+        assert "xxx" not in caplog.text
+
+
+async def test_a_document_over_the_limit_is_an_error_without_an_id_and_is_not_read_on() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\n" + TYPE + b"Content-Length: 9999999999\r\n\r\n")
+        while True:
+            await peer.send(b"x" * 100_000)
+
+    async with serving(script) as server, dialer(Limits(reply_size_max_bytes=200_000)) as dial:
+        connected, error, cause = await dial.exchange(server.endpoint)
+        assert connected == Connected()
+        assert isinstance(error, bytes)
+        told = json.loads(error)
+        assert (told["id"], told["error"]["code"]) == (None, OVERLOADED)
+        assert cause == Cause(End.BROKEN, "got a reply over the limit of 200000 bytes")
+        await server.wait_gone(0)
 
 
 async def test_what_a_stream_says_of_being_resumed_is_told() -> None:

@@ -11,7 +11,7 @@ import pytest
 from anyio.abc import ByteStream
 from client_fakes import PATIENCE_S, Peer, ScriptedServer, serving, until
 from isthmus.core.effects import Cause, Close, Connected, End, Join, Send
-from isthmus.core.errors import OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE
+from isthmus.core.errors import OUTCOME_UNKNOWN, OVERLOADED, UPSTREAM_UNAVAILABLE
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.transports import sse_client
@@ -327,6 +327,21 @@ async def test_a_refused_request_is_answered_and_the_session_goes_on() -> None:
         [line] = on.log
         assert "a notification or answer did not arrive: got HTTP status 403" in line
         await on.port.wait_sent(CHANNEL, len(call(1)) * 3 + len(NOTICE) + 4)  # what is refused has left, too
+
+
+async def test_an_answer_over_the_limit_is_an_error_for_its_owner_and_the_session_goes_on() -> None:
+    server = SseServer()
+    limits = Limits(reply_size_max_bytes=200_000)
+    async with serving(server) as scripted, stage(scripted, limits) as on:
+        on.send(call(1), call(2))
+        large = b'{"jsonrpc":"2.0","id":1,"result":"%b"}' % (b"x" * 300_000)
+        await server.say(large, b'{"jsonrpc":"2.0","id":2,"result":{}}')
+        refused, answered = await on.heard(2)
+        assert json.loads(refused)["id"] == 1
+        assert json.loads(refused)["error"]["code"] == OVERLOADED
+        assert json.loads(answered) == {"jsonrpc": "2.0", "id": 2, "result": {}}
+        on.send(call(3))
+        await until(lambda: server.bodies[-1:] == [call(3)])
 
 
 async def test_a_request_whose_connection_broke_is_answered() -> None:
