@@ -40,7 +40,7 @@ from .exchange import ExchangeKey
 from .handle import Nonces
 from .ids import ChannelId, Entropy, Ticket
 from .limits import Limits
-from .links import ChildRole, UpPostRole, UpStreamRole
+from .links import ChildRole, FarewellRole, UpPostRole, UpStreamRole
 from .nursery import SpareRole
 from .pipes import Pipes
 from .plan import Plan
@@ -191,6 +191,8 @@ class Engine:
         role = self._desk.release(channel)
         if isinstance(role, UPSTREAM_ROLES):
             self._servers.receive_close(role, channel, cause)
+        elif isinstance(role, FarewellRole):
+            self._servers.receive_farewell_close(role, cause)
         elif isinstance(role, UploadRole):
             self._counter.receive_close(role)
         elif isinstance(role, PostRole):

@@ -153,7 +153,7 @@ class Losses:
         upstream = link.upstream
         if not link.is_pipe and upstream.session is not None:
             target = Delete(link.plan.id, upstream.session, upstream.revision, link.headers)
-            self._desk.dial(FarewellRole(), target)
+            self._desk.dial(FarewellRole(target), target)
 
     def close_posts(self, link: Link, reason: str) -> None:
         """Abandon the requests that nobody waits for. Other notifications and answers may still arrive, for a while."""

@@ -27,7 +27,7 @@ from .handshakes import Adaptation, Handshakes
 from .hearing import Hearing, Results, UpRole, is_current, related_of
 from .ids import ChannelId
 from .jsonrpc import Frame
-from .links import ChildRole, Errand, Link, Notice, UpPostRole, UpStreamRole
+from .links import ChildRole, Errand, FarewellRole, Link, Notice, UpPostRole, UpStreamRole
 from .losses import Losses, Memory
 from .nursery import SpareRole
 from .plan import Kind, ServerPlan, Sharing
@@ -387,6 +387,10 @@ class Servers:
         else:
             self._hearing.receive_message(role, channel, message)
 
+    def receive_farewell_close(self, role: FarewellRole, cause: Cause) -> None:
+        if cause.stale and not role.is_repeated:
+            self._desk.dial(FarewellRole(role.target, is_repeated=True), role.target)
+
     def receive_close(self, role: UpRole | SpareRole, channel: ChannelId, cause: Cause) -> None:
         if isinstance(role, SpareRole):
             self.handshakes.nursery.receive_close(role, cause, self.handshakes.health[role.server])
@@ -411,6 +415,9 @@ class Servers:
                 self._files.sweep(link.session)
         elif link.channel == channel:
             link.channel = None
+            if cause.stale and link.upstream.state is State.DIALING and not role.is_repeated:
+                self.handshakes.join(link, is_repeated=True)
+                return
             reason = cause.detail or ("its process is gone" if role.is_process else describe(cause))
             # There is nothing to speak to then, which an operator mends in another way than one who speaks no MCP.
             has_started = not role.is_process or cause.end is not End.UNREACHABLE
@@ -422,6 +429,9 @@ class Servers:
             return
         link.stream = None
         if link.upstream.state in (State.CLOSED, State.IDLE) or role.incarnation != link.upstream.incarnation:
+            return
+        if cause.stale and not role.is_repeated:
+            self.handshakes.listen(link, is_repeated=True)
             return
         # A server without streams may refuse each with 404 or 400: one that has granted it before has forgotten us.
         if link.has_listened and denies_session(cause, names_session=role.names_session):
@@ -456,6 +466,8 @@ class Servers:
             elif role.is_resumed:
                 cause = Cause(End.BROKEN, detail=f"its reply was cut off, and could not be resumed: {describe(cause)}")
             self._losses.settle_post(link, entry, cause, is_unsent=is_unsent)
+        elif is_current(role) and self._uplink.repeat(role, entry, cause):
+            return
         elif isinstance(entry, Errand):
             if is_current(role):
                 self._receive_errand_close(link, entry, cause)

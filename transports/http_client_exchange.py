@@ -62,6 +62,7 @@ class Exchange:
         """Called once the whole request is on its way."""
         self.connection: Connection | None = None
         self.is_unsent = True  # no byte of it was given to a socket
+        self.may_be_whole = False  # its last byte was given to a socket
         self.is_abandoned = False
         self.is_over = False
         self._pool = route.pool

@@ -26,6 +26,7 @@ from ..endings import describe, error_in, may_have_run
 from ..errors import OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE, LocalProtocolError, RemoteProtocolError
 from ..jsonrpc import Frame
 from ..limits import Limits
+from ..repeating import may_send_again
 from .http_client import Arrived, Dropped, Ended, Opened, ReplyEvent, ReplyReader
 from .url import Address, parse_url
 
@@ -43,6 +44,10 @@ class Unheard(msgspec.Struct, frozen=True, tag=True):
     """A notification or an answer did not reach the server: `reason` for people. Nobody waits for it."""
 
     reason: str
+
+
+class Again(msgspec.Struct, frozen=True, tag=True):
+    """The message is to be POSTed once more: its connection was found closed, and it may be sent again."""
 
 
 class State(enum.Enum):
@@ -117,8 +122,11 @@ class SseSession:
         self._check_open()
         return self._receive(self._reader.receive_eof(is_complete, problem))
 
-    def receive_untaken(self, message: bytes, cause: Cause) -> list[Arrived | Unheard | Ended]:
-        """The POST of `message`, one JSON-RPC message, ended for another `cause` than success.
+    def receive_untaken(
+        self, message: bytes, cause: Cause, *, is_repeated: bool = False
+    ) -> list[Arrived | Again | Unheard | Ended]:
+        """The POST of `message`, one JSON-RPC message, ended for another `cause` than success. `Again` is never said of
+        one that is repeated.
 
         An error that the server put into its refusal is the answer to a request; else it is one of ours, which says
         whether the request may have run.
@@ -128,6 +136,8 @@ class SseSession:
         if self.state is State.JOINED and cause.end is End.REFUSED and cause.status in GONE:
             self._step(Input.FORGOTTEN)
             return [_broken(f"the server forgot the session: a message got HTTP status {cause.status}")]
+        if not is_repeated and may_send_again(cause, message):
+            return [Again()]
         try:
             frame = jsonrpc.decode(message)
         except RemoteProtocolError:  # not ours to judge

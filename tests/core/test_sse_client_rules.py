@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from isthmus.core.wire.sse import encode_event
 from isthmus.core.wire.sse_client import (
     ENDPOINT_MAX_BYTES,
     TRANSITIONS,
+    Again,
     Input,
     SseSession,
     State,
@@ -357,3 +359,19 @@ def test_the_answer_has_the_requests_id(id_raw: bytes) -> None:
     assert isinstance(answer, Arrived)
     frame = jsonrpc.decode(answer.message)
     assert frame.id_raw == id_raw and frame.error is not None
+
+
+STALE = Cause(End.BROKEN, "the connection ended before a response", stale=True)
+
+
+@pytest.mark.parametrize("message", [NOTICE, ANSWER, jsonrpc.encode_request(b"7", "tools/list", None)])
+def test_what_met_a_connection_found_closed_is_sent_again_once(message: bytes) -> None:
+    """If it may be: a tool call, and `initialize` in a session that is there, are not."""
+    made = session(endpoint())
+    assert made.receive_untaken(message, STALE) == [Again()]
+    (said,) = made.receive_untaken(message, STALE, is_repeated=True)
+    assert isinstance(said, Arrived | Unheard)
+    for method in ("tools/call", "initialize"):
+        (said,) = made.receive_untaken(jsonrpc.encode_request(b"7", method, None), STALE)
+        assert isinstance(said, Arrived)
+    assert made.receive_untaken(REQUEST, msgspec.structs.replace(STALE, unsent=True)) == [Again()]
