@@ -230,7 +230,7 @@ class Handshakes:
             headers=link.headers,
             last_event_id=link.listen_event_id or None,
         )
-        link.stream = self._desk.dial(UpStreamRole(link, is_repeated=is_repeated), target)
+        link.stream = self._desk.dial(UpStreamRole(link, self._desk.now, is_repeated=is_repeated), target)
 
     def receive_listening(self, link: Link) -> None:
         """The stream is open, refused, or long in coming: requests need not wait for it any longer."""

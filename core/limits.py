@@ -137,6 +137,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Shortest pause before a server's stream is opened again, whatever the server asks for."""
     polling_pause_max_s: float = 60.0
     """Longest pause, likewise."""
+    polling_idle_max_s: float = 5.0
+    """From the beginning of one connection to the next, while they bring no message: doubled with each from
+    `polling_pause_min_s` up to this, unless the server asks for more. One that closes at once every time costs little
+    then, and its answer is late by seconds at most."""
     reply_timeout_s: float = 3600.0
     """An upstream's silence on a request, progress counted as speech. Long tools are normal, eternal ones are not."""
     cancel_grace_s: float = 2.0

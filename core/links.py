@@ -30,6 +30,7 @@ class Link:
     denial: how the server refused the credentials of the last handshake, if it did.
     dialled_with: the client's headers that the last handshake was made with.
     listen_event_id: the last event id that the GET stream named.
+    listen_idle: GET streams in a row that brought no message.
     pending: what each number written upstream is for; numbers are never used twice, over all incarnations.
     queue: requests and notifications that wait for the upstream to be ready, in order.
     noise: how many messages of the server could not be read.
@@ -53,6 +54,7 @@ class Link:
         "last_id",
         "listen_event_id",
         "listen_failures",
+        "listen_idle",
         "noise",
         "notices",
         "pending",
@@ -92,6 +94,7 @@ class Link:
         self.last_id = 0
         self.replaying = 0
         self.listen_failures = 0
+        self.listen_idle = 0
 
     @property
     def is_shared(self) -> bool:
@@ -170,14 +173,20 @@ class UpPostRole(Role):
         last_event_id: where to resume from, should it be cut off.
         retry_ms: how long to wait before that, if the server has said so.
         failures: connections in a row that failed to resume it.
+        idle: connections in a row that resumed it and brought no message.
+        dialled_at: when this connection was begun, if it resumes one.
+        has_spoken: a message came.
         own: what it carries, if that is not a client's request: those are kept elsewhere. Headers go with it.
         is_repeated: that was sent before.
     """
 
     __slots__ = (
         "channel",
+        "dialled_at",
         "failures",
         "has_begun",
+        "has_spoken",
+        "idle",
         "incarnation",
         "is_confirmation",
         "is_repeated",
@@ -212,6 +221,9 @@ class UpPostRole(Role):
         self.is_repeated = is_repeated
         self.is_resumed = is_resumed
         self.has_begun = False
+        self.has_spoken = False
+        self.dialled_at = float("-inf")
+        self.idle = 0
         self.last_event_id: str | None = None
         self.retry_ms: int | None = None
         self.failures = 0
@@ -220,12 +232,20 @@ class UpPostRole(Role):
 
 
 class UpStreamRole(Role):
-    """A GET stream from an upstream. One that is repeated was asked for before, on a connection found closed."""
+    """A GET stream from an upstream.
 
-    __slots__ = ("incarnation", "is_repeated", "link", "names_session")
+    Attributes:
+        dialled_at: when it was asked for.
+        has_spoken: a message came.
+        is_repeated: it was asked for before, on a connection found closed.
+    """
 
-    def __init__(self, link: Link, *, is_repeated: bool = False) -> None:
+    __slots__ = ("dialled_at", "has_spoken", "incarnation", "is_repeated", "link", "names_session")
+
+    def __init__(self, link: Link, dialled_at: float, *, is_repeated: bool = False) -> None:
         self.link = link
+        self.dialled_at = dialled_at
+        self.has_spoken = False
         self.is_repeated = is_repeated
         self.incarnation = link.upstream.incarnation
         self.names_session = link.upstream.session is not None

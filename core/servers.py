@@ -427,6 +427,7 @@ class Servers:
     def _receive_stream_close(self, link: Link, role: UpStreamRole, channel: ChannelId, cause: Cause) -> None:
         if link.stream != channel:
             return
+        limits = self._desk.limits
         link.stream = None
         if link.upstream.state in (State.CLOSED, State.IDLE) or role.incarnation != link.upstream.incarnation:
             return
@@ -444,11 +445,15 @@ class Servers:
             link.listen_event_id = None  # the rest of the old one is gone; a new one may be had
         elif cause.last_event_id is not None:
             link.listen_event_id = cause.last_event_id
-        pause = self._resuming.pause(cause.retry_ms, link.listen_failures)
+        link.listen_idle = 0 if role.has_spoken else link.listen_idle + 1
+        at = self._desk.now + self._resuming.pause(cause.retry_ms, link.listen_failures)
+        # Who names a pause wants to be polled; other servers had better keep the stream open.
+        longest_s = limits.listen_retry_max_s if cause.retry_ms is None else limits.polling_idle_max_s
+        at = max(at, role.dialled_at + self._resuming.spacing(link.listen_idle, longest_s))
         link.listen_failures += 1
-        if link.listen_failures > self._desk.limits.resume_failures_max:
+        if link.listen_failures > limits.resume_failures_max:
             link.listen_event_id = None  # it may be just this that it fails over
-        self._desk.timers.set(("relisten", link.id), self._desk.now + pause, "upstream event stream")
+        self._desk.timers.set(("relisten", link.id), at, "upstream event stream")
 
     def _receive_post_close(self, link: Link, role: UpPostRole, cause: Cause) -> None:
         is_lost = denies_session(cause, names_session=role.names_session)
