@@ -189,10 +189,8 @@ class Engine:
         """A channel is gone. Nothing is said of it afterwards; saying it twice does nothing."""
         self._begin(now, None)
         role = self._desk.release(channel)
-        if isinstance(role, UPSTREAM_ROLES):
+        if isinstance(role, (*UPSTREAM_ROLES, FarewellRole)):
             self._servers.receive_close(role, channel, cause)
-        elif isinstance(role, FarewellRole):
-            self._servers.receive_farewell_close(role, cause)
         elif isinstance(role, UploadRole):
             self._counter.receive_close(role)
         elif isinstance(role, PostRole):

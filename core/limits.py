@@ -118,7 +118,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     notices_open_max: int = 1024
     """The same, above which further ones are dropped: a peer with many connections cannot be paused."""
     notice_timeout_s: float = 60.0
-    """How long such a POST may take. Servers answer 202 at once."""
+    """How long such a POST may take, and the DELETE that ends a session. Servers answer at once."""
     start_timeout_s: float = 60.0
     """From dialling an upstream to its answer to `initialize`: real servers take up to 14 s, first-time npx more."""
     post_wait_s: float = 1.0

@@ -18,7 +18,7 @@ from .courier import Courier
 from .credentials import handshake_error_of, is_denied
 from .desk import Desk
 from .effects import Cause, Connected, End, Headers, Primed, Sweep
-from .endings import denies_session, describe
+from .endings import NO_CONTENT, denies_session, describe
 from .errors import INTERNAL_ERROR, RemoteProtocolError
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
@@ -387,11 +387,10 @@ class Servers:
         else:
             self._hearing.receive_message(role, channel, message)
 
-    def receive_farewell_close(self, role: FarewellRole, cause: Cause) -> None:
-        if cause.stale and not role.is_repeated:
-            self._desk.dial(FarewellRole(role.target, is_repeated=True), role.target)
-
-    def receive_close(self, role: UpRole | SpareRole, channel: ChannelId, cause: Cause) -> None:
+    def receive_close(self, role: UpRole | SpareRole | FarewellRole, channel: ChannelId, cause: Cause) -> None:
+        if isinstance(role, FarewellRole):
+            self._losses.receive_farewell_close(role, channel, cause)
+            return
         if isinstance(role, SpareRole):
             self.handshakes.nursery.receive_close(role, cause, self.handshakes.health[role.server])
             if self._desk.servers[role.server].has_files:
@@ -439,9 +438,10 @@ class Servers:
             self._losses.lose(link, "it forgot the session", is_forgotten=True)
             return
         self.handshakes.receive_listening(link)
-        if cause.end is End.REFUSED and 400 <= cause.status < 500 and not (link.has_listened and is_denied(cause)):
+        is_declined = cause.status == NO_CONTENT or 400 <= cause.status < 500
+        if cause.end is End.REFUSED and is_declined and not (link.has_listened and is_denied(cause)):
             if not link.listen_event_id:
-                return  # 405 above all: it offers no stream, which is its right
+                return  # 405 above all: it offers no stream, which is its right; 204 has browsers stop as well
             link.listen_event_id = None  # the rest of the old one is gone; a new one may be had
         elif cause.last_event_id is not None:
             link.listen_event_id = cause.last_event_id

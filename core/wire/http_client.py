@@ -268,7 +268,12 @@ class ReplyReader:
         for name, value in headers:
             fields.setdefault(name.lower(), value.strip())
         out: list[ReplyEvent] = []
-        if status >= 300:
+        if status == 204 and isinstance(self._target, Listen):
+            # WHATWG HTML, "Server-sent events": "Clients will reconnect if the connection is closed; a client can be
+            # told to stop reconnecting using the HTTP 204 No Content response code."
+            self._step(Input.ACCEPTED)
+            out.append(Ended(Cause(End.REFUSED, "got HTTP status 204, expected an event stream", 204)))
+        elif status >= 300:
             self._step(Input.DENIED)
             self._status = status
             self._detail = _describe_refusal(status, fields.get(b"location"))
@@ -360,13 +365,14 @@ class ReplyReader:
             if isinstance(event, Retry):
                 self._retry_ms = event.ms
                 continue
-            self._last_event_id = event.id
+            if event.id != self._last_event_id:
+                self._last_event_id = event.id if _can_be_named(event.id) else ""
             if isinstance(event, Event) and event.type in self._event_types:
                 self._has_begun = True
                 out.append(Arrived(event.data, event.type))
             elif isinstance(event, Oversize) and event.type in self._event_types:
                 self._receive_oversize(event, out)
-            elif event.id and not self._has_begun and isinstance(self._target, Post):
+            elif self._last_event_id and not self._has_begun and isinstance(self._target, Post):
                 self._has_begun = True
                 out.append(Primed())
         self._step(Input.FED)
@@ -470,6 +476,14 @@ def _encode_event_id(event_id: str) -> bytes:
             f"got {seen} that no header can carry, expected {EVENT_ID_MAX_BYTES} bytes at most, no control characters"
         )
     return encoded
+
+
+def _can_be_named(event_id: str | None) -> bool:
+    """Whether a stream can be taken up after that event. If not, it is as good as withdrawn."""
+    try:
+        return not event_id or bool(_encode_event_id(event_id))
+    except LocalProtocolError:
+        return False
 
 
 def _encode_pair(header: tuple[str, str]) -> tuple[bytes, bytes]:

@@ -242,6 +242,8 @@ def test_every_status_means_one_thing(status: int, target: Post | Listen | Delet
         assert (ended.cause.end, ended.cause.status, ended.cause.body) == (End.REFUSED, status, message)
         assert str(status) in ended.cause.detail
         assert not ended.cause.unsent
+    elif isinstance(target, Listen) and status == 204:
+        assert events == [Ended(Cause(End.REFUSED, "got HTTP status 204, expected an event stream", 204))]
     elif isinstance(target, Delete) or status in (202, 204, 205):
         assert events == [Opened(), DONE]
     else:
@@ -431,6 +433,14 @@ def test_a_connection_that_ends_early_is_broken() -> None:
         (b"retry: 5\nid: a\n\nretry: 7\n\n", [Primed()], "a", 7),
         (b"retry: 5\n", [], None, 5),
         (b"id: a\n\nid: b\ndata: 1\n", [Primed()], "a", None),  # an event cut off names nothing
+        (b"id: \x07\n\n", [], "", None),  # what no header can carry is as good as withdrawn
+        (b"id: " + b"x" * 90 + b"\n\n", [Primed()], "x" * 90, None),
+        (
+            b"id: a\ndata: 1\n\nid: b\x01\ndata: 2\n\ndata: 3\n\n",
+            [Arrived(b"1"), Arrived(b"2"), Arrived(b"3")],
+            "",
+            None,
+        ),
     ],
 )
 @pytest.mark.parametrize("is_complete", [False, True])
@@ -444,6 +454,13 @@ def test_the_end_says_where_a_stream_can_be_taken_up(
     assert (cause.last_event_id, cause.retry_ms) == (last_event_id, retry_ms)
     events = feed((200, EVENTS), [stream], is_complete=is_complete, target=LISTEN)
     assert events == [opened, *(event for event in told if event != Primed()), ended]  # only requests are primed
+
+
+def test_an_event_id_too_long_for_a_header_is_not_kept() -> None:
+    for size in (EVENT_ID_MAX_BYTES, EVENT_ID_MAX_BYTES + 1):
+        stream = b"id: " + b"x" * size + b"\n\n"
+        cause = cause_of(feed((200, EVENTS), [stream], limits=Limits()))
+        assert cause.last_event_id == ("x" * size if size == EVENT_ID_MAX_BYTES else "")
 
 
 def test_an_event_over_the_limit_is_not_asked_for_again() -> None:
