@@ -28,6 +28,7 @@ from ..core.effects import (
     End,
     Fetch,
     Forget,
+    ForgetAll,
     Join,
     Load,
     Materialize,
@@ -62,7 +63,7 @@ from ..transports.unix_client import UnixAddress, UnixServer
 from ..transports.websocket_client import SocketServer
 from .workspaces import Folders, Workspaces
 
-StorageOrder = Load | Save | Forget | Allocate | Collect | Materialize | Fetch | Discard | Sweep
+StorageOrder = Load | Save | Forget | ForgetAll | Allocate | Collect | Materialize | Fetch | Discard | Sweep
 
 UpstreamAddress = ChildSpec | Endpoint | UnixAddress | MemoryUpstream
 
@@ -375,7 +376,7 @@ class Hub:
         finally:
             self._storing -= 1
         try:
-            if answer is not None and not isinstance(order, Forget | Discard | Sweep):
+            if answer is not None and not isinstance(order, Forget | ForgetAll | Discard | Sweep):
                 self._apply(self._engine.receive_answer(order.ticket, answer, self._now()))
         except Exception:
             _log.exception("the answer to %s could not be taken in", type(order).__name__)

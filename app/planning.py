@@ -41,6 +41,7 @@ def to_plan(
         artifacts_enabled=settings.artifacts.enabled,
         expose_as_resources=settings.artifacts.expose_as_resources,
         mirrors_polling=settings.sessions.mirror_polling,
+        stores_events=settings.sessions.event_store == "sqlite",
         version=version,
     )
 

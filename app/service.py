@@ -17,6 +17,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 
+from ..core import archive
 from ..core.engine import Engine
 from ..core.limits import Limits
 from ..core.plan import Plan
@@ -129,8 +130,8 @@ async def running(
                 limits=limits,
                 private_paths=(state, blobs_path),
             )
-            async for key, _ in records.scan("upload/"):  # their sessions ended with the process that had them
-                await records.delete(key)
+            for prefix in ("upload/", archive.PREFIX):  # their sessions ended with the process that had them
+                await records.delete_all(prefix)
             await workspaces.start_up()  # it removes their blobs, which nobody owns now
             stored = await _stored_artifacts(records)
         # Only now: what does not start must not touch the trace of what runs.

@@ -96,6 +96,13 @@ class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_total_session_size: Annotated[Size | None, _about("Files of one session together, in bytes; null: 1 GiB.")] = (
         None
     )
+    event_store: Annotated[
+        Literal["memory", "sqlite"],
+        _about(
+            "Where messages are kept for clients that were cut off and come back for them. sqlite: those that there "
+            "is no room for in memory go into the records below storage.root, until their session or stream is over."
+        ),
+    ] = "memory"
     mirror_polling: Annotated[
         bool,
         _about(

@@ -28,6 +28,7 @@ from ..core.effects import (
     Fetch,
     Fetched,
     Forget,
+    ForgetAll,
     Load,
     Loaded,
     Materialize,
@@ -45,7 +46,7 @@ from .capture import Capture, too_large
 from .confinement import Placement, is_plain, open_folder, reason_of
 from .removal import remove_tree
 
-StorageOrder = Load | Save | Forget | Allocate | Collect | Materialize | Fetch | Discard | Sweep
+StorageOrder = Load | Save | Forget | ForgetAll | Allocate | Collect | Materialize | Fetch | Discard | Sweep
 
 _log = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ class Workspaces:
         included; an order that failed has left no file behind, and a record as it was or as it was to be.
         """
         match order:
-            case Forget() | Discard() | Sweep():
+            case Forget() | ForgetAll() | Discard() | Sweep():
                 failed = await self._attempt(order, None)
                 if isinstance(failed, StorageFailed):
                     _log.warning("%s could not be carried out: %s", type(order).__name__, failed.reason)
@@ -190,6 +191,9 @@ class Workspaces:
                 return Saved()
             case Forget(key=key):
                 await self._records.delete(key)
+                return None
+            case ForgetAll(prefix=prefix):
+                await self._records.delete_all(prefix)
                 return None
             case Allocate():
                 return await self._allocate(order)

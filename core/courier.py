@@ -188,7 +188,7 @@ class Courier:
         self._desk.timers.set(("ask", (session.sid, number)), at, "question to a client without a stream")
 
     def receive_resumed(self, session: Session, stream: Stream, seen: int) -> None:
-        """The stream is connected again after its event `seen`, and what was asked since has been said; but for what
+        """The stream is connected again after its event `seen`, and what was asked since is said again; but for what
         had to be dropped in the meantime, which the client will never hear of."""
         for number, ask in list(session.asks.items()):
             if ask.stream is not stream:

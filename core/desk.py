@@ -8,6 +8,8 @@ channel is closed once it holds more than `outbox_max_bytes`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from .effects import Close, Dial, Effect, Note, Pause, Resume, Send, Target
@@ -33,13 +35,14 @@ class Role:
 
 
 class _Channel:
-    __slots__ = ("feeders", "is_ending", "role", "unsent_bytes")
+    __slots__ = ("feeders", "is_ending", "role", "then", "unsent_bytes")
 
     def __init__(self, role: Role) -> None:
         self.role = role
         self.unsent_bytes = 0
         self.feeders: set[ChannelId] = set()  # channels paused because this one is full
         self.is_ending = False
+        self.then: Callable[[], None] | None = None  # what goes on when most of it was taken
 
 
 class Desk:
@@ -178,8 +181,22 @@ class Desk:
         if size_bytes > found.unsent_bytes:
             raise LocalProtocolError(f"channel {channel} reports more bytes sent than were ordered")
         found.unsent_bytes -= size_bytes
-        if found.feeders and found.unsent_bytes <= self.limits.outbox_low_bytes:
+        if found.unsent_bytes > self.limits.outbox_low_bytes:
+            return
+        if found.feeders:
             self._feed_again(found)
+        if found.then is not None:
+            then, found.then = found.then, None
+            then()
+
+    def when_taken(self, channel: ChannelId, then: Callable[[], None]) -> bool:
+        """Whether more can be sent to a channel at once. If not, `then` is called when most was taken, unless the
+        channel has ended by then."""
+        found = self._channels.get(channel)
+        if found is None or found.is_ending or found.unsent_bytes <= self.limits.outbox_high_bytes:
+            return True
+        found.then = then
+        return False
 
     def hold_back(self, channel: ChannelId) -> None:
         """Pause whatever caused the current input until `channel`, which took too much of it, is gone."""

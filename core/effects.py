@@ -323,6 +323,12 @@ class Forget(Effect, frozen=True):
     key: str
 
 
+class ForgetAll(Effect, frozen=True):
+    """Remove all records whose keys start with `prefix`. No answer."""
+
+    prefix: str
+
+
 class Allocate(Effect, frozen=True):
     """Make the folder in which an upstream may write output `artifact`. Answer: `Allocated`."""
 

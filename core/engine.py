@@ -14,6 +14,7 @@ from collections import Counter as Tally
 from collections.abc import Iterable
 from typing import Final
 
+from .archive import Archive
 from .calls import Calls
 from .clients import Clients
 from .counter import Counter, UploadRole
@@ -89,7 +90,8 @@ class Engine:
             raise LocalProtocolError(f"got a link_key of {len(plan.link_key)} bytes for servers with files, {expected}")
         desk = Desk(plan, entropy=entropy, unix_at_zero=unix_at_zero, limits=limits or Limits())
         self._desk = desk
-        self._streams = streams = Streams(desk)
+        self._waiting = Waiting(desk)
+        self._streams = streams = Streams(desk, Archive(desk, self._waiting))
         self._courier = courier = Courier(desk, streams)
         self._clients = clients = Clients(desk, courier, streams)
         self._posts = Posts(desk, courier, clients, streams)
@@ -99,7 +101,6 @@ class Engine:
         self._shelf = shelf
         for record in stored:
             shelf.add_artifact(record)
-        self._waiting = Waiting(desk)
         calls = Calls(desk, shelf, self._waiting)
         self._plane = FilePlane(desk, shelf, nonces, self._waiting, calls)
         self._counter = Counter(desk, self._clients, shelf, nonces, self._waiting)

@@ -86,11 +86,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     resumable_per_session_max: int = 64
     """Event streams of one session that can be resumed, those that are over included."""
     events_max: int = 256
-    """Events kept of one stream for a client that was cut off."""
+    """Events kept in memory of one stream for a client that was cut off."""
     events_per_session_max_bytes: int = 4 * MIB
-    """Events kept of one session; a single larger one is kept alone."""
+    """Events kept in memory of one session; a single larger one is kept alone."""
     events_max_bytes: int = 256 * MIB
-    """Events kept of all sessions together."""
+    """Events kept in memory of all sessions together."""
+    events_stored_max: int = 4096
+    """Events of one stream kept in the storage beside those, where the configuration says so."""
+    events_stored_per_session_max_bytes: int = 128 * MIB
+    """Events of one session in the storage: two of the largest messages fit."""
+    events_stored_max_bytes: int = 1024 * MIB
+    """Events of all sessions in the storage."""
+    events_saving_max_bytes: int = 16 * MIB
+    """Events on their way into the storage, which are in memory still; a single larger one goes alone."""
     stream_ttl_s: float = 300.0
     """How long a stream that is over can still be resumed: clients come back within seconds, people's machines within
     minutes."""

@@ -139,5 +139,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     expose_as_resources: bool = True
     mirrors_polling: bool = False
     """Where a server closes its event stream to be polled (2025-11-25), close the client's as well."""
+    stores_events: bool = False
+    """Events for which there is no room in memory go into the storage, not away."""
     version: str = "0"
     """What shared servers are told is the version of this proxy."""

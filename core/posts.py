@@ -76,7 +76,9 @@ class Posts:
         stream, ordinal = found
         self._desk.register(channel, StreamRole(session, stream))
         self._courier.touch(session)
-        self._streams.resume(stream, ordinal, channel)
+        self._streams.resume(
+            session, stream, ordinal, channel, lambda seen: self._courier.receive_resumed(session, stream, seen)
+        )
         self._courier.receive_resumed(session, stream, ordinal)
         if stream.is_listening:
             if stream in session.streams:

@@ -81,7 +81,8 @@ class Session(Machine[State, Input]):
         streams: its GET streams that are connected, the newest last; a pipe's only stream.
         resumable: its streams with event ids, by number.
         last_stream: the highest such number.
-        kept_bytes: what is kept of them.
+        kept_bytes: what is kept of them in memory.
+        stored_bytes: what is kept of them in the storage.
         opener: the initialize exchange, until it is answered.
         sees_hidden: it is not a client's, and is shown what the plan hides from clients.
         headers: what of its client's latest HTTP headers goes on to the server.
@@ -105,6 +106,7 @@ class Session(Machine[State, Input]):
         "sees_hidden",
         "server",
         "sid",
+        "stored_bytes",
         "streams",
         "workspace",
     )
@@ -129,6 +131,7 @@ class Session(Machine[State, Input]):
         self.resumable: dict[int, Stream] = {}
         self.last_stream = 0
         self.kept_bytes = 0
+        self.stored_bytes = 0
         self.opener: Exchange | None = None
         self.exchanges: dict[ExchangeKey, Exchange] = {}
         self.asks: dict[int, Ask] = {}

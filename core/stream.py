@@ -9,22 +9,56 @@ Source: 2025-03-26 to 2025-11-25 basic/transports, "Resumability and Redelivery"
 
 from __future__ import annotations
 
+import enum
 import re
+from bisect import bisect_right
 from collections import deque
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from itertools import islice
+from typing import Final
 
 from .ids import ChannelId
 
 _EVENT_ID: Final = re.compile(r"([1-9][0-9]{0,14})-([1-9][0-9]{0,14})", re.ASCII)
 
 
-class Kept(NamedTuple):
+class Place(enum.Enum):
+    """Where the message of an event is."""
+
+    HELD = "held"  # here
+    SAVING = "saving"  # here, and on its way into the storage
+    STORED = "stored"  # in the storage
+    GONE = "gone"  # nowhere: it was dropped
+
+
+class Kept:
     """An event that may be asked for again. One that is lossy may be dropped to make room: a notification."""
 
-    ordinal: int
-    message: bytes
-    is_last: bool
-    is_lossy: bool
+    __slots__ = ("is_last", "is_lossy", "message", "ordinal", "place", "size_bytes")
+
+    def __init__(self, ordinal: int, message: bytes, *, is_last: bool, is_lossy: bool) -> None:
+        self.ordinal = ordinal
+        self.message: bytes | None = message
+        self.size_bytes = len(message)
+        self.is_last = is_last
+        self.is_lossy = is_lossy
+        self.place = Place.HELD
+
+
+class Replay:
+    """What a client missed, on its way to it.
+
+    Attributes:
+        seen: the event that was sent last.
+        missed: to be told what was seen, whenever something that should follow may have been dropped.
+    """
+
+    __slots__ = ("channel", "missed", "seen")
+
+    def __init__(self, channel: ChannelId, seen: int, missed: Callable[[int], None]) -> None:
+        self.channel = channel
+        self.seen = seen
+        self.missed = missed
 
 
 class Stream:
@@ -36,10 +70,27 @@ class Stream:
         last_ordinal: of the event that was added last.
         is_listening: it is a GET stream of the session's own, which has no last event.
         is_over: its last event was added.
-        kept_bytes: the messages kept, together.
+        replay: the client is still being told what it missed; what comes has to wait.
+        held_count: the events whose messages are here.
+        held_bytes: they together.
+        stored_count: the events whose messages are in the storage, or on their way there.
+        stored_bytes: they together.
     """
 
-    __slots__ = ("_kept", "channel", "is_listening", "is_over", "kept_bytes", "last_ordinal", "may_resume", "number")
+    __slots__ = (
+        "_kept",
+        "channel",
+        "held_bytes",
+        "held_count",
+        "is_listening",
+        "is_over",
+        "last_ordinal",
+        "may_resume",
+        "number",
+        "replay",
+        "stored_bytes",
+        "stored_count",
+    )
 
     def __init__(self, channel: ChannelId, *, may_resume: bool = False, is_listening: bool = False) -> None:
         self.channel: ChannelId | None = channel
@@ -48,7 +99,11 @@ class Stream:
         self.number: int | None = None
         self.last_ordinal = 0
         self.is_over = False
-        self.kept_bytes = 0
+        self.replay: Replay | None = None
+        self.held_count = 0
+        self.held_bytes = 0
+        self.stored_count = 0
+        self.stored_bytes = 0
         self._kept: deque[Kept] = deque()
 
     @property
@@ -59,31 +114,74 @@ class Stream:
         """Name an event that is not kept: one that only says where to resume."""
         assert self.number is not None
         self.last_ordinal += 1
-        return f"{self.number}-{self.last_ordinal}"
+        return self.event_id(self.last_ordinal)
+
+    def event_id(self, ordinal: int) -> str:
+        return f"{self.number}-{ordinal}"
 
     def keep(self, message: bytes, *, is_last: bool, is_lossy: bool) -> str:
         """Add an event. Returns its id."""
         assert not self.is_over
         event_id = self.next_event_id()
-        self._kept.append(Kept(self.last_ordinal, message, is_last, is_lossy))
-        self.kept_bytes += len(message)
+        self._kept.append(Kept(self.last_ordinal, message, is_last=is_last, is_lossy=is_lossy))
+        self.held_count += 1
+        self.held_bytes += len(message)
         self.is_over = is_last
         return event_id
 
-    def drop_one(self) -> Kept:
-        """Make room: the oldest lossy event goes, be it the newest of all, else the oldest."""
-        victim = next((kept for kept in self._kept if kept.is_lossy), self._kept[0])
-        self._kept.remove(victim)
-        self.kept_bytes -= len(victim.message)
-        return victim
+    def next_victim(self, *, of_held: bool) -> Kept:
+        """What goes first to make room: the oldest lossy event, be it the newest of all, else the oldest.
+
+        Args:
+            of_held: only those whose messages are here.
+        """
+        first = len(self._kept) - self.held_count if of_held else 0
+        return next((kept for kept in islice(self._kept, first, None) if kept.is_lossy), self._kept[first])
+
+    def drop(self, kept: Kept) -> None:
+        """One event goes. The caller sees to what the storage has of it."""
+        self._kept.remove(kept)
+        if kept.place is Place.HELD:
+            self.held_count -= 1
+            self.held_bytes -= kept.size_bytes
+        else:
+            self.stored_count -= 1
+            self.stored_bytes -= kept.size_bytes
+
+    def oldest_held(self) -> Kept:
+        """The first event whose message is here. There is one. Those in the storage all came before it."""
+        return self._kept[-self.held_count]
+
+    def store_one(self) -> Kept:
+        """The oldest message that is here goes into the storage."""
+        kept = self.oldest_held()
+        kept.place = Place.SAVING
+        self.held_count -= 1
+        self.held_bytes -= kept.size_bytes
+        self.stored_count += 1
+        self.stored_bytes += kept.size_bytes
+        return kept
 
     def keeps(self, ordinal: int) -> bool:
         """Whether an event can still be had."""
-        return any(kept.ordinal == ordinal for kept in self._kept)
+        found = self.after(ordinal - 1)
+        return found is not None and found.ordinal == ordinal
 
-    def after(self, ordinal: int) -> list[tuple[str, Kept]]:
-        """What is kept of the events that followed, oldest first, with their ids."""
-        return [(f"{self.number}-{kept.ordinal}", kept) for kept in self._kept if kept.ordinal > ordinal]
+    def after(self, ordinal: int) -> Kept | None:
+        """The first event kept of those that followed."""
+        place = bisect_right(self._kept, ordinal, key=_ordinal_of)
+        return self._kept[place] if place < len(self._kept) else None
+
+    def clear(self) -> list[Kept]:
+        """Nothing is kept any more. Returns what was."""
+        gone = list(self._kept)
+        self._kept.clear()
+        self.held_count = self.held_bytes = self.stored_count = self.stored_bytes = 0
+        return gone
+
+
+def _ordinal_of(kept: Kept) -> int:
+    return kept.ordinal
 
 
 def parse_event_id(text: str) -> tuple[int, int] | None:

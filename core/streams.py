@@ -4,26 +4,32 @@ A POST's reply becomes a stream with ids when it is known not to be a single mes
 the server's own stream says that it can be resumed, or after `Limits.stream_commit_s` of silence (only where the
 client's revision knows priming events). What is kept is bounded for each session and for all of them together. To make
 room for an event, streams that are over are forgotten first, answers with them; then events of its own stream are
-dropped, notifications before others; then those of other streams. One event of its own stream always stays.
+dropped, notifications before others; then those of other streams. One event of its own stream always stays. Where the
+plan says so, events go into the storage, in the same order, before anything is dropped for lack of memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from .archive import Archive
 from .desk import Desk
 from .exchange import Reply
 from .ids import ChannelId
 from .session import Session
-from .stream import Stream, parse_event_id
+from .stream import Kept, Place, Replay, Stream, parse_event_id
 
 
 class Streams:
     """The way onto every stream of every client."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, archive: Archive) -> None:
         self._desk = desk
+        self._archive = archive
         self._kept_bytes = 0
+        # Those with events in memory:
         self._over: dict[Stream, Session] = {}  # ended, and kept for who missed the end; oldest first
-        self._fed: dict[Stream, Session] = {}  # going on, with events that are kept; fed longest ago first
+        self._fed: dict[Stream, Session] = {}  # going on; fed longest ago first
         self._silent: dict[Reply, tuple[Session, float]] = {}  # replies that may become streams, with the time for it
 
     # --- Messages ---------------------------------------------------------------------------------------------------
@@ -58,7 +64,7 @@ class Streams:
         self._account(session, len(message))
         self._fed.pop(stream, None)
         self._fed[stream] = session
-        if stream.channel is not None:
+        if stream.channel is not None and stream.replay is None:
             self._desk.send(
                 stream.channel, message, is_last=is_last, session=session_id, event_id=event_id, retry_ms=retry_ms
             )
@@ -133,7 +139,7 @@ class Streams:
     def detach(self, stream: Stream, channel: ChannelId) -> None:
         """The connection is gone; the stream, if it can be resumed, is not."""
         if stream.channel == channel:
-            stream.channel = None
+            stream.channel = stream.replay = None
 
     def find(self, session: Session, last_event_id: str) -> tuple[Stream, int] | None:
         """The stream that an event id belongs to, and the event's number in it."""
@@ -143,21 +149,62 @@ class Streams:
             return None
         return stream, found[1]
 
-    def resume(self, stream: Stream, ordinal: int, channel: ChannelId) -> None:
-        """Go on with a stream on another connection: what followed the event `ordinal`, then what comes."""
+    def resume(
+        self, session: Session, stream: Stream, ordinal: int, channel: ChannelId, missed: Callable[[int], None]
+    ) -> None:
+        """Go on with a stream on another connection: what followed the event `ordinal`, then what comes.
+
+        What was missed is sent as fast as it is taken, and read. Whenever something of it may have been dropped in the
+        meantime, `missed` is told the event that was sent last.
+        """
         self._desk.close(stream.channel, reason="resumed on another connection")
         stream.channel = channel
-        missed = stream.after(ordinal)
-        for event_id, kept in missed:
-            self._desk.send(channel, kept.message, is_last=kept.is_last, event_id=event_id)
-        if stream.is_over and not missed:
-            self._desk.close(channel, reason="nothing is left of this stream")
+        stream.replay = Replay(channel, ordinal, missed)
+        self._replay(session, stream, stream.replay)
+
+    def _replay(self, session: Session, stream: Stream, replay: Replay) -> None:
+        while (kept := stream.after(replay.seen)) is not None:
+            if not self._desk.when_taken(replay.channel, lambda: self._go_on(session, stream, replay)):
+                return
+            if kept.message is None:
+                self._load(session, stream, replay, kept)
+                return
+            self._tell(stream, replay, kept, kept.message)
+        stream.replay = None
+        if stream.is_over:
+            self._desk.close(replay.channel, reason="nothing is left of this stream")
+
+    def _load(self, session: Session, stream: Stream, replay: Replay, kept: Kept) -> None:
+        def loaded(message: bytes | None, problem: str) -> None:
+            if message is None and kept.place is not Place.GONE:
+                self._archive.drop(session, stream, kept)
+                self._note_lost(session, problem)
+            if stream.replay is replay:
+                if message is not None:
+                    self._tell(stream, replay, kept, message)
+                self._go_on(session, stream, replay)
+
+        self._archive.load(session, stream, kept, loaded)
+
+    def _go_on(self, session: Session, stream: Stream, replay: Replay) -> None:
+        if stream.replay is replay:
+            replay.missed(replay.seen)
+            self._replay(session, stream, replay)
+
+    def _tell(self, stream: Stream, replay: Replay, kept: Kept, message: bytes) -> None:
+        replay.seen = kept.ordinal
+        self._desk.send(replay.channel, message, is_last=kept.is_last, event_id=stream.event_id(kept.ordinal))
 
     # --- What is kept -----------------------------------------------------------------------------------------------
 
     def _retain(self, session: Session, stream: Stream) -> None:
         del self._fed[stream]
         self._over[stream] = session
+        if stream.stored_count:
+            self._archive.over[stream] = session
+        self._expire(session, stream)
+
+    def _expire(self, session: Session, stream: Stream) -> None:
         at = self._desk.now + self._desk.limits.stream_ttl_s
         self._desk.timers.set(("stream", (session.sid, stream.number)), at, "stream that is over")
 
@@ -168,9 +215,13 @@ class Streams:
         self._over.pop(stream, None)
         self._fed.pop(stream, None)
         self._desk.timers.cancel(("stream", (session.sid, stream.number)))
-        self._account(session, -stream.kept_bytes)
+        self._account(session, -stream.held_bytes)
+        self._archive.forget_stream(session, stream)
         stream.may_resume = False
         stream.number = None
+        if stream.replay is not None:
+            self._desk.close(stream.replay.channel, reason="what was missed is not kept any more")
+            stream.replay = None
 
     def forget_all(self, session: Session) -> None:
         for stream in list(session.resumable.values()):
@@ -178,19 +229,24 @@ class Streams:
 
     def handle_over(self, session: Session, number: int) -> None:
         stream = session.resumable.get(number)
-        if stream is not None:
+        if stream is not None and stream.replay is not None:
+            self._expire(session, stream)
+        elif stream is not None:
             self.forget(session, stream)
 
     def _account(self, session: Session, size_bytes: int) -> None:
         session.kept_bytes += size_bytes
         self._kept_bytes += size_bytes
 
+    # --- Room -------------------------------------------------------------------------------------------------------
+
     def _make_room(self, session: Session, newest: Stream) -> None:
         limits = self._desk.limits
-        while newest.kept_count > limits.events_max:
-            self._drop_one(session, newest)
+        while newest.held_count > limits.events_max:
+            if not self._store_one(session, newest, newest):
+                self._drop_one(session, newest)
         while session.kept_bytes > limits.events_per_session_max_bytes:
-            others = [other for other in session.resumable.values() if other is not newest and other.kept_count]
+            others = [other for other in session.resumable.values() if other is not newest and other.held_count]
             over = next((other for other in others if other.is_over), None)
             if not self._yield_one(session, newest, over, others[0] if others else None):
                 break
@@ -203,9 +259,15 @@ class Streams:
     def _yield_one(self, session: Session, newest: Stream, over: Stream | None, other: Stream | None) -> bool:
         """Make some room: at the cost of a stream that is over, of the newest event's own, or of another. False if
         there is none of them."""
+        if over is not None and self._store_one(self._over[over], over, newest):
+            return True
+        if newest.held_count > 1 and self._store_one(session, newest, newest):
+            return True
+        if other is not None and not other.is_over and self._store_one(self._fed[other], other, newest):
+            return True
         if over is not None:
             self.forget(self._over[over], over)
-        elif newest.kept_count > 1:
+        elif newest.held_count > 1:
             self._drop_one(session, newest)
         elif other is not None:
             self._drop_one(self._fed[other], other)
@@ -214,6 +276,44 @@ class Streams:
         return True
 
     def _drop_one(self, session: Session, stream: Stream) -> None:
-        self._account(session, -len(stream.drop_one().message))
-        if not stream.kept_count:
-            del self._fed[stream]
+        # To drop what is in the storage helps only if what is in memory could go there then.
+        victim = stream.next_victim(of_held=not self._archive.is_free(stream.oldest_held()))
+        if victim.place is Place.HELD:
+            stream.drop(victim)
+            self._account(session, -victim.size_bytes)
+            self._note_empty(stream)
+        else:
+            self._archive.drop(session, stream, victim)
+
+    def _store_one(self, session: Session, stream: Stream, newest: Stream) -> bool:
+        """The oldest event that a stream has in memory goes into the storage, at the cost of others there that are
+        over. False if it cannot."""
+        kept = stream.oldest_held()
+        if not self._archive.is_free(kept) or stream.stored_count >= self._desk.limits.events_stored_max:
+            return False
+        while not self._archive.has_room(session, kept):
+            if not self._forget_stored(session, stream, newest):
+                return False
+        while not self._archive.has_room_at_all(kept):
+            if not self._forget_stored(None, stream, newest):
+                return False
+        self._archive.take(session, stream, lambda problem: self._note_lost(session, problem))
+        self._account(session, -kept.size_bytes)
+        self._note_empty(stream)
+        return True
+
+    def _forget_stored(self, session: Session | None, *spared: Stream) -> bool:
+        """Forget the oldest stream in the storage that is over: of one session, or of any."""
+        for stream, owner in self._archive.over.items():
+            if stream not in spared and session in (None, owner):
+                self.forget(owner, stream)
+                return True
+        return False
+
+    def _note_empty(self, stream: Stream) -> None:
+        if not stream.held_count:
+            self._fed.pop(stream, None)
+            self._over.pop(stream, None)
+
+    def _note_lost(self, session: Session, problem: str) -> None:
+        self._desk.note("warning", f"an event kept for a client was lost: {problem}", session.server)

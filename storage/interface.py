@@ -71,6 +71,9 @@ class Records(Protocol):
     async def delete(self, key: str) -> bool:
         """Remove the record. Returns whether there was one."""
 
+    async def delete_all(self, prefix: str) -> int:
+        """Remove all records whose keys start with `prefix`, in one step. Returns how many of them were live."""
+
     def scan(self, prefix: str) -> AsyncIterator[tuple[str, Record]]:
         """All records whose key starts with `prefix`, in the order of their keys (as ASCII).
 

@@ -54,6 +54,15 @@ class MemoryRecords:
         self._records.pop(key, None)
         return was_live
 
+    async def delete_all(self, prefix: str) -> int:
+        check_prefix(prefix)
+        self._check_open()
+        gone = [key for key in self._records if key.startswith(prefix)]
+        live = sum(self._live(key) is not None for key in gone)
+        for key in gone:
+            del self._records[key]
+        return live
+
     async def scan(self, prefix: str) -> AsyncIterator[tuple[str, Record]]:
         check_prefix(prefix)
         self._check_open()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Final, TypeVar, TypeVarTuple
+from typing import Any, Final, Generic, NoReturn, TypeVar, TypeVarTuple
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter, Lock, to_thread
 
 from .interface import Record, StorageError, StorageFull, VersionConflict
 from .keys import check_key, check_prefix
@@ -31,13 +32,21 @@ _SCHEMA: Final = """
 """
 _LIVE: Final = "(expires_at_unix IS NULL OR expires_at_unix > :now)"
 _PAGE_RECORDS: Final = 256
+_BATCH_MAX: Final = 256
+"""Changes in one transaction."""
+
+_BEFORE: Final = "\x01"
+"""A character that comes before each that a key may hold."""
+_AFTER: Final = "\x7f"
+"""One that comes after each."""
 
 
 class SqliteRecords:
     """See `Records` for the laws.
 
-    One connection, used by one worker thread at a time, so that the event loop never waits for the disk. The folder is
-    made with mode 0700 if it is missing, the file has 0600.
+    One connection, used by one worker thread at a time, so that the event loop never waits for the disk; changes that
+    are wanted at the same time share a transaction. The folder is made with mode 0700 if it is missing, the file has
+    0600.
 
     Args:
         path: the file; made if it is missing.
@@ -50,6 +59,8 @@ class SqliteRecords:
     def __init__(self, path: str, *, now_unix: Callable[[], float] = time.time) -> None:
         self._now_unix = now_unix
         self._turn = CapacityLimiter(1)
+        self._writing = Lock()
+        self._writes: list[_Write[Any]] = []
         folder = os.path.dirname(os.path.abspath(path))
         os.makedirs(folder, mode=0o700, exist_ok=True)
         # The file first, with its mode: SQLite gives the -wal and -shm files the same one.
@@ -68,48 +79,57 @@ class SqliteRecords:
         self, key: str, value: bytes, *, expires_at_unix: float | None = None, if_version: int | None = None
     ) -> int:
         check_key(key)
+        value = bytes(value)
 
         def save() -> int:
-            with self._db:
-                self._db.execute("BEGIN IMMEDIATE")
-                if if_version is not None:
-                    found = self._find(key)
-                    version = found.version if found is not None else 0
-                    if version != if_version:
-                        raise VersionConflict(f"record {key} is at version {version}, expected {if_version}")
-                inserted = self._db.execute(
-                    "INSERT OR REPLACE INTO records (key, value, expires_at_unix) VALUES (?, ?, ?)",
-                    (key, bytes(value), expires_at_unix),
-                )
+            if if_version is not None:
+                found = self._find(key)
+                version = found.version if found is not None else 0
+                if version != if_version:
+                    raise VersionConflict(f"record {key} is at version {version}, expected {if_version}")
+            inserted = self._db.execute(
+                "INSERT OR REPLACE INTO records (key, value, expires_at_unix) VALUES (?, ?, ?)",
+                (key, value, expires_at_unix),
+            )
             assert inserted.lastrowid is not None
             return inserted.lastrowid
 
-        return await self._run(save)
+        return await self._write(save)
 
     async def delete(self, key: str) -> bool:
         check_key(key)
 
         def delete() -> bool:
-            with self._db:
-                self._db.execute("BEGIN IMMEDIATE")
-                was_live = self._find(key) is not None
-                self._db.execute("DELETE FROM records WHERE key = ?", (key,))
+            was_live = self._find(key) is not None
+            self._db.execute("DELETE FROM records WHERE key = ?", (key,))
             return was_live
 
-        return await self._run(delete)
+        return await self._write(delete)
+
+    async def delete_all(self, prefix: str) -> int:
+        check_prefix(prefix)
+
+        def delete_all() -> int:
+            span = {"start": prefix, "end": prefix + _AFTER, "now": self._now_unix()}
+            where = "WHERE key >= :start AND key < :end"
+            live = self._db.execute(f"SELECT COUNT(*) FROM records {where} AND {_LIVE}", span).fetchone()[0]
+            self._db.execute(f"DELETE FROM records {where}", span)
+            assert isinstance(live, int)
+            return live
+
+        return await self._write(delete_all)
 
     async def scan(self, prefix: str) -> AsyncIterator[tuple[str, Record]]:
         check_prefix(prefix)
-        # Page by page, so that no transaction stays open between two steps of a slow reader. DEL follows, and SOH
-        # precedes, every character that a key may hold.
-        start, end = prefix, prefix + "\x7f"
+        # Page by page, so that no transaction stays open between two steps of a slow reader.
+        start, end = prefix, prefix + _AFTER
         while True:
             page = await self._run(self._page, start, end)
             for key, record in page:
                 yield key, record
             if len(page) < _PAGE_RECORDS:
                 return
-            start = page[-1][0] + "\x01"
+            start = page[-1][0] + _BEFORE
 
     async def purge(self, now_unix: float) -> int:
         def purge() -> int:
@@ -135,13 +155,71 @@ class SqliteRecords:
         )
         return [(row[0], Record(*row[1:])) for row in rows]
 
+    async def _write(self, work: Callable[[], T]) -> T:
+        """Do it in a transaction, together with what others want to write while an earlier one is on its way to the
+        disk: that is what takes the time."""
+        write = _Write(work)
+        self._writes.append(write)
+        try:
+            async with self._writing:
+                while not write.is_done:
+                    batch, self._writes = self._writes[:_BATCH_MAX], self._writes[_BATCH_MAX:]
+                    await self._run(self._commit, batch)
+        finally:
+            if write in self._writes:  # given up before its turn
+                self._writes.remove(write)
+        return write.outcome()
+
+    def _commit(self, batch: list[_Write[Any]]) -> None:
+        """All of them, or none. One that raises a conflict writes nothing, and lets the others be."""
+        try:
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                for write in batch:
+                    write.run()
+        except BaseException as error:
+            for write in batch:
+                write.outcome = functools.partial(_raise, _translated(error))
+        for write in batch:
+            write.is_done = True
+
     async def _run(self, work: Callable[[*Ts], T], *args: *Ts) -> T:
         try:
             return await to_thread.run_sync(work, *args, limiter=self._turn)
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-                raise StorageFull("the disk is full") from error
-            raise StorageError(f"the records cannot be used: {error}") from error
+            raise _translated(error) from error
+
+
+class _Write(Generic[T]):
+    """One change that waits for its transaction."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self.is_done = False
+        self.outcome: Callable[[], T]
+
+    def run(self) -> None:
+        try:
+            result = self._work()
+            self.outcome = lambda: result
+        except VersionConflict as conflict:
+            self.outcome = functools.partial(_raise, conflict)
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
+
+
+def _translated(error: BaseException) -> BaseException:
+    if not isinstance(error, sqlite3.Error):
+        return error
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        full = StorageFull("the disk is full")
+        full.__cause__ = error
+        return full
+    failed = StorageError(f"the records cannot be used: {error}")
+    failed.__cause__ = error
+    return failed
 
 
 def _open(path: str) -> sqlite3.Connection:

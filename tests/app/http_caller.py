@@ -18,13 +18,15 @@ Json = dict[str, Any]
 
 
 class Response:
-    """A response that is being read. `messages` gives JSON-RPC messages one by one, from JSON or from events."""
+    """A response that is being read. `messages` gives JSON-RPC messages one by one, from JSON or from events, and
+    `last_event_id` is that of the last one given."""
 
     def __init__(self, stream: ByteStream, http: h11.Connection) -> None:
         self._stream = stream
         self._http = http
         self.status = 0
         self.headers: dict[str, str] = {}
+        self.last_event_id: str | None = None
 
     async def _event(self) -> h11.Event:
         while (event := self._http.next_event()) is h11.NEED_DATA:
@@ -62,6 +64,9 @@ class Response:
             text += piece
             *events, text = text.split(b"\n\n")
             for event in events:
+                for line in event.split(b"\n"):
+                    if line.startswith(b"id:"):
+                        self.last_event_id = line[3:].strip().decode()
                 lines = [line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:")]
                 if any(lines):
                     yield json.loads(b"\n".join(lines))

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import anyio
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from isthmus.app.intake import BlobFiles
 from isthmus.core.effects import Receive, Serve, StoredFile, UploadManifest
@@ -166,6 +166,8 @@ REFUSED = {
     "no disposition": (TYPE, b"--XyZ\r\nContent-Type: a/b\r\n\r\nx\r\n--XyZ--\r\n", (400, "malformed")),
     "names not in UTF-8": (TYPE, form(FILE.replace(b'"f"', b'"\xff"')), (400, "malformed")),
     "bare line end in a header": (TYPE, form(FILE.replace(b'"f"', b'"f\ng"')), (400, "malformed")),
+    "bare line end before a header": (TYPE, form(FILE.replace(b"XyZ\r\n", b"XyZ\r\n\n")), (400, "malformed")),
+    "bare line end in a header's name": (TYPE, form(FILE.replace(b"Content", b"\rContent")), (400, "malformed")),
     "header too long": (TYPE, form(FILE.replace(b'"f"', b'"' + b"f" * 5000 + b'"')), (400, "malformed")),
     "base64": (TYPE, form(part("file", b"eA==", filename="f", more="Content-Transfer-Encoding: base64\r\n")),
                (400, "malformed")),
@@ -274,6 +276,9 @@ BODIES = [
 ]
 
 
+FORM_WITH_A_BARE_LINE_END = form(FILE).replace(b"--XyZ\r\n", b"--XyZ\r\n\n", 1)
+
+
 @st.composite
 def bodies(draw: st.DrawFn) -> bytes:
     """Forms of tricky contents, some of them damaged."""
@@ -288,6 +293,8 @@ def bodies(draw: st.DrawFn) -> bytes:
     return body
 
 
+@example(FORM_WITH_A_BARE_LINE_END, [])
+@example(form(FILE.replace(b"\r\n\r\n", b"\r\nX-" + b"a" * 4096 + b": " + b"a" * 4092 + b"\r\n\r\n")), [])
 @given(body=bodies() | st.sampled_from(BODIES), cuts=st.lists(st.integers(0, 600), max_size=12))
 def test_cutting_never_shows(body: bytes, cuts: list[int]) -> None:
     """What comes of a body depends on its bytes, not on how they arrived."""

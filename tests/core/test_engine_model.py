@@ -8,6 +8,7 @@ and waiting. The model knows nothing of the engine's insides: it reads the effec
 - no tool call is written upstream twice unless it provably did not run;
 - whoever was cut off and comes back to a stream with event ids is given what it missed, once, in order: progress, the
   answer, questions; and every question of a server is answered or refused;
+- what there is no room for in memory is kept in the storage, and nothing of it once its session is over;
 - a server's reply that was cut off and can be resumed is resumed from there;
 - nothing is said on a channel after its end.
 """
@@ -31,8 +32,12 @@ from isthmus.core.effects import (
     Dial,
     Effect,
     End,
+    Forget,
+    ForgetAll,
     GetOpening,
     Listen,
+    Load,
+    Loaded,
     Note,
     Pause,
     PipeOpening,
@@ -40,6 +45,8 @@ from isthmus.core.effects import (
     PostOpening,
     Primed,
     Resume,
+    Save,
+    Saved,
     Send,
     Spawn,
 )
@@ -49,7 +56,9 @@ from isthmus.core.plan import Kind, Plan, ServerPlan
 
 SAFE = "prompts/get"
 UNSAFE = "tools/call"
-LIMITS = Limits(exchanges_per_session_max=16, stream_ttl_s=1e6, session_idle_ttl_s=1e6)
+LIMITS = Limits(
+    exchanges_per_session_max=16, stream_ttl_s=1e6, session_idle_ttl_s=1e6, storage_timeout_s=1e6, events_max=1
+)
 """Whoever comes back is always in time."""
 
 
@@ -125,6 +134,7 @@ class World(RuleBasedStateMachine):
         plan = Plan(
             servers=(ServerPlan(id="pipe", kind=Kind.PIPE), ServerPlan(id="http", kind=Kind.HTTP)),
             link_key=b"0123456789abcdef",
+            stores_events=True,
         )
         self.engine = Engine(plan, entropy=self.random.randbytes, unix_at_zero=1e9, limits=LIMITS)
         self.now = 0.0
@@ -158,6 +168,9 @@ class World(RuleBasedStateMachine):
         self.posters: dict[int, Client] = {}
         self.by_workspace: dict[str, Client | None] = {}
         self.by_session: dict[str, Upstream] = {}
+        self.records: dict[str, bytes] = {}
+        self.orders: list[Save | Load] = []
+        """What the storage was ordered, and has not done yet."""
         self.later: list[tuple[str, int]] = []
         """What takes a moment: processes and streams that are on their way."""
         for server, is_pipe in first:
@@ -180,6 +193,12 @@ class World(RuleBasedStateMachine):
                     self.close(effect.channel)
                 case Dial():
                     self.dial(effect)
+                case Save() | Load():
+                    self.orders.append(effect)
+                case Forget(key=key):
+                    self.records.pop(key, None)
+                case ForgetAll(prefix=prefix):
+                    self.records = {key: v for key, v in self.records.items() if not key.startswith(prefix)}
                 case Pause() | Resume() | Note():
                     pass
                 case _:
@@ -509,10 +528,23 @@ class World(RuleBasedStateMachine):
         was_open = old not in self.ended
         opening = GetOpening(server=client.server, session=client.session, last_event_id=id)
         self.carry_out(self.engine.receive_open(channel, opening, self.tick()))
-        assert line.at == len(line.told), "not all that was seen came again"
+        if not any(isinstance(order, Load) for order in self.orders):
+            assert line.at == len(line.told), "not all that was seen came again"
         assert old in self.ended, "two connections of one stream"
         if was_open:
             self.carry_out(self.engine.receive_close(old, Cause(End.DONE), self.tick()))
+
+    @rule(is_newest=st.booleans())
+    @precondition(lambda self: self.orders)
+    def store(self, is_newest: bool) -> None:
+        """The storage does what it was ordered, in order or not."""
+        order = self.orders.pop(-1 if is_newest else 0)
+        if isinstance(order, Save):
+            self.records[order.key] = order.value
+            self.carry_out(self.engine.receive_answer(order.ticket, Saved(), self.tick()))
+        else:
+            loaded = Loaded(self.records.get(order.key))
+            self.carry_out(self.engine.receive_answer(order.ticket, loaded, self.tick()))
 
     @rule()
     @precondition(lambda self: len(self.usable()) > 1)
@@ -776,12 +808,18 @@ class World(RuleBasedStateMachine):
             for line in [line for line in self.lines.values() if line.channel in self.ended and line.places]:
                 if not line.client.is_over and (round == 0 or self.owed.get(line.channel)):
                     self.resume(line, list(line.places)[-1])
+            while self.orders:
+                self.store(False)
             for channel in [channel for channel, (upstream, _, _) in self.posts.items() if not upstream.is_open]:
                 self.end_post(channel, Cause(End.BROKEN, detail="the server that had it is gone"))
             for upstream, number in self.busy():
                 if number in upstream.requests:
                     self.reply_to(upstream, number, 1, False)
             self.wait(3.0)
+        for line in self.lines.values():
+            assert line.at == len(line.told) or line.client.is_over or line.channel in self.ended, (
+                "something is missing"
+            )
         assert not self.left(), f"not answered though everything works: {self.left()}"
         open_questions = [q for u in self.current.values() if u.is_open for q in u.questions]
         assert not open_questions, f"neither answered nor refused: {open_questions}"
@@ -789,6 +827,9 @@ class World(RuleBasedStateMachine):
         assert not self.left(), f"never answered: {self.left()}"
         assert self.engine.session_count == 0
         assert self.engine.exchange_count == 0
+        while self.orders:
+            self.store(False)
+        assert not self.records, "something is kept of what is over"
 
 
 TestWorld = World.TestCase

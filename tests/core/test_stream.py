@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.ids import ChannelId
-from isthmus.core.stream import Stream, parse_event_id
+from isthmus.core.stream import Kept, Place, Stream, parse_event_id
 
 numbers = st.integers(1, 10**15 - 1)
 
@@ -28,8 +28,23 @@ def filled(flags: str) -> Stream:
     return made
 
 
-def left(of: Stream) -> list[int]:
-    return [int(kept.message) for _, kept in of.after(0)]
+def drop_one(of: Stream, *, of_held: bool = False) -> Kept:
+    victim = of.next_victim(of_held=of_held)
+    of.drop(victim)
+    return victim
+
+
+def rest(of: Stream, ordinal: int) -> list[Kept]:
+    """What follows an event, as whoever resumes walks through it."""
+    found = []
+    while (kept := of.after(ordinal)) is not None:
+        found.append(kept)
+        ordinal = kept.ordinal
+    return found
+
+
+def plain(kept: Kept) -> tuple[int, int, bool, bool, bool]:
+    return (kept.ordinal, kept.size_bytes, kept.is_last, kept.is_lossy, kept.place is Place.HELD)
 
 
 # --- Ids --------------------------------------------------------------------------------------------------------------
@@ -99,8 +114,7 @@ sizes = st.integers(0, 20)
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("keep"), sizes, st.booleans()),
-        st.tuples(st.just("prime"), st.just(0), st.just(False)),
-        st.tuples(st.just("drop"), st.just(0), st.just(False)),
+        st.tuples(st.sampled_from(["prime", "drop", "drop held", "store"]), st.just(0), st.just(False)),
     ),
     max_size=30,
 )
@@ -108,45 +122,60 @@ steps = st.lists(
 
 @given(steps=steps, ends=st.booleans())
 def test_a_stream_gives_back_what_a_list_would(steps: list[tuple[str, int, bool]], ends: bool) -> None:
-    """Whatever is kept, named and dropped: after any event come exactly the later ones that are left, in order."""
+    """Whatever is kept, named, stored and dropped: after any event come exactly the later ones that are left, in
+    order; and what is in the storage comes before what is held."""
     made = stream()
-    model: list[tuple[int, bytes, bool, bool]] = []
+    model: list[tuple[int, int, bool, bool, bool]] = []
     ordinal = 0
     for what, size, is_lossy in [*steps, *([("last", 3, False)] if ends else [])]:
-        if what == "drop":
-            if model:
-                place = next((i for i, kept in enumerate(model) if kept[3]), 0)
-                assert tuple(made.drop_one()) == model.pop(place)
+        if what in ("drop", "drop held"):
+            may_go = [kept for kept in model if kept[4] or what == "drop"]
+            if may_go:
+                victim = next((kept for kept in may_go if kept[3]), may_go[0])
+                model.remove(victim)
+                assert plain(drop_one(made, of_held=what == "drop held")) == victim
+            continue
+        if what == "store":
+            held = next((i for i, kept in enumerate(model) if kept[4]), None)
+            if held is not None:
+                model[held] = (*model[held][:4], False)
+                assert plain(made.store_one()) == model[held]
             continue
         ordinal += 1
         if what == "prime":
-            made.next_event_id()
+            assert made.next_event_id() == made.event_id(ordinal)
         else:
-            kept = (ordinal, b"x" * size, what == "last", is_lossy)
-            made.keep(kept[1], is_last=kept[2], is_lossy=kept[3])
-            model.append(kept)
+            model.append((ordinal, size, what == "last", is_lossy, True))
+            assert made.keep(b"x" * size, is_last=what == "last", is_lossy=is_lossy) == f"7-{ordinal}"
         assert made.last_ordinal == ordinal
     assert made.kept_count == len(model)
-    assert made.kept_bytes == sum(len(message) for _, message, _, _ in model)
+    for is_held, count, size_bytes in (
+        (True, made.held_count, made.held_bytes),
+        (False, made.stored_count, made.stored_bytes),
+    ):
+        sizes = [size for _, size, _, _, held in model if held is is_held]
+        assert (count, size_bytes) == (len(sizes), sum(sizes))
     assert made.is_over == ends
     for since in range(ordinal + 2):
-        rest = [(f"7-{kept[0]}", kept) for kept in model if kept[0] > since]
-        assert [(name, tuple(kept)) for name, kept in made.after(since)] == rest
+        assert [plain(kept) for kept in rest(made, since)] == [kept for kept in model if kept[0] > since]
+        assert made.keeps(since) == any(kept[0] == since for kept in model)
+    assert [plain(kept) for kept in made.clear()] == model
+    assert (made.kept_count, made.held_count, made.stored_count) == (0, 0, 0)
 
 
 def test_notifications_go_first_then_what_is_oldest() -> None:
     for flags in ("".join(letters) for size in range(1, 7) for letters in itertools.product("lk", repeat=size)):
         made = filled(flags)
-        gone = [int(made.drop_one().message) for _ in flags]
+        gone = [drop_one(made).ordinal for _ in flags]
         assert gone == sorted(range(1, len(flags) + 1), key=lambda place: (flags[place - 1] == "k", place)), flags
-        assert (made.kept_count, made.kept_bytes) == (0, 0)
+        assert (made.kept_count, made.held_bytes) == (0, 0)
 
 
 def test_a_notification_does_not_displace_a_question() -> None:
     """Not even when it is the newer: what is asked, and what changed, is worth more than a line of a log."""
     made = filled("kl")
-    made.drop_one()
-    assert left(made) == [1]
+    drop_one(made)
+    assert [kept.message for kept in rest(made, 0)] == [b"1"]
 
 
 def test_nothing_follows_the_last_event() -> None:

@@ -97,6 +97,7 @@ record_operations = st.lists(
         st.tuples(st.just("save"), _keys, st.binary(max_size=8), _ttls, _expected),
         st.tuples(st.just("load"), _keys),
         st.tuples(st.just("delete"), _keys),
+        st.tuples(st.just("delete all"), st.sampled_from(["a/", "a/b", "b", "nothing", "."])),
         st.tuples(st.just("scan"), st.sampled_from(["", "a", "a/", "a/b", "b", "nothing", "."])),
         st.tuples(st.just("wait"), st.sampled_from([0.5, 1.0, 5.0])),
         st.tuples(st.just("purge"), st.sampled_from([-3.0, 0.0])),
@@ -131,6 +132,11 @@ async def records_are_a_dict(opener: OpensRecords, operations: list[tuple[object
             case ("delete", str(key)):
                 assert await records.delete(key) == (model.live(key) is not None)
                 model.stored.pop(key, None)
+            case ("delete all", str(prefix)):
+                gone = [key for key in model.stored if key.startswith(prefix)]
+                assert await records.delete_all(prefix) == sum(model.live(key) is not None for key in gone)
+                for key in gone:
+                    del model.stored[key]
             case ("scan", str(prefix)):
                 found = [entry async for entry in records.scan(prefix)]
                 keys = sorted(key for key in model.stored if key.startswith(prefix))
@@ -225,6 +231,44 @@ async def records_first_of_rivals_wins(opener: OpensRecords) -> None:
     await records.aclose()
 
 
+async def records_take_many_at_once(opener: OpensRecords) -> None:
+    """Of writers that all come at once each has its own outcome, and who gives up does not take others with it."""
+    records = opener(Clock())
+    await records.save("taken", b"")
+    versions: dict[str, int] = {}
+    refused: list[int] = []
+
+    async def save(number: int) -> None:
+        if number % 7 == 3:
+            with pytest.raises(VersionConflict):
+                await records.save("taken", b"other", if_version=0)
+            refused.append(number)
+        else:
+            versions[f"k/{number}"] = await records.save(f"k/{number}", b"%d" % number)
+
+    async def give_up(number: int) -> None:
+        with anyio.move_on_after(0):
+            await records.save(f"given-up/{number}", b"")
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            for number in range(700):
+                tasks.start_soon(save, number)
+                if number % 50 == 0:
+                    tasks.start_soon(give_up, number)
+    assert len(refused) == 100 and len(set(versions.values())) == len(versions) == 600
+    found = {key: record async for key, record in records.scan("k/")}
+    assert {key: record.version for key, record in found.items()} == versions
+    assert all(record.value == key[2:].encode() for key, record in found.items())
+    taken = await records.load("taken")
+    assert taken is not None and taken.value == b""
+    async with anyio.create_task_group() as tasks:
+        for number in range(600):
+            tasks.start_soon(records.delete, f"k/{number}")
+    assert len([key async for key, _ in records.scan("k/")]) == 600 - sum(f"k/{n}" in versions for n in range(600))
+    await records.aclose()
+
+
 async def records_refuse_bad_keys(opener: OpensRecords) -> None:
     records = opener(Clock())
     for key in BAD_KEYS:
@@ -233,6 +277,8 @@ async def records_refuse_bad_keys(opener: OpensRecords) -> None:
                 await call
     with pytest.raises(ValueError, match="expected the beginning"):
         await anext(aiter(records.scan("a%")))
+    with pytest.raises(ValueError, match="expected the beginning of a key"):
+        await records.delete_all("a%")
     for key in GOOD_KEYS:
         await records.save(key, key.encode())
     for key in GOOD_KEYS:
@@ -434,6 +480,7 @@ async def blobs_refuse_bad_keys(opener: OpensBlobs) -> None:
 RECORD_LAWS = [
     records_versions_never_repeat,
     records_scan_in_pages,
+    records_take_many_at_once,
     records_first_of_rivals_wins,
     records_refuse_bad_keys,
     records_close_for_good,

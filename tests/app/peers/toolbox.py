@@ -35,8 +35,10 @@ def call(name: str, arguments: dict, meta: dict) -> str:
             pass
         return answer["result"]["content"]["text"]
     if name == "progress":
-        for step in (1, 2):
-            say(method="notifications/progress", params={"progressToken": meta["progressToken"], "progress": step})
+        more = {"message": "x" * arguments["size"]} if "size" in arguments else {}
+        for step in range(1, arguments.get("steps", 2) + 1):
+            params = {"progressToken": meta["progressToken"], "progress": step, **more}
+            say(method="notifications/progress", params=params)
         return "done"
     if name == "wait":
         Path(arguments["started"]).touch()
