@@ -100,8 +100,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     events_saving_max_bytes: int = 16 * MIB
     """Events on their way into the storage, which are in memory still; a single larger one goes alone."""
     stream_ttl_s: float = 300.0
-    """How long a stream that is over can still be resumed: clients come back within seconds, people's machines within
-    minutes."""
+    """How long a stream that is over can still be resumed, and what a GET stream without a connection has said: clients
+    come back within seconds, people's machines within minutes."""
     stream_commit_s: float = 5.0
     """Silence on a reply after which its client is told where to resume it (2025-11-25). Most calls are shorter, and
     are answered with plain JSON."""
