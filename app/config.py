@@ -13,9 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from .addresses import settle
-from .checks import check, upstream_of
+from .checks import check
 from .documents import MalformedDocument, Reader, parse
+from .endpoints import IGNORED, EndpointsFile, is_endpoints_file, to_settings, to_their_keys, unused
 from .settings import CLIENT_KEYS, REFERENCE, McpServer, Server, Settings
+from .upstream_checks import upstream_of
 
 _log = logging.getLogger("isthmus.config")
 
@@ -73,6 +75,8 @@ def loads(text: str, format: str, base_dir: str, environ: Mapping[str, str]) -> 
         document = parse(text, format)
     except MalformedDocument as error:
         raise ConfigError(f"not {format.upper()}: {error}".replace("\n", " ")) from error
+    if format == "toml" and is_endpoints_file(document):
+        return _settle(_endpoints(document, environ), base_dir)
     reader = Reader(environ, {McpServer: CLIENT_KEYS})
     settings = reader.read(document, Settings)
     problems = reader.problems
@@ -84,6 +88,21 @@ def loads(text: str, format: str, base_dir: str, environ: Mapping[str, str]) -> 
     for key in reader.passed_over:
         _log.warning("%s is for clients, and is ignored", key)
     return _settle(settings, base_dir)
+
+
+def _endpoints(document: object, environ: Mapping[str, str]) -> Settings:
+    """The settings in a configuration of rusted-tools."""
+    reader = Reader(environ, IGNORED)
+    file = reader.read(document, EndpointsFile)
+    settings, problems = Settings(), reader.problems
+    if isinstance(file, EndpointsFile) and not problems:
+        settings = to_settings(file)
+        problems = list(map(to_their_keys, check(settings, lambda key: True)))
+    if problems:
+        raise ConfigError("\n".join(reader.render(problem).replace("\n", " ") for problem in problems))
+    for line in unused(reader.passed_over):
+        _log.warning("%s", line)
+    return settings
 
 
 def _settle(settings: Settings, base_dir: str) -> Settings:

@@ -11,38 +11,30 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Final, Protocol
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from ..core.effects import (
-    Allocate,
     Cause,
     Close,
-    Collect,
     Dial,
     Discard,
     Effect,
     End,
-    Fetch,
     Forget,
     ForgetAll,
-    Join,
-    Load,
-    Materialize,
     Note,
     Opening,
     Pause,
     Receive,
     Resume,
-    Save,
     Send,
     Serve,
-    Spawn,
     StorageAnswer,
     StorageFailed,
+    StorageOrder,
     Sweep,
 )
 from ..core.errors import LocalProtocolError
@@ -52,20 +44,12 @@ from ..core.plan import Plan
 from ..core.report import Command, Status
 from ..core.timers import Deadline
 from ..transports.clock import loop_clock
-from ..transports.dialling import Dialler
 from ..transports.http_client import HttpClient
-from ..transports.http_endpoint import Endpoint, is_websocket
-from ..transports.memory import MemoryServer, MemoryUpstream
+from ..transports.memory import MemoryServer
 from ..transports.port import FileOutlet, Outlet
-from ..transports.sse_client import SseUpstream
-from ..transports.stdio import Child, ChildSpec
-from ..transports.unix_client import UnixAddress, UnixServer
-from ..transports.websocket_client import SocketServer
-from .workspaces import Folders, Workspaces
-
-StorageOrder = Load | Save | Forget | ForgetAll | Allocate | Collect | Materialize | Fetch | Discard | Sweep
-
-UpstreamAddress = ChildSpec | Endpoint | UnixAddress | MemoryUpstream
+from ..transports.stdio import Child
+from .upstreams import UpstreamAddress, Upstreams
+from .workspaces import Workspaces
 
 STORAGE_GRACE_S: Final = 10.0
 """How long, when everything else has stopped, what remains to be stored or removed may take. The next start removes
@@ -81,6 +65,7 @@ class EngineLike(Protocol):
     def session_count(self) -> int: ...
     @property
     def exchange_count(self) -> int: ...
+    def owes(self, channel: ChannelId) -> bool: ...
     def report(self) -> tuple[Status, ...]: ...
     def next_timeout(self) -> Deadline | None: ...
     def new_channel(self) -> ChannelId: ...
@@ -122,8 +107,7 @@ class Hub:
         self._limits = limits
         self._log_server = log_server
         self._outlets: dict[ChannelId, Outlet] = {}
-        self._servers: dict[ChannelId, str] = {}  # whose process a channel is
-        self._diallers: dict[str, Dialler] = {}  # of servers that are joined
+        self._owners: dict[ChannelId, str] = {}  # whose process a channel is
         self._effects: deque[Effect] = deque()
         self._is_applying = False
         self._storing = 0  # storage orders under way
@@ -134,7 +118,7 @@ class Hub:
         self._now: Callable[[], float]
         self._engine: EngineLike
         self._tasks: TaskGroup
-        self._client: HttpClient
+        self._servers: Upstreams
 
     @property
     def engine(self) -> EngineLike:
@@ -154,7 +138,7 @@ class Hub:
         return len(self._children_of(server))
 
     def _children_of(self, server: str) -> list[Child]:
-        outlets = [self._outlets[channel] for channel, owner in self._servers.items() if owner == server]
+        outlets = [self._outlets[channel] for channel, owner in self._owners.items() if owner == server]
         return [outlet for outlet in outlets if isinstance(outlet, Child)]
 
     def now(self) -> float:
@@ -169,7 +153,10 @@ class Hub:
         """Work until `stop` is through, or until cancelled; then every upstream is gone."""
         self._now = loop_clock()
         self._engine = self._make_engine(time.time() - self._now())
-        async with HttpClient(self._limits) as self._client, anyio.create_task_group() as self._tasks:
+        async with HttpClient(self._limits) as client, anyio.create_task_group() as self._tasks:
+            self._servers = Upstreams(
+                self._plan, self._upstreams, self._workspaces, self._limits, self, client, log_server=self._log_server
+            )
             self._tasks.start_soon(self._ring)
             task_status.started()
             await self._all_done.wait()
@@ -198,6 +185,10 @@ class Hub:
     async def wait_idle(self) -> None:
         """Return when no client is owed an answer."""
         await self.wait_until(lambda: not self._engine.exchange_count)
+
+    async def wait_answered(self, channel: ChannelId) -> None:
+        """Return when the client of a pipe is owed no answer."""
+        await self.wait_until(lambda: not self._engine.owes(channel))
 
     async def wait_until(self, holds: Callable[[], bool]) -> None:
         """Return when something holds of the engine, or of what was dialled."""
@@ -235,7 +226,7 @@ class Hub:
 
     def closed(self, channel: ChannelId, cause: Cause) -> None:
         if self._outlets.pop(channel, None) is not None:
-            self._servers.pop(channel, None)
+            self._owners.pop(channel, None)
             self._apply(self._engine.receive_close(channel, cause, self._now()))
 
     # --- Effects ----------------------------------------------------------------------------------------------------
@@ -291,54 +282,21 @@ class Hub:
         else:
             file_outlet.serve(effect)
 
-    def _dial(self, effect: Dial) -> None:
-        target, channel = effect.target, effect.channel
-        upstream = self._upstreams[target.server]
-        if isinstance(upstream, MemoryUpstream):
-            server = self._outlets[channel] = MemoryServer(self)
-            server.connect(channel)
-            self._tasks.start_soon(self._serve_memory, upstream, server)
-        elif isinstance(target, Spawn):
-            assert isinstance(upstream, ChildSpec)
-            has_files = self._plan[target.server].has_files
-            folders = self._workspaces.folders(target.workspace) if has_files else None
-            child = Child(
-                upstream if folders is None else _placed(upstream, folders),
-                channel,
-                self,
-                self._limits,
-                log=lambda line: self._log_server(target.server, line),
-            )
-            self._outlets[channel] = child
-            self._servers[channel] = target.server
-            workspace = target.workspace if has_files else None
-            self._tasks.start_soon(self._look_after, partial(self._run_child, child, channel, workspace), channel)
-        elif isinstance(target, Join):
-            assert isinstance(upstream, Endpoint | UnixAddress)
-            self._join(upstream, target, channel)
-        else:
-            assert isinstance(upstream, Endpoint)
-            try:
-                self._outlets[channel] = self._client.dial(upstream, target, channel, self)
-            except LocalProtocolError as error:  # what a peer said is to go into a header, and cannot
-                cause = Cause(End.UNREACHABLE, str(error), unsent=True)
-                self._apply(self._engine.receive_close(channel, cause, self._now()))
-
-    def _join(self, endpoint: Endpoint | UnixAddress, target: Join, channel: ChannelId) -> None:
-        """Connect to a server's two-way stream, of the kind that its URL names: an http one is that of HTTP+SSE."""
-        joined: SocketServer | SseUpstream | UnixServer
-        log = partial(self._log_server, target.server)
-        if isinstance(endpoint, UnixAddress):
-            joined = UnixServer(endpoint, channel, self, self._limits, log=log)
-        elif is_websocket(endpoint.url):
-            dialler = self._diallers.get(target.server)
-            if dialler is None:
-                dialler = self._diallers[target.server] = Dialler(endpoint, endpoint.address(), self._limits)
-            joined = SocketServer(dialler, endpoint, target.headers, channel, self, self._limits)
-        else:
-            joined = SseUpstream(endpoint, target, channel, self, self._limits, self._client, log=log)
-        self._outlets[channel] = joined
-        self._tasks.start_soon(self._look_after, joined.run, channel)
+    def _dial(self, order: Dial) -> None:
+        channel = order.channel
+        try:
+            outlet, run = self._servers.reach(order.target, channel)
+        except LocalProtocolError as error:  # what a peer said is to go into a header, and cannot
+            cause = Cause(End.UNREACHABLE, str(error), unsent=True)
+            self._apply(self._engine.receive_close(channel, cause, self._now()))
+            return
+        self._outlets[channel] = outlet
+        if isinstance(outlet, Child):
+            self._owners[channel] = order.target.server
+        elif isinstance(outlet, MemoryServer):
+            outlet.connect(channel)
+        if run is not None:
+            self._tasks.start_soon(self._look_after, run, channel)
 
     async def _look_after(self, run: Callable[[], Awaitable[None]], channel: ChannelId) -> None:
         try:
@@ -346,26 +304,6 @@ class Hub:
         except Exception:  # a defect met with one server must not take the others with it
             _log.exception("a server could not be looked after")
             self.closed(channel, Cause(End.BROKEN, "internal error"))
-
-    async def _run_child(self, child: Child, channel: ChannelId, workspace: str | None) -> None:
-        if workspace is not None:
-            try:
-                await self._workspaces.prepare(workspace)
-            except OSError as error:
-                detail = f"the session's folders cannot be made: {error.strerror}"
-                self.closed(channel, Cause(End.UNREACHABLE, detail=detail, unsent=True))
-                return
-        await child.run()
-
-    async def _serve_memory(self, upstream: MemoryUpstream, server: MemoryServer) -> None:
-        try:
-            await upstream.serve(server)
-        except (anyio.EndOfStream, anyio.BrokenResourceError):
-            pass  # the engine closed the channel
-        except Exception:  # a server in our own process must not take the proxy with it
-            _log.exception("a server in this process failed")
-        finally:
-            server.leave()
 
     async def _store(self, order: StorageOrder) -> None:
         try:
@@ -398,19 +336,3 @@ class Hub:
                     self._apply(self._engine.handle_timeout(self._now()))
                 except Exception:  # a mistake of ours over one session must not end the others; what was due is off
                     _log.exception("a deadline could not be handled")
-
-
-def _placed(spec: ChildSpec, folders: Folders) -> ChildSpec:
-    """The child in its session's folders: `{ws}`, `{in}`, `{out}` and `{tmp}` stand for them in its command,
-    environment and working directory; without one it runs in `{ws}`, and its TMPDIR is `{tmp}`."""
-
-    def place(text: str) -> str:
-        text = text.replace("{ws}", folders.ws).replace("{in}", folders.in_)
-        return text.replace("{out}", folders.out).replace("{tmp}", folders.tmp)
-
-    return ChildSpec(
-        command=tuple(place(part) for part in spec.command),
-        env={"TMPDIR": folders.tmp} | {name: place(value) for name, value in spec.env.items()},
-        cwd=folders.ws if spec.cwd is None else place(spec.cwd),
-        inherit_env=spec.inherit_env,
-    )

@@ -16,7 +16,7 @@ from ..core.limits import Limits
 from ..core.wire.forward_target import ForwardTarget
 from ..core.wire.http_headers import is_loopback
 from ..core.wire.http_pages import Management
-from ..core.wire.http_server import Surface
+from ..core.wire.http_routes import Surface
 from ..transports.unix_listener import LineListener, http_listener
 from .errors import StartError
 from .hub import Hub
@@ -54,7 +54,8 @@ async def serve_lines(
 ) -> None:
     log = functools.partial(_log.warning, "%s: %s", path)
     try:
-        listener = LineListener(path, hub, PipeOpening(server=server), limits, log=log)
+        opening = PipeOpening(server=server)
+        listener = LineListener(path, hub, opening, limits, wait_answered=hub.wait_answered, log=log)
     except OSError as error:
         raise StartError(f"cannot listen on {path}: {error.strerror or error}") from error
     with scope:

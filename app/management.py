@@ -17,7 +17,8 @@ from ..core.errors import OVERLOADED
 from ..core.limits import Limits
 from ..core.report import Command, Status
 from ..core.wire.http_pages import Page
-from ..core.wire.http_server import Refused, page_answer, page_error
+from ..core.wire.http_refusals import page_answer, page_error
+from ..core.wire.http_routes import Refused
 from .conversations import Conversations, Refusal
 from .hub import Hub
 from .settings import Server

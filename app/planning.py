@@ -65,6 +65,7 @@ def to_limits(settings: Settings) -> Limits:
         artifact_ttl_s=artifacts.ttl_seconds,
         artifacts_per_session_max=artifacts.max_per_session,
         inline_size_max_bytes=artifacts.max_inline_bytes,
+        keep_alive_s=settings.core.keep_alive_seconds,
         drain_s=settings.core.drain_seconds,
     )
 

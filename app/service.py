@@ -24,7 +24,8 @@ from ..core.plan import Plan
 from ..core.shelf import StoredArtifact
 from ..core.trace import Recorder
 from ..core.wire.http_pages import Page
-from ..core.wire.http_server import PageRoute, Refused, page_answer
+from ..core.wire.http_refusals import page_answer
+from ..core.wire.http_routes import PageRoute, Refused
 from ..storage.files import FileBlobs
 from ..storage.interface import Records, StorageError
 from ..storage.sqlite import SqliteRecords

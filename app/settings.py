@@ -76,6 +76,13 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     log_level: Annotated[
         Literal["debug", "info", "warning", "error", "critical"], _about("The least level that is logged.")
     ] = "info"
+    keep_alive_seconds: Annotated[
+        Seconds,
+        _about(
+            "How often an event stream on which nothing is said gets a comment, and an idle WebSocket a ping: more "
+            "often than what stands between cuts idle connections."
+        ),
+    ] = 15.0
     drain_seconds: Annotated[Seconds, _about("How long running calls may finish on shutdown.")] = 10.0
 
 

@@ -10,10 +10,10 @@ from typing import Final
 
 from ..transports.http_endpoint import Endpoint
 from .addresses import settle
-from .checks import UNIX_PATH_MAX_BYTES
 from .config import ConfigError
 from .documents import without_credentials
 from .settings import Upstream
+from .value_checks import UNIX_PATH_MAX_BYTES
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_LISTEN = f"{DEFAULT_HOST}:8932"

@@ -15,7 +15,8 @@ import msgspec
 
 from ..core.errors import OVERLOADED, TIMED_OUT, UPSTREAM_UNAVAILABLE
 from ..core.limits import Limits
-from ..core.wire.http_server import Refused, page_answer, page_error
+from ..core.wire.http_refusals import page_answer, page_error
+from ..core.wire.http_routes import Refused
 from .conversations import Conversation, Conversations, Refusal
 from .probe import PAGES_MAX
 from .settings import Server

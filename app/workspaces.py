@@ -37,6 +37,7 @@ from ..core.effects import (
     Saved,
     StorageAnswer,
     StorageFailed,
+    StorageOrder,
     Sweep,
 )
 from ..core.ids import is_minted
@@ -45,8 +46,6 @@ from ..storage.interface import Blobs, NotStored, Records, StorageError, Storage
 from .capture import Capture, too_large
 from .confinement import Placement, is_plain, open_folder, reason_of
 from .removal import remove_tree
-
-StorageOrder = Load | Save | Forget | ForgetAll | Allocate | Collect | Materialize | Fetch | Discard | Sweep
 
 _log = logging.getLogger(__name__)
 

@@ -5,6 +5,8 @@ The rules of each transport are in `posts` and `pipes`; what clients are given i
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from . import jsonrpc
 from .courier import Courier
 from .desk import Desk
@@ -19,6 +21,15 @@ from .session import Session
 from .session import State as SessionState
 from .stream import Stream
 from .streams import Streams
+
+
+class Body(NamedTuple):
+    """What a client said at once: a message, or a batch of them."""
+
+    frames: list[Frame]
+    faults: list[RemoteProtocolError]
+    """Of what could not be read."""
+    is_batch: bool
 
 
 class Clients:
@@ -40,10 +51,22 @@ class Clients:
 
     # --- Messages -----------------------------------------------------------------------------------------------
 
-    def messages_of(self, channel: ChannelId, body: bytes, *, is_pipe: bool = False) -> list[bytes] | None:
-        """The messages of a body: one, or those of a batch. None when it was refused, as no batch or one too long."""
-        if not jsonrpc.is_batch(body):
-            return [body]
+    def read(self, channel: ChannelId, body: bytes, *, is_pipe: bool = False) -> Body | None:
+        """The messages of a body. None when it was refused, as no batch or one too long."""
+        is_batch = jsonrpc.is_batch(body)
+        messages = self._split(channel, body, is_pipe=is_pipe) if is_batch else [body]
+        if messages is None:
+            return None
+        frames: list[Frame] = []
+        faults: list[RemoteProtocolError] = []
+        for message in messages:
+            try:
+                frames.append(jsonrpc.decode(message))
+            except RemoteProtocolError as error:
+                faults.append(error)
+        return Body(frames, faults, is_batch)
+
+    def _split(self, channel: ChannelId, body: bytes, *, is_pipe: bool) -> list[bytes] | None:
         try:
             messages = jsonrpc.split_batch(body)
         except RemoteProtocolError as error:

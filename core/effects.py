@@ -428,6 +428,10 @@ class Serve(Effect, frozen=True):
     sha256: str
 
 
+StorageOrder = Load | Save | Forget | ForgetAll | Allocate | Collect | Materialize | Fetch | Discard | Sweep
+"""For storage alone; `Receive` and `Serve` are for a channel, and have a part in storage."""
+
+
 class StoredFile(msgspec.Struct, frozen=True):
     """One file of an upload, as stored."""
 

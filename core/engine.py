@@ -14,6 +14,7 @@ from collections import Counter as Tally
 from collections.abc import Iterable
 from typing import Final
 
+from . import jsonrpc
 from .archive import Archive
 from .calls import Calls
 from .clients import Clients
@@ -119,6 +120,11 @@ class Engine:
         """Requests of clients that are still owed an answer."""
         return sum(len(session.exchanges) for session in self._clients.sessions.values())
 
+    def owes(self, channel: ChannelId) -> bool:
+        """Whether the client of a pipe is still owed an answer."""
+        role = self._desk.role_of(channel)
+        return isinstance(role, PipeRole) and role.session is not None and bool(role.session.exchanges)
+
     def report(self) -> tuple[Status, ...]:
         """How each server fares now."""
         return report(self._servers, Tally(session.server for session in self._clients.sessions.values()))
@@ -139,7 +145,7 @@ class Engine:
         if isinstance(opening, Connected | Primed):
             role = self._desk.role_of(channel)
             if isinstance(role, UPSTREAM_ROLES):
-                self._servers.receive_open(role, opening)
+                self._servers.channels.receive_open(role, opening)
         elif isinstance(opening, UploadOpening):
             self._counter.open_upload(channel, opening)
         elif isinstance(opening, DownloadOpening):
@@ -164,13 +170,15 @@ class Engine:
     def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]:
         """One message arrived, without framing: JSON-RPC on channels of the protocol, an `UploadManifest` on uploads.
 
-        A message on a channel that has ended, or was never opened, is dropped: it crossed our own `Close`.
+        A message on a channel that has ended, or was never opened, is dropped: it crossed our own `Close`. A byte order
+        mark before it is no part of it: some platforms write one before every text.
         """
         self._begin(now, channel)
+        message = message.removeprefix(jsonrpc.MARK)
         role = self._desk.role_of(channel)
         if isinstance(role, UPSTREAM_ROLES):
             if self._desk.is_open(channel):
-                self._servers.receive_message(role, channel, message)
+                self._servers.channels.receive_message(role, channel, message)
         elif isinstance(role, PostRole):
             if self._desk.is_open(channel):
                 self._posts.receive_post(role, channel, message)
@@ -191,7 +199,7 @@ class Engine:
         self._begin(now, None)
         role = self._desk.release(channel)
         if isinstance(role, (*UPSTREAM_ROLES, FarewellRole)):
-            self._servers.receive_close(role, channel, cause)
+            self._servers.channels.receive_close(role, channel, cause)
         elif isinstance(role, UploadRole):
             self._counter.receive_close(role)
         elif isinstance(role, PostRole):

@@ -19,6 +19,9 @@ from .rewrite import Edit, Span, check_depth, check_utf8, elements, members, spl
 IdKey = tuple[str, str | int]
 """An id or token by value: ("s", text) or ("n", integer), so that 1 and "1" differ and 1 and 1.0 do not."""
 
+MARK: Final = b"\xef\xbb\xbf"
+"""The byte order mark in UTF-8. Source: RFC 8259, 8.1: parsers "MAY ignore the presence of a byte order mark"."""
+
 _INTEGRAL: Final = re.compile(rb"(-?(?:0|[1-9][0-9]*))(?:\.0+)?")
 _DIGITS_MAX: Final = 4000
 """Python refuses to read longer integers by default; such an id is compared as text."""

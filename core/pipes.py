@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from . import jsonrpc
-from .clients import Clients
+from .clients import Body, Clients
 from .courier import Courier
 from .desk import Desk
 from .effects import EventPipeOpening, Headers, MessageOpening, PipeOpening
@@ -84,26 +84,21 @@ class Pipes:
         if not isinstance(pipe, PipeRole) or not self._desk.is_open(role.pipe):
             self._refuse(channel, 404, INVALID_REQUEST, "Session not found: its event stream has ended")
             return
-        messages = self._clients.messages_of(channel, body)
-        if messages is None:
+        said = self._clients.read(channel, body)
+        if said is None:
             return
-        is_batch = jsonrpc.is_batch(body)
-        frames: list[Frame] = []
-        for message in messages:
-            try:
-                frames.append(jsonrpc.decode(message))
-            except RemoteProtocolError as error:
-                if not is_batch and error.shape != "reply" and error.id_raw is None:
-                    self._desk.send(channel, jsonrpc.parse_failure(error), is_last=True, status=error.http_status)
-                    return
-        is_told = len(frames) < len(messages) or any(frame.is_request for frame in frames)
+        frames, faults, is_batch = said
+        if faults and not is_batch and faults[0].shape != "reply" and faults[0].id_raw is None:
+            self._desk.send(channel, jsonrpc.parse_failure(faults[0]), is_last=True, status=faults[0].http_status)
+            return
+        is_told = bool(faults) or any(frame.is_request for frame in frames)
         if not self._has_room(pipe, role.pipe, frames, is_told=is_told):
             id_raw = frames[0].id_raw if frames and frames[0].is_request and not is_batch else None
             self._refuse(channel, 503, OVERLOADED, NO_ROOM, id_raw)
             return
         if pipe.session is not None:
             pipe.session.receive_headers(role.opening.headers)
-        self._receive(pipe, role.pipe, body, role.opening.headers)
+        self._receive(pipe, role.pipe, said, role.opening.headers)
         self._desk.close(channel, status=202)
 
     def _has_room(self, pipe: PipeRole, channel: ChannelId, frames: list[Frame], *, is_told: bool) -> bool:
@@ -116,20 +111,15 @@ class Pipes:
 
     def receive_pipe(self, role: PipeRole, channel: ChannelId, message: bytes) -> None:
         """One line of a pipe, or one message of a socket."""
-        self._receive(role, channel, message, role.opening.headers)
+        said = self._clients.read(channel, message, is_pipe=True)
+        if said is not None:
+            self._receive(role, channel, said, role.opening.headers)
 
-    def _receive(self, role: PipeRole, channel: ChannelId, message: bytes, headers: Headers) -> None:
-        messages = self._clients.messages_of(channel, message, is_pipe=True)
-        if messages is None:
-            return
-        is_batch = jsonrpc.is_batch(message)
-        frames: list[Frame] = []
-        for one in messages:
-            try:
-                frames.append(jsonrpc.decode(one))
-            except RemoteProtocolError as error:
-                self._desk.note("warning", f"client sent what is no message: {error.message}", role.opening.server)
-                self._receive_garbage(role, channel, error, headers)
+    def _receive(self, role: PipeRole, channel: ChannelId, said: Body, headers: Headers) -> None:
+        frames, faults, is_batch = said
+        for error in faults:
+            self._desk.note("warning", f"client sent what is no message: {error.message}", role.opening.server)
+            self._receive_garbage(role, channel, error, headers)
         if not frames:
             return
         session = role.session

@@ -11,7 +11,7 @@ from .courier import Courier
 from .desk import Desk
 from .effects import Cause, DeleteOpening, End, GetOpening, PostOpening
 from .eras import is_known_legacy
-from .errors import INVALID_REQUEST, OVERLOADED, LocalProtocolError, RemoteProtocolError
+from .errors import INVALID_REQUEST, OVERLOADED, LocalProtocolError
 from .exchange import Reply
 from .ids import ChannelId
 from .jsonrpc import Frame
@@ -122,17 +122,13 @@ class Posts:
             raise LocalProtocolError(f"channel {channel} is a POST, which has one body, and got a second")
         role.has_body = True
         opening = role.opening
-        messages = self._clients.messages_of(channel, body)
-        if messages is None:
+        said = self._clients.read(channel, body)
+        if said is None:
             return
-        is_batch = jsonrpc.is_batch(body)
-        frames: list[Frame] = []
-        for message in messages:
-            try:
-                frames.append(jsonrpc.decode(message))
-            except RemoteProtocolError as error:
-                self._desk.send(channel, jsonrpc.parse_failure(error), is_last=True, status=error.http_status)
-                return
+        frames, faults, is_batch = said
+        if faults:
+            self._desk.send(channel, jsonrpc.parse_failure(faults[0]), is_last=True, status=faults[0].http_status)
+            return
         if any(frame.method == "initialize" and frame.is_request for frame in frames):
             self._open_session(role, channel, frames[0], is_batch=is_batch)
             return

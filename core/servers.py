@@ -1,8 +1,8 @@
-"""The engine's upstream half: which link a session's wishes go to, and what the channels of servers report.
+"""The engine's upstream half: which link a session's wishes go to.
 
 A link is what stands between a session and its server; sessions that share a process share a link. How one comes about
-is told in `handshakes`, what is said on it in `uplink`, `hearing` and `asking`, how it is lost in `losses`, and what is
-taken up again in `resuming`.
+is told in `handshakes`, what is said on it in `uplink`, `hearing` and `asking`, what its channels report in
+`server_channels`, how it is lost in `losses`, and what is taken up again in `resuming`.
 """
 
 from __future__ import annotations
@@ -15,31 +15,28 @@ from . import jsonrpc, visibility
 from .asking import Asking
 from .clients import Clients
 from .courier import Courier
-from .credentials import handshake_error_of, is_denied
 from .desk import Desk
-from .effects import Cause, Connected, End, Headers, Primed, Sweep
-from .endings import NO_CONTENT, denies_session, describe
+from .effects import Headers
 from .errors import INTERNAL_ERROR, RemoteProtocolError
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
 from .exchange import State as ExchangeState
 from .handshakes import Adaptation, Handshakes
-from .hearing import Hearing, Results, UpRole, is_current, related_of
-from .ids import ChannelId
+from .hearing import Hearing, Results
 from .jsonrpc import Frame
-from .links import ChildRole, Errand, FarewellRole, Link, Notice, UpPostRole, UpStreamRole
+from .links import Link, Notice, UpPostRole
 from .losses import Losses, Memory
-from .nursery import SpareRole
 from .plan import Kind, ServerPlan, Sharing
 from .resuming import Resuming
 from .rewrite import members, set_member
+from .server_channels import Folders, ServerChannels
 from .session import Ask, Session
 from .sharing import MAY_ASK, Crowd, Share, greeting
 from .uplink import Uplink
 from .upstream import Input, State
 
 
-class FileRules(Adaptation, Results, Memory, Protocol):
+class FileRules(Adaptation, Results, Memory, Folders, Protocol):
     """What the file plane decides about messages of servers that it serves."""
 
     def receive_call(self, link: Link, exchange: Exchange) -> bool:
@@ -50,15 +47,13 @@ class FileRules(Adaptation, Results, Memory, Protocol):
 
     def close_session(self, session: Session) -> None: ...
 
-    def sweep(self, session: Session) -> None:
-        """The session is over and its process, if it had one, is gone."""
-
 
 class Servers:
     """The upstream half of the engine. It is the courier's `Upward`.
 
     Attributes:
         links: by their ids.
+        channels: what is told of the channels of servers.
     """
 
     def __init__(self, desk: Desk, clients: Clients, courier: Courier) -> None:
@@ -76,13 +71,15 @@ class Servers:
         self._asking = Asking(
             desk, courier, uplink, handshakes.crowds, roots_of=lambda session: self._files.roots_of(session)
         )
-        self._hearing = Hearing(desk, uplink, self._resuming, self._asking, handshakes, losses)
+        self._hearing = hearing = Hearing(desk, uplink, self._resuming, self._asking, handshakes, losses)
+        self.channels = ServerChannels(desk, courier, uplink, self._resuming, handshakes, losses, hearing)
         handshakes.losses = losses
         handshakes.forward = self._send_up
 
     def use(self, files: FileRules) -> None:
         """Let the file plane have its say."""
-        self._files = self.handshakes.files = self._losses.files = self._hearing.files = files
+        self._files = self.handshakes.files = self._losses.files = files
+        self._hearing.files = self.channels.files = files
 
     # --- From the downstream half ---------------------------------------------------------------------------------
 
@@ -352,151 +349,6 @@ class Servers:
     def handle_resume(self, id: str, number: int) -> None:
         if (link := self.links.get(id)) is not None:
             self._resuming.handle_resume(link, number)
-
-    # --- Channels -------------------------------------------------------------------------------------------------
-
-    def receive_open(self, role: UpRole | SpareRole, opening: Connected | Primed) -> None:
-        """A channel that was dialled is open, or can be resumed."""
-        if isinstance(role, SpareRole):
-            self.handshakes.nursery.receive_connected(role)
-        elif isinstance(opening, Primed):
-            related = related_of(role)
-            if related is not None:
-                self._courier.prime(role.link.session_of(related), related)
-        else:
-            self._receive_connected(role, opening)
-
-    def _receive_connected(self, role: UpRole, opening: Connected) -> None:
-        link = role.link
-        if isinstance(role, ChildRole):
-            self.handshakes.receive_connected(link)
-        elif isinstance(role, UpPostRole):
-            role.session = opening.session
-            role.has_begun = True
-            if role.is_confirmation and is_current(role) and link.upstream.state is State.CONFIRMING:
-                self._uplink.receive_settled(role)  # it was to say 202 and said 200: taken is taken
-                self.handshakes.receive_confirmed(link)
-        elif is_current(role):
-            link.listen_failures = 0
-            link.has_listened = True
-            self.handshakes.receive_listening(link)
-
-    def receive_message(self, role: UpRole | SpareRole, channel: ChannelId, message: bytes) -> None:
-        if isinstance(role, SpareRole):
-            self._desk.note("debug", "a spare process spoke before it was spoken to: dropped", role.server)
-        else:
-            self._hearing.receive_message(role, channel, message)
-
-    def receive_close(self, role: UpRole | SpareRole | FarewellRole, channel: ChannelId, cause: Cause) -> None:
-        if isinstance(role, FarewellRole):
-            self._losses.receive_farewell_close(role, channel, cause)
-            return
-        if isinstance(role, SpareRole):
-            self.handshakes.nursery.receive_close(role, cause, self.handshakes.health[role.server])
-            if self._desk.servers[role.server].has_files:
-                self._desk.order(Sweep(workspace=role.workspace))
-            return
-        link = role.link
-        if isinstance(role, ChildRole):
-            self._receive_child_close(link, role, channel, cause)
-        elif isinstance(role, UpStreamRole):
-            self._receive_stream_close(link, role, channel, cause)
-        else:
-            self._uplink.receive_close(role)
-            if link.upstream.state is not State.CLOSED:
-                self._receive_post_close(link, role, cause)
-
-    def _receive_child_close(self, link: Link, role: ChildRole, channel: ChannelId, cause: Cause) -> None:
-        link.children -= role.is_process
-        self.handshakes.nursery.children -= role.is_process
-        if link.upstream.state is State.CLOSED:
-            if role.is_process and link.children == 0 and link.plan.has_files:
-                self._files.sweep(link.session)
-        elif link.channel == channel:
-            link.channel = None
-            if cause.stale and link.upstream.state is State.DIALING and not role.is_repeated:
-                self.handshakes.join(link, is_repeated=True)
-                return
-            reason = cause.detail or ("its process is gone" if role.is_process else describe(cause))
-            # There is nothing to speak to then, which an operator mends in another way than one who speaks no MCP.
-            has_started = not role.is_process or cause.end is not End.UNREACHABLE
-            stage = "" if has_started else "start"
-            self._losses.lose(link, reason, error=handshake_error_of(link, cause), stage=stage)
-
-    def _receive_stream_close(self, link: Link, role: UpStreamRole, channel: ChannelId, cause: Cause) -> None:
-        if link.stream != channel:
-            return
-        limits = self._desk.limits
-        link.stream = None
-        if link.upstream.state in (State.CLOSED, State.IDLE) or role.incarnation != link.upstream.incarnation:
-            return
-        if cause.stale and not role.is_repeated:
-            self.handshakes.listen(link, is_repeated=True)
-            return
-        # A server without streams may refuse each with 404 or 400: one that has granted it before has forgotten us.
-        if link.has_listened and denies_session(cause, names_session=role.names_session):
-            self._losses.lose(link, "it forgot the session", is_forgotten=True)
-            return
-        self.handshakes.receive_listening(link)
-        is_declined = cause.status == NO_CONTENT or 400 <= cause.status < 500
-        if cause.end is End.REFUSED and is_declined and not (link.has_listened and is_denied(cause)):
-            if not link.listen_event_id:
-                return  # 405 above all: it offers no stream, which is its right; 204 has browsers stop as well
-            link.listen_event_id = None  # the rest of the old one is gone; a new one may be had
-        elif cause.last_event_id is not None:
-            link.listen_event_id = cause.last_event_id
-        link.listen_idle = 0 if role.has_spoken else link.listen_idle + 1
-        at = self._desk.now + self._resuming.pause(cause.retry_ms, link.listen_failures)
-        # Who names a pause wants to be polled; other servers had better keep the stream open.
-        longest_s = limits.listen_retry_max_s if cause.retry_ms is None else limits.polling_idle_max_s
-        at = max(at, role.dialled_at + self._resuming.spacing(link.listen_idle, longest_s))
-        link.listen_failures += 1
-        if link.listen_failures > limits.resume_failures_max:
-            link.listen_event_id = None  # it may be just this that it fails over
-        self._desk.timers.set(("relisten", link.id), at, "upstream event stream")
-
-    def _receive_post_close(self, link: Link, role: UpPostRole, cause: Cause) -> None:
-        is_lost = denies_session(cause, names_session=role.names_session)
-        entry = None if role.number is None else link.pending.pop(role.number, None)
-        if isinstance(entry, Exchange):
-            entry.post = None
-            if self._resuming.receive_cut(link, role, entry, cause):
-                if cause.end is End.DONE and self._desk.plan.mirrors_polling:
-                    self._courier.release(link.session_of(entry), entry)
-                return
-            self._uplink.expect_none(entry)
-            is_unsent = (cause.unsent or is_lost) and not role.is_resumed
-            if cause.end is End.DONE and role.problem:
-                cause = Cause(End.BROKEN, detail=role.problem)
-            elif role.is_resumed:
-                cause = Cause(End.BROKEN, detail=f"its reply was cut off, and could not be resumed: {describe(cause)}")
-            self._losses.settle_post(link, entry, cause, is_unsent=is_unsent)
-        elif is_current(role) and self._uplink.repeat(role, entry, cause):
-            return
-        elif isinstance(entry, Errand):
-            if is_current(role):
-                self._receive_errand_close(link, entry, cause)
-            return
-        elif role.is_confirmation and is_current(role) and link.upstream.state is State.CONFIRMING:
-            if cause.end is End.DONE:
-                self.handshakes.receive_confirmed(link)
-            else:
-                self._losses.lose(link, describe(cause), error=handshake_error_of(link, cause))
-            return
-        elif role.number is None and cause.end is not End.DONE:
-            self._desk.note("warning", f"a notification or answer did not arrive: {describe(cause)}", link.plan.id)
-        if is_lost and is_current(role):
-            self._losses.lose(link, "it forgot the session", is_forgotten=True)
-        elif link.queue and link.upstream.state is State.READY:
-            self.handshakes.flush(link)
-        elif link.queue:
-            self.handshakes.need(link)
-
-    def _receive_errand_close(self, link: Link, errand: Errand, cause: Cause) -> None:
-        if errand.purpose == "replay":
-            self.handshakes.receive_replayed(link)
-        elif errand.purpose == "initialize" and not self.handshakes.fall_back(link, cause):
-            self._losses.lose(link, describe(cause), error=handshake_error_of(link, cause))
 
 
 def _with_roots(initialize: bytes) -> bytes:

@@ -95,6 +95,9 @@ class Recorder:
     def exchange_count(self) -> int:
         return self._engine.exchange_count
 
+    def owes(self, channel: ChannelId) -> bool:
+        return self._engine.owes(channel)
+
     def report(self) -> tuple[Status, ...]:
         return self._engine.report()
 

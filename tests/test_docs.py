@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 import pytest
-from isthmus.app import cli
+from isthmus.app import arguments
 from isthmus.app.config import loads, schema
 from isthmus.app.settings import Settings
 from isthmus.app.sizes import parse_size
@@ -223,7 +223,7 @@ def test_commands_are_ones_that_exist(command: Command) -> None:
         assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in words[1:])
     elif words[0] == "isthmus" and words[1:] != ["--version"]:
         options = words[1 : words.index("--")] if "--" in words else words[1:]
-        cli._parser().parse_args(options)
+        arguments.parser().parse_args(options)
 
 
 def test_make_targets_in_prose_exist() -> None:

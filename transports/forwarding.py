@@ -15,7 +15,7 @@ from anyio.abc import ByteStream
 from ..core.limits import Limits
 from ..core.wire.forward_target import ForwardTarget
 from ..core.wire.forwarding import HeaderRules, Sender
-from ..core.wire.http_server import ForwardRoute, Head
+from ..core.wire.http_routes import ForwardRoute, Head
 from .clock import loop_clock
 from .dialling import Dialler, Unreachable
 from .forwarding_link import Link

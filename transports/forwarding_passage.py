@@ -22,9 +22,9 @@ from ..core.limits import Limits
 from ..core.wire.endpoint_event import EndpointRewriter
 from ..core.wire.forward_target import ForwardTarget
 from ..core.wire.forwarding import HeaderRules, Sender, is_upgrade, request_headers, response_headers
-from ..core.wire.http_headers import EVENTS, Headers
+from ..core.wire.http_headers import EVENTS, Headers, body_size
 from ..core.wire.http_reply import Out, ReplyBody, ReplyEnd, ReplyHead
-from ..core.wire.http_server import ForwardRoute, Head
+from ..core.wire.http_routes import ForwardRoute, Head
 from .clock import loop_clock
 from .dialling import LOST
 from .forwarding_link import Link
@@ -109,7 +109,7 @@ class Passage:
         self._is_upgrade = is_upgrade(head)
         headers = request_headers(head, rules, authority=authority, sender=sender)
         self._request = h11.Request(method=head.method, target=route.target, headers=headers)
-        self._body_left = _body_size(headers)
+        self._body_left = body_size(headers)
         self._is_repeatable = head.method in _REPEATABLE and self._body_left == 0
         self._now = loop_clock()
         self._scope = CancelScope()
@@ -342,9 +342,3 @@ class Passage:
 
     def _broken(self, what: str) -> ForwardFailed:
         return ForwardFailed(502, "upstream_broken", f"{self._name} {what}")
-
-
-def _body_size(headers: Headers | list[tuple[bytes, bytes]]) -> int | None:
-    """None when it is chunked."""
-    fields = dict(headers)
-    return None if b"transfer-encoding" in fields else int(fields.get(b"content-length", b"0"))

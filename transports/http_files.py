@@ -11,8 +11,9 @@ import h11
 
 from ..core.effects import Cause, End
 from ..core.wire.download import Download
+from ..core.wire.http_refusals import refusal
 from ..core.wire.http_reply import ReplyBody, ReplyEnd, ReplyHead
-from ..core.wire.http_server import Refused, refusal
+from ..core.wire.http_routes import Refused
 from .http_outbox import Gone, Silent
 from .http_replies import FileExchange
 from .port import UploadRefused

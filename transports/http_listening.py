@@ -9,16 +9,9 @@ from email.utils import formatdate
 
 from ..core.limits import Limits
 from ..core.wire.http_headers import Headers
-from ..core.wire.http_server import (
-    Head,
-    PageRoute,
-    Refused,
-    Route,
-    Surface,
-    judge,
-    refusal,
-    shared_headers,
-)
+from ..core.wire.http_refusals import refusal
+from ..core.wire.http_routes import Head, PageRoute, Refused, Route, Surface
+from ..core.wire.http_server import judge, shared_headers
 from .forwarding import Forwarder
 from .port import FileService, Port
 

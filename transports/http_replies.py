@@ -11,7 +11,7 @@ from ..core.effects import Close, Receive, Send, Serve
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.wire.http_reply import Out, Reply, ReplyBody, ReplyEnd, ReplyHead, State
-from ..core.wire.http_server import Refused
+from ..core.wire.http_routes import Refused
 
 
 class Sink(Protocol):

@@ -11,7 +11,8 @@ from anyio.abc import ByteStream, Listener, SocketListener, SocketStream, TaskGr
 from anyio.streams.stapled import MultiListener
 
 from ..core.limits import Limits
-from ..core.wire.http_server import Surface, refusal
+from ..core.wire.http_refusals import refusal
+from ..core.wire.http_routes import Surface
 from .forwarding import Forwarder
 from .http_connection import Connection
 from .http_listening import Listening, Pages

@@ -15,10 +15,7 @@ Source: 2024-11-05 to 2026-07-28, basic/transports "stdio" and basic/lifecycle "
 from __future__ import annotations
 
 import collections
-import contextlib
 import os
-import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping
@@ -32,9 +29,10 @@ from ..core.effects import Cause, Close, Connected, End, Send
 from ..core.ids import ChannelId
 from ..core.limits import Limits
 from ..core.wire.ndjson import Line, LineReader, Oversize, Truncated
-from ..core.wire.oversize import answer_for
-from .pipe import Descriptor, Gate, Outbox, read_lines
+from .child_ends import describe_end, explain_start
+from .lines import Descriptor, Gate, Outbox, read_lines, salvage
 from .port import Port
+from .processes import exits_within, has_exited, signal_group, wait_exit
 from .warden import MARK_NAME, WARDEN, Warden, end_marked
 
 STDERR_LINE_MAX_BYTES: Final = 4096
@@ -48,49 +46,8 @@ KILL_WAIT_S: Final = 5.0
 """From KILL to the exit. What outlasts it is not ours to kill (another user's) or stuck in the kernel."""
 LAST_WORDS_MAX_BYTES: Final = 1024 * 1024
 """Read from the pipe of a child that has exited. Linux pipes hold at most this much."""
-LAST_LINES: Final = 5
-LAST_LINE_MAX_CHARS: Final = 512
-
 INHERITED: Final = frozenset({"PATH", "HOME", "LANG", "LOGNAME", "SHELL", "TERM", "USER", "TMPDIR", "TZ"})
 """What a child sees of our environment, besides `LC_*`. The rest may hold secrets that are none of its business."""
-
-# What is found in the stderr of children that die at start, most telling first.
-HINTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
-    (re.compile(pattern, re.IGNORECASE), hint)
-    for pattern, hint in (
-        (r"npm (ERR!|error) (code )?E?404", "npm knows no such package: check its name and version"),
-        (r"Not found in the package registry|No solution found", "no such Python package: check its name and version"),
-        (
-            r"\bENOTFOUND\b|EAI_AGAIN|name resolution|dns error",
-            "a download failed: check network and proxy settings",
-        ),
-        (
-            r"\bEADDRINUSE\b|address already in use",
-            "another process listens on that port: stop it or choose another",
-        ),
-        (r"ModuleNotFoundError|No module named", "a Python module is missing: install it where this command runs"),
-        (r"ERR_MODULE_NOT_FOUND|Cannot find module", "a Node.js module is missing: run its installation first"),
-        (r"Unsupported engine|EBADENGINE", "it wants another version of Node.js"),
-        (r"\bEACCES\b|\bEPERM\b|Permission denied", "it may not use a file or port: check owner and permissions"),
-        (r"command not found", "it calls a command that is not on PATH: install it"),
-        (
-            r"\bENOENT\b|No such file or directory",
-            "a file or folder it needs is missing: check the paths given to it",
-        ),
-        (r"unrecognized arguments?|unknown (option|argument|flag)", "it does not know one of its arguments"),
-    )
-)
-
-INSTALLERS: Final[Mapping[str, str]] = {
-    "npx": "install Node.js",
-    "npm": "install Node.js",
-    "node": "install Node.js",
-    "uvx": "install uv",
-    "uv": "install uv",
-    "docker": "install Docker",
-}
-
-_ESCAPE_SEQUENCE: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 class ChildSpec(msgspec.Struct, frozen=True):
@@ -222,7 +179,8 @@ class Child:
                 start_new_session=True,
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            raise StartError(_explain(self._spec, environment, error)) from error
+            spec, path = self._spec, environment.get("PATH")
+            raise StartError(explain_start(spec.command[0], spec.cwd, path, error)) from error
         self._warden.watch(process.pid)
         self.pid = process.pid
         return process
@@ -248,18 +206,18 @@ class Child:
                     await self._stop(process, writing)
                 else:
                     writing.cancel()
-                    await _exits_within(process, EXIT_GRACE_S)
+                    await exits_within(process, EXIT_GRACE_S)
                 tasks.cancel_scope.cancel()
-            has_exited = _has_exited(process)
-            if has_exited:
+            is_gone = has_exited(process)
+            if is_gone:
                 self._kill_group(process)  # before it is reaped; and nobody may go on speaking for it
             _read_last(stdout, said, self._take_stdout)
             _read_last(stderr, complained, self._take_stderr)
             if not self._is_closing:
-                self._report_end(Cause(End.BROKEN, detail=self._describe_end(process, has_exited)))
+                self._report_end(Cause(End.BROKEN, detail=self._describe_end(process, is_gone)))
 
     async def _watch_exit(self, process: subprocess.Popen[bytes]) -> None:
-        await _wait_exit(process)
+        await wait_exit(process)
         self._over.set()
 
     async def _write(self, stdin: IO[bytes], writing: anyio.CancelScope) -> None:
@@ -282,15 +240,10 @@ class Child:
     def _take_stdout(self, line: Line | Oversize | Truncated) -> None:
         if self._is_closing:
             return
-        message: bytes | None = None
         if isinstance(line, Line):
-            message = line.data
-        elif isinstance(line, Truncated):
-            self._log(f"stdout ended within a line, which is dropped: {line.data[:80]!r}")
+            message: bytes | None = line.data
         else:
-            limit = self._limits.reply_size_max_bytes
-            self._log(f"dropped a line of {line.size_bytes} bytes, the limit is {limit}: {line.head[:80]!r}")
-            message = answer_for(line.head, line.size_bytes, limit, tail=line.tail)
+            message = salvage(line, self._limits.reply_size_max_bytes, self._log, source="stdout")
         if message is not None:
             self._has_spoken = True
             self._port.message(self._channel, message)
@@ -314,26 +267,26 @@ class Child:
         with anyio.move_on_after(FLUSH_GRACE_S):
             await self._written.wait()
         writing.cancel()
-        if not await _exits_within(process, self._limits.stop_grace_s):
+        if not await exits_within(process, self._limits.stop_grace_s):
             await self._terminate(process, self._limits.stop_grace_s)
 
     async def _terminate(self, process: subprocess.Popen[bytes], grace_s: float) -> None:
         self._is_terminated = True
-        _signal_group(process, signal.SIGTERM)
-        await _exits_within(process, grace_s)
+        signal_group(process, signal.SIGTERM)
+        await exits_within(process, grace_s)
 
     def _kill_group(self, process: subprocess.Popen[bytes]) -> None:
         """Once, since the group's number may come to mean another after its leader is reaped."""
         if not self._is_killed:
             self._is_killed = True
-            _signal_group(process, signal.SIGKILL)
+            signal_group(process, signal.SIGKILL)
 
     async def _finish(self, process: subprocess.Popen[bytes], mark: str) -> None:
         """Make sure that nothing is left of it: no process, no descriptor."""
-        if not self._is_terminated and not _has_exited(process):
+        if not self._is_terminated and not has_exited(process):
             await self._terminate(process, min(QUICK_GRACE_S, self._limits.stop_grace_s))
         self._kill_group(process)
-        if await _exits_within(process, KILL_WAIT_S):
+        if await exits_within(process, KILL_WAIT_S):
             process.wait()
             self._warden.forget(process.pid)
         else:
@@ -343,44 +296,8 @@ class Child:
                 pipe.close()
         await to_thread.run_sync(end_marked, mark, QUICK_GRACE_S)
 
-    def _describe_end(self, process: subprocess.Popen[bytes], has_exited: bool) -> str:
-        """One line for people: how it ended, its last words, and what may help."""
-        if not has_exited:
-            how = "closed its stdin or stdout but went on running, so it was stopped"
-        elif (code := process.wait()) >= 0:
-            how = f"exited with code {code}"
-        else:
-            how = f"was killed by signal {-code}"
-        parts = [how]
-        if last_words := [_tidy(line) for line in self.last_stderr[-LAST_LINES:]]:
-            parts.append("last stderr: " + " | ".join(last_words))
-        if not self._has_spoken:
-            stderr = "\n".join(self._stderr)
-            parts += [f"hint: {hint}" for pattern, hint in HINTS if pattern.search(stderr)][:1]
-        return "; ".join(parts)
-
-
-def _explain(spec: ChildSpec, environment: Mapping[str, str], error: Exception) -> str:
-    """Why a child did not start, and what would help."""
-    program = spec.command[0]
-    if spec.cwd is not None and not os.path.isdir(spec.cwd):
-        return f"working directory {spec.cwd!r} is not a folder; create it or correct `cwd`"
-    if isinstance(error, FileNotFoundError):
-        if "/" in program:
-            return f"command {program!r} does not exist, or what its #! line names; correct the path"
-        if shutil.which(program, path=environment.get("PATH")) is not None:
-            return f"command {program!r} is on PATH, but what its #! line names is not; reinstall it"
-        fix = INSTALLERS.get(program, "install it")
-        return f"command {program!r} not found on PATH; {fix} or give the full path"
-    if isinstance(error, PermissionError):
-        return f"command {program!r} is not executable; chmod +x it or name the interpreter that runs it"
-    return f"command {program!r} cannot be started: {error}"
-
-
-def _tidy(line: str) -> str:
-    """A line of stderr, fit for an error message."""
-    text = _ESCAPE_SEQUENCE.sub("", line)
-    return "".join(c if c.isprintable() else " " for c in text).strip()[:LAST_LINE_MAX_CHARS]
+    def _describe_end(self, process: subprocess.Popen[bytes], is_gone: bool) -> str:
+        return describe_end(process.wait() if is_gone else None, self.last_stderr, has_spoken=self._has_spoken)
 
 
 def _read_last(source: Descriptor, lines: LineReader, take: Callable[[Line | Oversize | Truncated], None]) -> None:
@@ -392,43 +309,3 @@ def _read_last(source: Descriptor, lines: LineReader, take: Callable[[Line | Ove
             take(line)
     for cut in lines.receive_eof():
         take(cut)
-
-
-def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
-    """Signal everyone in the child's group. Who left it, or belongs to another user, is not reached."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
-
-
-def _has_exited(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the process has exited. Where the system can tell, it is not reaped."""
-    try:
-        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except (AttributeError, ChildProcessError):  # a system without it, or it is reaped already
-        return process.poll() is not None
-
-
-async def _exits_within(process: subprocess.Popen[bytes], limit_s: float) -> bool:
-    """Whether the process has exited, or does within so many seconds."""
-    if _has_exited(process):
-        return True
-    with anyio.move_on_after(limit_s):
-        await _wait_exit(process)
-        return True
-    return False
-
-
-async def _wait_exit(process: subprocess.Popen[bytes]) -> None:
-    """Return when the process has exited; where the system can tell, before it is reaped."""
-    if process.returncode is not None:
-        return
-    try:
-        watch = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):
-        # Not Linux, or forbidden. A limiter of its own, or long-lived children would use up the common threads.
-        await to_thread.run_sync(process.wait, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
-        return
-    try:
-        await anyio.wait_readable(watch)
-    finally:
-        os.close(watch)

@@ -15,8 +15,7 @@ from ..core.effects import Cause, Close, Connected, End, Send
 from ..core.ids import ChannelId
 from ..core.limits import Limits
 from ..core.wire.ndjson import Line, LineReader, Oversize, Truncated
-from ..core.wire.oversize import answer_for
-from .pipe import Descriptor, Gate, Outbox, read_lines
+from .lines import Descriptor, Gate, Outbox, read_lines, salvage
 from .port import Port
 
 FLUSH_GRACE_S: Final = 1.0
@@ -130,12 +129,9 @@ class UnixServer:
             return
         if isinstance(line, Line):
             self._port.message(self._channel, line.data)
-        elif isinstance(line, Truncated):
-            self._log(f"the server's output ended within a line, which is dropped: {line.data[:80]!r}")
         else:
             limit = self._limits.reply_size_max_bytes
-            self._log(f"dropped a line of {line.size_bytes} bytes, the limit is {limit}: {line.head[:80]!r}")
-            message = answer_for(line.head, line.size_bytes, limit, tail=line.tail)
+            message = salvage(line, limit, self._log, source="the server's output")
             if message is not None:
                 self._port.message(self._channel, message)
 

@@ -1,7 +1,7 @@
 """Unix domain sockets to listen on: for HTTP, and for clients that speak as on stdio, one JSON message a line.
 
-Whoever may open the file may speak to the server, so it is the owner's alone. A client that closes its sending side is
-gone, as over HTTP.
+Whoever may open the file may speak to the server, so it is the owner's alone. A client of lines that closes its sending
+side has said all and may still read, as on stdio; one that closes both is gone. Over HTTP either is.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import anyio
 from anyio.abc import SocketListener, TaskGroup, TaskStatus
 
 from ..core.effects import PipeOpening
+from ..core.ids import ChannelId
 from ..core.limits import Limits
-from .pipe import serve_pipe
+from .pipe import at_once, serve_pipe
 from .port import Port
 
 BACKLOG = 128
@@ -72,6 +74,7 @@ class LineListener:
 
     Args:
         opening: what each client opens.
+        wait_answered: returns when the client of a channel is owed no answer.
         log: called with what people may want to know, without line ends.
 
     Raises:
@@ -79,13 +82,21 @@ class LineListener:
     """
 
     def __init__(
-        self, path: str, port: Port, opening: PipeOpening, limits: Limits, *, log: Callable[[str], None]
+        self,
+        path: str,
+        port: Port,
+        opening: PipeOpening,
+        limits: Limits,
+        *,
+        wait_answered: Callable[[ChannelId], Awaitable[None]] = at_once,
+        log: Callable[[str], None],
     ) -> None:
         make_room(path)
         self._path = path
         self._port = port
         self._opening = opening
         self._limits = limits
+        self._wait_answered = wait_answered
         self._log = log
         self._count = 0
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -130,9 +141,28 @@ class LineListener:
         clients.start_soon(self._serve, connection)
 
     async def _serve(self, connection: socket.socket) -> None:
+        async def wait_answered(channel: ChannelId) -> None:
+            if not _is_gone(fd):
+                await self._wait_answered(channel)
+
         try:
             with connection:
                 fd = connection.fileno()
-                await serve_pipe(self._port, self._opening, self._limits, stdin_fd=fd, stdout_fd=fd, log=self._log)
+                await serve_pipe(
+                    self._port,
+                    self._opening,
+                    self._limits,
+                    stdin_fd=fd,
+                    stdout_fd=fd,
+                    wait_answered=wait_answered,
+                    log=self._log,
+                )
         finally:
             self._count -= 1
+
+
+def _is_gone(fd: int) -> bool:
+    """Whether the other side of a Unix socket takes nothing any more. Some systems say so of one that has said all."""
+    poll = select.poll()
+    poll.register(fd, 0)  # what is told unasked is the end
+    return any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))

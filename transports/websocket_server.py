@@ -6,7 +6,7 @@ from anyio.abc import ByteStream
 
 from ..core.effects import Cause, End
 from ..core.limits import Limits
-from ..core.wire.http_server import SocketRoute
+from ..core.wire.http_routes import SocketRoute
 from ..core.wire.oversize import answer_for
 from .port import Port
 from .websocket import Socket

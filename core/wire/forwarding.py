@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from .http_headers import EVENTS, Headers, accepts
-from .http_server import Head
+from .http_routes import Head
 
 ENDING_HERE: Final = frozenset(
     {b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"expect", b"alt-svc"}

@@ -6,6 +6,7 @@ Every function raises `RemoteProtocolError` for what a client got wrong, with th
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from ..errors import RemoteProtocolError
@@ -34,6 +35,17 @@ _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{1,253})(?::[0-9]{1,5})?")
 _LOOPBACK: Final = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?")
 _ORIGIN: Final = re.compile(r"https?://(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{1,253})(?::[0-9]{1,5})?")
+
+
+def body_size(headers: Sequence[tuple[bytes, bytes]]) -> int | None:
+    """How many bytes of body follow a head whose framing is sound; None when it is chunked."""
+    size = 0
+    for name, value in headers:
+        if name == b"content-length":
+            size = int(value)
+        elif name == b"transfer-encoding":
+            return None
+    return size
 
 
 def read_fields(headers: Headers) -> dict[bytes, str]:

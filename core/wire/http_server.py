@@ -6,7 +6,6 @@ opening the engine is told of, or gives the refusal to send. Whoever reads reque
 
 from __future__ import annotations
 
-import json
 from typing import Final, TypeVar
 from urllib.parse import unquote
 
@@ -22,7 +21,7 @@ from ..effects import (
     PostOpening,
     UploadOpening,
 )
-from ..errors import INVALID_REQUEST, RemoteProtocolError
+from ..errors import RemoteProtocolError
 from . import cors
 from .forward_target import ForwardTarget
 from .http_headers import (
@@ -38,10 +37,25 @@ from .http_headers import (
     read_session,
     read_visible,
 )
-from .http_pages import MANAGEMENT, POSTED, USE, Access, Management, Page, access, find_page, is_of_another_site
-from .http_passing import Passes, check_required, passed_headers
+from .http_pages import MANAGEMENT, POSTED, USE, Access, Page, access, find_page, is_of_another_site
+from .http_passing import check_required, passed_headers
+from .http_refusals import not_found, page_error, refusal, refusal_at
+from .http_reply import Reply
+from .http_routes import (
+    DownloadRoute,
+    ForwardRoute,
+    Head,
+    McpOpening,
+    McpRoute,
+    PageRoute,
+    Refused,
+    Route,
+    SocketRoute,
+    Surface,
+    UploadRoute,
+)
 from .http_target import decode_segment, parse_query, split_target
-from .websocket import Upgrade, UpgradeRefused, accept_upgrade
+from .websocket import UpgradeRefused, accept_upgrade
 
 METHODS: Final[dict[str, tuple[str, ...]]] = {
     "mcp": ("GET", "POST", "DELETE"),
@@ -57,99 +71,6 @@ FORWARD_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTI
 asks for a tunnel to elsewhere, and TRACE for our own credentials in the answer."""
 ALL_METHODS: Final = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
 """Of the server as a whole, for `OPTIONS *`."""
-
-
-class Head(msgspec.Struct, frozen=True):
-    """A request line and its headers: `target` as it stood there, names in lower case, values without edge blanks."""
-
-    method: str
-    target: str
-    headers: Headers
-    version: str = "1.1"
-
-
-class Surface(msgspec.Struct, frozen=True):
-    """What exists, and under which names it may be reached.
-
-    Attributes:
-        servers: the ids under `/mcp`, `/ws`, `/upload` and `/artifacts`.
-        hosts: acceptable hosts, lower case, without port, IPv6 in brackets. The caller puts the loopback names in.
-        origins: acceptable Origins besides those whose host is in `hosts`: `scheme://host[:port]`, lower case.
-        any_host: whether every well-formed Host is acceptable. Origins are checked all the same.
-        prefix: the path under which clients reach all this, if a server in front of it takes one away.
-        management: who may look after the servers; None: nobody.
-        passes: for each server, which headers of a request for it go on.
-        required: for each server, which headers every request for it must have.
-    """
-
-    servers: tuple[str, ...]
-    hosts: frozenset[str]
-    origins: frozenset[str]
-    any_host: bool = False
-    prefix: str = ""
-    transparent: dict[str, ForwardTarget] = {}
-    """Of the servers, those whose requests are passed on as they are, and where to."""
-    management: Management | None = None
-    passes: dict[str, Passes] = {}
-    required: dict[str, tuple[str, ...]] = {}
-
-
-class McpRoute(msgspec.Struct, frozen=True):
-    opening: PostOpening | GetOpening | DeleteOpening | EventPipeOpening | MessageOpening
-
-
-class UploadRoute(msgspec.Struct, frozen=True):
-    """`content_type` is the header as it came, for whoever parses the body."""
-
-    opening: UploadOpening
-    content_type: str
-
-
-class DownloadRoute(msgspec.Struct, frozen=True):
-    opening: DownloadOpening
-    head_only: bool
-
-
-class SocketRoute(msgspec.Struct, frozen=True):
-    """An upgrade to a WebSocket, granted."""
-
-    opening: PipeOpening
-    upgrade: Upgrade
-
-
-class ForwardRoute(msgspec.Struct, frozen=True):
-    """`target` is the upstream's request target, `host` our own name as the client wrote it."""
-
-    server: str
-    target: bytes
-    host: str
-
-
-class PageRoute(msgspec.Struct, frozen=True):
-    """One of the pages beside the protocol, asked for as it must be.
-
-    Attributes:
-        server: the id in its path, "" if there is none. There is such a server, or the page says that there is none.
-    """
-
-    page: Page
-    server: str = ""
-    query: dict[str, str] = {}
-
-    @property
-    def is_posted(self) -> bool:
-        return self.page in POSTED
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """The answer to send instead, or that of a page: `body` is JSON or empty, and `headers` describe it."""
-
-    status: int
-    body: bytes
-    headers: Headers
-
-
-Route = McpRoute | UploadRoute | DownloadRoute | SocketRoute | ForwardRoute | PageRoute | Refused
 
 
 def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
@@ -176,6 +97,7 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
             # Whether there is such a server the request itself is told, in a response that the page can read.
             return Refused(204, b"", cors.preflight_headers(head.headers, methods))
         if way is not None:
+            check_required(head.headers, surface.required.get(way.server, ()))
             return _forward_route(head.method, way, rest, query, host)
         if found is not None:
             return _page_route(head, *found, query, fields, surface, host=host)
@@ -199,11 +121,24 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
         return not_found(path, surface)
     except _NotAllowed as error:
         message = f"got method {error.method[:32]}, expected one of {', '.join(error.allowed)}"
-        return _refusal_at(path, 405, message, _allow(error.allowed))
+        return refusal_at(path, 405, message, _allow(error.allowed))
     except UpgradeRefused as error:
         return refusal(error.http_status, error.message, extra=error.headers)
     except RemoteProtocolError as error:
-        return _refusal_at(path, error.http_status, error.message)
+        return refusal_at(path, error.http_status, error.message)
+
+
+def reply_to(opening: McpOpening) -> Reply:
+    """The reply to a request with this opening, with nothing written yet."""
+    if isinstance(opening, PostOpening):
+        return Reply(
+            accepts_json=opening.accepts_json,
+            accepts_events=opening.accepts_events,
+            may_commit=opening.session is not None,  # else the reply may have to name a new session
+        )
+    if isinstance(opening, GetOpening | EventPipeOpening):
+        return Reply(accepts_json=False, is_stream=True)
+    return Reply(accepts_events=False)
 
 
 def shared_headers(head: Head, surface: Surface) -> Headers:
@@ -211,92 +146,8 @@ def shared_headers(head: Head, surface: Surface) -> Headers:
     return cors.response_headers(head.headers, surface.hosts, surface.origins)
 
 
-def is_mcp(path: str) -> bool:
-    """Whether errors under this path are JSON-RPC errors."""
-    return path[1:].partition("/")[0] in ("mcp", "sse", "messages")
-
-
-_CODES: Final = {
-    400: "bad_request",
-    403: "forbidden",
-    404: "not_found",
-    405: "method_not_allowed",
-    406: "not_acceptable",
-    408: "timed_out",
-    413: "request_too_large",
-    414: "uri_too_long",
-    415: "unsupported_media_type",
-    426: "upgrade_required",
-    417: "expectation_failed",
-    431: "head_too_large",
-    500: "internal_error",
-    501: "not_implemented",
-    503: "overloaded",
-    505: "version_not_supported",
-}
-
-
-def refusal(status: int, message: str, *, is_mcp: bool = False, code: str = "", extra: Headers = ()) -> Refused:
-    """An error for a client: a JSON-RPC error with id null on the MCP endpoint, `{"detail", "code"}` elsewhere.
-
-    Source: 2025-11-25 basic/transports, "Sending Messages to the Server": the body MAY be "a JSON-RPC error response
-    that has no id".
-    """
-    if is_mcp:
-        return _refused(
-            status, {"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": message}}, extra
-        )
-    return _refused(status, {"detail": message, "code": code or _CODES.get(status, "refused")}, extra)
-
-
-def not_found(path: str, surface: Surface) -> Refused:
-    """404 for `path`, saying what exists."""
-    endpoints = [] if len(surface.servers) != 1 else ["/mcp"] if surface.transparent else ["/mcp", "/sse", "/ws"]
-    for server in surface.servers:
-        areas = ("mcp",) if server in surface.transparent else ("mcp", "sse", "ws", "upload")
-        endpoints += [f"/{area}/{server}" for area in areas]
-    message = f"got path {path[:200]!r}, expected one of {', '.join([*endpoints, '/healthz'])}"
-    found = find_page(path)
-    if found is not None and found[0] in USE:
-        return page_error(404, message)
-    if is_mcp(path):
-        return refusal(404, message, is_mcp=True)
-    return _refused(404, {"detail": message, "code": "not_found", "endpoints": [*endpoints, "/healthz"]}, ())
-
-
-def page_answer(status: int, body: bytes, extra: Headers = ()) -> Refused:
-    """What a page says.
-
-    Args:
-        body: JSON.
-    """
-    lasting = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
-    return _json(status, body, (*lasting, *extra))
-
-
-def page_error(status: int, message: str, extra: Headers = (), **members: object) -> Refused:
-    """What a page says where it fails: `{"error", "code"}`, and `members`."""
-    return page_answer(status, msgspec.json.encode({"error": message, "code": status, **members}), extra)
-
-
-def _refusal_at(path: str, status: int, message: str, extra: Headers = ()) -> Refused:
-    """An error as clients of that path expect it."""
-    if find_page(path) is not None:
-        return page_error(status, message, extra)
-    return refusal(status, message, is_mcp=is_mcp(path), extra=extra)
-
-
 def _allow(methods: tuple[str, ...]) -> Headers:
     return ((b"allow", ", ".join(methods).encode()),)
-
-
-def _refused(status: int, body: dict[str, object], extra: Headers) -> Refused:
-    return _json(status, json.dumps(body).encode(), extra)
-
-
-def _json(status: int, body: bytes, extra: Headers) -> Refused:
-    described = ((b"content-type", JSON.encode()), (b"content-length", str(len(body)).encode()))
-    return Refused(status, body, (*described, *extra))
 
 
 class _NotFound(Exception):
@@ -332,7 +183,7 @@ def _mcp_route(method: str, rest: list[str], fields: dict[bytes, str], surface: 
                 http_status=406,
                 clause=f'{TRANSPORTS}, "Listening for Messages from the Server"',
             )
-        last_event_id = fields.get(b"last-event-id")
+        last_event_id = fields.get(b"last-event-id") or None  # an empty one is what a client has that saw no id
         return McpRoute(GetOpening(server, session=session, revision=revision, last_event_id=last_event_id))
 
     clause = f'{TRANSPORTS}, "Sending Messages to the Server"'
@@ -390,11 +241,11 @@ def _page_route(
     allowed = ("POST",) if page in POSTED else PAGE_METHODS
     if head.method not in allowed:
         raise _NotAllowed(head.method, allowed)
-    if page in POSTED:
+    if page in POSTED and (page in USE or b"content-type" in fields):  # an order has no body; a form always has a type
         _check_content_type(fields, "")
     if page in USE:
         check_required(head.headers, surface.required.get(server, ()))
-    if page is Page.TOOLS and is_of_another_site(head.headers):
+    if (page is Page.TOOLS or page in POSTED) and is_of_another_site(head.headers):
         raise RemoteProtocolError("got a request on behalf of another site, expected none", http_status=403)
     return PageRoute(page, server, parse_query(query))
 

@@ -18,8 +18,9 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from isthmus.app import hub
-from isthmus.app.hub import Hub, StorageOrder, UpstreamAddress
+from isthmus.app.hub import Hub
 from isthmus.app.probe import PAGES_MAX, ServerReport, probe
+from isthmus.app.upstreams import UpstreamAddress
 from isthmus.app.workspaces import Workspaces
 from isthmus.core.effects import (
     Cause,
@@ -33,6 +34,7 @@ from isthmus.core.effects import (
     Send,
     StorageAnswer,
     StorageFailed,
+    StorageOrder,
     Sweep,
 )
 from isthmus.core.engine import Engine

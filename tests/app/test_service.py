@@ -560,6 +560,26 @@ async def test_an_open_event_stream_ends_with_the_proxy() -> None:
 
 
 @pytest.mark.anyio
+async def test_a_client_of_lines_that_has_said_all_is_answered(tmp_path: Path) -> None:
+    """As on stdio: what is piped into a socket ends before its answers are there."""
+    says: list[dict[str, object]] = [
+        {"id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25", "capabilities": {}}},
+        {"method": "notifications/initialized"},
+        {"id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {"text": "last"}}},
+    ]
+    async with proxy(msgspec.structs.replace(child(), unix_socket=str(tmp_path / "lines"))):
+        async with await anyio.connect_unix(tmp_path / "lines") as stream:
+            await stream.send(b"".join(msgspec.json.encode({"jsonrpc": "2.0", **said}) + b"\n" for said in says))
+            await stream.send_eof()
+            heard = b""
+            with contextlib.suppress(anyio.EndOfStream), anyio.fail_after(30):
+                while True:
+                    heard += await stream.receive()
+    assert [msgspec.json.decode(line)["id"] for line in heard.splitlines()] == [0, 1]
+    assert b"says last" in heard
+
+
+@pytest.mark.anyio
 async def test_unix_sockets_on_all_sides(tmp_path: Path) -> None:
     """A server's own socket, another proxy that joins it, and HTTP on a socket of that."""
     inner = msgspec.structs.replace(child(), unix_socket=str(tmp_path / "lines"))

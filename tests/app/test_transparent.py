@@ -268,6 +268,14 @@ def far(url: str = "https://up.example/base", **more: object) -> dict[str, objec
             "servers[0].adapters: got",
         ),
         (far(artifact_roots=["/x"]), "servers[0].artifact_roots: got some, expected none: with inspect: false"),
+        (far(tools={"include": ["a"]}), "servers[0].tools: got a filter, expected none: with inspect: false"),
+        (far(prompts={"exclude": ["a"]}), "servers[0].prompts: got a filter"),
+        (far(resources={"include": ["x://*"]}), "servers[0].resources: got a filter"),
+        (
+            {"upstream": {"url": "https://h/mcp", "pass_headers": ["X-A"]}, "inspect": False},
+            "servers[0].upstream.pass_headers: got",
+        ),
+        (far(start_timeout_seconds=3), "servers[0].start_timeout_seconds: got 3, expected none"),
         (
             far(inspect=True, forwarding={"forwarded": True}),
             "servers[0].forwarding: got it for a server that is inspected",

@@ -218,10 +218,11 @@ class World:
             for name, upstream in upstreams.items()
         ]
         polls = self.chance.random() < 0.5
+        store = self.chance.choice(["memory", "sqlite"])
         config = {
             "core": {"port": 0, "log_level": "info"},
             "storage": {"root": str(self.folder / "data")},
-            "sessions": {"idle_ttl_seconds": IDLE_TTL_S, "mirror_polling": polls},
+            "sessions": {"idle_ttl_seconds": IDLE_TTL_S, "mirror_polling": polls, "event_store": store},
             "servers": servers,
         }
         path = self.folder / "isthmus.yaml"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from isthmus.core.wire.cors import ALLOWED_HEADERS, NAME_MAX_CHARS, NAMES_MAX
-from isthmus.core.wire.http_server import Head, McpRoute, Refused, Route, Surface, judge, shared_headers
+from isthmus.core.wire.http_routes import Head, McpRoute, Refused, Route, Surface
+from isthmus.core.wire.http_server import judge, shared_headers
 
 SURFACE = Surface(("files",), frozenset({"localhost", "[::1]"}), frozenset({"https://app.example"}))
 

@@ -44,7 +44,8 @@ from isthmus.core.effects import (
 from isthmus.core.ids import ChannelId
 from isthmus.core.plan import Kind, ServerPlan
 from isthmus.core.wire.http_client import request_for
-from isthmus.core.wire.http_server import Head, McpRoute, Surface, judge
+from isthmus.core.wire.http_routes import Head, McpRoute, Surface
+from isthmus.core.wire.http_server import judge
 
 OLD: Headers = (("Authorization", "Bearer old"),)
 NEW: Headers = (("Authorization", "Bearer new"),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urljoin, urlsplit
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +12,8 @@ from isthmus.core.errors import RemoteProtocolError
 from isthmus.core.wire.forward_target import ForwardTarget
 from isthmus.core.wire.forwarding import HeaderRules, Sender, is_upgrade, request_headers, response_headers
 from isthmus.core.wire.http_pages import Page
-from isthmus.core.wire.http_server import (
-    FORWARD_METHODS,
+from isthmus.core.wire.http_refusals import not_found
+from isthmus.core.wire.http_routes import (
     DownloadRoute,
     ForwardRoute,
     Head,
@@ -21,9 +22,8 @@ from isthmus.core.wire.http_server import (
     Refused,
     Surface,
     UploadRoute,
-    judge,
-    not_found,
 )
+from isthmus.core.wire.http_server import FORWARD_METHODS, judge
 
 HOSTS = frozenset({"localhost"})
 HERE = Sender("192.0.2.7", "proxy.example:8932", "http")
@@ -62,6 +62,15 @@ def ask(path: str, *, method: str = "POST", on: Surface | None = None, **headers
 )
 def test_every_method_is_passed_on(method: str, path: str, upstream: str) -> None:
     assert ask(path, method=method) == ForwardRoute("far", upstream.encode(), "localhost")
+
+
+def test_required_headers_are_required_here_too() -> None:
+    here = msgspec.structs.replace(surface(), required={"far": ("X-Tenant",)})
+    for path in ("/mcp", "/mcp/far", "/mcp/far/rest"):
+        refused = ask(path, on=here)
+        assert isinstance(refused, Refused) and refused.status == 400
+        assert b"X-Tenant" in refused.body
+        assert isinstance(ask(path, on=here, x_tenant="blue"), ForwardRoute)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ import json
 
 import pytest
 from isthmus.core.wire.http_headers import is_loopback
-from isthmus.core.wire.http_pages import MANAGEMENT, PATHS, POSTED, Management, Page, find_page
-from isthmus.core.wire.http_server import Head, McpRoute, PageRoute, Refused, Route, Surface, judge, not_found
+from isthmus.core.wire.http_pages import MANAGEMENT, PATHS, POSTED, USE, Management, Page, find_page
+from isthmus.core.wire.http_refusals import not_found
+from isthmus.core.wire.http_routes import Head, McpRoute, PageRoute, Refused, Route, Surface
+from isthmus.core.wire.http_server import judge
 
 HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "gate.example"})
 JSON = (b"content-type", b"application/json")
@@ -44,7 +46,7 @@ def test_every_page_is_asked_for_in_one_way(parts: tuple[str, ...]) -> None:
             route = ask(path + "?x=1", *extra, method=method)
             if not right:
                 assert status_of(route) == 405
-            elif page in POSTED and extra != (JSON,):
+            elif page in POSTED and extra != (JSON,) and (extra or page in USE):
                 assert status_of(route) == 415, "what a form of another page can send is not taken"
             else:
                 assert route == PageRoute(page, id, {"x": "1"})
@@ -117,6 +119,22 @@ def test_foreign_names_and_pages_come_before_all() -> None:
         for management in (None, OPEN, SECRET):
             assert status_of(ask(path, host=b"evil.example", management=management)) == 403
             assert status_of(ask(path, (b"origin", b"http://evil.example"), management=management)) == 403
+
+
+def test_an_order_needs_no_body_and_no_page_elsewhere_can_give_one() -> None:
+    """`curl -X POST` sends no Content-Type. Browsers say which page makes them ask, and forms always have a type."""
+    for order in ("start", "stop", "restart"):
+        path = f"/servers/a/{order}"
+        assert isinstance(ask(path, method="POST"), PageRoute)
+        for extra, status in (
+            ((b"origin", b"null"), 403),
+            ((b"origin", b"http://evil.example"), 403),
+            ((b"sec-fetch-site", b"cross-site"), 403),
+            ((b"content-type", b"application/x-www-form-urlencoded"), 415),
+            ((b"content-type", b""), 415),
+        ):
+            assert status_of(ask(path, extra, method="POST")) == status
+    assert status_of(ask("/mcp/a/tools/call", method="POST")) == 415
 
 
 def test_a_link_on_another_site_starts_no_server() -> None:

@@ -11,19 +11,9 @@ from hypothesis import strategies as st
 from isthmus.core.effects import DeleteOpening, DownloadOpening, GetOpening, PostOpening, UploadOpening
 from isthmus.core.wire.http_headers import SESSION_ID_MAX_CHARS, accepts
 from isthmus.core.wire.http_pages import Page
-from isthmus.core.wire.http_server import (
-    DownloadRoute,
-    Head,
-    McpRoute,
-    PageRoute,
-    Refused,
-    Route,
-    Surface,
-    UploadRoute,
-    is_mcp,
-    judge,
-    not_found,
-)
+from isthmus.core.wire.http_refusals import is_mcp, not_found
+from isthmus.core.wire.http_routes import DownloadRoute, Head, McpRoute, PageRoute, Refused, Route, Surface, UploadRoute
+from isthmus.core.wire.http_server import judge
 
 HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 ONE = Surface(("files",), HOSTS, frozenset({"https://app.example"}))
@@ -150,6 +140,8 @@ def test_the_openings_say_what_was_asked() -> None:
     )
     got = ask("/mcp", *fields, ("last-event-id", "ü".encode().decode("latin-1")), method="GET")
     assert got == McpRoute(GetOpening("files", session="s!~", revision="2025-06-18", last_event_id="ü"))
+    unnamed = ask("/mcp", *fields, ("last-event-id", ""), method="GET")
+    assert unnamed == McpRoute(GetOpening("files", session="s!~", revision="2025-06-18")), "it has seen no id"
     deleted = ask("/mcp", *fields, method="DELETE")
     assert deleted == McpRoute(DeleteOpening("files", session="s!~", revision="2025-06-18"))
     uploaded = ask("/upload/files?sig=a%2Bb&exp=", ("mcp-session-id", "s"), ("content-length", "12"))

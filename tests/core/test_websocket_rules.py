@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.effects import PipeOpening
 from isthmus.core.errors import RemoteProtocolError
-from isthmus.core.wire.http_server import Head, Refused, Route, SocketRoute, Surface, judge
+from isthmus.core.wire.http_routes import Head, Refused, Route, SocketRoute, Surface
+from isthmus.core.wire.http_server import judge
 from isthmus.core.wire.websocket import (
     REASON_MAX_BYTES,
     Deflate,

@@ -173,6 +173,14 @@ def test_noise_between_a_servers_messages_is_dropped(talks: Talks, down: str, up
         assert goes_on(talk)
 
 
+@each_cell
+def test_a_server_may_begin_each_message_with_a_byte_order_mark(talks: Talks, down: str, up: str) -> None:
+    with talks.talk(down, up) as talk:
+        heard = call(talk, "marked", b'"data":"marked"')
+        assert text_of(answer_in(heard)) == "marked"
+        assert goes_on(talk)
+
+
 OPENINGS = {
     "bom": repr(b"\xef\xbb\xbf"),
     "banner": repr(b"Speaker 1.0\nlistening on stdio\n\n{}\n[]\n\x1b[32mready\x1b[0m\n"),
@@ -330,6 +338,16 @@ def test_a_client_may_begin_with_a_byte_order_mark(talks: Talks, down: str, up: 
         assert stdin is not None
         stdin.write(b"\xef\xbb\xbf")
         assert goes_on(begun(client))
+
+
+@each_cell
+def test_a_client_may_begin_each_message_with_a_byte_order_mark(talks: Talks, down: str, up: str) -> None:
+    """RFC 8259, 8.1: it may be ignored. What writes texts to files on Windows writes one before each."""
+    with talks.talk(down, up) as talk:
+        number = new_id()
+        (answer,) = talk.carry_out("odd", Step([b"\xef\xbb\xbf" + calls(number, "echo").says[0]], [number]))
+        assert answer.result == b'{"content":[],"structuredContent":{"params":{"name":"echo"}}}'
+        assert goes_on(talk)
 
 
 @cells_of(down=("http", "sse", "ws"))

@@ -14,7 +14,7 @@ from http_fakes import WAIT_S, Client, MemoryStream, World, stream_pair, world
 from isthmus.core.limits import Limits
 from isthmus.core.wire.forward_target import ForwardTarget
 from isthmus.core.wire.forwarding import HeaderRules
-from isthmus.core.wire.http_server import Surface
+from isthmus.core.wire.http_routes import Surface
 from isthmus.transports.dialling import Dialler
 from isthmus.transports.forwarding import Forwarder, Transparent
 from isthmus.transports.http_endpoint import Endpoint

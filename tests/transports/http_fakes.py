@@ -15,7 +15,8 @@ from isthmus.core.effects import Cause, End, Opening, Receive, Serve
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.wire.http_pages import Page
-from isthmus.core.wire.http_server import PageRoute, Refused, Surface, page_answer
+from isthmus.core.wire.http_refusals import page_answer
+from isthmus.core.wire.http_routes import PageRoute, Refused, Surface
 from isthmus.transports.forwarding import Forwarder
 from isthmus.transports.http_replies import FileExchange
 from isthmus.transports.http_server import HttpServer

@@ -13,7 +13,7 @@ from http_fakes import Answer, get, post
 from isthmus.core.limits import Limits
 from isthmus.core.wire.forwarding import HeaderRules
 from isthmus.transports import forwarding_passage
-from isthmus.transports.http_connection import SKIP_MAX_BYTES
+from isthmus.transports.http_framing import SKIP_MAX_BYTES
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from http_fakes import SURFACE, World, get, post, world
 from isthmus.core.effects import Close, End, GetOpening, Send
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
-from isthmus.core.wire.http_server import Surface
+from isthmus.core.wire.http_routes import Surface
 from isthmus.transports.port import Outlet
 
 pytestmark = pytest.mark.anyio

@@ -34,9 +34,9 @@ from isthmus.core.effects import (
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
-from isthmus.core.wire.http_server import PageRoute, Refused, Surface
+from isthmus.core.wire.http_routes import PageRoute, Refused, Surface
 from isthmus.transports import http_server
-from isthmus.transports.http_connection import HELD_MAX_BYTES, SKIP_MAX_BYTES, TURN_EVENTS
+from isthmus.transports.http_framing import HELD_MAX_BYTES, SKIP_MAX_BYTES, TURN_EVENTS
 from isthmus.transports.http_server import HttpServer
 from isthmus.transports.port import Outlet, UploadRefused
 from turns import watched

@@ -17,7 +17,8 @@ from isthmus.core.effects import Close, Connected, End, Send
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.transports import stdio
-from isthmus.transports.stdio import HINTS, Child, ChildSpec, environment_for
+from isthmus.transports.child_ends import HINTS
+from isthmus.transports.stdio import Child, ChildSpec, environment_for
 from ports import RecordingPort
 
 pytestmark = pytest.mark.anyio

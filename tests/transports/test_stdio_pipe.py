@@ -22,7 +22,8 @@ from isthmus.core.effects import Close, End, PipeOpening, Send
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.wire.ndjson import Line, LineReader, Oversize, Truncated
-from isthmus.transports.pipe import TURN_LINES, Descriptor, Gate, read_lines, serve_pipe
+from isthmus.transports.lines import TURN_LINES, Descriptor, Gate, read_lines
+from isthmus.transports.pipe import serve_pipe
 from ports import RecordingPort
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +32,7 @@ LIMITS = Limits(drain_s=20.0)
 PATIENCE_S = 20.0
 
 
-async def at_once() -> None:
+async def at_once(channel: ChannelId) -> None:
     """No call is open."""
 
 
@@ -89,7 +90,9 @@ class Client:
 
 
 @contextlib.asynccontextmanager
-async def serving(limits: Limits = LIMITS, wait_idle: Callable[[], Awaitable[None]] = at_once) -> AsyncIterator[Client]:
+async def serving(
+    limits: Limits = LIMITS, wait_answered: Callable[[ChannelId], Awaitable[None]] = at_once
+) -> AsyncIterator[Client]:
     """Serve a client on two pipes; the serving must end by itself when the body has ended."""
     their_in, stdin_fd = os.pipe()
     stdout_fd, their_out = os.pipe()
@@ -103,7 +106,7 @@ async def serving(limits: Limits = LIMITS, wait_idle: Callable[[], Awaitable[Non
                 limits,
                 stdin_fd=their_in,
                 stdout_fd=their_out,
-                wait_idle=wait_idle,
+                wait_answered=wait_answered,
                 log=client.log.append,
             )
         finally:
@@ -138,7 +141,7 @@ async def test_messages_go_there_and_back() -> None:
 
 async def test_the_end_of_input_leaves_open_calls_their_answers() -> None:
     is_idle = anyio.Event()
-    async with serving(wait_idle=is_idle.wait) as client:
+    async with serving(wait_answered=lambda channel: is_idle.wait()) as client:
         channel = await client.opened()
         await client.write(b"{}\n")
         client.hang_up()
@@ -153,7 +156,7 @@ async def test_the_end_of_input_leaves_open_calls_their_answers() -> None:
 
 
 async def test_calls_that_never_end_are_given_up() -> None:
-    async with serving(Limits(drain_s=0.1), anyio.Event().wait) as client:
+    async with serving(Limits(drain_s=0.1), lambda channel: anyio.sleep_forever()) as client:
         channel = await client.opened()
         client.hang_up()
         assert (await client.port.wait_closed(channel)).end is End.GONE
@@ -234,13 +237,12 @@ async def test_files_are_served_too(tmp_path: Path) -> None:
     port = RecordingPort()
     with open(tmp_path / "in", "rb") as stdin, open(tmp_path / "out", "wb") as stdout:
 
-        async def answer() -> None:
-            channel = await port.wait_any_opened()
+        async def answer(channel: ChannelId) -> None:
             port.outlets[channel].send(Send(channel, b"[2]"))
 
         with anyio.fail_after(PATIENCE_S):
             await serve_pipe(
-                port, OPENING, LIMITS, stdin_fd=stdin.fileno(), stdout_fd=stdout.fileno(), wait_idle=answer
+                port, OPENING, LIMITS, stdin_fd=stdin.fileno(), stdout_fd=stdout.fileno(), wait_answered=answer
             )
     (channel,) = port.outlets
     assert port.messages[channel] == [b"{}", b"[1]"]

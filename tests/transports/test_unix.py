@@ -6,7 +6,7 @@ import contextlib
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import anyio
@@ -14,6 +14,7 @@ import pytest
 from isthmus.core.effects import Close, Connected, End, PipeOpening, Send
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
+from isthmus.transports.pipe import at_once
 from isthmus.transports.unix_client import UnixAddress, UnixServer
 from isthmus.transports.unix_listener import LineListener, PathInUse, make_room
 from ports import RecordingPort
@@ -118,8 +119,14 @@ async def test_a_server_that_cannot_be_reached_says_why(tmp_path: Path, kind: st
 
 
 @contextlib.asynccontextmanager
-async def listening(path: Path, port: RecordingPort, limits: Limits | None = None) -> AsyncIterator[None]:
-    listener = LineListener(str(path), port, OPENING, limits or Limits(), log=lambda line: None)
+async def listening(
+    path: Path,
+    port: RecordingPort,
+    limits: Limits | None = None,
+    wait_answered: Callable[[ChannelId], Awaitable[None]] = at_once,
+) -> AsyncIterator[None]:
+    log: list[str] = []
+    listener = LineListener(str(path), port, OPENING, limits or Limits(), wait_answered=wait_answered, log=log.append)
     async with anyio.create_task_group() as tasks:
         await tasks.start(listener.serve)
         yield
@@ -140,6 +147,33 @@ async def test_each_client_is_a_channel_of_its_own(tmp_path: Path) -> None:
         await port.wait_until(lambda: len(port.closes) == 2)
     assert set(port.opened_channels.values()) == {OPENING}
     assert not path.exists(), "the file goes with the listener"
+
+
+async def test_who_has_said_all_is_still_answered(tmp_path: Path) -> None:
+    """As on stdio: its sending side is closed, not the other."""
+    port, path, is_answered = RecordingPort(), tmp_path / "s", anyio.Event()
+    async with listening(path, port, wait_answered=lambda channel: is_answered.wait()):
+        async with await anyio.connect_unix(path) as client:
+            await client.send(b'"ask"\n')
+            await client.send_eof()
+            channel = await port.wait_any_opened()
+            assert await port.wait_message(channel) == [b'"ask"']
+            await anyio.wait_all_tasks_blocked()
+            assert not port.closes
+            port.outlets[channel].send(Send(channel, b'"answer"'))
+            assert await Peer(client).read_line() == b'"answer"'
+            is_answered.set()
+            assert (await port.wait_closed(channel)).end is End.GONE
+
+
+async def test_who_has_left_is_not_waited_for(tmp_path: Path) -> None:
+    port, path = RecordingPort(), tmp_path / "s"
+    async with listening(path, port, wait_answered=lambda channel: anyio.sleep_forever()):
+        async with await anyio.connect_unix(path) as client:
+            await client.send(b'"ask"\n')
+            channel = await port.wait_any_opened()
+            await port.wait_message(channel)
+        assert (await port.wait_closed(channel)).end is End.GONE
 
 
 async def test_only_the_owner_may_connect(tmp_path: Path) -> None:

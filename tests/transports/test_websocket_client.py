@@ -17,7 +17,7 @@ from http_fakes import MemoryStream, stream_pair
 from isthmus.core.effects import Cause, Close, Connected, End, PipeOpening, Send
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
-from isthmus.core.wire.http_server import Surface
+from isthmus.core.wire.http_routes import Surface
 from isthmus.transports.dialling import Dialler
 from isthmus.transports.http_endpoint import Endpoint
 from isthmus.transports.http_server import HttpServer

@@ -46,6 +46,9 @@ class Gather(NamedTuple):
 Op = Say | Tell | Ask | WaitCancelled | Gather
 
 
+MARK = b"\xef\xbb\xbf"
+
+
 def result(raw: bytes, *, style: str = "", fill: int = 0) -> Say:
     return Say(b'{"jsonrpc":"2.0","id":$ID,"result":' + raw + b"}", style, fill)
 
@@ -273,6 +276,10 @@ TABLE: dict[str, list[Op]] = {
         Tell(notice(b"notifications/prompts/list_changed"), "cut"),
         Say(notice(b"notifications/message", b'{"level":"info","data":"cut"}'), "cut"),
         result(text(b"cut"), style="cut"),
+    ],
+    "tools/call marked": [
+        Say(MARK + notice(b"notifications/message", b'{"level":"info","data":"marked"}')),
+        Say(MARK + result(text(b"marked")).template),
     ],
     "tools/call utf8": [
         Say(notice(b"notifications/message", b'{"level":"info","data":"\xff"}')),

@@ -1,0 +1,136 @@
+"""What may stand on the command line."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from . import logs
+from .service import VERSION
+from .targets import DEFAULT_LISTEN, how_to_wrap
+
+CONFIG_NAMES = ("isthmus.yaml", "isthmus.yml", "isthmus.toml", "isthmus.json")
+TOKEN_VARIABLE: Final = "ISTHMUS_TOKEN"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of all commands, and what each takes."""
+    # Accepted before and after the command, hence without defaults: what is absent must not undo what is there.
+    shared = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    shared.add_argument("--log-level", choices=logs.LEVELS, help="least level that is logged to stderr")
+    shared.add_argument("--log-format", choices=("text", "json"), help="how log lines look; default text")
+    isthmus = argparse.ArgumentParser(
+        prog="isthmus",
+        parents=[shared],
+        description="A proxy for the Model Context Protocol: joins transports, and carries files across machines.",
+        epilog="Exit codes: 0 done, 1 failed, 2 usage or configuration.",
+    )
+    isthmus.add_argument("--version", action="version", version=f"isthmus {VERSION}")
+    commands = isthmus.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    trace = argparse.ArgumentParser(add_help=False)
+    trace.add_argument(
+        "--trace", metavar="FILE", help="record the run as JSON Lines; it holds all that crossed the wire, secrets too"
+    )
+
+    config_help = f"YAML, TOML or JSON; default: the first of {', '.join(CONFIG_NAMES)} in this folder"
+    serve = commands.add_parser(
+        "serve",
+        parents=[shared, trace],
+        help="run the gateway of a configuration file",
+        description="Serve every server of a configuration file over HTTP, until SIGINT or SIGTERM.",
+    )
+    serve.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
+
+    wrap = commands.add_parser(
+        "wrap",
+        parents=[shared, trace],
+        help="put one server on another transport, without a configuration file",
+        usage="isthmus wrap [options] URL | isthmus wrap [options] -- COMMAND [ARG …]",
+        description="Relay one server untouched: over HTTP (/mcp, /ws), or on stdin and stdout with --listen stdio.",
+        epilog="Examples: isthmus wrap -- npx -y @modelcontextprotocol/server-everything; "
+        "isthmus wrap --listen stdio --header 'Authorization: Bearer …' https://host/mcp. "
+        f"Where {TOKEN_VARIABLE} is set it is what `isthmus ps` must show.",
+    )
+    wrap.add_argument(
+        "target",
+        nargs="?",
+        metavar="URL",
+        help="where the server listens: http(s)://…, sse+http(s)://…, ws(s)://…, or unix:///…",
+    )
+    wrap.add_argument(
+        "--listen",
+        default=DEFAULT_LISTEN,
+        metavar="HOST:PORT|stdio|unix:PATH",
+        help=f"default {DEFAULT_LISTEN}; port 0 picks one; stdio: serve one client on stdin and stdout; "
+        "unix:PATH: HTTP on a Unix domain socket; stdio+unix:PATH: many clients there, each as on stdio",
+    )
+    wrap.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the command")
+    wrap.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="header sent to the URL")
+    wrap.add_argument(
+        "--no-inspect", action="store_true", help="pass on all requests to the URL as they are; ws:// and wss:// too"
+    )
+    for option, about in (
+        ("--include-tool", "tool that clients see, or a pattern such as 'get_*'; no other is seen then"),
+        ("--exclude-tool", "tool that clients do not see, or a pattern"),
+    ):
+        wrap.add_argument(option, action="append", default=[], metavar="NAME", help=about)
+    wrap.add_argument("--cwd", metavar="DIR", help="working directory of the command")
+    wrap.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
+    wrap.add_argument(
+        "--allow-host", action="append", default=[], metavar="HOST", help="Host header accepted beside --listen's own"
+    )
+    wrap.add_argument(
+        "--allow-origin", action="append", default=[], metavar="ORIGIN", help="origin of web pages that may call"
+    )
+
+    check_about = "Validate a configuration, ask every upstream, say what is wired."
+    check = commands.add_parser(
+        "check",
+        parents=[shared],
+        help=_as_help(check_about),
+        description=f"{check_about} Exit code 1: a server does not answer, or lacks a tool or argument it is to have.",
+    )
+    check.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
+    running = argparse.ArgumentParser(add_help=False)
+    running.add_argument(
+        "--url",
+        default=f"http://{DEFAULT_LISTEN}",
+        metavar="URL",
+        help=f"where isthmus listens; default http://{DEFAULT_LISTEN}",
+    )
+    running.add_argument(
+        "--token", metavar="TOKEN", help=f"its core.management.token; default: what {TOKEN_VARIABLE} is set to"
+    )
+    ps_about = "Show how the servers of a running isthmus fare."
+    ps = commands.add_parser("ps", parents=[shared, running], help=_as_help(ps_about), description=ps_about)
+    ps.add_argument("--json", action="store_true", help="print what it tells as JSON, instead of a table")
+    for name, about in (
+        ("start", "Start a server of a running isthmus, and keep it running."),
+        ("stop", "Stop a server of a running isthmus; it stays stopped until it is started."),
+        ("restart", "Stop a server of a running isthmus, and start it."),
+    ):
+        order = commands.add_parser(name, parents=[shared, running], help=_as_help(about), description=about)
+        order.add_argument("id", metavar="ID", help="the server's id, as `isthmus ps` shows it")
+
+    for name, about in (
+        ("demo", "Upload, use, produce and read back a file, step by step."),
+        ("schema", "Print the JSON Schema of the configuration file."),
+    ):
+        commands.add_parser(name, parents=[shared], help=_as_help(about), description=about)
+    for each in commands.choices.values():
+        each.set_defaults(complain=each.error)  # with its own usage
+    return isthmus
+
+
+def why_unknown(options: argparse.Namespace, unknown: list[str], arguments: list[str]) -> str:
+    """What is said of arguments that no parser took. They may hold secrets: only names of options are repeated."""
+    first, target = unknown[0], getattr(options, "target", None)
+    is_option = first.startswith("-")
+    if target is not None and "://" not in target:
+        if not is_option or arguments.index(target) < arguments.index(first):
+            return how_to_wrap(target, has_more=True)
+    return f"unknown option {first.partition('=')[0]}" if is_option else "too many arguments"
+
+
+def _as_help(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:].removesuffix(".")

@@ -1,0 +1,136 @@
+"""How servers are reached: what carries each channel that the engine dials."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+import anyio
+
+from ..core.effects import Cause, End, Join, Spawn, Target
+from ..core.ids import ChannelId
+from ..core.limits import Limits
+from ..core.plan import ServerPlan
+from ..transports.dialling import Dialler
+from ..transports.http_client import HttpClient
+from ..transports.http_endpoint import Endpoint, is_websocket
+from ..transports.memory import MemoryServer, MemoryUpstream
+from ..transports.port import Outlet, Port
+from ..transports.sse_client import SseUpstream
+from ..transports.stdio import Child, ChildSpec
+from ..transports.unix_client import UnixAddress, UnixServer
+from ..transports.websocket_client import SocketServer
+from .workspaces import Folders, Workspaces
+
+UpstreamAddress = ChildSpec | Endpoint | UnixAddress | MemoryUpstream
+
+_log = logging.getLogger("isthmus.hub")
+
+
+class Upstreams:
+    """Args:
+    plans: of all servers, by their ids, and so `addresses`.
+    client: open as long as this is used.
+    log_server: called with each line that a child writes to stderr, and with what else is to be said of a server:
+        (server, line).
+    """
+
+    def __init__(
+        self,
+        plans: Mapping[str, ServerPlan],
+        addresses: Mapping[str, UpstreamAddress],
+        workspaces: Workspaces,
+        limits: Limits,
+        port: Port,
+        client: HttpClient,
+        *,
+        log_server: Callable[[str, str], None],
+    ) -> None:
+        self._plans = plans
+        self._addresses = addresses
+        self._workspaces = workspaces
+        self._limits = limits
+        self._port = port
+        self._client = client
+        self._log_server = log_server
+        self._diallers: dict[str, Dialler] = {}  # of servers that are joined
+
+    def reach(self, target: Target, channel: ChannelId) -> tuple[Outlet, Callable[[], Awaitable[None]] | None]:
+        """The writing end of a new channel, and what to run for it, if anything.
+
+        Raises:
+            LocalProtocolError: what is to be said there cannot be. Nothing was begun.
+        """
+        upstream = self._addresses[target.server]
+        if isinstance(upstream, MemoryUpstream):
+            server = MemoryServer(self._port)
+            return server, partial(_serve_memory, upstream, server)
+        if isinstance(target, Spawn):
+            assert isinstance(upstream, ChildSpec)
+            return self._spawn(upstream, target, channel)
+        if isinstance(target, Join):
+            assert isinstance(upstream, Endpoint | UnixAddress)
+            joined = self._join(upstream, target, channel)
+            return joined, joined.run
+        assert isinstance(upstream, Endpoint)
+        return self._client.dial(upstream, target, channel, self._port), None
+
+    def _spawn(
+        self, spec: ChildSpec, target: Spawn, channel: ChannelId
+    ) -> tuple[Outlet, Callable[[], Awaitable[None]]]:
+        has_files = self._plans[target.server].has_files
+        if has_files:
+            spec = _placed(spec, self._workspaces.folders(target.workspace))
+        child = Child(spec, channel, self._port, self._limits, log=lambda line: self._log_server(target.server, line))
+        return child, partial(self._run_child, child, channel, target.workspace) if has_files else child.run
+
+    async def _run_child(self, child: Child, channel: ChannelId, workspace: str) -> None:
+        try:
+            await self._workspaces.prepare(workspace)
+        except OSError as error:
+            detail = f"the session's folders cannot be made: {error.strerror}"
+            self._port.closed(channel, Cause(End.UNREACHABLE, detail=detail, unsent=True))
+            return
+        await child.run()
+
+    def _join(
+        self, endpoint: Endpoint | UnixAddress, target: Join, channel: ChannelId
+    ) -> SocketServer | SseUpstream | UnixServer:
+        """Connect to a server's two-way stream, of the kind that its URL names: an http one is that of HTTP+SSE."""
+        log = partial(self._log_server, target.server)
+        if isinstance(endpoint, UnixAddress):
+            return UnixServer(endpoint, channel, self._port, self._limits, log=log)
+        if is_websocket(endpoint.url):
+            dialler = self._diallers.get(target.server)
+            if dialler is None:
+                dialler = self._diallers[target.server] = Dialler(endpoint, endpoint.address(), self._limits)
+            return SocketServer(dialler, endpoint, target.headers, channel, self._port, self._limits)
+        return SseUpstream(endpoint, target, channel, self._port, self._limits, self._client, log=log)
+
+
+async def _serve_memory(upstream: MemoryUpstream, server: MemoryServer) -> None:
+    try:
+        await upstream.serve(server)
+    except (anyio.EndOfStream, anyio.BrokenResourceError):
+        pass  # the engine closed the channel
+    except Exception:  # a server in our own process must not take the proxy with it
+        _log.exception("a server in this process failed")
+    finally:
+        server.leave()
+
+
+def _placed(spec: ChildSpec, folders: Folders) -> ChildSpec:
+    """The child in its session's folders: `{ws}`, `{in}`, `{out}` and `{tmp}` stand for them in its command,
+    environment and working directory; without one it runs in `{ws}`, and its TMPDIR is `{tmp}`."""
+
+    def place(text: str) -> str:
+        text = text.replace("{ws}", folders.ws).replace("{in}", folders.in_)
+        return text.replace("{out}", folders.out).replace("{tmp}", folders.tmp)
+
+    return ChildSpec(
+        command=tuple(place(part) for part in spec.command),
+        env={"TMPDIR": folders.tmp} | {name: place(value) for name, value in spec.env.items()},
+        cwd=folders.ws if spec.cwd is None else place(spec.cwd),
+        inherit_env=spec.inherit_env,
+    )

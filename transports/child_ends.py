@@ -1,0 +1,101 @@
+"""Why a child did not start, or how it ended: in one line for people, with what may help."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+LAST_LINES: Final = 5
+LAST_LINE_MAX_CHARS: Final = 512
+
+
+# What is found in the stderr of children that die at start, most telling first.
+HINTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
+    (re.compile(pattern, re.IGNORECASE), hint)
+    for pattern, hint in (
+        (r"npm (ERR!|error) (code )?E?404", "npm knows no such package: check its name and version"),
+        (r"Not found in the package registry|No solution found", "no such Python package: check its name and version"),
+        (
+            r"\bENOTFOUND\b|EAI_AGAIN|name resolution|dns error",
+            "a download failed: check network and proxy settings",
+        ),
+        (
+            r"\bEADDRINUSE\b|address already in use",
+            "another process listens on that port: stop it or choose another",
+        ),
+        (r"ModuleNotFoundError|No module named", "a Python module is missing: install it where this command runs"),
+        (r"ERR_MODULE_NOT_FOUND|Cannot find module", "a Node.js module is missing: run its installation first"),
+        (r"Unsupported engine|EBADENGINE", "it wants another version of Node.js"),
+        (r"\bEACCES\b|\bEPERM\b|Permission denied", "it may not use a file or port: check owner and permissions"),
+        (r"command not found", "it calls a command that is not on PATH: install it"),
+        (
+            r"\bENOENT\b|No such file or directory",
+            "a file or folder it needs is missing: check the paths given to it",
+        ),
+        (r"unrecognized arguments?|unknown (option|argument|flag)", "it does not know one of its arguments"),
+    )
+)
+
+INSTALLERS: Final[Mapping[str, str]] = {
+    "npx": "install Node.js",
+    "npm": "install Node.js",
+    "node": "install Node.js",
+    "uvx": "install uv",
+    "uv": "install uv",
+    "docker": "install Docker",
+}
+
+_ESCAPE_SEQUENCE: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+
+
+def explain_start(program: str, cwd: str | None, path: str | None, error: Exception) -> str:
+    """Why a child did not start, and what would help.
+
+    Args:
+        program: the first word of its command.
+        path: the PATH it was looked up on.
+    """
+    if cwd is not None and not os.path.isdir(cwd):
+        return f"working directory {cwd!r} is not a folder; create it or correct `cwd`"
+    if isinstance(error, FileNotFoundError):
+        if "/" in program:
+            return f"command {program!r} does not exist, or what its #! line names; correct the path"
+        if shutil.which(program, path=path) is not None:
+            return f"command {program!r} is on PATH, but what its #! line names is not; reinstall it"
+        fix = INSTALLERS.get(program, "install it")
+        return f"command {program!r} not found on PATH; {fix} or give the full path"
+    if isinstance(error, PermissionError):
+        return f"command {program!r} is not executable; chmod +x it or name the interpreter that runs it"
+    return f"command {program!r} cannot be started: {error}"
+
+
+def describe_end(code: int | None, stderr: Sequence[str], *, has_spoken: bool) -> str:
+    """How a child ended, its last words, and what may help.
+
+    Args:
+        code: as `subprocess` has it; None: it went on running.
+        stderr: its last lines.
+        has_spoken: it said something on its stdout.
+    """
+    if code is None:
+        how = "closed its stdin or stdout but went on running, so it was stopped"
+    elif code >= 0:
+        how = f"exited with code {code}"
+    else:
+        how = f"was killed by signal {-code}"
+    parts = [how]
+    if last_words := [_tidy(line) for line in stderr[-LAST_LINES:]]:
+        parts.append("last stderr: " + " | ".join(last_words))
+    if not has_spoken:
+        text = "\n".join(stderr)
+        parts += [f"hint: {hint}" for pattern, hint in HINTS if pattern.search(text)][:1]
+    return "; ".join(parts)
+
+
+def _tidy(line: str) -> str:
+    """A line of stderr, fit for an error message."""
+    text = _ESCAPE_SEQUENCE.sub("", line)
+    return "".join(c if c.isprintable() else " " for c in text).strip()[:LAST_LINE_MAX_CHARS]
