@@ -28,7 +28,7 @@ _LAST_MEMBERS: Final = re.compile(
     rb'(?P<after>,[ \t\r\n]*"jsonrpc"[ \t\r\n]*:[ \t\r\n]*"2\.0"[ \t\r\n]*)?\}[ \t\r\n]*\Z'
 )
 _OUTCOMES: Final = (b"result", b"error")
-_START: Final = re.compile(rb"[ \t\r\n]*\{")
+_START: Final = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*\{")
 
 
 def answer_for(

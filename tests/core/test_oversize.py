@@ -85,6 +85,10 @@ def test_what_does_not_match_exactly_has_no_owner(head: bytes) -> None:
     assert answer_for(head, SIZE, LIMIT, is_request=True) is None
 
 
+def test_a_byte_order_mark_is_no_part_of_a_message() -> None:
+    assert answer_for(b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{', SIZE, LIMIT) is not None
+
+
 def test_what_asks_is_no_answer() -> None:
     assert answer_for(b'{"jsonrpc":"2.0","id":1,"method":"x","result":{', SIZE, LIMIT) is None
 
