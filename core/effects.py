@@ -167,10 +167,12 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
         detail: one line for people: an errno's text, an exit code with the last lines of stderr, a time limit.
         status: the HTTP status, for REFUSED.
         body: at most 64 KiB of the refusing response's body.
-        unsent: the request provably never left this machine, so it can be sent again.
+        unsent: the request provably never left this machine, or not whole, so it can be sent again.
         last_event_id: the last event id of an event stream that named one; "" if it was withdrawn.
         retry_ms: how long the stream's server wants to be left alone before it is opened again.
         challenge: the `WWW-Authenticate` header of a refusal with 401 or 403, at most 4 KiB.
+        stale: the connection had carried other requests before, and ended before a byte of the response came. Servers
+            close connections that were idle, so the request may well not have been looked at; that is no proof.
     """
 
     end: End
@@ -181,6 +183,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
     last_event_id: str | None = None
     retry_ms: int | None = None
     challenge: str = ""
+    stale: bool = False
 
 
 # --- Effects: orders, to be carried out in the order given ---------------------------------------------------------

@@ -9,6 +9,7 @@ from . import jsonrpc
 from .effects import Cause, End
 from .errors import RemoteProtocolError
 
+NO_CONTENT: Final = 204
 BAD_REQUEST: Final = 400
 NOT_FOUND: Final = 404
 METHOD_NOT_ALLOWED: Final = 405

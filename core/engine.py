@@ -42,7 +42,7 @@ from .exchange import ExchangeKey
 from .handle import Nonces
 from .ids import ChannelId, Entropy, Ticket
 from .limits import Limits
-from .links import ChildRole, UpPostRole, UpStreamRole
+from .links import ChildRole, FarewellRole, UpPostRole, UpStreamRole
 from .nursery import SpareRole
 from .pipes import Pipes
 from .plan import Plan
@@ -198,7 +198,7 @@ class Engine:
         """A channel is gone. Nothing is said of it afterwards; saying it twice does nothing."""
         self._begin(now, None)
         role = self._desk.release(channel)
-        if isinstance(role, UPSTREAM_ROLES):
+        if isinstance(role, (*UPSTREAM_ROLES, FarewellRole)):
             self._servers.channels.receive_close(role, channel, cause)
         elif isinstance(role, UploadRole):
             self._counter.receive_close(role)

@@ -129,7 +129,12 @@ class Handshakes:
 
     def _join(self, link: Link) -> None:
         self.health[link.plan.id].receive_start()
-        link.channel = self._desk.dial(ChildRole(link, is_process=False), Join(link.plan.id, link.headers))
+        self.join(link)
+
+    def join(self, link: Link, *, is_repeated: bool = False) -> None:
+        """Connect to the server's two-way stream."""
+        role = ChildRole(link, is_process=False, is_repeated=is_repeated)
+        link.channel = self._desk.dial(role, Join(link.plan.id, link.headers))
 
     def receive_connected(self, link: Link) -> None:
         """The two-way stream is open."""
@@ -215,7 +220,7 @@ class Handshakes:
             at = self._desk.now + self._desk.limits.listen_wait_s
             self._desk.timers.set(("listening", link.id), at, "upstream event stream")
 
-    def listen(self, link: Link) -> None:
+    def listen(self, link: Link, *, is_repeated: bool = False) -> None:
         """Open the GET stream."""
         upstream = link.upstream
         target = Listen(
@@ -225,7 +230,7 @@ class Handshakes:
             headers=link.headers,
             last_event_id=link.listen_event_id or None,
         )
-        link.stream = self._desk.dial(UpStreamRole(link), target)
+        link.stream = self._desk.dial(UpStreamRole(link, self._desk.now, is_repeated=is_repeated), target)
 
     def receive_listening(self, link: Link) -> None:
         """The stream is open, refused, or long in coming: requests need not wait for it any longer."""

@@ -59,6 +59,8 @@ class Hearing:
     def receive_message(self, role: UpRole, channel: ChannelId, message: bytes) -> None:
         """One message, or a batch of them."""
         link = role.link
+        if not isinstance(role, ChildRole):
+            role.has_spoken = True
         try:
             parts = jsonrpc.split_batch(message) if jsonrpc.is_batch(message) else [message]
         except RemoteProtocolError as error:

@@ -100,8 +100,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     events_saving_max_bytes: int = 16 * MIB
     """Events on their way into the storage, which are in memory still; a single larger one goes alone."""
     stream_ttl_s: float = 300.0
-    """How long a stream that is over can still be resumed: clients come back within seconds, people's machines within
-    minutes."""
+    """How long a stream that is over can still be resumed, and what a GET stream without a connection has said: clients
+    come back within seconds, people's machines within minutes."""
     stream_commit_s: float = 5.0
     """Silence on a reply after which its client is told where to resume it (2025-11-25). Most calls are shorter, and
     are answered with plain JSON."""
@@ -126,7 +126,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     notices_open_max: int = 1024
     """The same, above which further ones are dropped: a peer with many connections cannot be paused."""
     notice_timeout_s: float = 60.0
-    """How long such a POST may take. Servers answer 202 at once."""
+    """How long such a POST may take, and the DELETE that ends a session. Servers answer at once."""
     start_timeout_s: float = 60.0
     """From dialling an upstream to its answer to `initialize`: real servers take up to 14 s, first-time npx more."""
     post_wait_s: float = 1.0
@@ -145,6 +145,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Shortest pause before a server's stream is opened again, whatever the server asks for."""
     polling_pause_max_s: float = 60.0
     """Longest pause, likewise."""
+    polling_idle_max_s: float = 5.0
+    """From the beginning of one connection to the next, while they bring no message: doubled with each from
+    `polling_pause_min_s` up to this, unless the server asks for more. One that closes at once every time costs little
+    then, and its answer is late by seconds at most."""
     reply_timeout_s: float = 3600.0
     """An upstream's silence on a request, progress counted as speech. Long tools are normal, eternal ones are not."""
     cancel_grace_s: float = 2.0

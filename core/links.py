@@ -9,7 +9,7 @@ from collections import deque
 from typing import NamedTuple
 
 from .desk import Role
-from .effects import Cause, Headers
+from .effects import Cause, Delete, Headers
 from .exchange import Exchange
 from .ids import ChannelId
 from .limits import Limits
@@ -30,6 +30,7 @@ class Link:
     denial: how the server refused the credentials of the last handshake, if it did.
     dialled_with: the client's headers that the last handshake was made with.
     listen_event_id: the last event id that the GET stream named.
+    listen_idle: GET streams in a row that brought no message.
     pending: what each number written upstream is for; numbers are never used twice, over all incarnations.
     queue: requests and notifications that wait for the upstream to be ready, in order.
     noise: how many messages of the server could not be read.
@@ -53,6 +54,7 @@ class Link:
         "last_id",
         "listen_event_id",
         "listen_failures",
+        "listen_idle",
         "noise",
         "notices",
         "pending",
@@ -92,6 +94,7 @@ class Link:
         self.last_id = 0
         self.replaying = 0
         self.listen_failures = 0
+        self.listen_idle = 0
 
     @property
     def is_shared(self) -> bool:
@@ -124,7 +127,7 @@ class Link:
 
 
 class Notice(NamedTuple):
-    """A notification that waits for the upstream, and what of the client's headers goes with it."""
+    """A message that waits for the upstream, or for what comes of it, and what of the client's headers goes with it."""
 
     message: bytes
     headers: Headers
@@ -141,13 +144,15 @@ class Errand:
 
 
 class ChildRole(Role):
-    """A two-way stream to a server: a process of ours, or something that was connected to."""
+    """A two-way stream to a server: a process of ours, or something that was connected to. One that is repeated was
+    asked for before, on a connection found closed."""
 
-    __slots__ = ("is_process", "link")
+    __slots__ = ("is_process", "is_repeated", "link")
 
-    def __init__(self, link: Link, *, is_process: bool) -> None:
+    def __init__(self, link: Link, *, is_process: bool, is_repeated: bool = False) -> None:
         self.link = link
         self.is_process = is_process
+        self.is_repeated = is_repeated
 
     @property
     def feeds_many(self) -> bool:
@@ -168,35 +173,57 @@ class UpPostRole(Role):
         last_event_id: where to resume from, should it be cut off.
         retry_ms: how long to wait before that, if the server has said so.
         failures: connections in a row that failed to resume it.
+        idle: connections in a row that resumed it and brought no message.
+        dialled_at: when this connection was begun, if it resumes one.
+        has_spoken: a message came.
+        own: what it carries, if that is not a client's request: those are kept elsewhere. Headers go with it.
+        is_repeated: that was sent before.
     """
 
     __slots__ = (
         "channel",
+        "dialled_at",
         "failures",
         "has_begun",
+        "has_spoken",
+        "idle",
         "incarnation",
         "is_confirmation",
+        "is_repeated",
         "is_resumed",
         "last_event_id",
         "link",
         "names_session",
         "number",
+        "own",
         "problem",
         "retry_ms",
         "session",
     )
 
     def __init__(
-        self, link: Link, number: int | None, *, is_confirmation: bool = False, is_resumed: bool = False
+        self,
+        link: Link,
+        number: int | None,
+        *,
+        own: Notice | None = None,
+        is_confirmation: bool = False,
+        is_repeated: bool = False,
+        is_resumed: bool = False,
     ) -> None:
         self.channel: ChannelId | None = None
         self.link = link
         self.number = number
         self.problem = ""
         self.incarnation = link.upstream.incarnation
+        self.own = own
         self.is_confirmation = is_confirmation
+        self.is_repeated = is_repeated
         self.is_resumed = is_resumed
         self.has_begun = False
+        self.has_spoken = False
+        self.dialled_at = float("-inf")
+        self.idle = 0
         self.last_event_id: str | None = None
         self.retry_ms: int | None = None
         self.failures = 0
@@ -205,17 +232,30 @@ class UpPostRole(Role):
 
 
 class UpStreamRole(Role):
-    """A GET stream from an upstream."""
+    """A GET stream from an upstream.
 
-    __slots__ = ("incarnation", "link", "names_session")
+    Attributes:
+        dialled_at: when it was asked for.
+        has_spoken: a message came.
+        is_repeated: it was asked for before, on a connection found closed.
+    """
 
-    def __init__(self, link: Link) -> None:
+    __slots__ = ("dialled_at", "has_spoken", "incarnation", "is_repeated", "link", "names_session")
+
+    def __init__(self, link: Link, dialled_at: float, *, is_repeated: bool = False) -> None:
         self.link = link
+        self.dialled_at = dialled_at
+        self.has_spoken = False
+        self.is_repeated = is_repeated
         self.incarnation = link.upstream.incarnation
         self.names_session = link.upstream.session is not None
 
 
 class FarewellRole(Role):
-    """A DELETE whose answer nobody waits for."""
+    """A DELETE whose answer nobody waits for. One that is repeated was sent before, on a connection found closed."""
 
-    __slots__ = ()
+    __slots__ = ("is_repeated", "target")
+
+    def __init__(self, target: Delete, *, is_repeated: bool = False) -> None:
+        self.target = target
+        self.is_repeated = is_repeated

@@ -21,6 +21,7 @@ from .errors import OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
 from .handshakes import Handshakes
+from .ids import ChannelId
 from .links import Errand, FarewellRole, Link, UpPostRole
 from .plan import Kind
 from .resuming import Resuming
@@ -153,7 +154,18 @@ class Losses:
         upstream = link.upstream
         if not link.is_pipe and upstream.session is not None:
             target = Delete(link.plan.id, upstream.session, upstream.revision, link.headers)
-            self._desk.dial(FarewellRole(), target)
+            self._part(target)
+
+    def _part(self, target: Delete, *, is_repeated: bool = False) -> None:
+        channel = self._desk.dial(FarewellRole(target, is_repeated=is_repeated), target)
+        at = self._desk.now + self._desk.limits.notice_timeout_s
+        self._desk.timers.set(("grace", channel), at, "farewell to an upstream session")
+
+    def receive_farewell_close(self, role: FarewellRole, channel: ChannelId, cause: Cause) -> None:
+        """Whatever came of it: nobody waits for that."""
+        self._desk.timers.cancel(("grace", channel))
+        if cause.stale and not role.is_repeated:
+            self._part(role.target, is_repeated=True)
 
     def close_posts(self, link: Link, reason: str) -> None:
         """Abandon the requests that nobody waits for. Other notifications and answers may still arrive, for a while."""

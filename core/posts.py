@@ -109,6 +109,7 @@ class Posts:
         if stream.channel != channel:
             return  # it goes on elsewhere
         self._streams.detach(stream, channel)
+        self._streams.receive_left(session, stream)
         if stream in session.streams:
             session.streams.remove(stream)
         if session.state is not SessionState.CLOSED:

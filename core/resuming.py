@@ -1,7 +1,9 @@
 """Replies of servers that were cut off, or ended to be polled, before the answer: taken up again where they ended.
 
 A server that names event ids can be asked for the rest of a stream. The request stays open meanwhile, under its number,
-and costs nothing but a timer between two connections.
+and costs nothing but a timer between two connections. How many there may be is bounded by time alone: by the silence
+after which every request ends (`Limits.reply_timeout_s`, or its server's own), with pauses that grow while nothing
+comes.
 
 Source: 2025-11-25 basic/transports, "Sending Messages to the Server" 6 and "Resumability and Redelivery".
 """
@@ -32,13 +34,16 @@ class Resuming:
         if role.problem or not role.last_event_id or cause.end is End.REFUSED or never_sent:
             return False
         role.failures = 0 if role.has_begun else role.failures + 1
+        role.idle = role.idle + 1 if role.is_resumed and not role.has_spoken else 0
         if role.failures >= self._desk.limits.resume_failures_max:
             return False
         if cause.retry_ms is not None:
             role.retry_ms = cause.retry_ms
         link.cut[number] = role
         link.pending[number] = exchange
+        limits = self._desk.limits
         at = self._desk.now + self.pause(role.retry_ms, role.failures)
+        at = max(at, role.dialled_at + self.spacing(role.idle, limits.polling_idle_max_s))
         self._desk.timers.set(("resume", (link.id, number)), at, "upstream reply to be resumed")
         return True
 
@@ -50,13 +55,19 @@ class Resuming:
         asked = min(max(retry_ms / 1000, limits.polling_pause_min_s), limits.polling_pause_max_s)
         return float(min(asked * 2.0 ** min(failures, 16), max(asked, limits.listen_retry_max_s)))
 
+    def spacing(self, idle: int, longest_s: float) -> float:
+        """Seconds from the beginning of one connection to that of the next, at least, after `idle` in a row that
+        brought no message. What was open for longer is waited for no longer."""
+        return float(min(self._desk.limits.polling_pause_min_s * 2.0 ** min(max(idle - 1, 0), 16), longest_s))
+
     def handle_resume(self, link: Link, number: int) -> None:
         cut = link.cut.pop(number, None)
         exchange = link.pending.get(number)
         if cut is None or not isinstance(exchange, Exchange) or link.upstream.state is not State.READY:
             return
         role = UpPostRole(link, number, is_resumed=True)
-        role.last_event_id, role.retry_ms, role.failures = cut.last_event_id, cut.retry_ms, cut.failures
+        role.last_event_id, role.retry_ms = cut.last_event_id, cut.retry_ms
+        role.failures, role.idle, role.dialled_at = cut.failures, cut.idle, self._desk.now
         upstream = link.upstream
         target = Listen(
             server=link.plan.id,

@@ -8,12 +8,12 @@ from .courier import Courier
 from .credentials import handshake_error_of, is_denied
 from .desk import Desk
 from .effects import Cause, Connected, End, Primed, Sweep
-from .endings import denies_session, describe
+from .endings import NO_CONTENT, denies_session, describe
 from .exchange import Exchange
 from .handshakes import Handshakes
 from .hearing import Hearing, UpRole, is_current, related_of
 from .ids import ChannelId
-from .links import ChildRole, Errand, Link, UpPostRole, UpStreamRole
+from .links import ChildRole, Errand, FarewellRole, Link, UpPostRole, UpStreamRole
 from .losses import Losses
 from .nursery import SpareRole
 from .resuming import Resuming
@@ -83,7 +83,10 @@ class ServerChannels:
         else:
             self._hearing.receive_message(role, channel, message)
 
-    def receive_close(self, role: UpRole | SpareRole, channel: ChannelId, cause: Cause) -> None:
+    def receive_close(self, role: UpRole | SpareRole | FarewellRole, channel: ChannelId, cause: Cause) -> None:
+        if isinstance(role, FarewellRole):
+            self._losses.receive_farewell_close(role, channel, cause)
+            return
         if isinstance(role, SpareRole):
             self._handshakes.nursery.receive_close(role, cause, self._handshakes.health[role.server])
             if self._desk.servers[role.server].has_files:
@@ -107,6 +110,9 @@ class ServerChannels:
                 self.files.sweep(link.session)
         elif link.channel == channel:
             link.channel = None
+            if cause.stale and link.upstream.state is State.DIALING and not role.is_repeated:
+                self._handshakes.join(link, is_repeated=True)
+                return
             reason = cause.detail or ("its process is gone" if role.is_process else describe(cause))
             # There is nothing to speak to then, which an operator mends in another way than one who speaks no MCP.
             has_started = not role.is_process or cause.end is not End.UNREACHABLE
@@ -116,25 +122,34 @@ class ServerChannels:
     def _receive_stream_close(self, link: Link, role: UpStreamRole, channel: ChannelId, cause: Cause) -> None:
         if link.stream != channel:
             return
+        limits = self._desk.limits
         link.stream = None
         if link.upstream.state in (State.CLOSED, State.IDLE) or role.incarnation != link.upstream.incarnation:
+            return
+        if cause.stale and not role.is_repeated:
+            self._handshakes.listen(link, is_repeated=True)
             return
         # A server without streams may refuse each with 404 or 400: one that has granted it before has forgotten us.
         if link.has_listened and denies_session(cause, names_session=role.names_session):
             self._losses.lose(link, "it forgot the session", is_forgotten=True)
             return
         self._handshakes.receive_listening(link)
-        if cause.end is End.REFUSED and 400 <= cause.status < 500 and not (link.has_listened and is_denied(cause)):
+        is_declined = cause.status == NO_CONTENT or 400 <= cause.status < 500
+        if cause.end is End.REFUSED and is_declined and not (link.has_listened and is_denied(cause)):
             if not link.listen_event_id:
-                return  # 405 above all: it offers no stream, which is its right
+                return  # 405 above all: it offers no stream, which is its right; 204 has browsers stop as well
             link.listen_event_id = None  # the rest of the old one is gone; a new one may be had
         elif cause.last_event_id is not None:
             link.listen_event_id = cause.last_event_id
-        pause = self._resuming.pause(cause.retry_ms, link.listen_failures)
+        link.listen_idle = 0 if role.has_spoken else link.listen_idle + 1
+        at = self._desk.now + self._resuming.pause(cause.retry_ms, link.listen_failures)
+        # Who names a pause wants to be polled; other servers had better keep the stream open.
+        longest_s = limits.listen_retry_max_s if cause.retry_ms is None else limits.polling_idle_max_s
+        at = max(at, role.dialled_at + self._resuming.spacing(link.listen_idle, longest_s))
         link.listen_failures += 1
-        if link.listen_failures > self._desk.limits.resume_failures_max:
+        if link.listen_failures > limits.resume_failures_max:
             link.listen_event_id = None  # it may be just this that it fails over
-        self._desk.timers.set(("relisten", link.id), self._desk.now + pause, "upstream event stream")
+        self._desk.timers.set(("relisten", link.id), at, "upstream event stream")
 
     def _receive_post_close(self, link: Link, role: UpPostRole, cause: Cause) -> None:
         is_lost = denies_session(cause, names_session=role.names_session)
@@ -152,6 +167,8 @@ class ServerChannels:
             elif role.is_resumed:
                 cause = Cause(End.BROKEN, detail=f"its reply was cut off, and could not be resumed: {describe(cause)}")
             self._losses.settle_post(link, entry, cause, is_unsent=is_unsent)
+        elif is_current(role) and self._uplink.repeat(role, entry, cause):
+            return
         elif isinstance(entry, Errand):
             if is_current(role):
                 self._receive_errand_close(link, entry, cause)

@@ -68,6 +68,7 @@ class Stream:
         number: its name within the session, once an event with an id was sent; None before, and for what has no ids.
         may_resume: whether its events have ids.
         last_ordinal: of the event that was added last.
+        faded_ordinal: of the last one that was forgotten for its age: who has not seen it cannot come back.
         is_listening: it is a GET stream of the session's own, which has no last event.
         is_over: its last event was added.
         replay: the client is still being told what it missed; what comes has to wait.
@@ -80,6 +81,7 @@ class Stream:
     __slots__ = (
         "_kept",
         "channel",
+        "faded_ordinal",
         "held_bytes",
         "held_count",
         "is_listening",
@@ -98,6 +100,7 @@ class Stream:
         self.may_resume = may_resume
         self.number: int | None = None
         self.last_ordinal = 0
+        self.faded_ordinal = 0
         self.is_over = False
         self.replay: Replay | None = None
         self.held_count = 0

@@ -68,6 +68,8 @@ class Streams:
             self._desk.send(
                 stream.channel, message, is_last=is_last, session=session_id, event_id=event_id, retry_ms=retry_ms
             )
+        elif stream.is_listening:
+            self.receive_left(session, stream)
         if is_last:
             self._retain(session, stream)
         self._make_room(session, stream)
@@ -141,11 +143,17 @@ class Streams:
         if stream.channel == channel:
             stream.channel = stream.replay = None
 
+    def receive_left(self, session: Session, stream: Stream) -> None:
+        """A GET stream has no connection any more: what it keeps waits for its client for so long only. What comes
+        for the session does not go there."""
+        if stream.is_listening and stream.channel is None and stream.number is not None:
+            self._expire(session, stream, "stream that nobody listens to")
+
     def find(self, session: Session, last_event_id: str) -> tuple[Stream, int] | None:
         """The stream that an event id belongs to, and the event's number in it."""
         found = parse_event_id(last_event_id)
         stream = None if found is None else session.resumable.get(found[0])
-        if found is None or stream is None or found[1] > stream.last_ordinal:
+        if found is None or stream is None or not stream.faded_ordinal <= found[1] <= stream.last_ordinal:
             return None
         return stream, found[1]
 
@@ -158,6 +166,8 @@ class Streams:
         meantime, `missed` is told the event that was sent last.
         """
         self._desk.close(stream.channel, reason="resumed on another connection")
+        if stream.is_listening:
+            self._desk.timers.cancel(("stream", (session.sid, stream.number)))
         stream.channel = channel
         stream.replay = Replay(channel, ordinal, missed)
         self._replay(session, stream, stream.replay)
@@ -202,11 +212,11 @@ class Streams:
         self._over[stream] = session
         if stream.stored_count:
             self._archive.over[stream] = session
-        self._expire(session, stream)
+        self._expire(session, stream, "stream that is over")
 
-    def _expire(self, session: Session, stream: Stream) -> None:
+    def _expire(self, session: Session, stream: Stream, why: str) -> None:
         at = self._desk.now + self._desk.limits.stream_ttl_s
-        self._desk.timers.set(("stream", (session.sid, stream.number)), at, "stream that is over")
+        self._desk.timers.set(("stream", (session.sid, stream.number)), at, why)
 
     def forget(self, session: Session, stream: Stream) -> None:
         """It cannot be resumed any more."""
@@ -229,10 +239,25 @@ class Streams:
 
     def handle_over(self, session: Session, number: int) -> None:
         stream = session.resumable.get(number)
-        if stream is not None and stream.replay is not None:
-            self._expire(session, stream)
-        elif stream is not None:
+        if stream is None:
+            return
+        if stream.is_listening:
+            self._fade(session, stream)
+        elif stream.replay is not None:
+            self._expire(session, stream, "stream that is over")
+        else:
             self.forget(session, stream)
+
+    def _fade(self, session: Session, stream: Stream) -> None:
+        """Nobody came back to a GET stream: what it keeps goes. Its name stays, for a client that has seen it all."""
+        while (kept := stream.after(0)) is not None:
+            if kept.place is Place.HELD:
+                stream.drop(kept)
+                self._account(session, -kept.size_bytes)
+            else:
+                self._archive.drop(session, stream, kept)
+        self._note_empty(stream)
+        stream.faded_ordinal = stream.last_ordinal
 
     def _account(self, session: Session, size_bytes: int) -> None:
         session.kept_bytes += size_bytes

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from . import jsonrpc
 from .desk import Desk
-from .effects import Headers, Post
+from .effects import Cause, Headers, Post
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
 from .ids import ChannelId
-from .links import Errand, Link, UpPostRole
+from .links import Errand, Link, Notice, UpPostRole
+from .repeating import may_send_again
 from .upstream import State
 
 
@@ -32,20 +33,49 @@ class Uplink:
         message = jsonrpc.encode_request(b"%d" % number, exchange.method, params)
         exchange.post = self._emit(link, message, number, exchange.headers)
 
-    def run(self, link: Link, purpose: str, method: str, params: bytes | None) -> None:
+    def run(self, link: Link, purpose: str, method: str, params: bytes | None, *, is_repeated: bool = False) -> None:
         """Send a request of our own."""
         number = link.next_id()
         link.pending[number] = Errand(purpose, link.upstream.incarnation)
-        self._emit(link, jsonrpc.encode_request(b"%d" % number, method, params), number, link.headers)
+        message = jsonrpc.encode_request(b"%d" % number, method, params)
+        self._emit(link, message, number, link.headers, is_own=True, is_repeated=is_repeated)
+
+    def repeat(self, role: UpPostRole, errand: Errand | None, cause: Cause) -> bool:
+        """What was our own, or a notification or an answer, met a connection that the server had closed: send it once
+        more, if it may be. A client's request is its own story.
+
+        Args:
+            errand: what it was for, if it was a request.
+        """
+        link, own = role.link, role.own
+        if own is None or role.is_repeated or link.upstream.state in (State.IDLE, State.CLOSED):
+            return False
+        if not may_send_again(cause, own.message, has_session=role.names_session):
+            return False
+        if errand is None:
+            self._emit(
+                link,
+                own.message,
+                None,
+                own.headers,
+                is_own=True,
+                is_confirmation=role.is_confirmation,
+                is_repeated=True,
+            )
+        else:
+            frame = jsonrpc.decode(own.message)
+            assert frame.method is not None
+            self.run(link, errand.purpose, frame.method, frame.params, is_repeated=True)
+        return True
 
     def tell(self, link: Link, message: bytes, headers: Headers | None = None) -> None:
         """Send a notification or an answer, with the `headers` of the client that said it; None: it is our own."""
-        self._emit(link, message, None, link.headers if headers is None else headers)
+        self._emit(link, message, None, link.headers if headers is None else headers, is_own=True)
 
     def confirm(self, link: Link) -> None:
         """Send the notification that ends the handshake; on HTTP, how its POST ends is part of the handshake."""
         message = jsonrpc.encode_notification("notifications/initialized", None)
-        self._emit(link, message, None, link.headers, is_confirmation=True)
+        self._emit(link, message, None, link.headers, is_own=True, is_confirmation=True)
 
     def expect_reply(self, link: Link, exchange: Exchange) -> None:
         """The server's time to say something about the exchange begins anew."""
@@ -56,7 +86,15 @@ class Uplink:
         self._desk.timers.cancel(("reply", (exchange.sid, exchange.key)))
 
     def _emit(
-        self, link: Link, message: bytes, number: int | None, headers: Headers, *, is_confirmation: bool = False
+        self,
+        link: Link,
+        message: bytes,
+        number: int | None,
+        headers: Headers,
+        *,
+        is_own: bool = False,
+        is_confirmation: bool = False,
+        is_repeated: bool = False,
     ) -> ChannelId | None:
         """Write one message. Returns the POST's channel, on HTTP."""
         if link.is_pipe:
@@ -69,7 +107,8 @@ class Uplink:
             text = f"{link.notices} notifications and answers are on their way: one more dropped"
             self._desk.note("warning", text, link.plan.id)
             return None
-        role = UpPostRole(link, number, is_confirmation=is_confirmation)
+        own = Notice(message, headers) if is_own else None
+        role = UpPostRole(link, number, own=own, is_confirmation=is_confirmation, is_repeated=is_repeated)
         revision = upstream.revision if upstream.state is not State.INITIALIZING else None
         target = Post(link.plan.id, message, session=upstream.session, revision=revision, headers=headers)
         channel = role.channel = self._desk.dial(role, target)

@@ -48,8 +48,11 @@ def test_one_input(data: bytes) -> None:
                 assert events([encode_event(b"", id=id)], limit + 100 + 3 * len(id)) == [event]
             case Retry(ms):
                 assert 0 <= ms <= RETRY_MAX_MS
-            case Oversize(size_bytes):
+            case Oversize(size_bytes, _, type, head, tail):
                 assert size_bytes > limit
+                assert type
+                assert len(head) <= limit
+                assert bool(head) == bool(tail)
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """Whatever a server streams, messages go to its own origin only, and the session has one end, however it is cut.
 
 The first byte says how many bytes of the rest are the data of the endpoint event (none: there is no such event); what
-follows is the stream behind it. Accepted outcomes: `Opened`, then `Arrived`, then one `Ended`; or `Ended` alone. To
-search for others: `python -P fuzz/sse_client.py fuzz/corpus/sse_client`.
+follows is the stream behind it. Accepted outcomes: `Opened`, then `Arrived` and `Dropped`, then one `Ended`; or `Ended`
+alone. To search for others: `python -P fuzz/sse_client.py fuzz/corpus/sse_client`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 from isthmus.core.limits import Limits
-from isthmus.core.wire.http_client import Arrived, Ended, Opened, ReplyEvent
+from isthmus.core.wire.http_client import Arrived, Dropped, Ended, Opened, ReplyEvent
 from isthmus.core.wire.sse_client import SseSession
 from isthmus.core.wire.url import parse_url
 
@@ -43,7 +43,7 @@ def test_one_input(data: bytes) -> None:
     assert (endpoint is not None) == bool(before)
     if endpoint is not None:
         assert before[0] == Opened()
-        assert all(isinstance(event, Arrived) and event.event == "message" for event in before[1:])
+        assert all(isinstance(event, Arrived | Dropped) and event.event == "message" for event in before[1:])
         assert parse_url(URL.removesuffix("/a/sse") + endpoint.decode()).target == endpoint
 
 

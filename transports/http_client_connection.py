@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 import h11
+import msgspec
 from anyio.abc import ByteStream
 from anyio.lowlevel import checkpoint
 
 from ..core.effects import Cause, End
+from ..core.wire.http_client import Ended, ReplyEvent
 from .dialling import LOST, Unreachable
 from .http_client_exchange import Exchange, stopped
+from .input_probe import InputProbe
 
 if TYPE_CHECKING:
     from .http_pool import Pool
@@ -51,6 +54,7 @@ class Connection:
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=limits.head_size_max_bytes)
         self._scope = anyio.CancelScope()
         self._stream: ByteStream | None = None
+        self._probe: InputProbe | None = None
         self.is_idle = False
         self._has_served = False
         self._has_failed = False  # by our own mistake
@@ -59,6 +63,7 @@ class Connection:
         # The request at hand, also after its exchange has let go.
         self._has_request = anyio.Event()
         self._is_written = False
+        self._has_heard = False  # a byte of its response
         self._has_head = False
         self._head_size = 0
         self._drained_size = 0
@@ -70,6 +75,7 @@ class Connection:
         exchange.connection = self
         self.is_idle = False
         self._is_written = False
+        self._has_heard = False
         self._has_head = False
         self._head_size = 0
         self._drained_size = 0
@@ -106,15 +112,21 @@ class Connection:
         except Unreachable as error:
             self._exchange.end(Cause(End.UNREACHABLE, str(error), unsent=True))
             return False
+        self._probe = InputProbe(self._stream)
         return True
 
     async def _write(self) -> None:
-        assert self._stream is not None
+        assert self._stream is not None and self._probe is not None
         while True:
             await self._has_request.wait()
             self._has_request = anyio.Event()
             exchange = self._exchange
             if exchange is None:
+                return
+            if self._has_served and self._probe.has_input():
+                # Nothing was asked for yet: it is the end, or the connection is of no use anyway.
+                self._unsent, self._exchange = exchange, None
+                self.give_up()
                 return
             exchange.is_unsent = False
             body = exchange.body
@@ -125,10 +137,12 @@ class Connection:
             self._http.send(h11.EndOfMessage())
             try:
                 if len(body) <= WRITE_SIZE_BYTES:
+                    exchange.may_be_whole = True
                     await self._stream.send(head + body)
                 else:
                     await self._stream.send(head)
                     for start in range(0, len(body), WRITE_SIZE_BYTES):
+                        exchange.may_be_whole = start + WRITE_SIZE_BYTES >= len(body)
                         await self._stream.send(body[start : start + WRITE_SIZE_BYTES])
             except LOST:
                 # The reader learns of it too, after whatever the server may have said before.
@@ -164,7 +178,8 @@ class Connection:
                 if (exchange := self._exchange) is None:
                     return
                 problem = f"got a malformed HTTP response: {str(error)[:200]}" if data else ""
-                await exchange.report(exchange.reader.receive_eof(is_complete=False, problem=problem))
+                facts = exchange.reader.receive_eof(is_complete=False, problem=problem)
+                await exchange.report([self._doubt(exchange, fact) for fact in facts])
                 return
 
     async def _take_in(self, data: bytes | None) -> bool:
@@ -178,6 +193,7 @@ class Connection:
         if data is None:
             raise h11.RemoteProtocolError("connection lost")
         self._http.receive_data(data)
+        self._has_heard = self._has_heard or bool(data)
         if not self._has_head:
             self._head_size += len(data)
         for count in itertools.count(1):
@@ -242,6 +258,15 @@ class Connection:
         self.is_idle = self._has_served = True
         return self._pool.take_back(self)
 
+    def _doubt(self, exchange: Exchange, fact: ReplyEvent) -> ReplyEvent:
+        """The connection broke: the end of `exchange`, with what speaks for it not having been looked at."""
+        if not isinstance(fact, Ended) or self._has_heard or exchange.is_abandoned:
+            return fact
+        if self._has_served:
+            self._pool.forget_idle()  # they are most likely no better, and the request may be sent again
+        cause = msgspec.structs.replace(fact.cause, unsent=not exchange.may_be_whole, stale=self._has_served)
+        return Ended(cause)
+
     def _settle(self) -> None:
         """The connection is closed: whoever still held it is told, or tries another."""
         exchange = self._exchange or self._unsent
@@ -256,7 +281,8 @@ class Connection:
             elif exchange is self._unsent:
                 exchange.end(Cause(End.BROKEN, f"{where} closed the connection at once", unsent=True))
             elif self._scope.cancel_called:
-                exchange.end(Cause(End.BROKEN, f"{where} took no more of the request"))
+                cause = Cause(End.BROKEN, f"{where} took no more of the request")
+                exchange.report_one(self._doubt(exchange, Ended(cause)))
             else:
                 exchange.end(stopped(exchange.is_unsent))
         self._pool.dispatch_waiting()

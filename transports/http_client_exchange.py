@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 
 from ..core.effects import Cause, Close, Connected, Delete, End, Listen, Post, Primed, Send
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
-from ..core.wire.http_client import Arrived, Ended, Opened, ReplyEvent, request_for
+from ..core.wire.http_client import Arrived, Dropped, Ended, Opened, ReplyEvent, request_for
 from .port import Port
 
 if TYPE_CHECKING:
     from .http_client_connection import Connection
     from .http_pool import Pool
+
+_log: Final = logging.getLogger("isthmus.http")
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -59,6 +62,7 @@ class Exchange:
         """Called once the whole request is on its way."""
         self.connection: Connection | None = None
         self.is_unsent = True  # no byte of it was given to a socket
+        self.may_be_whole = False  # its last byte was given to a socket
         self.is_abandoned = False
         self.is_over = False
         self._pool = route.pool
@@ -110,6 +114,8 @@ class Exchange:
             self._port.opened(self._channel, Connected(fact.session))
         elif isinstance(fact, Ended):
             self.end(fact.cause)
+        elif isinstance(fact, Dropped):
+            _log.warning("%s: %s; dropped", self._pool.address.authority.decode(), fact.detail)
         else:
             self._port.opened(self._channel, Primed())
 

@@ -62,6 +62,11 @@ class Pool:
             self.idle.remove(connection)
         self.client.unheld.pop(connection, None)
 
+    def forget_idle(self) -> None:
+        """Close all connections that nobody uses."""
+        for connection in list(self.idle):
+            connection.give_up()
+
     def release(self) -> None:
         """A connection is closed: another may be opened."""
         self._connections -= 1

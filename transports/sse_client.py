@@ -19,7 +19,7 @@ from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.limits import Limits
 from ..core.wire.http_client import Arrived, Ended, ReplyReader
-from ..core.wire.sse_client import SseSession
+from ..core.wire.sse_client import Again, SseSession
 from .http_client import HttpClient
 from .http_client_exchange import Exchange
 from .http_endpoint import Endpoint
@@ -61,6 +61,7 @@ class SseUpstream:
         self._session = SseSession(endpoint.url, limits)
         self._stream: Exchange | None = None
         self._queue: deque[bytes] = deque()
+        self._again: deque[bytes] = deque()  # before all that is queued
         self._posts: set[_Posting] = set()
         self._change = anyio.Event()
         self._scope = anyio.CancelScope()  # of the session
@@ -135,9 +136,11 @@ class SseUpstream:
         self._change.set()
         if cause.end is End.DONE or self._is_over:
             return
-        for fact in self._session.receive_untaken(posting.body, cause):
+        for fact in self._session.receive_untaken(posting.body, cause, is_repeated=posting.is_repeated):
             if isinstance(fact, Arrived):
                 self.receive_message(fact.message)
+            elif isinstance(fact, Again):
+                self._again.append(posting.body)
             elif isinstance(fact, Ended):
                 self.receive_end(fact.cause)
             else:
@@ -151,7 +154,10 @@ class SseUpstream:
         if self._is_paused:
             self._stream.pause()
         while not self._is_over:  # a wake-up may come before the cancellation that went with it
-            if self._is_joined and self._queue and len(self._posts) < self._limits.exchanges_per_session_max:
+            is_free = len(self._posts) < self._limits.exchanges_per_session_max
+            if self._again and is_free:
+                await self._post(self._again.popleft(), is_repeated=True)
+            elif self._is_joined and self._queue and is_free:
                 await self._post(self._queue.popleft())
             elif self._is_closing and not (self._is_joined and self._queue):
                 return
@@ -159,10 +165,10 @@ class SseUpstream:
                 self._change = anyio.Event()
                 await self._change.wait()
 
-    async def _post(self, message: bytes) -> None:
+    async def _post(self, message: bytes, *, is_repeated: bool = False) -> None:
         """Return when it was taken or refused, or when the next one need not wait for that any longer."""
         target = Post(self._target.server, message, headers=self._target.headers)
-        posting = _Posting(self, message)
+        posting = _Posting(self, message, is_repeated=is_repeated)
         reader = ReplyReader(target, self._limits, has_messages=False)
         posting.exchange = exchange = self._client.dial(
             self._endpoint, target, self._channel, posting, reader=reader, path=self._session.endpoint
@@ -172,7 +178,7 @@ class SseUpstream:
         await posting.has_left.wait()
         with anyio.move_on_after(self._limits.post_wait_s):
             await posting.is_over.wait()
-        if not self._is_closing and not self._is_over:
+        if not self._is_closing and not self._is_over and not is_repeated:
             self._port.sent(self._channel, len(message))
 
 
@@ -201,9 +207,10 @@ class _Stream:
 class _Posting(_Stream):
     """One POST of an `SseUpstream`."""
 
-    def __init__(self, upstream: SseUpstream, message: bytes) -> None:
+    def __init__(self, upstream: SseUpstream, message: bytes, *, is_repeated: bool) -> None:
         super().__init__(upstream)
         self.body = message
+        self.is_repeated = is_repeated
         self.exchange: Exchange | None = None
         self.has_left = anyio.Event()
         self.is_over = anyio.Event()

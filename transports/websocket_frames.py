@@ -15,7 +15,7 @@ from wsproto.extensions import Extension
 from wsproto.frame_protocol import CloseReason, Frame, FrameDecoder, FrameProtocol, Opcode, ParseFailed, RsvBits
 
 from ..core.limits import KIB
-from ..core.wire.ndjson import HEAD_SIZE_MAX_BYTES
+from ..core.wire.remains import HEAD_SIZE_MAX_BYTES
 from ..core.wire.websocket import INVALID_DATA, TOO_BIG, UNSUPPORTED_DATA, Deflate, SocketError, parse_close
 
 INFLATE_BYTES: Final = 4 * KIB

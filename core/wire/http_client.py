@@ -28,6 +28,7 @@ import msgspec
 from ..effects import Cause, Delete, End, Listen, Post
 from ..errors import LocalProtocolError
 from ..limits import Limits
+from .oversize import NOBODYS, answer_for, refusal_of
 from .sse import Event, EventReader, Oversize, Retry
 
 REFUSAL_BODY_MAX_BYTES: Final = 64 * 1024
@@ -85,13 +86,21 @@ class Arrived(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     event: str = "message"
 
 
+class Dropped(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """An event over the limit was dropped: `detail` for people. If it can be told who waits for it, the error that they
+    get for it has `Arrived` next."""
+
+    detail: str
+    event: str = "message"
+
+
 class Ended(msgspec.Struct, frozen=True, tag=True):
     """The exchange is over. Always there, once, last."""
 
     cause: Cause
 
 
-ReplyEvent = Opened | Primed | Arrived | Ended
+ReplyEvent = Opened | Primed | Arrived | Dropped | Ended
 
 
 class State(enum.Enum):
@@ -132,7 +141,6 @@ TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
     },
     State.STREAMING: {
         Input.FED: State.STREAMING,
-        Input.OVERFED: State.ENDED,
         Input.FINISHED: State.ENDED,
         Input.CUT: State.ENDED,
     },
@@ -207,6 +215,10 @@ def encode_header(name: str, value: str) -> tuple[bytes, bytes]:
 class ReplyReader:
     """One response to a `Post`, `Listen` or `Delete`. It moves along `TRANSITIONS` only.
 
+    An answer over the limit is replaced by an error that says so, with the id null where the answer does not show its
+    own: it is then that of the only request whose answer can come here. A document that is too long is not read on; an
+    event that is too long is read to its end, and the stream goes on.
+
     How the body was cut into pieces never shows in the events. Once `is_ended`, the rest of the response means nothing
     and is not to be fed; at most `limits.reply_size_max_bytes` of one message are held at any time.
 
@@ -236,6 +248,7 @@ class ReplyReader:
         self._has_begun = False  # in STREAMING: a message came, or `Primed` was said
         self._last_event_id: str | None = None  # since STREAMING
         self._retry_ms: int | None = None  # since STREAMING
+        self._loss = ""  # since STREAMING: what was dropped though it may have been the answer
 
     @property
     def is_ended(self) -> bool:
@@ -255,7 +268,12 @@ class ReplyReader:
         for name, value in headers:
             fields.setdefault(name.lower(), value.strip())
         out: list[ReplyEvent] = []
-        if status >= 300:
+        if status == 204 and isinstance(self._target, Listen):
+            # WHATWG HTML, "Server-sent events": "Clients will reconnect if the connection is closed; a client can be
+            # told to stop reconnecting using the HTTP 204 No Content response code."
+            self._step(Input.ACCEPTED)
+            out.append(Ended(Cause(End.REFUSED, "got HTTP status 204, expected an event stream", 204)))
+        elif status >= 300:
             self._step(Input.DENIED)
             self._status = status
             self._detail = _describe_refusal(status, fields.get(b"location"))
@@ -290,6 +308,8 @@ class ReplyReader:
             self._body += data[: size_max - len(self._body)]
             out.append(self._refusal())
         else:
+            if isinstance(self._target, Post):
+                out.append(Arrived(refusal_of(NOBODYS, None, size_max)))
             out.append(self._broken(f"got a reply over the limit of {size_max} bytes"))
         self._body.clear()
         return out
@@ -311,12 +331,12 @@ class ReplyReader:
             out.append(self._refusal())
         elif not is_complete:
             out.append(self._broken(problem or _CUT_DETAIL[state]))
-        elif dropped:  # what the last event, never finished, held is no longer known
-            out.append(self._oversize_event(dropped[0]))
+        elif dropped:  # it was cut off, though the response was not
+            out.append(self._broken(_over(dropped[0].size_bytes, self._size_max)))
         else:
             if self._body:
                 out.append(Arrived(bytes(self._body)))
-            out.append(self._ended(ENDED_ORDERLY))
+            out.append(self._ended(Cause(End.DONE, self._loss) if self._loss else ENDED_ORDERLY))
         self._body.clear()
         self._events = None
         return out
@@ -345,22 +365,27 @@ class ReplyReader:
             if isinstance(event, Retry):
                 self._retry_ms = event.ms
                 continue
-            self._last_event_id = event.id
+            if event.id != self._last_event_id:
+                self._last_event_id = event.id if _can_be_named(event.id) else ""
             if isinstance(event, Event) and event.type in self._event_types:
                 self._has_begun = True
                 out.append(Arrived(event.data, event.type))
-            elif isinstance(event, Oversize):
-                self._step(Input.OVERFED)
-                self._events = None
-                out.append(self._oversize_event(event))
-                return
-            elif event.id and not self._has_begun and isinstance(self._target, Post):
+            elif isinstance(event, Oversize) and event.type in self._event_types:
+                self._receive_oversize(event, out)
+            elif self._last_event_id and not self._has_begun and isinstance(self._target, Post):
                 self._has_begun = True
                 out.append(Primed())
         self._step(Input.FED)
 
-    def _oversize_event(self, event: Oversize) -> Ended:
-        return self._broken(f"got an event of {event.size_bytes} bytes, over the limit of {self._size_max} bytes")
+    def _receive_oversize(self, event: Oversize, out: list[ReplyEvent]) -> None:
+        self._has_begun = True
+        detail = _over(event.size_bytes, self._size_max)
+        out.append(Dropped(detail, event.type))
+        answer = answer_for(event.head, event.size_bytes, self._size_max, tail=event.tail, is_addressed=True)
+        if answer is None:
+            self._loss = detail
+        else:
+            out.append(Arrived(answer))
 
     def _refusal(self) -> Ended:
         return Ended(Cause(End.REFUSED, self._detail, self._status, bytes(self._body), challenge=self._challenge))
@@ -390,6 +415,10 @@ _CUT_DETAIL: Final = {
     State.GATHERING: "the connection ended within the response",
     State.STREAMING: "the connection ended within the event stream",
 }
+
+
+def _over(size_bytes: int, limit: int) -> str:
+    return f"got an event of {size_bytes} bytes, over the limit of {limit} bytes"
 
 
 def _session(fields: dict[bytes, bytes]) -> str | None:
@@ -447,6 +476,14 @@ def _encode_event_id(event_id: str) -> bytes:
             f"got {seen} that no header can carry, expected {EVENT_ID_MAX_BYTES} bytes at most, no control characters"
         )
     return encoded
+
+
+def _can_be_named(event_id: str | None) -> bool:
+    """Whether a stream can be taken up after that event. If not, it is as good as withdrawn."""
+    try:
+        return not event_id or bool(_encode_event_id(event_id))
+    except LocalProtocolError:
+        return False
 
 
 def _encode_pair(header: tuple[str, str]) -> tuple[bytes, bytes]:

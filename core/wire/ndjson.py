@@ -14,12 +14,7 @@ from typing import Final
 import msgspec
 
 from ..errors import LocalProtocolError
-
-HEAD_SIZE_MAX_BYTES: Final = 4096
-"""What is kept of a line that is dropped: `jsonrpc`, `id` and `method`, where peers put them first."""
-
-TAIL_SIZE_MAX_BYTES: Final = 320
-"""What is kept of its end: `jsonrpc` and `id`, where other peers put them last."""
+from .remains import HEAD_SIZE_MAX_BYTES, TAIL_SIZE_MAX_BYTES
 
 BOM: Final = b"\xef\xbb\xbf"
 

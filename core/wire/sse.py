@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from ..errors import LocalProtocolError
+from .remains import HEAD_SIZE_MAX_BYTES, Remains
 
 BOM: Final = b"\xef\xbb\xbf"
 PLAIN: Final = b"event: message\ndata: "
@@ -22,6 +23,10 @@ PLAIN_SIZE: Final = len(PLAIN) - 1  # as the limit counts it: without the line e
 
 RETRY_MAX_MS: Final = 24 * 60 * 60 * 1000
 """A longer `retry` is read as a day: whoever says so does not want to be asked again."""
+
+DROPPED_LINE_MAX_BYTES: Final = 16 * 1024
+"""A line of an event that is dropped is still read if it is no longer: it may name the event's id, which fits into 8
+KiB if it is to be of any use."""
 
 COMMENT: Final = b": keep-alive\n\n"
 """Says nothing. Written on an idle stream, so that nobody in between takes it for dead."""
@@ -56,11 +61,18 @@ class Retry(msgspec.Struct, frozen=True, tag=True, tag_field="fact"):
 
 
 class Oversize(msgspec.Struct, frozen=True, tag=True, tag_field="fact"):
-    """An event over the limit was dropped; the stream goes on. `size_bytes` is what the limit counted, and all that
-    followed up to the event's end; `id` is the stream's last event id after it (see `Event.id`)."""
+    """An event over the limit was dropped; the stream goes on.
+
+    `size_bytes` is what the limit counted, and all that followed up to the event's end; `id` is the stream's last event
+    id after it (see `Event.id`); `head` is how its data began (at most `HEAD_SIZE_MAX_BYTES` and at most the limit) and
+    `tail` how it ended (at most `TAIL_SIZE_MAX_BYTES`), to find out whose it was. One that never ended has neither.
+    """
 
     size_bytes: int
     id: str | None = None
+    type: str = "message"
+    head: bytes = b""
+    tail: bytes = b""
 
 
 SseEvent = Event | Identified | Retry | Oversize
@@ -70,12 +82,11 @@ class EventReader:
     """Bytes in, events out. `last_event_id` is what a request to resume this stream names (see `Event.id`).
 
     Two things differ from a browser: an event with empty data is not an `Event`, as no message is empty, and data stays
-    bytes. An event over the limit still sets the last event id if it named it before it went over, so that resuming
-    does not bring it back for ever.
+    bytes. An event over the limit still sets the last event id, so that resuming does not bring it back for ever.
 
     Args:
         event_size_max_bytes: the most that the `data`, `event` and `id` lines of one event, and any one line, may hold
-            together, line ends not counted. About this much is ever buffered.
+            together, line ends not counted. About this much is ever buffered, and 20 KiB of an event that is dropped.
     """
 
     def __init__(self, *, event_size_max_bytes: int) -> None:
@@ -87,12 +98,14 @@ class EventReader:
         self._is_at_eof = False
         # The line at hand.
         self._line = bytearray()
-        self._is_mid_line = False  # used while over the limit only, when `_line` stays empty
         # The event at hand.
-        self._size = 0  # what counts towards the limit; above it, lines are only counted until the event ends
+        self._size = 0  # what counts towards the limit; above it, all bytes of lines until the event ends
         self._type = ""
         self._data: bytes | bytearray | None = None
         self._id: str | None = None
+        # Above the limit, the ends of its data, and of the line at hand: `_data` and `_line` stay empty then.
+        self._dropped: Remains | None = None
+        self._dropped_line = Remains(DROPPED_LINE_MAX_BYTES)
 
     def receive_bytes(self, data: bytes) -> list[SseEvent]:
         """Take what arrived, cut anywhere; return the events it completed.
@@ -128,10 +141,10 @@ class EventReader:
         """The stream ended. An event cut off by that is discarded, and reported only if it was over the limit already.
         Asked again, there is nothing to report."""
         self._is_at_eof = True
-        size_bytes = self._size
+        out = [] if self._dropped is None else [Oversize(self._size, self.last_event_id, self._type or "message")]
         self._line = bytearray()
         self._start_event()
-        return [Oversize(size_bytes, self.last_event_id)] if size_bytes > self._size_max else []
+        return out
 
     def _unify_line_ends(self, data: bytes) -> bytes:
         """`data` with LF for every line end. A CR ends its line at once, or a last event would wait for the next."""
@@ -145,15 +158,11 @@ class EventReader:
     def _finish_line(self, data: bytes, start: int, end: int, out: list[SseEvent]) -> None:
         """`data[start:end]` ends the line at hand."""
         size_bytes = len(self._line) + end - start
-        if self._size > self._size_max:
-            if size_bytes or self._is_mid_line:
-                self._size += size_bytes
-                self._is_mid_line = False
-            else:
-                self._dispatch(out)
-            return
-        if self._size + size_bytes > self._size_max:
-            self._drop(size_bytes)
+        if self._dropped is None and self._size + size_bytes > self._size_max:
+            self._drop()
+        if self._dropped is not None:
+            self._keep_ends(data[start:end])
+            self._finish_dropped_line(self._dropped, out)
             return
         line: bytes | bytearray = data
         if self._line:
@@ -166,29 +175,53 @@ class EventReader:
                 start += len(BOM)
         if start == end:
             self._dispatch(out)
-        else:
-            self._receive_field(line, start, end, out)
+        elif self._receive_field(line, start, end, out):
+            self._size += end - start
 
     def _keep(self, piece: bytes) -> None:
         """`piece`, not empty, continues the line at hand, whose end is not in sight."""
-        size_bytes = len(self._line) + len(piece)
-        if self._size > self._size_max:
-            self._size += size_bytes
-            self._is_mid_line = True
-        elif self._size + size_bytes > self._size_max:
-            self._drop(size_bytes)
-            self._is_mid_line = True
+        if self._dropped is None and self._size + len(self._line) + len(piece) > self._size_max:
+            self._drop()
+        if self._dropped is not None:
+            self._keep_ends(piece)
         else:
             self._line += piece
 
-    def _drop(self, size_bytes: int) -> None:
-        """The line at hand, so far of `size_bytes`, takes the event over the limit: let go of both."""
-        self._size += size_bytes
-        self._line = bytearray()
-        self._data = None
-        self._is_first_line = False
+    def _drop(self) -> None:
+        """The line at hand takes the event over the limit: from here on, only the ends of both are kept."""
+        self._dropped = Remains(min(HEAD_SIZE_MAX_BYTES, self._size_max))
+        if self._data is not None:
+            self._dropped.receive_bytes(self._data)
+            self._data = b""
+        line, self._line = self._line, bytearray()
+        self._keep_ends(line)
 
-    def _receive_field(self, line: bytes | bytearray, start: int, end: int, out: list[SseEvent]) -> None:
+    def _keep_ends(self, piece: bytes | bytearray) -> None:
+        self._size += len(piece)
+        self._dropped_line.receive_bytes(piece)
+
+    def _finish_dropped_line(self, dropped: Remains, out: list[SseEvent]) -> None:
+        """A line of a dropped event: what is no data is taken in as ever, unless it is overlong itself."""
+        ends = self._dropped_line
+        if not ends.size_bytes:
+            self._dispatch(out)
+            return
+        self._dropped_line = Remains(DROPPED_LINE_MAX_BYTES)
+        start = len(BOM) if self._is_first_line and ends.head.startswith(BOM) else 0
+        self._is_first_line = False
+        name, colon, value = ends.head[start:].partition(b":")
+        if name == b"data":
+            if self._data is not None:
+                dropped.receive_bytes(b"\n")
+            self._data = b""
+            value_start = start + len(name) + len(colon) + value.startswith(b" ")
+            dropped.receive_remains(ends, value_start)
+        elif ends.is_whole or name == b"event":  # the beginning of its type tells that it is none of ours
+            self._receive_field(ends.head, start, len(ends.head), out)
+
+    def _receive_field(self, line: bytes | bytearray, start: int, end: int, out: list[SseEvent]) -> bool:
+        """A line that is not blank. Returns whether it counts: a comment (no name), and a field we do not know, are
+        not kept."""
         colon = line.find(b":", start, end)
         value_start = colon + 1
         if colon < 0:
@@ -213,20 +246,20 @@ class EventReader:
             if b"\0" not in value:
                 self._id = value.decode("utf-8", "replace")
         else:
-            # A comment (no name), or a field we do not know: not kept, hence not counted.
             if name == b"retry" and value.isdigit():
                 # Nine digits are more than a day. Python refuses to read thousands of them.
                 digits = value.lstrip(b"0")
                 out.append(Retry(RETRY_MAX_MS if len(digits) > 8 else min(int(digits or b"0"), RETRY_MAX_MS)))
-            return
-        self._size += end - start
+            return False
+        return True
 
     def _dispatch(self, out: list[SseEvent]) -> None:
         """A blank line: the event at hand is complete."""
         if self._id is not None:
             self.last_event_id = self._id
-        if self._size > self._size_max:
-            out.append(Oversize(self._size, self.last_event_id))
+        if (dropped := self._dropped) is not None:
+            type = self._type or "message"
+            out.append(Oversize(self._size, self.last_event_id, type, dropped.head, dropped.tail))
         elif self._data:
             out.append(Event(self._type or "message", bytes(self._data), self.last_event_id))
         elif self._id is not None:
@@ -235,10 +268,12 @@ class EventReader:
 
     def _start_event(self) -> None:
         self._size = 0
-        self._is_mid_line = False
         self._type = ""
         self._data = None
         self._id = None
+        if self._dropped is not None:
+            self._dropped = None
+            self._dropped_line = Remains(DROPPED_LINE_MAX_BYTES)
 
 
 def encode_event(data: bytes, *, event: str = "message", id: str | None = None, retry_ms: int | None = None) -> bytes:

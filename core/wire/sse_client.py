@@ -26,7 +26,8 @@ from ..endings import describe, error_in, may_have_run
 from ..errors import OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE, LocalProtocolError, RemoteProtocolError
 from ..jsonrpc import Frame
 from ..limits import Limits
-from .http_client import Arrived, Ended, Opened, ReplyEvent, ReplyReader
+from ..repeating import may_send_again
+from .http_client import Arrived, Dropped, Ended, Opened, ReplyEvent, ReplyReader
 from .url import Address, parse_url
 
 ENDPOINT: Final = "endpoint"
@@ -43,6 +44,10 @@ class Unheard(msgspec.Struct, frozen=True, tag=True):
     """A notification or an answer did not reach the server: `reason` for people. Nobody waits for it."""
 
     reason: str
+
+
+class Again(msgspec.Struct, frozen=True, tag=True):
+    """The message is to be POSTed once more: its connection was found closed, and it may be sent again."""
 
 
 class State(enum.Enum):
@@ -80,7 +85,8 @@ class SseSession:
     """One session with such a server. It moves along `TRANSITIONS` only.
 
     The response to its GET is fed as to a `ReplyReader`: `Opened` says that the session is joined, `Arrived` is a
-    message, and `Ended` is always there, once, last. How the stream was cut up never shows.
+    message, `Dropped` one over the limit, and `Ended` is always there, once, last. How the stream was cut up never
+    shows.
 
     Args:
         url: of the event stream.
@@ -116,8 +122,11 @@ class SseSession:
         self._check_open()
         return self._receive(self._reader.receive_eof(is_complete, problem))
 
-    def receive_untaken(self, message: bytes, cause: Cause) -> list[Arrived | Unheard | Ended]:
-        """The POST of `message`, one JSON-RPC message, ended for another `cause` than success.
+    def receive_untaken(
+        self, message: bytes, cause: Cause, *, is_repeated: bool = False
+    ) -> list[Arrived | Again | Unheard | Ended]:
+        """The POST of `message`, one JSON-RPC message, ended for another `cause` than success. `Again` is never said of
+        one that is repeated.
 
         An error that the server put into its refusal is the answer to a request; else it is one of ours, which says
         whether the request may have run.
@@ -127,6 +136,8 @@ class SseSession:
         if self.state is State.JOINED and cause.end is End.REFUSED and cause.status in GONE:
             self._step(Input.FORGOTTEN)
             return [_broken(f"the server forgot the session: a message got HTTP status {cause.status}")]
+        if not is_repeated and may_send_again(cause, message):
+            return [Again()]
         try:
             frame = jsonrpc.decode(message)
         except RemoteProtocolError:  # not ours to judge
@@ -142,7 +153,9 @@ class SseSession:
                 self._receive_loss(fact.cause, out)
             elif isinstance(fact, Arrived) and fact.event == ENDPOINT:
                 self._receive_endpoint(fact.message, out)
-            elif isinstance(fact, Arrived):
+            elif isinstance(fact, Dropped) and fact.event == ENDPOINT:
+                self._receive_misnamed(fact.detail, out)
+            elif isinstance(fact, Arrived | Dropped):
                 self._receive_message(fact, out)
             if self.state is State.ENDED:
                 break
@@ -154,8 +167,7 @@ class SseSession:
         try:
             address = self._resolve(reference)
         except ValueError as error:
-            self._step(Input.MISNAMED)
-            out.append(_broken(f"the server named no usable endpoint for messages: {error}"))
+            self._receive_misnamed(str(error), out)
             return
         if address.origin != self._address.origin:
             self._step(Input.MISNAMED)
@@ -166,6 +178,11 @@ class SseSession:
         self.endpoint = address.target
         out.append(Opened())
 
+    def _receive_misnamed(self, reason: str, out: list[ReplyEvent]) -> None:
+        if self.state is State.JOINING:
+            self._step(Input.MISNAMED)
+            out.append(_broken(f"the server named no usable endpoint for messages: {reason}"))
+
     def _resolve(self, reference: bytes) -> Address:
         if len(reference) > ENDPOINT_MAX_BYTES:
             raise ValueError(f"got {len(reference)} bytes, expected at most {ENDPOINT_MAX_BYTES}")
@@ -174,7 +191,7 @@ class SseSession:
             raise ValueError("got a control or non-ASCII character in it, expected them percent-encoded")
         return parse_url(urljoin(self._url, text))
 
-    def _receive_message(self, message: Arrived, out: list[ReplyEvent]) -> None:
+    def _receive_message(self, message: Arrived | Dropped, out: list[ReplyEvent]) -> None:
         was_joined = self.state is State.JOINED
         self._step(Input.TOLD)
         out.append(message if was_joined else _broken("got a message, expected the endpoint event before it"))

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from driving import GONE, Client, Driver, connect, driver, result
+from driving import GONE, Client, Driver, connect, driver, notification, result
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.effects import Effect, Forget, ForgetAll, Load, Loaded, Save, Saved, Send, StorageFailed
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import MIB, Limits
-from streaming import Call, away, call_of, can_resume, is_refused, tags
+from streaming import LOG, Call, away, call_of, can_resume, child_of, is_refused, last_id, tags
 
 ANSWER = json.loads(result("1"))
 FULL = StorageFailed("the disk is full", is_full=True)
@@ -479,6 +479,28 @@ def test_what_is_stored_goes_with_its_stream(how: str) -> None:
     store.look()
     assert not store.records
     assert len(keys_of(iter(world.log))) == 1
+
+
+def test_what_a_get_stream_has_stored_goes_in_time() -> None:
+    """Record by record: the stream may go on, and store more."""
+    world, store = storing(events_max=1, stream_ttl_s=10.0)
+    client = connect(world, "http", "pipe")
+    stream = client.listen()
+    for number in range(4):
+        world.say(child_of(world), notification(LOG, f'{{"data":{number}}}'))
+    store.do_all()
+    assert len(store.records) == 3
+    seen = last_id(world, stream)
+    world.end(stream, GONE)
+    world.wait(10.1)
+    store.look()
+    assert not store.records
+    stream = client.resume(seen)
+    for number in range(4, 8):
+        world.say(child_of(world), notification(LOG, f'{{"data":{number}}}'))
+    store.do_all()
+    assert tags(world, stream) == [4, 5, 6, 7]
+    assert len(store.records) == 3
 
 
 def test_the_room_of_what_has_gone_is_there_again() -> None:

@@ -23,7 +23,7 @@ from driving import (
     request,
     result,
 )
-from isthmus.core.effects import Cause, Connected, Dial, End, Listen, Post, Spawn
+from isthmus.core.effects import Cause, Connected, Delete, Dial, End, Listen, Post, Spawn
 from isthmus.core.exchange import SAFE_TO_REPEAT
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
@@ -661,7 +661,7 @@ def test_nothing_is_sent_before_the_confirmation_has_arrived() -> None:
     assert world.hears("tools/call")
 
 
-@pytest.mark.parametrize("status", [405, 400, 401, 403])
+@pytest.mark.parametrize("status", [405, 400, 401, 403, 204])
 def test_a_server_that_offers_no_event_stream_is_not_asked_again(status: int) -> None:
     world = driver()
     client, stream = greeted(world)
@@ -735,6 +735,19 @@ def test_the_session_is_said_farewell_to() -> None:
     assert getattr(farewell.target, "session") == "S9"  # noqa: B009
     assert stream in world.closed
     assert not world.end(farewell.channel, Cause(End.REFUSED, status=405)), "whatever it answers"
+
+
+def test_a_farewell_that_is_not_answered_is_given_up() -> None:
+    world = driver(limits=Limits(notice_timeout_s=5.0))
+    client = connect(world, "http", "http")
+    client.delete()
+    (farewell,) = [dial for dial in world.dials if isinstance(dial.target, Delete)]
+    world.wait(4.9)
+    assert farewell.channel not in world.closed
+    world.wait(0.2)
+    assert farewell.channel in world.closed
+    world.end(farewell.channel)
+    assert world.engine.next_timeout() is None
 
 
 def test_a_process_is_let_go_with_its_session() -> None:

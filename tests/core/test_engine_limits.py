@@ -30,6 +30,7 @@ from isthmus.core.effects import (
     Collected,
     CollectedFile,
     Connected,
+    Delete,
     DeleteOpening,
     Discard,
     Effect,
@@ -682,6 +683,8 @@ def test_a_stopped_engine_has_nothing_to_wait_for() -> None:
     connect(world, "http", "http")
     connect(world, "pipe", "pipe")
     world.stop()
+    (farewell,) = [dial for dial in world.dials if isinstance(dial.target, Delete)]
+    world.end(farewell.channel)
     world.wait(10.0)
     assert world.engine.next_timeout() is None
 

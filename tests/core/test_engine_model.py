@@ -650,7 +650,7 @@ class World(RuleBasedStateMachine):
             if number is None and channel in self.posts:
                 self.end_post(channel, Cause(End.DONE))
 
-    @rule(how=st.sampled_from(["broken", "forgotten", "unreachable", "refused", "empty"]))
+    @rule(how=st.sampled_from(["broken", "stale", "half written", "forgotten", "unreachable", "refused", "empty"]))
     def lose_post(self, how: str) -> None:
         found = self.pick([c for c, (_, number, _) in self.posts.items() if number is not None])
         if found is None:
@@ -659,16 +659,18 @@ class World(RuleBasedStateMachine):
         tag = upstream.requests[number][1] if number in upstream.requests else ""
         causes = {
             "broken": Cause(End.BROKEN, detail="reset"),
+            "stale": Cause(End.BROKEN, detail="reset", stale=True),
+            "half written": Cause(End.BROKEN, detail="reset", stale=True, unsent=True),
             "forgotten": Cause(End.REFUSED, status=404),
             "unreachable": Cause(End.UNREACHABLE, detail="refused", unsent=True),
             "refused": Cause(End.REFUSED, status=500, body=b"<html>"),
             "empty": Cause(End.DONE),
         }
         if found in self.resumed:
-            if how in ("broken", "unreachable", "empty"):
+            if how in ("broken", "stale", "half written", "unreachable", "empty"):
                 self.cut_off(found, causes[how], self.resumed[found])
                 return
-        elif how in ("forgotten", "unreachable"):
+        elif how in ("forgotten", "half written", "unreachable"):
             self.may_repeat[tag] = self.may_repeat.get(tag, 0) + 1
         if how == "forgotten" and method != "initialize":
             upstream.is_open = False

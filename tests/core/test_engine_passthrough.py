@@ -20,7 +20,7 @@ from driving import (
     request,
     result,
 )
-from isthmus.core.effects import Close, Connected, GetOpening, Listen, Send
+from isthmus.core.effects import Cause, Close, Connected, End, GetOpening, Listen, Send
 from isthmus.core.ids import ChannelId
 
 ANY_PAIR = [(down, up) for down in ("pipe", "http") for up in ("pipe", "http")]
@@ -801,6 +801,38 @@ def test_garbage_on_a_calls_own_stream_is_told_if_that_call_ends_without_an_answ
     assert "the server's answer could not be read: got text that is not JSON" in world.said(first)["error"]["message"]
     world.say(calls[1].channel, result(str(calls[1].id)))
     assert world.messages(second) == [result("2")], "what comes after it counts"
+
+
+def test_an_answer_that_names_nobody_is_that_of_the_request_on_whose_stream_it_came() -> None:
+    """So it is told that an answer was over the limit, where that did not show whose it was."""
+    world = driver()
+    client, _, _ = talking(world, "http", "http")
+    first, second = (client.request(n, "tools/call", "{}") for n in "12")
+    calls = [world.hear("tools/call") for _ in "12"]
+    refusal = '{"code":-31007,"message":"too large"}'
+    for call in calls:
+        world.open(call.channel, Connected())
+    world.say(world.last_dial(Listen).channel, error("null", refusal))
+    assert not world.sent[first] and not world.sent[second], "the stream of the session carries nobody's"
+    world.say(calls[1].channel, error("null", refusal))
+    assert world.messages(second) == [error("2", refusal)]
+    world.end(calls[0].channel, Cause(End.BROKEN, last_event_id="e1"))
+    world.wait(2.0)
+    rest = world.last_dial(Listen).channel
+    world.open(rest, Connected())
+    world.say(rest, error("null", refusal))
+    assert world.messages(first) == [error("1", refusal)]
+
+
+def test_a_call_whose_answer_may_have_been_dropped_is_told_so() -> None:
+    world = driver()
+    client, _, _ = talking(world, "http", "http")
+    channel = client.request("1", "tools/call", "{}")
+    call = world.hear("tools/call")
+    world.open(call.channel, Connected())
+    world.end(call.channel, Cause(End.DONE, "got an event of 101 bytes, over the limit of 100 bytes"))
+    assert world.said(channel)["error"]["code"] == -31001
+    assert "over the limit" in world.said(channel)["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ Source: 2025-11-25 basic/transports, "Sending Messages to the Server" 6 and "Res
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 
@@ -163,11 +164,11 @@ def test_an_end_that_names_no_new_id_is_resumed_from_the_last_that_was_named() -
     _, call = call_of(client)
     world.end(call.channel, polled("e1", 200))
     for id in (None, "e2", None, None):
-        world.wait(0.2)
+        world.wait(1.0)
         rest = resumptions(world)[-1][0]
         world.open(rest, Connected())
         world.end(rest, polled(id))
-    world.wait(0.2)
+    world.wait(1.0)
     assert [target.last_event_id for _, target in resumptions(world)] == ["e1", "e1", "e2", "e2", "e2"]
 
 
@@ -299,6 +300,94 @@ def test_a_connection_that_succeeds_makes_up_for_those_that_failed() -> None:
         world.wait(30.0)
         world.end(resumptions(world)[-1][0], UNREACHABLE)
     assert is_unknown(world, channel)
+
+
+# --- Connections that bring nothing -----------------------------------------------------------------------------------
+
+
+def ended_at_once(world: Driver, retry_ms: int | None, *, names_id: bool, after_s: float = 0.0) -> float:
+    """The newest resumption ends without a message. Returns how long after its beginning the next one begins."""
+    count, began = len(resumptions(world)), world.now
+    rest = resumptions(world)[-1][0]
+    world.open(rest, Connected())
+    world.wait(after_s)
+    world.end(rest, polled(f"e{count}" if names_id else None, retry_ms))
+    while len(resumptions(world)) == count:
+        deadline = world.engine.next_timeout()
+        assert deadline is not None
+        world.wait(deadline.at - world.now)
+    return world.now - began
+
+
+@pytest.mark.parametrize("names_id", [False, True])
+def test_a_server_that_ends_every_connection_at_once_is_asked_more_and_more_rarely(names_id: bool) -> None:
+    """Whether it names new ids or not. A message makes up for all of them."""
+    world = driver()
+    _, call = call_of(connect(world, "http", "http"))
+    world.end(call.channel, polled("e0", 0))
+    world.wait(0.1)
+    for _ in range(2):
+        gaps = [ended_at_once(world, 0, names_id=names_id) for _ in range(9)]
+        assert gaps == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0])
+        world.say(resumptions(world)[-1][0], notification("notifications/message", '{"level":"info","data":1}'))
+        assert ended_at_once(world, 0, names_id=names_id) == pytest.approx(0.1)
+
+
+def test_how_rarely_is_for_the_server_to_say_if_it_wants_more() -> None:
+    world = driver()
+    _, call = call_of(connect(world, "http", "http"))
+    world.end(call.channel, polled("e0", 8000))
+    world.wait(8.0)
+    assert [ended_at_once(world, 8000, names_id=True) for _ in range(9)] == pytest.approx([8.0] * 9)
+
+
+def test_a_connection_that_was_open_for_long_is_followed_by_the_next_as_soon_as_ever() -> None:
+    world = driver()
+    _, call = call_of(connect(world, "http", "http"))
+    world.end(call.channel, polled("e0", 200))
+    world.wait(0.2)
+    gaps = [ended_at_once(world, 200, names_id=True, after_s=30.0) for _ in range(9)]
+    assert gaps == pytest.approx([30.2] * 9)
+
+
+def test_what_brings_nothing_for_the_whole_time_limit_is_given_up() -> None:
+    """Nothing else bounds how often a reply is asked for."""
+    world = driver(limits=Limits(reply_timeout_s=100.0, polling_idle_max_s=2.0))
+    channel, call = call_of(connect(world, "http", "http"))
+    world.end(call.channel, polled("e0", 0))
+    world.wait(0.1)
+    while not world.sent[channel]:
+        rest = resumptions(world)[-1][0]
+        if rest not in world.over:
+            world.open(rest, Connected())
+            world.end(rest, polled("e1", 0))
+        world.wait(0.05)
+    assert "100 s" in str(failure(world, channel)["message"])
+    assert 50 <= len(resumptions(world)) <= 60
+
+
+@pytest.mark.parametrize(("retry_ms", "longest_s"), [(0, 5.0), (None, 30.0)])
+def test_a_get_stream_that_ends_at_once_is_opened_more_and_more_rarely(retry_ms: int | None, longest_s: float) -> None:
+    """A server that names a pause wants to be polled; another had better offer no stream than end it."""
+    world = driver()
+    _, stream = listening(world)
+    begun = [world.now]
+    for _ in range(14):
+        world.end(stream, broken(None, retry_ms))
+        count = len(world.dials)
+        while len(world.dials) == count:
+            world.wait(0.05)
+        begun.append(world.now)
+        stream = world.last_dial(Listen).channel
+        world.open(stream, Connected())
+    gaps = [later - earlier for earlier, later in itertools.pairwise(begun)]
+    assert gaps == pytest.approx(sorted(gaps), abs=0.06)
+    assert gaps[-1] == pytest.approx(longest_s, abs=0.06)
+    world.say(stream, notification("notifications/message", '{"level":"info","data":1}'))
+    world.end(stream, broken(None, retry_ms))
+    count = len(world.dials)
+    world.wait(1.05)
+    assert len(world.dials) == count + 1
 
 
 # --- Meanwhile --------------------------------------------------------------------------------------------------------

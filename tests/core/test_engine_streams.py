@@ -986,6 +986,53 @@ def test_what_is_kept_is_given_up_with_its_time() -> None:
     assert [tags(world, client.resume(f"{n}-1")) for n in (20, 21)] == [[20], [21]]
 
 
+def test_what_a_get_stream_has_said_can_be_had_until_it_is_too_old() -> None:
+    """Whoever has seen it all may come back at any time; and what comes in the meantime waits as it always does."""
+    world = driver(limits=Limits(stream_ttl_s=10.0, held_timeout_s=100.0))
+    client = connect(world, "http", "pipe")
+    stream = client.listen()
+    ids = [last_id(world, stream)]
+    for number in (1, 2):
+        world.say(child_of(world), notification(LOG, f'{{"data":{number}}}'))
+        ids.append(last_id(world, stream))
+    world.end(stream, GONE)
+    world.wait(9.9)
+    stream = client.resume(ids[0])
+    assert tags(world, stream) == [1, 2]
+    world.wait(30.0)
+    assert stream not in world.closed, "it has a connection"
+    world.end(stream, GONE)
+    world.wait(9.9)
+    stream = client.resume(ids[1])
+    assert tags(world, stream) == [2]
+    world.end(stream, GONE)
+    world.say(child_of(world), notification(LOG, '{"data":3}'))
+    world.say(child_of(world), request('"q4"', "elicitation/create", '{"q":4}'))
+    world.wait(10.1)
+    for id in ids[:2]:
+        assert is_refused(world, client.resume(id), 400)
+    stream = client.resume(ids[2])
+    assert tags(world, stream) == [3, 4]
+    world.say(child_of(world), notification(LOG, '{"data":5}'))
+    assert tags(world, stream) == [3, 4, 5]
+
+
+def test_what_is_said_to_a_stream_that_nobody_listens_to_goes_in_time_too() -> None:
+    """That a question asked there is withdrawn: its client may have seen it."""
+    world = driver(limits=Limits(stream_ttl_s=10.0, ask_timeout_s=15.0, session_idle_ttl_s=1000.0))
+    client = connect(world, "http", "pipe")
+    stream = client.listen()
+    world.say(child_of(world), request('"q1"', "elicitation/create", '{"q":1}'))
+    seen = last_id(world, stream)
+    world.end(stream, GONE)
+    world.wait(15.1)
+    (withdrawn,) = tags(world, stream := client.resume(seen))
+    assert withdrawn == "notifications/cancelled"
+    world.end(stream, GONE)
+    world.wait(10.1)
+    assert is_refused(world, client.resume(seen), 400)
+
+
 def test_where_the_plan_says_so_a_client_is_polled_like_its_server() -> None:
     """The server ends its stream; ours to the client ends too, and both are taken up again."""
     world = driver(ServerPlan(id="http", kind=Kind.HTTP), mirrors_polling=True)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.effects import Cause, Delete, End, Listen, Post
-from isthmus.core.errors import LocalProtocolError
+from isthmus.core.errors import OVERLOADED, LocalProtocolError
 from isthmus.core.limits import Limits
 from isthmus.core.wire.http_client import (
     CHALLENGE_MAX_BYTES,
@@ -21,6 +21,7 @@ from isthmus.core.wire.http_client import (
     REFUSAL_BODY_MAX_BYTES,
     TRANSITIONS,
     Arrived,
+    Dropped,
     Ended,
     Input,
     Opened,
@@ -179,6 +180,8 @@ def test_the_table_is_total() -> None:
 @pytest.mark.parametrize("state", list(State))
 def test_the_reader_moves_along_the_table_only(state: State, given_input: Input) -> None:
     reader = reader_in(state)
+    if (state, given_input) == (State.STREAMING, Input.OVERFED):
+        return  # nothing overfeeds an event stream: events over the limit are dropped
     if given_input in TRANSITIONS[state]:
         events = ACTS[given_input](reader)
         assert reader.state is TRANSITIONS[state][given_input]
@@ -239,6 +242,8 @@ def test_every_status_means_one_thing(status: int, target: Post | Listen | Delet
         assert (ended.cause.end, ended.cause.status, ended.cause.body) == (End.REFUSED, status, message)
         assert str(status) in ended.cause.detail
         assert not ended.cause.unsent
+    elif isinstance(target, Listen) and status == 204:
+        assert events == [Ended(Cause(End.REFUSED, "got HTTP status 204, expected an event stream", 204))]
     elif isinstance(target, Delete) or status in (202, 204, 205):
         assert events == [Opened(), DONE]
     else:
@@ -332,16 +337,64 @@ def test_a_redirect_is_refused_with_the_origin_it_names(status: int, location: b
 def test_sizes_at_and_over_the_limit() -> None:
     assert feed((200, JSON), [b"x" * 100]) == [Opened(), Arrived(b"x" * 100), DONE]
     for pieces in ([b"x" * 101], [b"x" * 100, b"x"]):
-        opened, ended = feed((200, JSON), pieces)
-        assert opened == Opened()
+        opened, told, ended = feed((200, JSON), pieces)
+        assert (opened, refused(told)) == (Opened(), (None, "the server's answer is over the limit of 100 bytes"))
         assert cause_of([ended]) == Cause(End.BROKEN, "got a reply over the limit of 100 bytes")
     small = b"data: " + b"x" * 94 + b"\n\n"
     assert feed((200, EVENTS), [small, small]) == [Opened(), Arrived(b"x" * 94), Arrived(b"x" * 94), DONE]
-    for end in (b"\n\n", b""):  # also if it never ends
-        *events, ended = feed((200, EVENTS), [small, b"data: " + b"x" * 95 + end])
-        assert events == [Opened(), Arrived(b"x" * 94)]
-        assert cause_of([ended]).end is End.BROKEN
-        assert "limit of 100 bytes" in cause_of([ended]).detail
+    *events, ended = feed((200, EVENTS), [small, b"data: " + b"x" * 95 + b"\n"])  # one that never ends
+    assert events == [Opened(), Arrived(b"x" * 94)]
+    assert cause_of([ended]) == Cause(End.BROKEN, "got an event of 101 bytes, over the limit of 100 bytes")
+
+
+def refused(event: ReplyEvent) -> tuple[object, str]:
+    """Whose answer was too large, and what they are told."""
+    assert isinstance(event, Arrived)
+    answer = json.loads(event.message)
+    assert answer["error"]["code"] == OVERLOADED
+    return answer["id"], answer["error"]["message"]
+
+
+PAYLOAD = b'{"x":"' + b"x" * 100 + b'"}'
+TOO_BIG = [
+    (b'{"jsonrpc":"2.0","id":7,"result":%b}' % PAYLOAD, 7),
+    (b'{"jsonrpc":"2.0","id":"7","error":%b}' % PAYLOAD, "7"),
+    (b'{"result":%b,"jsonrpc":"2.0","id":8}' % PAYLOAD, 8),
+    (b'{"jsonrpc":"2.0","result":%b,"id":9}' % PAYLOAD, 9),
+    (b'{"jsonrpc":"2.0","result":%b,"x":1,"id":9,"y":1}' % PAYLOAD, None),
+]
+
+
+@pytest.mark.parametrize(("message", "id"), TOO_BIG)
+@pytest.mark.parametrize("target", [POST, LISTEN])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_an_answer_over_the_limit_is_an_error_for_its_owner(
+    target: Post | Listen, message: bytes, id: object, end: bytes
+) -> None:
+    """And the stream goes on. Where it does not show whose it is, that is for whoever knows what the stream is for."""
+    stream = b"id: a\ndata: 1\n\nid: b\ndata: %b\n\ndata: 2\n\n" % message
+    opened, first, dropped, error, second, ended = feed((200, EVENTS), [stream.replace(b"\n", end)], target=target)
+    assert (opened, first, second) == (Opened(), Arrived(b"1"), Arrived(b"2"))
+    size_bytes = 5 + 6 + len(message)
+    assert dropped == Dropped(f"got an event of {size_bytes} bytes, over the limit of 100 bytes")
+    assert refused(error) == (id, f"the server's answer has {size_bytes} bytes, over the limit of 100 bytes")
+    assert ended == Ended(Cause(End.DONE, last_event_id="b"))
+
+
+@pytest.mark.parametrize(
+    "message", [b'{"jsonrpc":"2.0","method":"m","params":%b}' % PAYLOAD, PAYLOAD, b"[%b]" % PAYLOAD]
+)
+def test_what_is_no_answer_for_certain_is_dropped(message: bytes) -> None:
+    """The end says so: if the answer never came, that may have been it."""
+    opened, dropped, arrived, ended = feed((200, EVENTS), [b"data: %b\n\ndata: 2\n\n" % message])
+    assert (opened, arrived) == (Opened(), Arrived(b"2"))
+    assert isinstance(dropped, Dropped)
+    assert cause_of([ended]) == Cause(End.DONE, dropped.detail)
+
+
+def test_an_extensions_event_over_the_limit_is_ignored_like_any() -> None:
+    stream = b"id: a\nevent: ping\ndata: %b\n\n" % TOO_BIG[0][0]
+    assert feed((200, EVENTS), [stream]) == [Opened(), Primed(), Ended(Cause(End.DONE, last_event_id="a"))]
 
 
 def test_of_a_refusal_64_kib_are_kept() -> None:
@@ -380,6 +433,14 @@ def test_a_connection_that_ends_early_is_broken() -> None:
         (b"retry: 5\nid: a\n\nretry: 7\n\n", [Primed()], "a", 7),
         (b"retry: 5\n", [], None, 5),
         (b"id: a\n\nid: b\ndata: 1\n", [Primed()], "a", None),  # an event cut off names nothing
+        (b"id: \x07\n\n", [], "", None),  # what no header can carry is as good as withdrawn
+        (b"id: " + b"x" * 90 + b"\n\n", [Primed()], "x" * 90, None),
+        (
+            b"id: a\ndata: 1\n\nid: b\x01\ndata: 2\n\ndata: 3\n\n",
+            [Arrived(b"1"), Arrived(b"2"), Arrived(b"3")],
+            "",
+            None,
+        ),
     ],
 )
 @pytest.mark.parametrize("is_complete", [False, True])
@@ -395,10 +456,21 @@ def test_the_end_says_where_a_stream_can_be_taken_up(
     assert events == [opened, *(event for event in told if event != Primed()), ended]  # only requests are primed
 
 
+def test_an_event_id_too_long_for_a_header_is_not_kept() -> None:
+    for size in (EVENT_ID_MAX_BYTES, EVENT_ID_MAX_BYTES + 1):
+        stream = b"id: " + b"x" * size + b"\n\n"
+        cause = cause_of(feed((200, EVENTS), [stream], limits=Limits()))
+        assert cause.last_event_id == ("x" * size if size == EVENT_ID_MAX_BYTES else "")
+
+
 def test_an_event_over_the_limit_is_not_asked_for_again() -> None:
     """What counts is its own id, not that of what happened to arrive with it."""
     stream = b"id: a\ndata: 1\n\nid: b\ndata: " + b"x" * 100 + b"\n\nid: c\ndata: 2\n\n"
-    assert cause_of(feed((200, EVENTS), [stream])).last_event_id == "b"
+    for cut in range(len(stream)):
+        reader = ReplyReader(POST, SMALL)
+        told = [*reader.receive_head(200, EVENTS), *reader.receive_body(stream[:cut]), *reader.receive_eof(False)]
+        assert cause_of(told).last_event_id == [None, "a", "b", "c"][stream[:cut].count(b"\n\n")]
+    assert cause_of(feed((200, EVENTS), [stream])).last_event_id == "c"
 
 
 def test_what_cut_a_response_off_is_said() -> None:
@@ -428,6 +500,7 @@ def responses(draw: st.DrawFn) -> tuple[tuple[int, list[tuple[bytes, bytes]]], b
             b"id: 10\ndata: " + b"z" * 120 + b"\n\n",
             b"event: message\r\ndata: [1,\r\ndata: 2]\r\n\r\n",
             b"data: " + b"y" * 120 + b"\n\n",
+            *(b"event: message\ndata: " + message + b"\n\n" for message, _ in TOO_BIG),
             b"data: cut",
             b"\r",
         ]

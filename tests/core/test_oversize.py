@@ -85,6 +85,10 @@ def test_what_does_not_match_exactly_has_no_owner(head: bytes) -> None:
     assert answer_for(head, SIZE, LIMIT, is_request=True) is None
 
 
+def test_a_byte_order_mark_is_no_part_of_a_message() -> None:
+    assert answer_for(b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{', SIZE, LIMIT) is not None
+
+
 def test_what_asks_is_no_answer() -> None:
     assert answer_for(b'{"jsonrpc":"2.0","id":1,"method":"x","result":{', SIZE, LIMIT) is None
 
@@ -96,11 +100,20 @@ def test_whatever_the_bytes_the_answer_is_a_message_or_none(head: bytes, is_requ
     assert answer is None or set(json.loads(answer)) == {"jsonrpc", "id", "error"}
 
 
+@pytest.mark.parametrize("behind", [["jsonrpc", "id"], ["id", "jsonrpc"]])
+@pytest.mark.parametrize("has_version_first", [False, True])
 @given(id=plain_ids, first=st.sampled_from(["result", "error", "method", "params"]), is_request=st.booleans())
-def test_a_message_with_its_id_last_is_known_by_its_end(id: int | str, first: str, is_request: bool) -> None:
-    """Peers that write the payload first put `jsonrpc` and `id` behind it; a look-alike inside a payload is no id."""
+def test_a_message_with_its_id_last_is_known_by_its_end(
+    id: int | str, first: str, is_request: bool, behind: list[str], has_version_first: bool
+) -> None:
+    """Peers that write the payload first put the id behind it, with `jsonrpc` there or before all; a look-alike inside
+    a payload is no id."""
     payload: object = "tools/call" if first == "method" else {"text": "x" * 5000, "jsonrpc": "2.0", "id": 4}
-    text = json.dumps({first: payload, "params": {}, "jsonrpc": "2.0", "id": id}, separators=(",", ":")).encode()
+    members: dict[str, object] = {"jsonrpc": "2.0"} if has_version_first else {}
+    members |= {first: payload}
+    members |= {"params": "x" * 5000} if first == "method" else {}
+    members |= {key: {"jsonrpc": "2.0", "id": id}[key] for key in behind if key not in members}
+    text = json.dumps(members, separators=(",", ":")).encode()
     answer = answer_for(text[:4096], SIZE, LIMIT, is_request=is_request, tail=text[-320:])
     if is_request == (first in ("method", "params")):
         assert answer is not None
@@ -109,3 +122,45 @@ def test_a_message_with_its_id_last_is_known_by_its_end(id: int | str, first: st
         assert answer is None
     assert answer_for(text[:4096], SIZE, LIMIT, is_request=is_request, tail=text[-320:-1]) is None
     assert answer_for(text[:4096], SIZE, LIMIT, is_request=is_request, tail=text[-320:-1] + b"}}") is None
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        ('"result":{', '},"id":1}'),  # no version
+        ('"jsonrpc":"2.0","result":{', '},"jsonrpc":"2.0","id":1}'),  # one too many
+        ('"result":{', '},"jsonrpc":"2.0","id":1,"jsonrpc":"2.0"}'),
+        ('"jsonrpc":"1.0","result":{', '},"id":1}'),
+        ('"jsonrpc":"2.0","id":2,"result":{', '},"id":1}'),  # an id before it, which is then the one that counts
+        ('"jsonrpc":"2.0","result":{', '"},"id":1'),
+        ('"jsonrpc":"2.0","result":{', '}},"x":{"id":1}'),
+        ('"jsonrpc":"2.0","result":{', '}},"x\\",\\"id":1}'),
+        ('"jsonrpc":"2.0","x":{', '},"id":1}'),
+    ],
+)
+def test_an_end_that_does_not_match_exactly_names_no_owner(first: str, last: str) -> None:
+    answer = answer_for(b"{" + first.encode(), SIZE, LIMIT, tail=last.encode())
+    assert answer is None or json.loads(answer)["id"] == 2
+
+
+@pytest.mark.parametrize(
+    ("head", "is_response"),
+    [
+        (b'{"jsonrpc":"2.0","result":{', True),
+        (b'{"error":{', True),
+        (b'{"id":null,"result":{', False),
+        (b'{"jsonrpc":"2.0","method":"x","params":{', False),
+        (b'{"jsonrpc":"2.0","method":"x","result":{', False),
+        (b'{"params":{', False),
+        (b'[{"jsonrpc":"2.0","result":{', False),
+        (b"", False),
+    ],
+)
+def test_a_response_where_one_only_can_come_need_not_say_whose_it_is(head: bytes, is_response: bool) -> None:
+    """What may be something else is nobody's there either."""
+    answer = answer_for(head, SIZE, LIMIT, is_addressed=True)
+    assert (answer is not None) == is_response
+    if answer is not None:
+        assert json.loads(answer)["id"] is None
+    known = answer_for(b'{"jsonrpc":"2.0","id":7,"result":{', SIZE, LIMIT, is_addressed=True)
+    assert known is not None and json.loads(known)["id"] == 7

@@ -11,8 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.wire import sse
+from isthmus.core.wire.remains import HEAD_SIZE_MAX_BYTES, TAIL_SIZE_MAX_BYTES
 from isthmus.core.wire.sse import (
     COMMENT,
+    DROPPED_LINE_MAX_BYTES,
     RETRY_MAX_MS,
     Event,
     EventReader,
@@ -167,6 +169,54 @@ def test_cutting_never_shows_at_the_limit_either(stream: bytes, limit: int, at: 
     assert all(len(e.data) <= limit for e in whole if isinstance(e, Event))
 
 
+@settings(max_examples=400)
+@given(stream=STREAMS, limit=st.integers(4, 48), at=CUTS)
+def test_of_a_dropped_event_all_but_the_middle_of_its_data_is_known(stream: bytes, limit: int, at: list[int]) -> None:
+    """With a limit, the reader says what it says without; of events that are dropped, only how their data began and
+    ended. Where an event without data or id is dropped, there is nothing without."""
+    limited = feed(cut(stream, at), limit)
+    free: list[SseEvent] = [event for event in feed([stream]) if not isinstance(event, Retry)]
+    for event in limited:
+        match event:
+            case Retry():
+                continue
+            case Oversize(_, id, type, head, tail):
+                if free and isinstance(free[0], Event) and head:
+                    plain = free.pop(0)
+                    assert isinstance(plain, Event)
+                    assert (type, id) == (plain.type, plain.id)
+                    assert head == plain.data[:limit]
+                    assert tail == plain.data[-TAIL_SIZE_MAX_BYTES:]
+                elif free and isinstance(free[0], Identified) and free[0].id == id and not head:
+                    free.pop(0)
+            case _:
+                assert event == free.pop(0)
+    assert all(event.size_bytes > limit for event in limited if isinstance(event, Oversize))
+
+
+FIELDS = st.sampled_from([b"data: ", b"data:", b"id: 7", b"event: other\n", b"id: ", b": ", b"retry: 5\n", b"x"])
+
+
+@given(
+    parts=st.lists(FIELDS | st.integers(0, 20_000).map(lambda size: b"0123456789" * (size // 10) + b"\n"), max_size=12),
+    at=st.lists(st.integers(0, 100_000), max_size=8),
+    end=st.sampled_from([b"\n", b"\r", b"\r\n"]),
+)
+def test_the_ends_of_long_events_are_exact(parts: list[bytes], at: list[int], end: bytes) -> None:
+    """The first 4 KiB and the last 320 bytes, however many lines they were in, and however they were cut."""
+    stream = (b"".join(parts) + b"\n\n").replace(b"\n", end)
+    plain = [event for event in feed([stream]) if isinstance(event, Event)]
+    limited = feed(cut(stream, at), 5000)
+    assert limited == feed([stream], 5000)
+    whole = [event for event in limited if isinstance(event, Event) or (isinstance(event, Oversize) and event.head)]
+    for was, event in zip(whole, plain, strict=False):
+        if isinstance(was, Oversize) and max(map(len, stream.splitlines())) <= DROPPED_LINE_MAX_BYTES:
+            assert (was.id, was.type) == (event.id, event.type)
+        if isinstance(was, Oversize):
+            assert was.head == event.data[:HEAD_SIZE_MAX_BYTES]
+            assert was.tail == event.data[-TAIL_SIZE_MAX_BYTES:]
+
+
 TEXT = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]), max_size=6)
 EVENTS = st.builds(
     Event,
@@ -186,9 +236,10 @@ def test_what_is_encoded_is_read_again_within_the_limit(events: list[Event], lim
         size_bytes = len(f"event: {e.type}".encode())
         if e.id is not None:
             size_bytes += len(f"id: {e.id}".encode())
-            last_id = e.id if size_bytes <= limit else last_id
+            last_id = e.id
         size_bytes += len(b"data: " + e.data)
-        expected.append(Event(e.type, e.data, last_id) if size_bytes <= limit else Oversize(size_bytes, last_id))
+        dropped = Oversize(size_bytes, last_id, e.type, e.data, e.data)
+        expected.append(Event(e.type, e.data, last_id) if size_bytes <= limit else dropped)
     assert feed(cut(stream, at), limit) == expected
 
 
@@ -234,25 +285,28 @@ def test_retry_of_other_than_ascii_digits_is_ignored(value: bytes) -> None:
 
 
 def test_the_limit_is_exact_and_the_stream_goes_on() -> None:
-    """An event of the limit passes, one byte more is dropped; its id counts if it came in time."""
+    """An event of the limit passes, one byte more is dropped; its id counts wherever it is."""
     within, over = b"id: 1\ndata: 12\n\n", b"id: 2\ndata: 123\nid: 3\n\n"
     assert feed([within + over + b"data: {}\n\n"], 13) == [
         Event("message", b"12", "1"),
-        Oversize(5 + 9 + 5, "2"),
-        Event("message", b"{}", "2"),
+        Oversize(5 + 9 + 5, "3", head=b"123", tail=b"123"),
+        Event("message", b"{}", "3"),
     ]
 
 
 def test_a_mark_after_a_dropped_first_line_is_none() -> None:
     """The start of the stream is its first line, even if that was dropped."""
-    assert feed([b"data: 12345678\n\n\xef\xbb\xbfdata: 1\n\n"], 12) == [Oversize(14)]
+    assert feed([b"data: 12345678\n\n\xef\xbb\xbfdata: 1\n\n"], 12) == [
+        Oversize(14, head=b"12345678", tail=b"12345678")
+    ]
 
 
 def test_the_limit_is_the_same_for_ordinary_blocks() -> None:
     """The short way for ordinary blocks counts as the long way does."""
     block = b"event: message\ndata: 12345\n\n"
     assert feed([block], 25) == feed(singly(block), 25) == [Event("message", b"12345", None)]
-    assert feed([block], 24) == feed(singly(block), 24) == [Oversize(25)]
+    dropped = Oversize(25, head=b"12345", tail=b"12345")
+    assert feed([block], 24) == feed(singly(block), 24) == [dropped]
 
 
 def test_comments_without_end_are_no_event() -> None:

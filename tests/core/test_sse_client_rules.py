@@ -7,18 +7,20 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from isthmus.core import jsonrpc
 from isthmus.core.effects import Cause, End
-from isthmus.core.errors import OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE, LocalProtocolError
+from isthmus.core.errors import OUTCOME_UNKNOWN, OVERLOADED, UPSTREAM_UNAVAILABLE, LocalProtocolError
 from isthmus.core.limits import Limits
-from isthmus.core.wire.http_client import Arrived, Ended, Opened, ReplyEvent
+from isthmus.core.wire.http_client import Arrived, Dropped, Ended, Opened, ReplyEvent
 from isthmus.core.wire.sse import encode_event
 from isthmus.core.wire.sse_client import (
     ENDPOINT_MAX_BYTES,
     TRANSITIONS,
+    Again,
     Input,
     SseSession,
     State,
@@ -205,10 +207,32 @@ def test_what_is_no_event_stream_is_no_session(status: int, headers: list[tuple[
     assert (cause.end, cause.status) == (end, status if end is End.REFUSED else 0)
 
 
-def test_an_event_over_the_limit_ends_it() -> None:
-    events = feed(SseSession(URL, LIMITS), endpoint() + b"data: " + b"x" * 200 + b"\n\ndata: 1\n\n")
-    assert events[0] == Opened() and len(events) == 2
-    assert "limit of 200 bytes" in cause_of(events).detail
+def test_an_answer_over_the_limit_is_an_error_for_its_owner() -> None:
+    """The session goes on, though nothing of this transport can be taken up again."""
+    large = b'data: {"jsonrpc":"2.0","id":7,"result":{"x":"%b"}}\n\n' % (b"x" * 200)
+    opened, dropped, error, arrived, ended = feed(
+        SseSession(URL, LIMITS), endpoint() + large + b"data: 1\n\n", is_complete=True
+    )
+    assert (opened, arrived, ended) == (Opened(), Arrived(b"1"), ENDED)
+    assert isinstance(dropped, Dropped) and "limit of 200 bytes" in dropped.detail
+    assert isinstance(error, Arrived)
+    assert json.loads(error.message)["id"] == 7
+    assert json.loads(error.message)["error"]["code"] == OVERLOADED
+
+
+def test_a_notification_over_the_limit_is_dropped() -> None:
+    stream = endpoint() + b"data: " + b"x" * 200 + b"\n\n" + endpoint(b"/" + b"x" * 200) + b"data: 1\n\n"
+    opened, dropped, arrived = feed(SseSession(URL, LIMITS), stream)
+    assert (opened, arrived) == (Opened(), Arrived(b"1"))
+    assert isinstance(dropped, Dropped)
+
+
+@pytest.mark.parametrize("kind", [b"event: endpoint\n", b"event: message\n", b""])
+def test_a_session_does_not_begin_with_an_event_over_the_limit(kind: bytes) -> None:
+    (ended,) = feed(SseSession(URL, LIMITS), kind + b"data: /" + b"x" * 200 + b"\n\n" + endpoint())
+    expected = "over the limit of 200 bytes" if b"endpoint" in kind else "expected the endpoint event"
+    assert cause_of([ended]).end is End.BROKEN
+    assert expected in cause_of([ended]).detail
 
 
 @pytest.mark.parametrize("url", ["", "host/sse", "http://", "http://a@host/sse"])
@@ -229,6 +253,8 @@ BLOCKS = st.sampled_from(
         b"retry: 3\n",
         b": \r",
         b"data: " + b"x" * 200 + b"\n\n",
+        b'data: {"jsonrpc":"2.0","id":7,"result":{"x":"' + b"x" * 200 + b'"}}\n\n',
+        endpoint(b"/" + b"x" * 200),
         b"event: endpoint\ndata",
     ]
 )
@@ -248,7 +274,7 @@ def test_cutting_never_shows(blocks: list[bytes], is_joined: bool, cuts: list[in
     whole = feed(SseSession(URL, LIMITS), stream, is_complete=is_complete)
     assert feed(SseSession(URL, LIMITS), *pieces, is_complete=is_complete) == whole
     assert [isinstance(event, Ended) for event in whole] == [False] * (len(whole) - 1) + [True]
-    assert all(isinstance(event, Arrived) for event in whole[1:-1])
+    assert all(isinstance(event, Arrived | Dropped) for event in whole[1:-1])
     assert len(whole) == 1 or whole[0] == Opened()
 
 
@@ -333,3 +359,19 @@ def test_the_answer_has_the_requests_id(id_raw: bytes) -> None:
     assert isinstance(answer, Arrived)
     frame = jsonrpc.decode(answer.message)
     assert frame.id_raw == id_raw and frame.error is not None
+
+
+STALE = Cause(End.BROKEN, "the connection ended before a response", stale=True)
+
+
+@pytest.mark.parametrize("message", [NOTICE, ANSWER, jsonrpc.encode_request(b"7", "tools/list", None)])
+def test_what_met_a_connection_found_closed_is_sent_again_once(message: bytes) -> None:
+    """If it may be: a tool call, and `initialize` in a session that is there, are not."""
+    made = session(endpoint())
+    assert made.receive_untaken(message, STALE) == [Again()]
+    (said,) = made.receive_untaken(message, STALE, is_repeated=True)
+    assert isinstance(said, Arrived | Unheard)
+    for method in ("tools/call", "initialize"):
+        (said,) = made.receive_untaken(jsonrpc.encode_request(b"7", method, None), STALE)
+        assert isinstance(said, Arrived)
+    assert made.receive_untaken(REQUEST, msgspec.structs.replace(STALE, unsent=True)) == [Again()]

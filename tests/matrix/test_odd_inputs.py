@@ -276,12 +276,30 @@ def test_a_servers_id_that_is_still_open_is_refused(talks: Talks, down: str, up:
 def test_an_answer_of_70_mib_is_an_error_of_its_own_request(talks: Talks, down: str, up: str) -> None:
     """Over the limit of 64 MiB: dropped, whoever waits for it is told, and what follows is fine."""
     with talks.talk(down, up) as talk:
-        answer = answer_in(call(talk, "too big"))
-        assert answer.error is not None
-        if up in ("stdio", "ws"):
-            assert code_of(answer) == -31007
-            assert b"over the limit" in answer.error
+        assert is_too_big(answer_in(call(talk, "too big")))
         assert goes_on(talk)
+
+
+@cells_of(up=("http",))
+def test_an_answer_of_70_mib_at_once_is_an_error_of_its_own_request(talks: Talks, down: str, up: str) -> None:
+    """One JSON document, which is not read to its end."""
+    with talks.talk(down, up) as talk:
+        assert is_too_big(answer_in(call(talk, "too big at once")))
+        assert goes_on(talk)
+
+
+@cells_of(down=("stdio", "http"), up=("stdio", "http", "sse"))
+def test_a_notification_of_70_mib_is_dropped(talks: Talks, down: str, up: str) -> None:
+    """A WebSocket is given up for it."""
+    with talks.talk(down, up) as talk:
+        (answer,) = call(talk, "too much said")
+        assert text_of(answer) == "after too much"
+        assert goes_on(talk)
+
+
+def is_too_big(said: Parts) -> bool:
+    assert said.error is not None
+    return code_of(said) == -31007 and b"over the limit" in said.error
 
 
 @each_cell

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
 import logging
+import socket
 import ssl
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +17,7 @@ import anyio.lowlevel
 import pytest
 from client_fakes import PATIENCE_S, FakePort, Peer, Told, serving, until
 from isthmus.core.effects import Cause, Close, Connected, Delete, End, Listen, Post, Primed
-from isthmus.core.errors import LocalProtocolError
+from isthmus.core.errors import OVERLOADED, LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.transports import http_client_connection
@@ -82,7 +86,8 @@ class Failures(logging.Handler):
         self.seen: list[object] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.seen.append(record.exc_info)
+        if record.exc_info:
+            self.seen.append(record.exc_info)
 
 
 @contextlib.asynccontextmanager
@@ -354,6 +359,48 @@ async def test_a_server_that_refuses_without_reading_is_heard() -> None:
             assert server.connections == number  # half a request was written: of no more use
 
 
+async def test_an_event_over_the_limit_is_an_error_for_its_owner_and_the_stream_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    large = b'{"jsonrpc":"2.0","id":7,"result":"%b"}' % (b"x" * 300_000)
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(EVENTS_HEAD, event(large), event(b"x" * 300_000), event(b"2"), LAST_CHUNK)
+        await answer_all(peer)
+
+    async with serving(script) as server, dialer(Limits(reply_size_max_bytes=200_000)) as dial:
+        connected, error, message, cause = await dial.exchange(server.endpoint)
+        assert (connected, message) == (Connected(), b"2")
+        assert isinstance(error, bytes)
+        told = json.loads(error)
+        assert (told["id"], told["error"]["code"]) == (7, OVERLOADED)
+        assert isinstance(cause, Cause)
+        assert cause.end is End.DONE and "over the limit of 200000 bytes" in cause.detail
+        await dial.exchange(server.endpoint)
+        assert server.connections == 1
+        assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+        assert f"127.0.0.1:{server.port}: got an event of 30" in caplog.text
+        assert "xxx" not in caplog.text
+
+
+async def test_a_document_over_the_limit_is_an_error_without_an_id_and_is_not_read_on() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\n" + TYPE + b"Content-Length: 9999999999\r\n\r\n")
+        while True:
+            await peer.send(b"x" * 100_000)
+
+    async with serving(script) as server, dialer(Limits(reply_size_max_bytes=200_000)) as dial:
+        connected, error, cause = await dial.exchange(server.endpoint)
+        assert connected == Connected()
+        assert isinstance(error, bytes)
+        told = json.loads(error)
+        assert (told["id"], told["error"]["code"]) == (None, OVERLOADED)
+        assert cause == Cause(End.BROKEN, "got a reply over the limit of 200000 bytes")
+        await server.wait_gone(0)
+
+
 async def test_what_a_stream_says_of_being_resumed_is_told() -> None:
     sent = [b"retry: 100\nid: 1\n\n", b"id: 2\ndata: {}\n\n"]
 
@@ -406,6 +453,134 @@ async def test_bytes_nobody_asked_for_cost_the_connection() -> None:
         assert await dial.exchange(server.endpoint) == [Connected(), ANSWER, DONE]
 
 
+class PlainServer:
+    """Serves in a thread of its own, so that it goes on while the event loop does not look."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.endpoint = Endpoint(f"http://127.0.0.1:{self.listener.getsockname()[1]}/")
+        self.close_first = threading.Event()
+        self.is_closed = threading.Event()
+        self.bodies: list[bytes] = []
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        for number in itertools.count():
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            with connection, contextlib.suppress(OSError):
+                connection.settimeout(PATIENCE_S)
+                self._answer(connection)
+                if number == 0:
+                    self.close_first.wait(PATIENCE_S)
+                else:
+                    self._answer(connection)
+            self.is_closed.set()
+
+    def _answer(self, connection: socket.socket) -> None:
+        data = b""
+        while not data.endswith(b"{}"):
+            more = connection.recv(65536)
+            if not more:
+                return
+            data += more
+        self.bodies.append(data)
+        connection.sendall(reply())
+
+
+async def test_a_connection_is_looked_at_before_it_is_used_again() -> None:
+    """It was closed while the event loop was busy: nothing is written to it, and a tool call is as safe as ever."""
+    server = PlainServer()
+    with server.listener:
+        async with dialer() as dial:
+            await dial.exchange(server.endpoint, Post("s", b"{}"))
+            await dial.until_unheld(1)
+            server.close_first.set()
+            assert server.is_closed.wait(PATIENCE_S)
+            assert await dial.exchange(server.endpoint, Post("s", b"{}")) == [Connected(), ANSWER, DONE]
+        assert len(server.bodies) == 2
+
+
+async def test_a_request_on_a_used_connection_that_ends_without_a_word_is_stale() -> None:
+    """And it goes for all connections that are idle then. The same on a new connection is nobody's habit."""
+    all_there = anyio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        if peer.number == 1:
+            all_there.set()
+        await all_there.wait()
+        if peer.number < 2:
+            await peer.send(reply())
+            await peer.request()
+
+    async with serving(script) as server, dialer() as dial:
+        dial(server.endpoint)
+        dial(server.endpoint)
+        await dial.port.until_closed(1)
+        await dial.port.until_closed(2)
+        await dial.until_unheld(2)
+        lost = "the connection ended before a response"
+        assert await dial.exchange(server.endpoint) == [Cause(End.BROKEN, lost, stale=True)]
+        await until(lambda: [gone.is_set() for gone in server.gone].count(True) == 1)
+        assert not dial.client.unheld
+        assert await dial.exchange(server.endpoint) == [Cause(End.BROKEN, lost)]
+        assert server.connections == 3
+
+
+@pytest.mark.parametrize("said", [b"HTTP/1.1 103 Early Hints\r\n\r\n", b"H"])
+async def test_a_server_that_has_begun_to_answer_has_looked(said: bytes) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(reply())
+        await peer.request()
+        await peer.send(said)
+
+    async with serving(script) as server, dialer() as dial:
+        await dial.exchange(server.endpoint)
+        (cause,) = await dial.exchange(server.endpoint)
+        assert isinstance(cause, Cause)
+        assert (cause.end, cause.stale, cause.unsent) == (End.BROKEN, False, False)
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+async def test_a_request_of_which_the_end_was_never_written_is_unsent(is_used: bool) -> None:
+    """The server took some of it and closed; the rest is far larger than what sockets buffer."""
+
+    async def script(peer: Peer) -> None:
+        if is_used and peer.number == 0:
+            await peer.request()
+            await peer.send(reply())
+        await peer.stream.receive(1000)
+
+    async with serving(script) as server, dialer() as dial:
+        if is_used:
+            await dial.exchange(server.endpoint)
+        (cause,) = await dial.exchange(server.endpoint, Post("s", b"x" * 30_000_000))
+        assert isinstance(cause, Cause)
+        assert (cause.end, cause.stale, cause.unsent) == (End.BROKEN, is_used, True)
+
+
+async def test_a_request_that_is_given_up_says_nothing_about_other_connections() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(reply())
+        await peer.wait_gone()
+
+    async with serving(script) as server, dialer() as dial:
+        dial(server.endpoint)
+        dial(server.endpoint)
+        await dial.port.until_closed(1)
+        await dial.port.until_closed(2)
+        await dial.until_unheld(2)
+        dial(server.endpoint).close(CLOSE)
+        assert await dial.port.until_closed(3) == [DONE]
+        await anyio.wait_all_tasks_blocked()
+        assert len(dial.client.unheld) == 1
+
+
 class Puppet:
     """A connection in the test's hands: it takes requests while `is_listening` and receives what `say` is given."""
 
@@ -428,6 +603,9 @@ class Puppet:
         self.requests += 1
         if not self.is_listening:
             raise anyio.BrokenResourceError
+
+    def extra(self, attribute: object, default: object) -> object:
+        return default
 
     async def aclose(self) -> None:
         self._said.close()

@@ -11,7 +11,7 @@ import pytest
 from anyio.abc import ByteStream
 from client_fakes import PATIENCE_S, Peer, ScriptedServer, serving, until
 from isthmus.core.effects import Cause, Close, Connected, End, Join, Send
-from isthmus.core.errors import OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE
+from isthmus.core.errors import OUTCOME_UNKNOWN, OVERLOADED, UPSTREAM_UNAVAILABLE
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.transports import sse_client
@@ -239,7 +239,7 @@ class Narrow:
     def __init__(self, stream: ByteStream, go: anyio.Event) -> None:
         self._go = go
         self._stream = stream
-        self.receive, self.aclose = stream.receive, stream.aclose
+        self.receive, self.aclose, self.extra = stream.receive, stream.aclose, stream.extra
 
     async def send(self, item: bytes) -> None:
         if b"large" in item:
@@ -329,6 +329,49 @@ async def test_a_refused_request_is_answered_and_the_session_goes_on() -> None:
         await on.port.wait_sent(CHANNEL, len(call(1)) * 3 + len(NOTICE) + 4)  # what is refused has left, too
 
 
+@pytest.mark.parametrize("method", ["tools/list", "tools/call"])
+async def test_what_meets_a_connection_found_closed_is_posted_again_if_it_may_be(method: str) -> None:
+    """Once, and before what was sent after it; what may do something is answered with an error."""
+    server = SseServer()
+    asks, follows = b'{"jsonrpc":"2.0","id":2,"method":"%b"}' % method.encode(), call(3)
+
+    async def hang_up(peer: Peer, body: bytes) -> None:
+        if body == asks and server.bodies.count(asks) == 1:
+            raise anyio.EndOfStream
+        await peer.send(ACCEPTED)
+
+    server.on_post = hang_up
+    async with serving(server) as scripted, stage(scripted) as on:
+        on.send(call(1))
+        await until(lambda: len(server.bodies) == 1)
+        await until(lambda: bool(on.client.unheld))
+        on.send(asks, follows)
+        await until(lambda: server.bodies[-1:] == [follows])
+        if method == "tools/list":
+            assert server.bodies == [call(1), asks, asks, follows]
+            assert CHANNEL not in on.port.messages
+        else:
+            assert server.bodies == [call(1), asks, follows]
+            (answer,) = await on.heard()
+            assert json.loads(answer)["error"]["code"] == OUTCOME_UNKNOWN
+        await until(lambda: on.port.sent_bytes[CHANNEL] == len(call(1) + asks + follows))
+
+
+async def test_an_answer_over_the_limit_is_an_error_for_its_owner_and_the_session_goes_on() -> None:
+    server = SseServer()
+    limits = Limits(reply_size_max_bytes=200_000)
+    async with serving(server) as scripted, stage(scripted, limits) as on:
+        on.send(call(1), call(2))
+        large = b'{"jsonrpc":"2.0","id":1,"result":"%b"}' % (b"x" * 300_000)
+        await server.say(large, b'{"jsonrpc":"2.0","id":2,"result":{}}')
+        refused, answered = await on.heard(2)
+        assert json.loads(refused)["id"] == 1
+        assert json.loads(refused)["error"]["code"] == OVERLOADED
+        assert json.loads(answered) == {"jsonrpc": "2.0", "id": 2, "result": {}}
+        on.send(call(3))
+        await until(lambda: server.bodies[-1:] == [call(3)])
+
+
 async def test_a_request_whose_connection_broke_is_answered() -> None:
     script = SseServer()
 
@@ -372,6 +415,9 @@ class Wire:
 
     async def send(self, item: bytes) -> None:
         self.requests += 1
+
+    def extra(self, attribute: object, default: object) -> object:
+        return default
 
     async def aclose(self) -> None:
         self._said.close()

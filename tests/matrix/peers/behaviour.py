@@ -311,6 +311,11 @@ TABLE: dict[str, list[Op]] = {
         Say(notice(b"notifications/message", b'{"level":"info","data":"mind your head"}')),
         result(text(b"$FILL"), fill=70 * 2**20),
     ],
+    "tools/call too big at once": [result(text(b"$FILL"), fill=70 * 2**20)],
+    "tools/call too much said": [
+        Say(notice(b"notifications/message", b'{"level":"info","data":"$FILL"}'), fill=70 * 2**20),
+        result(text(b"after too much")),
+    ],
     "tools/call batch": [
         Say(
             b'[{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"in a batch"}},'

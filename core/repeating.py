@@ -1,0 +1,42 @@
+"""What may be sent a second time, when its connection was found closed by the server.
+
+Servers close connections that were idle, and sometimes just as a request is on its way. Then nobody knows whether it
+was looked at. What is proved not to have arrived whole may be sent again, once, and so may what means no more when it
+arrives twice.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from . import jsonrpc
+from .effects import Cause
+from .errors import RemoteProtocolError
+from .exchange import SAFE_TO_REPEAT
+
+SAFE_NOTICES: Final = frozenset(
+    {"notifications/initialized", "notifications/cancelled", "notifications/roots/list_changed"}
+)
+"""Notifications that mean no more when they are said twice. Progress must increase, and is not among them."""
+
+
+def may_send_again(cause: Cause, message: bytes, *, has_session: bool = True) -> bool:
+    """Whether one JSON-RPC message may be sent once more on another connection, its own having ended with `cause`.
+
+    Args:
+        has_session: it was sent in a session with the server. Without, `initialize` begins one; a second one then means
+            nothing to whoever has the first.
+    """
+    if not cause.stale:
+        return False
+    if cause.unsent:
+        return True
+    try:
+        frame = jsonrpc.decode(message)
+    except RemoteProtocolError:  # not ours to judge
+        return False
+    if frame.method is None:
+        return True  # an answer: of two the first counts
+    if not frame.is_request:
+        return frame.method in SAFE_NOTICES
+    return frame.method in SAFE_TO_REPEAT or (frame.method == "initialize" and not has_session)
