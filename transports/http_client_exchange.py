@@ -12,7 +12,8 @@ import anyio
 from ..core.effects import Cause, Close, Connected, Delete, End, Listen, Post, Primed, Send
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
-from ..core.wire.http_client import Arrived, Dropped, Ended, Opened, ReplyEvent, request_for
+from ..core.wire.http_client import Arrived, Dropped, Ended, Opened, ReplyEvent
+from ..core.wire.http_request import request_for
 from .port import Port
 
 if TYPE_CHECKING:
