@@ -40,6 +40,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     pauses; two are half a minute."""
     connect_timeout_s: float = 10.0
     """TCP and TLS set-up to an upstream."""
+    redirects_max: int = 5
+    """Redirects of a server that one request follows. Real ones are one or two; more are a circle."""
     pool_idle_max: int = 32
     """Idle upstream connections kept for each origin."""
     pool_idle_timeout_s: float = 30.0

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
+import msgspec
 
 from ..core.effects import Cause, Close, Connected, Delete, End, Listen, Post, Primed, Send
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.wire.http_client import Arrived, Dropped, Ended, Opened, ReplyEvent
 from ..core.wire.http_request import request_for
+from ..core.wire.redirects import Redirect, judge_redirect
 from .port import Port
 
 if TYPE_CHECKING:
@@ -27,11 +29,12 @@ Headers = list[tuple[bytes, bytes]]
 
 @dataclass(slots=True)
 class Route:
-    """What all requests to one endpoint share."""
+    """What all requests to one endpoint share. `moved` is where the server has sent them for good."""
 
     pool: Pool
     target: bytes
     headers: Headers
+    moved: bytes | None = None
 
 
 class Reader(Protocol):
@@ -55,7 +58,7 @@ class Exchange:
         path: bytes | None,
     ) -> None:
         self.method, self.headers, self.body = request_for(target, route.headers)
-        self.target = route.target if path is None else path
+        self.target = (route.moved or route.target) if path is None else path
         if self.method == "POST":
             self.headers.append((b"content-length", b"%d" % len(self.body)))
         self.reader = reader
@@ -66,7 +69,11 @@ class Exchange:
         self.may_be_whole = False  # its last byte was given to a socket
         self.is_abandoned = False
         self.is_over = False
+        self._route = route if path is None else None  # what is learnt of others' paths is of no further use
         self._pool = route.pool
+        self._redirects = 0
+        self._is_lasting = True  # so far, of all redirects
+        self._refusal = ""  # why a redirect was not followed
         self._channel = channel
         self._port = port
         self._resumed: anyio.Event | None = None  # while paused
@@ -97,6 +104,29 @@ class Exchange:
         while self._resumed is not None:
             await self._resumed.wait()
 
+    def receive_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> list[ReplyEvent] | None:
+        """What the head of the final response tells. None: the server wants to be asked elsewhere, and has done nothing
+        yet; the exchange is ready to be sent again."""
+        found = judge_redirect(self._pool.address, self.target, status, headers)
+        limit = self._pool.client.limits.redirects_max
+        if isinstance(found, Redirect) and self._redirects < limit:
+            self._redirects += 1
+            self._is_lasting = self._is_lasting and found.is_lasting
+            self.target = found.target
+            self.is_unsent, self.may_be_whole = True, False
+            return None
+        self._refusal = f"got more than {limit} redirects in a row" if isinstance(found, Redirect) else found or ""
+        if self._route is not None:
+            self._learn(self._route, status)
+        return self.reader.receive_head(status, headers)
+
+    def _learn(self, route: Route, status: int) -> None:
+        """Later requests begin where this one was taken, and no longer where there is nothing any more."""
+        if status < 300 and self._redirects and self._is_lasting:
+            route.moved = self.target
+        elif status in (404, 405, 410) and route.moved == self.target:
+            route.moved = None
+
     async def report(self, facts: list[ReplyEvent]) -> None:
         """Tell the port, and return when it wants to hear more: until then nothing is read."""
         if self._resumed is not None:
@@ -123,6 +153,8 @@ class Exchange:
     def end(self, cause: Cause) -> None:
         if not self.is_over:
             self.is_over = True
+            if self._refusal and cause.end is End.REFUSED:
+                cause = msgspec.structs.replace(cause, detail=self._refusal)
             self._port.closed(self._channel, Cause(End.DONE) if self.is_abandoned else cause)
 
     async def end_later(self, cause: Cause) -> None:

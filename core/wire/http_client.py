@@ -8,8 +8,7 @@ without a reply, and what follows from that is the engine's business.
 The end of an event stream says where it could be taken up again: its last event id, and how long its server wants to be
 left alone before that.
 
-Redirects are refused, not followed: a POST must not run twice, and credentials meant for one origin must not reach
-another.
+A redirect is a refusal here. Which are followed is said in `redirects`; their responses do not come this far.
 
 Source: 2025-03-26 to 2026-07-28, basic/transports, "Streamable HTTP", "Sending Messages to the Server", "Resumability
 and Redelivery".
@@ -20,7 +19,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -29,6 +27,7 @@ from ..errors import LocalProtocolError
 from ..limits import Limits
 from .http_request import can_be_named, is_value
 from .oversize import NOBODYS, answer_for, refusal_of
+from .redirects import FOLLOWED, REFUSED, show_origin
 from .sse import Event, EventReader, Oversize, Retry
 
 REFUSAL_BODY_MAX_BYTES: Final = 64 * 1024
@@ -360,24 +359,9 @@ def _challenge(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 
 def _describe_refusal(status: int, location: bytes | None) -> str:
-    if location is None or status not in (301, 302, 303, 307, 308):
+    if location is None or status not in FOLLOWED | REFUSED:
         return f"got HTTP status {status}, expected success{_HINTS.get(status, '')}"
-    return f"got a redirect (HTTP status {status}) to {_origin(location)}, not followed; expected the final URL"
-
-
-def _origin(location: bytes) -> str:
-    """Where a redirect leads, for people: path and credentials are nobody's business in a log."""
-    try:
-        parts = urlsplit(location.decode("ascii"))
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        return "an unreadable address"
-    if not host:
-        return "another path of the same origin"
-    shown = f"{parts.scheme}://" if parts.scheme else "//"
-    shown += f"[{host}]" if ":" in host else host
-    shown += "" if port is None else f":{port}"
-    return _show(shown.encode())
+    return f"got a redirect (HTTP status {status}) to {show_origin(location)}, not followed; expected the final URL"
 
 
 def _show(value: bytes) -> str:
