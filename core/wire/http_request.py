@@ -11,6 +11,7 @@ from typing import Final
 
 from ..effects import Delete, Listen, Post
 from ..errors import LocalProtocolError
+from .cookies import cookie_header
 
 PROTOCOL_HEADERS: Final = frozenset(
     {b"accept", b"accept-encoding", b"content-type", b"last-event-id", b"mcp-session-id", b"mcp-protocol-version"}
@@ -37,7 +38,8 @@ def request_for(
 
     Args:
         own: headers, checked and in lower case, that every request to this server has. A header carried for a client
-            (`target.headers`) takes the place of none of them.
+            (`target.headers`) takes the place of none of them. Cookies that the server has set stand behind those of a
+            `Cookie` header that is there, and give way to its names.
 
     Raises:
         LocalProtocolError: a session or revision with other than visible ASCII characters, an event id or a carried
@@ -64,6 +66,10 @@ def request_for(
     if target.headers:
         taken = {name for name, _ in own}
         headers += [field for field in map(_encode_pair, target.headers) if field[0] not in taken]
+    if target.cookies:
+        # RFC 6265, 5.4: "the user agent MUST NOT attach more than one Cookie header field".
+        line = cookie_header([value for name, value in headers if name == b"cookie"], target.cookies)
+        headers = [field for field in headers if field[0] != b"cookie"] + [(b"cookie", line)]
     return method, headers, body
 
 
