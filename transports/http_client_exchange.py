@@ -139,10 +139,11 @@ class Exchange:
             self.headers.append((b"content-length", b"%d" % len(self.body)))
 
     def _learn(self, route: Route, status: int) -> None:
-        """Later requests begin where this one was taken, and no longer where there is nothing any more."""
+        """Later requests begin where this one was taken, and no longer where there is nothing any more. Many servers
+        know neither GET nor DELETE, so what they say to these is no news."""
         if status < 300 and self._redirects and self._is_lasting:
             route.moved = self.target
-        elif status in (404, 405, 410) and route.moved == self.target:
+        elif self.method == "POST" and status in (404, 405, 410) and route.moved == self.target:
             route.moved = None
 
     async def report(self, facts: list[ReplyEvent]) -> None:

@@ -102,6 +102,21 @@ async def test_where_there_is_nothing_any_more_is_not_asked_for_again() -> None:
     assert [asked(request)[5:] for request in server.requests] == [b"/mcp?a=b", b"/v2", b"/v2", b"/mcp?a=b"]
 
 
+@pytest.mark.parametrize("target", [Listen("s", "sid"), Delete("s", "sid")])
+async def test_a_place_is_not_forgotten_over_what_it_does_not_offer(target: Listen | Delete) -> None:
+    async def script(peer: Peer) -> None:
+        while True:
+            verb, path = asked(await peer.request()).split()
+            refusal = reply(b"", b"405 Method Not Allowed")
+            await peer.send(moved(b"/mcp/?a=b") if path == b"/mcp?a=b" else reply() if verb == b"POST" else refusal)
+
+    async with serving(script) as server, dialer() as dial:
+        assert await dial.exchange(server.endpoint) == TOLD
+        await dial.exchange(server.endpoint, target)
+        assert await dial.exchange(server.endpoint) == TOLD
+    assert [asked(request).split()[1] for request in server.requests] == [b"/mcp?a=b", *[b"/mcp/?a=b"] * 3]
+
+
 async def test_a_circle_is_left() -> None:
     async def script(peer: Peer) -> None:
         while True:
