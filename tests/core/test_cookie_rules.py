@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from isthmus.core.effects import CookieChanges, Delete, Listen, Post
 from isthmus.core.limits import Limits
 from isthmus.core.wire.cookies import COOKIE_MAX_BYTES, CookieStore, cookie_header, read_cookies
-from isthmus.core.wire.http_request import request_for
+from isthmus.core.wire.http_request import is_value, request_for
 
 NOW_UNIX = 1_700_000_000.0  # 14 November 2023
 LIMITS = Limits()
@@ -110,6 +110,20 @@ def test_a_store_stays_within_its_bounds(changes: list[tuple[str, str | None]]) 
         assert len(store.pairs) <= 3 and sum(map(len, sum(store.pairs, ()))) <= 12
     store.clear()
     assert store.pairs == ()
+
+
+PARTS = st.sampled_from(
+    [b"a", b"=", b";", b" ", b"Max-Age", b"Expires", b"Domain", b"0", b"-1", b"1:2:3", b"Jan", b"70"]
+)
+
+
+@given(st.lists(PARTS).map(b"".join) | st.binary(max_size=40))
+def test_whatever_a_line_says_is_taken_or_left(line: bytes) -> None:
+    """What is taken can be sent back, as one cookie."""
+    for name, value in read(line):
+        header = cookie_header([], ((name, value or ""),))
+        assert is_value(header) and b";" not in header
+        assert read(header) == ((name, value or ""),)
 
 
 @pytest.mark.parametrize(

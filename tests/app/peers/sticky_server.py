@@ -2,8 +2,8 @@
 
 It lives at `/mcp/`, and answers 307 at `/mcp`. Which machine has a session only the balancer's cookie says: without it,
 or with another session's, there is no such session. Each answer sets the cookie anew, and one that is older is not
-taken. Its tools: `echo` gives its text back; `cookie` the request's `Cookie` headers, `path` which paths were asked for.
-It prints its port.
+taken. Its tools: `echo` gives its text back; `cookie` the request's `Cookie` headers; `path` which paths were asked
+for. It prints its port.
 """
 
 from __future__ import annotations
