@@ -115,7 +115,9 @@ class Exchange:
         self._cookies += read_cookies(
             headers, host=address.host, is_secure=address.scheme == "https", now_unix=time.time()
         )
-        found = judge_redirect(address, self.target, status, headers)
+        order = self._order
+        is_personal = bool(order.headers or order.cookies or order.session is not None)
+        found = judge_redirect(address, self.target, status, headers, is_personal=is_personal)
         limit = self._pool.client.limits.redirects_max
         if isinstance(found, Redirect) and self._redirects < limit:
             self._redirects += 1
@@ -124,8 +126,8 @@ class Exchange:
             self.is_unsent, self.may_be_whole = True, False
             if self._cookies:
                 store = CookieStore(self._pool.client.limits)
-                store.receive((*self._order.cookies, *self._cookies))
-                self._order = msgspec.structs.replace(self._order, cookies=store.pairs)
+                store.receive((*order.cookies, *self._cookies))
+                self._order = msgspec.structs.replace(order, cookies=store.pairs)
                 self._write()
             return None
         self._refusal = f"got more than {limit} redirects in a row" if isinstance(found, Redirect) else found or ""

@@ -4,8 +4,8 @@
 changes. They are followed within the origin that was asked, which is all that its credentials are meant for. With 301,
 302 and 303 a POST may become a GET and lose its message, so they are refused.
 
-Frameworks redirect to the path with a slash more or less, and mean it for good though most say 307. That, and any 308,
-may be remembered; another 307 is where the server wants this one request.
+Frameworks redirect to the path with a slash more or less, and mean it for good though most say 307. That may be
+remembered, and any 308 that was not for one client alone; another 307 is where the server wants this one request.
 
 Source: RFC 9110, 15.4.
 """
@@ -35,7 +35,7 @@ class Redirect(msgspec.Struct, frozen=True):
 
 
 def judge_redirect(
-    address: Address, asked: bytes, status: int, headers: Iterable[tuple[bytes, bytes]]
+    address: Address, asked: bytes, status: int, headers: Iterable[tuple[bytes, bytes]], *, is_personal: bool = False
 ) -> Redirect | str | None:
     """Whether a response leads elsewhere: None if it does not, and a line for people if it is not to be followed.
 
@@ -43,6 +43,7 @@ def judge_redirect(
         address: of the server; its origin counts.
         asked: path and query of the request.
         headers: names in any case.
+        is_personal: whether the request had anything of one client's: where that is sent, others need not belong.
     """
     if status not in FOLLOWED | REFUSED:
         return None
@@ -58,7 +59,7 @@ def judge_redirect(
     if found.origin != address.origin:
         right = f"{address.scheme}://{address.authority.decode()}"
         return f"{seen}: it leaves {right}, which alone credentials are for; expected the final URL"
-    return Redirect(found.target, status == 308 or _differ_by_slash(asked, found.target))
+    return Redirect(found.target, _differ_by_slash(asked, found.target) or (status == 308 and not is_personal))
 
 
 def show_origin(location: bytes) -> str:

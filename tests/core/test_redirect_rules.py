@@ -33,6 +33,7 @@ def test_the_same_origin_is_followed(location: bytes, target: bytes, is_slash: b
     """For good, if it is permanent, or just about a slash."""
     assert judge_redirect(HTTP, ASKED, 307, [(b"Location", location)]) == Redirect(target, is_slash)
     assert judge_redirect(HTTP, ASKED, 308, [(b"location", location)]) == Redirect(target, True)
+    assert judge_redirect(HTTP, ASKED, 308, [(b"location", location)], is_personal=True) == Redirect(target, is_slash)
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,25 @@ async def test_what_is_meant_for_good_is_asked_for_directly(
     assert [asked(request).removeprefix(b"POST ") for request in server.requests] == [*targets, b"/mcp?a=b&c=d"]
 
 
+@pytest.mark.parametrize(
+    "personal",
+    [Post("s", b"{}", "sid"), Post("s", b"{}", headers=(("X-Key", "mine"),)), Post("s", b"{}", cookies=(("a", "1"),))],
+)
+async def test_where_one_client_is_sent_is_nobody_elses_place(personal: Post) -> None:
+    """A server may have a path for each of its tenants."""
+
+    async def script(peer: Peer) -> None:
+        while True:
+            request = await peer.request()
+            is_theirs = asked(request) == b"POST /mcp?a=b" and request.endswith(b"{}")
+            await peer.send(moved(b"/tenant", b"308 Permanent Redirect") if is_theirs else reply())
+
+    async with serving(script) as server, dialer() as dial:
+        for target in (personal, NOW):
+            assert await dial.exchange(server.endpoint, target) == TOLD
+    assert [asked(request)[5:] for request in server.requests] == [b"/mcp?a=b", b"/tenant", b"/mcp?a=b"]
+
+
 async def test_where_there_is_nothing_any_more_is_not_asked_for_again() -> None:
     gone: set[bytes] = set()
 
