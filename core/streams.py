@@ -291,7 +291,8 @@ class Streams:
         if other is not None and not other.is_over and self._store_one(self._fed[other], other, newest):
             return True
         if over is not None:
-            self.forget(self._over[over], over)
+            if over in self._over:  # it may have been forgotten above, and what it had in the storage was too little
+                self.forget(self._over[over], over)
         elif newest.held_count > 1:
             self._drop_one(session, newest)
         elif other is not None:

@@ -444,6 +444,26 @@ def test_events_stored_max_bytes_forgets_the_oldest_that_is_over_in_any_session(
     assert [can_resume(world, client, 1) for client in clients] == [True, False, True, True]
 
 
+def test_room_that_is_not_enough_costs_what_is_over_all_the_same() -> None:
+    """What was over was forgotten for room in the storage, in vain: then it is gone from memory as well, once."""
+    world, store = storing(events_per_session_max_bytes=1000, events_stored_per_session_max_bytes=1000)
+    client = connect(world, "http", "pipe")
+    going = away(world, client, "1")
+    going.log(1, 500)
+    over = away(world, client, "2")
+    over.log(2, 400)
+    over.answer()
+    store.do_all()
+    going.log(3, 300)
+    store.do_all()
+    assert can_resume(world, client, 2)
+    going.log(4, 300)
+    assert not can_resume(world, client, 2)
+    again = client.resume("1-1")
+    store.do_all()
+    assert tags(world, again) == [1, 3, 4]
+
+
 def test_events_saving_max_bytes_bounds_what_waits_for_a_slow_storage() -> None:
     world, store = storing(events_max=1, events_saving_max_bytes=2500)
     client = connect(world, "http", "pipe")
