@@ -169,7 +169,7 @@ class SqliteRecords:
                     finally:  # one that was cancelled before it began leaves them to the next
                         self._writes[:0] = [other for other in batch if not other.is_done]
         finally:
-            if write in self._writes:  # given up before its turn
+            if not write.is_done and write in self._writes:  # given up before its turn
                 self._writes.remove(write)
         return write.outcome()
 
