@@ -464,6 +464,19 @@ def test_room_that_is_not_enough_costs_what_is_over_all_the_same() -> None:
     assert tags(world, again) == [1, 3, 4]
 
 
+def test_events_saving_max_bounds_how_many_wait_for_a_slow_storage() -> None:
+    world, store = storing(events_max=1, events_saving_max=2)
+    client = connect(world, "http", "pipe")
+    call = cut_off(world, client)
+    for number in range(1, 6):
+        call.log(number)
+    assert len(store.saves()) == 2
+    assert tags(world, client.resume("1-1")) == [1, 5]
+    store.do_all()
+    call.log(6)
+    assert len(store.saves()) == 1
+
+
 def test_events_saving_max_bytes_bounds_what_waits_for_a_slow_storage() -> None:
     world, store = storing(events_max=1, events_saving_max_bytes=2500)
     client = connect(world, "http", "pipe")
