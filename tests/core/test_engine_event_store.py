@@ -308,6 +308,17 @@ def test_what_could_not_be_saved_is_left_out() -> None:
     assert [order.key.rpartition("/")[2] for order in world.every(Forget)] == ["2"], "it may be there all the same"
 
 
+def test_a_storage_that_loses_every_event_does_not_fill_the_log() -> None:
+    world, store = storing(events_max=1)
+    call = cut_off(world, connect(world, "http", "pipe"))
+    for number in range(100):
+        call.log(number)
+        for order in list(store.look()):
+            store.fail(order)
+    said = [note.rpartition("full")[2] for note in world.notes("warning")]
+    assert said == ["", "", "", "", "", " (8 events by now)", *(f" ({2**n} events by now)" for n in range(4, 7))]
+
+
 @pytest.mark.parametrize("how", ["save", "load", "gone"])
 def test_a_question_that_was_lost_is_refused(how: str) -> None:
     """The server is not left to wait for an answer to what nobody was asked; what follows is told."""
