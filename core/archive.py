@@ -1,8 +1,8 @@
 """Events that are kept in the storage, not in memory.
 
 A record an event, `event/SID/STREAM/EVENT`. They mean something to the process that wrote them only. What is on its way
-into the storage is still in memory, and bounded by `Limits.events_saving_max_bytes`: a storage that is slower than the
-servers gets less of what they say.
+into the storage is still in memory, and bounded by `Limits.events_saving_max` and `events_saving_max_bytes`: a storage
+that is slower than the servers gets less of what they say.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ class Archive:
         self._desk = desk
         self._waiting = waiting
         self._stored_bytes = 0
+        self._saving_count = 0
         self._saving_bytes = 0
 
     def is_free(self, kept: Kept) -> bool:
         """Whether one more event may be on its way."""
+        limits = self._desk.limits
         size_bytes = self._saving_bytes + kept.size_bytes
-        is_wide = not self._saving_bytes or size_bytes <= self._desk.limits.events_saving_max_bytes
-        return self._desk.plan.stores_events and is_wide
+        is_wide = not self._saving_count or size_bytes <= limits.events_saving_max_bytes
+        return self._desk.plan.stores_events and is_wide and self._saving_count < limits.events_saving_max
 
     def has_room(self, session: Session, kept: Kept) -> bool:
         """Whether there is room for an event, as far as its own session is concerned."""
@@ -53,12 +55,14 @@ class Archive:
         message = kept.message
         assert message is not None
         self._account(session, kept.size_bytes)
+        self._saving_count += 1
         self._saving_bytes += kept.size_bytes
         if stream.is_over:
             self.over[stream] = session
         key = _key_of(session, stream, kept)
 
         def saved(answer: StorageAnswer) -> None:
+            self._saving_count -= 1
             self._saving_bytes -= kept.size_bytes
             kept.message = None
             if isinstance(answer, Saved) and kept.place is Place.SAVING:

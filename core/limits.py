@@ -103,8 +103,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Events of one session in the storage: two of the largest messages fit."""
     events_stored_max_bytes: int = 1024 * MIB
     """Events of all sessions in the storage."""
+    events_saving_max: int = 4096
+    """Events on their way into the storage: each costs some KiB beside its message."""
     events_saving_max_bytes: int = 16 * MIB
-    """Events on their way into the storage, which are in memory still; a single larger one goes alone."""
+    """They together, which are in memory still; a single larger one goes alone."""
     stream_ttl_s: float = 300.0
     """How long a stream that is over can still be resumed, and what a GET stream without a connection has said: clients
     come back within seconds, people's machines within minutes."""

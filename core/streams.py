@@ -11,6 +11,7 @@ plan says so, events go into the storage, in the same order, before anything is 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from .archive import Archive
 from .desk import Desk
@@ -18,6 +19,9 @@ from .exchange import Reply
 from .ids import ChannelId
 from .session import Session
 from .stream import Kept, Place, Replay, Stream, parse_event_id
+
+LOST_NOTED: Final = 5
+"""So many events that the storage lost are noted one by one."""
 
 
 class Streams:
@@ -27,6 +31,7 @@ class Streams:
         self._desk = desk
         self._archive = archive
         self._kept_bytes = 0
+        self._lost_count = 0
         # Those with events in memory:
         self._over: dict[Stream, Session] = {}  # ended, and kept for who missed the end; oldest first
         self._fed: dict[Stream, Session] = {}  # going on; fed longest ago first
@@ -291,7 +296,8 @@ class Streams:
         if other is not None and not other.is_over and self._store_one(self._fed[other], other, newest):
             return True
         if over is not None:
-            self.forget(self._over[over], over)
+            if over in self._over:  # it may have been forgotten above, and what it had in the storage was too little
+                self.forget(self._over[over], over)
         elif newest.held_count > 1:
             self._drop_one(session, newest)
         elif other is not None:
@@ -341,4 +347,11 @@ class Streams:
             self._over.pop(stream, None)
 
     def _note_lost(self, session: Session, problem: str) -> None:
-        self._desk.note("warning", f"an event kept for a client was lost: {problem}", session.server)
+        """Say it a few times, then more and more rarely: a storage that is full loses every event."""
+        self._lost_count += 1
+        if self._lost_count > LOST_NOTED and self._lost_count & (self._lost_count - 1):
+            return
+        text = f"an event kept for a client was lost: {problem}"
+        if self._lost_count > LOST_NOTED:
+            text += f" ({self._lost_count} events by now)"
+        self._desk.note("warning", text, session.server)

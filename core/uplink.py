@@ -48,7 +48,8 @@ class Uplink:
             errand: what it was for, if it was a request.
         """
         link, own = role.link, role.own
-        if own is None or role.is_repeated or link.upstream.state in (State.IDLE, State.CLOSED):
+        is_answered = role.number is not None and errand is None  # on another stream
+        if own is None or is_answered or role.is_repeated or link.upstream.state in (State.IDLE, State.CLOSED):
             return False
         if not may_send_again(cause, own.message, has_session=role.names_session):
             return False

@@ -164,9 +164,12 @@ class SqliteRecords:
             async with self._writing:
                 while not write.is_done:
                     batch, self._writes = self._writes[:_BATCH_MAX], self._writes[_BATCH_MAX:]
-                    await self._run(self._commit, batch)
+                    try:
+                        await self._run(self._commit, batch)
+                    finally:  # one that was cancelled before it began leaves them to the next
+                        self._writes[:0] = [other for other in batch if not other.is_done]
         finally:
-            if write in self._writes:  # given up before its turn
+            if not write.is_done and write in self._writes:  # given up before its turn
                 self._writes.remove(write)
         return write.outcome()
 

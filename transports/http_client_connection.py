@@ -168,6 +168,8 @@ class Connection:
             if self.is_idle:
                 self._pool.forget(self)  # closing takes a few turns, in which nobody may be given it
                 return
+            if self._unsent is not None:
+                return  # the writer has noticed before, and this was on its way to us by then
             if self._exchange is not None and self._exchange.is_unsent:
                 # The server had closed while there was nothing to do. The writer must not come to it any more.
                 self._unsent, self._exchange = self._exchange, None
@@ -256,6 +258,8 @@ class Connection:
 
     async def _finish(self) -> bool:
         """The response is complete. The connection is free before that is told, as the news may bring a request."""
+        if not self._is_written:
+            await checkpoint()  # all may have left, and only the writer's turn not have come since
         exchange = self._exchange
         if exchange is None:
             return self._recycle()

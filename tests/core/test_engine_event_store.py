@@ -308,6 +308,17 @@ def test_what_could_not_be_saved_is_left_out() -> None:
     assert [order.key.rpartition("/")[2] for order in world.every(Forget)] == ["2"], "it may be there all the same"
 
 
+def test_a_storage_that_loses_every_event_does_not_fill_the_log() -> None:
+    world, store = storing(events_max=1)
+    call = cut_off(world, connect(world, "http", "pipe"))
+    for number in range(100):
+        call.log(number)
+        for order in list(store.look()):
+            store.fail(order)
+    said = [note.rpartition("full")[2] for note in world.notes("warning")]
+    assert said == ["", "", "", "", "", " (8 events by now)", *(f" ({2**n} events by now)" for n in range(4, 7))]
+
+
 @pytest.mark.parametrize("how", ["save", "load", "gone"])
 def test_a_question_that_was_lost_is_refused(how: str) -> None:
     """The server is not left to wait for an answer to what nobody was asked; what follows is told."""
@@ -442,6 +453,39 @@ def test_events_stored_max_bytes_forgets_the_oldest_that_is_over_in_any_session(
         store.do_all()
     filled(world, store, clients[3], "1", is_over=False)
     assert [can_resume(world, client, 1) for client in clients] == [True, False, True, True]
+
+
+def test_room_that_is_not_enough_costs_what_is_over_all_the_same() -> None:
+    """What was over was forgotten for room in the storage, in vain: then it is gone from memory as well, once."""
+    world, store = storing(events_per_session_max_bytes=1000, events_stored_per_session_max_bytes=1000)
+    client = connect(world, "http", "pipe")
+    going = away(world, client, "1")
+    going.log(1, 500)
+    over = away(world, client, "2")
+    over.log(2, 400)
+    over.answer()
+    store.do_all()
+    going.log(3, 300)
+    store.do_all()
+    assert can_resume(world, client, 2)
+    going.log(4, 300)
+    assert not can_resume(world, client, 2)
+    again = client.resume("1-1")
+    store.do_all()
+    assert tags(world, again) == [1, 3, 4]
+
+
+def test_events_saving_max_bounds_how_many_wait_for_a_slow_storage() -> None:
+    world, store = storing(events_max=1, events_saving_max=2)
+    client = connect(world, "http", "pipe")
+    call = cut_off(world, client)
+    for number in range(1, 6):
+        call.log(number)
+    assert len(store.saves()) == 2
+    assert tags(world, client.resume("1-1")) == [1, 5]
+    store.do_all()
+    call.log(6)
+    assert len(store.saves()) == 1
 
 
 def test_events_saving_max_bytes_bounds_what_waits_for_a_slow_storage() -> None:

@@ -711,6 +711,10 @@ class World(RuleBasedStateMachine):
         found = self.pick(list(self.listens))
         if found is None:
             return
+        if found not in self.begun:  # who names an event has begun to answer
+            self.begin_reply(found)
+        if found in self.ended:
+            return
         self.count += 1
         upstream = self.listens.pop(found)
         upstream.listen_id = f"g{self.count}"

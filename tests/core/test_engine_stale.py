@@ -122,6 +122,23 @@ def test_what_is_set_again_is_sent_again() -> None:
     assert world.hears("tools/list"), "what cannot be set again keeps nobody waiting"
 
 
+def test_what_was_answered_on_another_stream_is_not_sent_again() -> None:
+    """Its own connection may end without a word then."""
+    world = driver()
+    client = connect(world, "http", "http")
+    client.request("1", "resources/subscribe", '{"uri":"file:///a"}')
+    world.answer(world.hear("resources/subscribe"))
+    client.request("2", "tools/list")
+    world.end(world.hear("tools/list").channel, Cause(End.REFUSED, status=404))
+    stream = world.shake_hands(session="S2", listens=True)
+    assert stream is not None
+    again = world.hear("resources/subscribe")
+    world.say(stream, result(str(again.id)))
+    world.hear("tools/list")
+    world.end(again.channel, STALE)
+    assert not world.heard
+
+
 # --- Requests, notifications and answers ------------------------------------------------------------------------------
 
 

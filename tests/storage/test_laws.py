@@ -145,3 +145,27 @@ async def test_foreign_files_are_left_alone(tmp_path: Path) -> None:
     assert await blobs.sweep() == 0
     assert await laws.contents(blobs) == {}
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.anyio
+async def test_who_gives_up_takes_no_other_changes_along(tmp_path: Path) -> None:
+    """Changes share a transaction. One of those who wait for it is to begin it, and may be cancelled before it has."""
+    records = SqliteRecords(str(tmp_path / "records.sqlite3"))
+    leaders = [anyio.CancelScope() for _ in range(3)]
+
+    async def save(number: int) -> None:
+        with leaders[number]:
+            await records.save(f"k/{number}", b"v")
+
+    with anyio.fail_after(30):
+        records._turn.acquire_on_behalf_of_nowait("a reader")
+        async with anyio.create_task_group() as tasks:
+            for number in range(3):
+                tasks.start_soon(save, number)
+                await anyio.wait_all_tasks_blocked()
+            for leader in leaders[:2]:
+                leader.cancel()
+                await anyio.wait_all_tasks_blocked()
+            records._turn.release_on_behalf_of("a reader")
+        assert [key async for key, _ in records.scan("k/")] == ["k/2"]
+    await records.aclose()

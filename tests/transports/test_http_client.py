@@ -23,6 +23,7 @@ from isthmus.core.limits import Limits
 from isthmus.transports import http_client_connection
 from isthmus.transports.http_client import HttpClient
 from isthmus.transports.http_endpoint import Address, Endpoint
+from isthmus.transports.input_probe import InputProbe
 from isthmus.transports.port import Outlet
 from turns import watched
 
@@ -631,6 +632,56 @@ async def test_a_request_that_meets_a_dying_idle_connection_goes_to_another(
             await anyio.lowlevel.cancel_shielded_checkpoint()
         assert await dial.exchange(server.endpoint) == [Connected(), b'{"on":0}', DONE]
         assert puppet.requests == 1
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # wakes tasks in order; trio does so at random
+async def test_what_a_server_says_to_an_idle_connection_is_no_answer_to_the_next_request(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Some say 408 before they close. The writer sees that it is there, while the reader is being woken for it."""
+    monkeypatch.setattr(InputProbe, "has_input", lambda probe: True)
+    puppet = Puppet(monkeypatch)
+    async with serving(answer_all) as server, dialer() as dial:
+        dial(server.endpoint)
+        await until(lambda: puppet.requests == 1)
+        puppet.say.send_nowait(reply())
+        await dial.port.until_closed(1)
+        await anyio.wait_all_tasks_blocked()
+        dial(server.endpoint)
+        puppet.say.send_nowait(reply(b"", b"408 Request Timeout"))
+        assert await dial.port.until_closed(2) == [Connected(), b'{"on":0}', DONE]
+        assert puppet.requests == 1
+        assert not caplog.records
+
+
+class Overtaken(Puppet):
+    """A connection whose `send` has returned only when the response is there."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch)
+        self.is_heard = anyio.Event()
+
+    async def receive(self, max_bytes: int) -> bytes:
+        data = await super().receive(max_bytes)
+        self.is_heard.set()
+        return data
+
+    async def send(self, item: bytes) -> None:
+        await super().send(item)
+        await self.is_heard.wait()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # wakes tasks in order; trio does so at random
+async def test_a_response_that_overtakes_the_writer_does_not_cost_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    puppet = Overtaken(monkeypatch)
+    async with dialer() as dial:
+        for _ in range(2):
+            dial(Endpoint("http://h/"))
+            await until(lambda: puppet.requests == dial.count)
+            puppet.say.send_nowait(reply())
+            assert await dial.port.until_closed(dial.count) == [Connected(), ANSWER, DONE]
 
 
 async def test_a_write_that_fails_does_not_hide_the_response(monkeypatch: pytest.MonkeyPatch) -> None:
