@@ -274,9 +274,11 @@ def _order(options: argparse.Namespace, command: list[str]) -> int:
 
 def _isthmus(options: argparse.Namespace) -> remote.Isthmus:
     url = options.url
+    if url.startswith("unix:") and url.strip("/") != "unix:":
+        return remote.Isthmus(url, url.removeprefix("unix:"), _token(options.token))
     shown = without_credentials(url)
     if scheme_of(url) not in ("http", "https") or "?" in url:
-        raise ConfigError(f"got --url {shown}, expected http(s)://HOST:PORT")
+        raise ConfigError(f"got --url {shown}, expected http(s)://HOST:PORT or unix:PATH")
     try:
         address = Endpoint(url).address()
     except ValueError as error:
