@@ -51,6 +51,7 @@ def to_limits(settings: Settings) -> Limits:
     defaults = Limits()
     sessions, uploads, artifacts = settings.sessions, settings.uploads, settings.artifacts
     return Limits(
+        request_size_max_bytes=settings.core.max_request_bytes,
         sessions_max=sessions.max_active,
         children_max=sessions.max_processes,
         session_idle_ttl_s=sessions.idle_ttl_seconds,

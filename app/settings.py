@@ -83,6 +83,9 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "often than what stands between cuts idle connections."
         ),
     ] = 15.0
+    max_request_bytes: Annotated[
+        Size, _about("One message of a client, in bytes. On HTTP, a larger one is answered 413.")
+    ] = 16 * MIB
     drain_seconds: Annotated[Seconds, _about("How long running calls may finish on shutdown.")] = 10.0
 
 

@@ -16,6 +16,13 @@ Headers = tuple[tuple[str, str], ...]
 """Names and values of HTTP headers that are carried from a client's request to the server's."""
 
 
+Cookies = tuple[tuple[str, str], ...]
+"""Names and values of the cookies that a server gets back, in Latin-1. They are credentials."""
+
+CookieChanges = tuple[tuple[str, str | None], ...]
+"""What a server has set, by name and value; None: it was removed."""
+
+
 class Fact(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """Something that happened."""
 
@@ -125,6 +132,8 @@ class Connected(Fact, frozen=True):
 
     session: str | None = None
     """The `Mcp-Session-Id` header of the response."""
+    cookies: CookieChanges = ()
+    """What the response set. They are for this upstream session and no other."""
 
 
 class Primed(Fact, frozen=True):
@@ -173,6 +182,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
         challenge: the `WWW-Authenticate` header of a refusal with 401 or 403, at most 4 KiB.
         stale: the connection had carried other requests before, and ended before a byte of the response came. Servers
             close connections that were idle, so the request may well not have been looked at; that is no proof.
+        cookies: what the response set, unless `Connected` has told of it.
     """
 
     end: End
@@ -184,6 +194,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
     retry_ms: int | None = None
     challenge: str = ""
     stale: bool = False
+    cookies: CookieChanges = ()
 
 
 # --- Effects: orders, to be carried out in the order given ---------------------------------------------------------
@@ -249,6 +260,7 @@ class Post(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     session: str | None = None
     revision: str | None = None
     headers: Headers = ()
+    cookies: Cookies = ()
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -259,6 +271,7 @@ class Listen(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     revision: str | None = None
     headers: Headers = ()
     last_event_id: str | None = None
+    cookies: Cookies = ()
 
 
 class Delete(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -268,6 +281,7 @@ class Delete(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     session: str
     revision: str | None = None
     headers: Headers = ()
+    cookies: Cookies = ()
 
 
 Target = Spawn | Join | Post | Listen | Delete

@@ -85,6 +85,7 @@ class Handshakes:
             return
         link.upstream.receive_need()
         link.denial, link.dialled_with = None, link.headers
+        link.cookies.clear()  # they were those of the session before
         at = self._desk.now + self.start_timeout_s(link)
         self._desk.timers.set(("start", link.id), at, "upstream start")
         link.refusal = None
@@ -230,6 +231,7 @@ class Handshakes:
             revision=upstream.revision,
             headers=link.headers,
             last_event_id=link.listen_event_id or None,
+            cookies=link.cookies.pairs,
         )
         link.stream = self._desk.dial(UpStreamRole(link, self._desk.now, is_repeated=is_repeated), target)
 

@@ -40,6 +40,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     pauses; two are half a minute."""
     connect_timeout_s: float = 10.0
     """TCP and TLS set-up to an upstream."""
+    redirects_max: int = 5
+    """Redirects of a server that one request follows. Real ones are one or two; more are a circle."""
+    cookies_max: int = 32
+    """Cookies kept for a session with a server. A load balancer sets one or two, a login a few."""
+    cookies_max_bytes: int = 8 * KIB
+    """Their names and values together: servers take heads of 8 to 16 KiB."""
     pool_idle_max: int = 32
     """Idle upstream connections kept for each origin."""
     pool_idle_timeout_s: float = 30.0

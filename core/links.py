@@ -16,6 +16,7 @@ from .limits import Limits
 from .plan import Kind, ServerPlan, Sharing
 from .session import Session
 from .upstream import Upstream
+from .wire.cookies import CookieStore
 
 
 class Link:
@@ -24,6 +25,7 @@ class Link:
     sessions: whose requests it carries, by their public names.
     workspace: the name of the folders its process is given.
     channel: the two-way stream to the server, for a pipe.
+    cookies: what the server has set in this upstream session.
     children: processes that were started and are not known to be gone.
     stream: the GET stream, for HTTP.
     cut: replies that are to be taken up again, by the number of their request.
@@ -46,6 +48,7 @@ class Link:
         "babble",
         "channel",
         "children",
+        "cookies",
         "cut",
         "denial",
         "dialled_with",
@@ -79,6 +82,7 @@ class Link:
         self.upstream = Upstream(initialize, limits)
         self.channel: ChannelId | None = None
         self.children = 0
+        self.cookies = CookieStore(limits)
         self.stream: ChannelId | None = None
         self.posts: set[ChannelId] = set()
         self.cut: dict[int, UpPostRole] = {}

@@ -155,7 +155,7 @@ class Losses:
         Management")."""
         upstream = link.upstream
         if not link.is_pipe and upstream.session is not None:
-            target = Delete(link.plan.id, upstream.session, upstream.revision, link.headers)
+            target = Delete(link.plan.id, upstream.session, upstream.revision, link.headers, link.cookies.pairs)
             self._part(target)
 
     def _part(self, target: Delete, *, is_repeated: bool = False) -> None:

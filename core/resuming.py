@@ -75,6 +75,7 @@ class Resuming:
             revision=upstream.revision,
             headers=link.headers,
             last_event_id=role.last_event_id,
+            cookies=link.cookies.pairs,
         )
         channel = exchange.post = role.channel = self._desk.dial(role, target)
         link.posts.add(channel)

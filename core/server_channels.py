@@ -8,7 +8,7 @@ from . import jsonrpc
 from .courier import Courier
 from .credentials import handshake_error_of, is_denied
 from .desk import Desk
-from .effects import Cause, Connected, End, Primed, Sweep
+from .effects import Cause, Connected, CookieChanges, End, Primed, Sweep
 from .endings import NO_CONTENT, denies_session, describe
 from .exchange import Exchange
 from .handshakes import Handshakes
@@ -65,6 +65,7 @@ class ServerChannels:
 
     def _receive_connected(self, role: UpRole, opening: Connected) -> None:
         link = role.link
+        _keep(role, opening.cookies)
         if isinstance(role, ChildRole):
             self._handshakes.receive_connected(link)
         elif isinstance(role, UpPostRole):
@@ -94,6 +95,7 @@ class ServerChannels:
                 self._desk.order(Sweep(workspace=role.workspace))
             return
         link = role.link
+        _keep(role, cause.cookies)
         if isinstance(role, ChildRole):
             self._receive_child_close(link, role, channel, cause)
         elif isinstance(role, UpStreamRole):
@@ -198,3 +200,9 @@ class ServerChannels:
             self._handshakes.receive_replayed(link)
         elif errand.purpose == "initialize" and not self._handshakes.fall_back(link, cause):
             self._losses.lose(link, describe(cause), error=handshake_error_of(link, cause))
+
+
+def _keep(role: UpRole, cookies: CookieChanges) -> None:
+    """What a response set is for the upstream session that asked, if that is still there."""
+    if not isinstance(role, ChildRole) and is_current(role):
+        role.link.cookies.receive(cookies)

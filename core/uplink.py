@@ -110,7 +110,14 @@ class Uplink:
         own = Notice(message, headers) if is_own else None
         role = UpPostRole(link, number, own=own, is_confirmation=is_confirmation, is_repeated=is_repeated)
         revision = upstream.revision if upstream.state is not State.INITIALIZING else None
-        target = Post(link.plan.id, message, session=upstream.session, revision=revision, headers=headers)
+        target = Post(
+            link.plan.id,
+            message,
+            session=upstream.session,
+            revision=revision,
+            headers=headers,
+            cookies=link.cookies.pairs,
+        )
         channel = role.channel = self._desk.dial(role, target)
         link.posts.add(channel)
         if is_notice:

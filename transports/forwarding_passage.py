@@ -308,7 +308,8 @@ class Passage:
                 raise self._broken("sent an encoded event stream where none was asked for")
             self._rewriter = EndpointRewriter(self._replace_endpoint)
         status, keeps_length = response.status_code, self._rewriter is None
-        return ReplyHead(status, response_headers(headers, self._rules, status=status, keeps_length=keeps_length))
+        passed = response_headers(headers, self._rules, status=status, keeps_length=keeps_length)
+        return ReplyHead(status, self._target.relocate(passed, self._route.target))
 
     def _replace_endpoint(self, uri: str) -> str:
         return self._target.to_client(uri, self._route.target)

@@ -60,6 +60,7 @@ class Connection:
         self._has_failed = False  # by our own mistake
         self._exchange: Exchange | None = None
         self._unsent: Exchange | None = None  # one that came too late
+        self._moved: Exchange | None = None  # one that is to be asked elsewhere
         # The request at hand, also after its exchange has let go.
         self._has_request = anyio.Event()
         self._is_written = False
@@ -208,7 +209,14 @@ class Connection:
                 if self._head_size > self._head_size_max:
                     self._check_head_size(len(self._http.trailing_data[0]))
                 assert exchange is not None
-                facts = exchange.reader.receive_head(event.status_code, event.headers)
+                told = exchange.receive_head(event.status_code, event.headers)
+                if told is None:
+                    self._moved, self._exchange, exchange.connection = exchange, None, None
+                    if not self._is_written:
+                        return False  # what is left of the request is for nobody
+                    self._pool.client.note_unheld(self)
+                    continue
+                facts = told
             elif isinstance(event, h11.Data):
                 if exchange is None:
                     self._drained_size += len(event.data)
@@ -217,7 +225,9 @@ class Connection:
                     continue
                 facts = exchange.reader.receive_body(event.data)
             elif isinstance(event, h11.EndOfMessage):
-                return await self._finish()
+                is_usable = await self._finish()
+                self._send_on()
+                return is_usable
             else:
                 continue  # an interim response
             await exchange.report(facts)
@@ -228,7 +238,16 @@ class Connection:
                 self._pool.client.note_unheld(self)
         if not self._has_head:
             self._check_head_size(0)
+        self._send_on()
         return True
+
+    def _send_on(self) -> None:
+        """Who is to be asked elsewhere need not wait for the rest of the response that said so."""
+        exchange, self._moved = self._moved, None
+        if exchange is not None and exchange.is_abandoned:
+            exchange.end(Cause(End.DONE))
+        elif exchange is not None:
+            self._pool.dispatch(exchange)
 
     def _check_head_size(self, behind_size: int) -> None:
         """Interim responses count as well, so that they cannot go on for ever."""
@@ -271,6 +290,7 @@ class Connection:
         """The connection is closed: whoever still held it is told, or tries another."""
         exchange = self._exchange or self._unsent
         self._pool.release()
+        self._send_on()
         if exchange is not None and not exchange.is_over:
             exchange.connection = None
             where = self._pool.dialler.address.authority.decode()

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
+import msgspec
 
-from ..core.effects import Cause, Close, Connected, Delete, End, Listen, Post, Primed, Send
+from ..core.effects import Cause, Close, Connected, CookieChanges, Delete, End, Listen, Post, Primed, Send
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
-from ..core.wire.http_client import Arrived, Dropped, Ended, Opened, ReplyEvent, request_for
+from ..core.wire.cookies import CookieStore, read_cookies
+from ..core.wire.http_client import Arrived, Dropped, Ended, Opened, ReplyEvent
+from ..core.wire.http_request import request_for
+from ..core.wire.redirects import Redirect, judge_redirect
 from .port import Port
 
 if TYPE_CHECKING:
@@ -26,11 +31,12 @@ Headers = list[tuple[bytes, bytes]]
 
 @dataclass(slots=True)
 class Route:
-    """What all requests to one endpoint share."""
+    """What all requests to one endpoint share. `moved` is where the server has sent them for good."""
 
     pool: Pool
     target: bytes
     headers: Headers
+    moved: bytes | None = None
 
 
 class Reader(Protocol):
@@ -53,10 +59,10 @@ class Exchange:
         reader: Reader,
         path: bytes | None,
     ) -> None:
-        self.method, self.headers, self.body = request_for(target, route.headers)
-        self.target = route.target if path is None else path
-        if self.method == "POST":
-            self.headers.append((b"content-length", b"%d" % len(self.body)))
+        self._order = target
+        self._own = route.headers
+        self._write()
+        self.target = (route.moved or route.target) if path is None else path
         self.reader = reader
         self.when_written: Callable[[], None] | None = None
         """Called once the whole request is on its way."""
@@ -65,7 +71,12 @@ class Exchange:
         self.may_be_whole = False  # its last byte was given to a socket
         self.is_abandoned = False
         self.is_over = False
+        self._route = route if path is None else None  # what is learnt of others' paths is of no further use
         self._pool = route.pool
+        self._redirects = 0
+        self._is_lasting = True  # so far, of all redirects
+        self._refusal = ""  # why a redirect was not followed
+        self._cookies: CookieChanges = ()  # not told yet
         self._channel = channel
         self._port = port
         self._resumed: anyio.Event | None = None  # while paused
@@ -96,6 +107,47 @@ class Exchange:
         while self._resumed is not None:
             await self._resumed.wait()
 
+    def receive_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> list[ReplyEvent] | None:
+        """What the head of the final response tells. None: the server wants to be asked elsewhere, and has done nothing
+        yet; the exchange is ready to be sent again."""
+        headers = list(headers)
+        address = self._pool.address
+        self._cookies += read_cookies(
+            headers, host=address.host, is_secure=address.scheme == "https", now_unix=time.time()
+        )
+        order = self._order
+        is_personal = bool(order.headers or order.cookies or order.session is not None)
+        found = judge_redirect(address, self.target, status, headers, is_personal=is_personal)
+        limit = self._pool.client.limits.redirects_max
+        if isinstance(found, Redirect) and self._redirects < limit:
+            self._redirects += 1
+            self._is_lasting = self._is_lasting and found.is_lasting
+            self.target = found.target
+            self.is_unsent, self.may_be_whole = True, False
+            if self._cookies:
+                store = CookieStore(self._pool.client.limits)
+                store.receive((*order.cookies, *self._cookies))
+                self._order = msgspec.structs.replace(order, cookies=store.pairs)
+                self._write()
+            return None
+        self._refusal = f"got more than {limit} redirects in a row" if isinstance(found, Redirect) else found or ""
+        if self._route is not None:
+            self._learn(self._route, status)
+        return self.reader.receive_head(status, headers)
+
+    def _write(self) -> None:
+        self.method, self.headers, self.body = request_for(self._order, self._own)
+        if self.method == "POST":
+            self.headers.append((b"content-length", b"%d" % len(self.body)))
+
+    def _learn(self, route: Route, status: int) -> None:
+        """Later requests begin where this one was taken, and no longer where there is nothing any more. Many servers
+        know neither GET nor DELETE, so what they say to these is no news."""
+        if status < 300 and self._redirects and self._is_lasting:
+            route.moved = self.target
+        elif self.method == "POST" and status in (404, 405, 410) and route.moved == self.target:
+            route.moved = None
+
     async def report(self, facts: list[ReplyEvent]) -> None:
         """Tell the port, and return when it wants to hear more: until then nothing is read."""
         if self._resumed is not None:
@@ -111,7 +163,8 @@ class Exchange:
         elif isinstance(fact, Arrived):
             self._port.message(self._channel, fact.message)
         elif isinstance(fact, Opened):
-            self._port.opened(self._channel, Connected(fact.session))
+            cookies, self._cookies = self._cookies, ()
+            self._port.opened(self._channel, Connected(fact.session, cookies))
         elif isinstance(fact, Ended):
             self.end(fact.cause)
         elif isinstance(fact, Dropped):
@@ -122,6 +175,10 @@ class Exchange:
     def end(self, cause: Cause) -> None:
         if not self.is_over:
             self.is_over = True
+            if self._refusal and cause.end is End.REFUSED:
+                cause = msgspec.structs.replace(cause, detail=self._refusal)
+            if self._cookies and not self.is_abandoned:
+                cause = msgspec.structs.replace(cause, cookies=self._cookies)
             self._port.closed(self._channel, Cause(End.DONE) if self.is_abandoned else cause)
 
     async def end_later(self, cause: Cause) -> None:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from ..core.errors import LocalProtocolError
-from ..core.wire.http_client import encode_header
+from ..core.wire.http_request import encode_header
 from ..core.wire.url import Address, parse_url
 
 __all__ = ["Address", "Endpoint", "is_websocket"]

@@ -14,10 +14,11 @@ from typing import Final
 
 import anyio
 
-from ..core.effects import Cause, Close, Connected, End, Join, Listen, Opening, Post, Send
+from ..core.effects import Cause, Close, Connected, CookieChanges, End, Join, Listen, Opening, Post, Send
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.limits import Limits
+from ..core.wire.cookies import CookieStore
 from ..core.wire.http_client import Arrived, Ended, ReplyReader
 from ..core.wire.sse_client import Again, SseSession
 from .http_client import HttpClient
@@ -59,6 +60,7 @@ class SseUpstream:
         self._client = client
         self._log = log
         self._session = SseSession(endpoint.url, limits)
+        self._cookies = CookieStore(limits)
         self._stream: Exchange | None = None
         self._queue: deque[bytes] = deque()
         self._again: deque[bytes] = deque()  # before all that is queued
@@ -110,6 +112,10 @@ class SseUpstream:
                     exchange.close(order)
 
     # --- From the exchanges -----------------------------------------------------------------------------------------
+
+    def receive_cookies(self, changes: CookieChanges) -> None:
+        """What the response to the GET or to a POST has set."""
+        self._cookies.receive(changes)
 
     def receive_joined(self) -> None:
         self._is_joined = True
@@ -167,7 +173,7 @@ class SseUpstream:
 
     async def _post(self, message: bytes, *, is_repeated: bool = False) -> None:
         """Return when it was taken or refused, or when the next one need not wait for that any longer."""
-        target = Post(self._target.server, message, headers=self._target.headers)
+        target = Post(self._target.server, message, headers=self._target.headers, cookies=self._cookies.pairs)
         posting = _Posting(self, message, is_repeated=is_repeated)
         reader = ReplyReader(target, self._limits, has_messages=False)
         posting.exchange = exchange = self._client.dial(
@@ -192,6 +198,8 @@ class _Stream:
         raise LocalProtocolError("got a client's channel, expected none of a server")
 
     def opened(self, channel: ChannelId, opening: Opening) -> None:
+        assert isinstance(opening, Connected)
+        self._upstream.receive_cookies(opening.cookies)
         self._upstream.receive_joined()
 
     def message(self, channel: ChannelId, message: bytes) -> None:
@@ -217,8 +225,11 @@ class _Posting(_Stream):
 
     def opened(self, channel: ChannelId, opening: Opening) -> None:
         """That it was taken is known by its end, which is at once."""
+        assert isinstance(opening, Connected)
+        self._upstream.receive_cookies(opening.cookies)
 
     def closed(self, channel: ChannelId, cause: Cause) -> None:
         self.has_left.set()
         self.is_over.set()
+        self._upstream.receive_cookies(cause.cookies)
         self._upstream.receive_posted(self, cause)

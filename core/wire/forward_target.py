@@ -14,14 +14,18 @@ import hashlib
 import hmac
 import re
 from typing import Final
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 import msgspec
 
 from ..errors import RemoteProtocolError
+from .http_headers import Headers
 
 ANYWHERE: Final = "/~/"
 MARK_CHARS: Final = 32
+
+LOCATIONS: Final = frozenset({b"location", b"content-location"})
+"""Response headers that say where something is."""
 
 _PORTS: Final = {"http": 80, "https": 443}
 _VISIBLE: Final = re.compile(r"[!-~]+")
@@ -74,13 +78,52 @@ class ForwardTarget(msgspec.Struct, frozen=True):
         if not _VISIBLE.fullmatch(uri):
             raise RemoteProtocolError(f"got {shown}, expected a URI in visible ASCII")
         try:
-            found = urlsplit(urljoin(urljoin(self.base_url, requested.decode()), uri))
-            is_same = "@" not in found.netloc and _origin(found.geturl()) == _origin(self.base_url)
+            found = self._resolve(uri, requested)
         except ValueError:
             raise RemoteProtocolError(f"got {shown}, expected a URI")
-        if not is_same or not found.path.startswith("/"):
+        if found is None:
             origin = urlsplit(self.base_url)
             raise RemoteProtocolError(f"got {shown}, expected one of {origin.scheme}://{origin.netloc}")
+        return self._public(found)
+
+    def relocate(self, headers: Headers, requested: bytes) -> Headers:
+        """A response's headers, names in lower case, where each of `LOCATIONS` that is the configured URL or below it
+        is what a client reaches it by. Any other is left as it is, also one that nobody can read."""
+        if not any(name in LOCATIONS for name, _ in headers):
+            return headers
+        return tuple((name, self._moved(value, requested) if name in LOCATIONS else value) for name, value in headers)
+
+    def _moved(self, location: bytes, requested: bytes) -> bytes:
+        uri, mark, fragment = location.decode("latin-1").partition("#")
+        try:
+            found = self._resolve(uri, requested) if _VISIBLE.fullmatch(uri) else None
+        except ValueError:
+            found = None
+        if found is None:
+            return location
+        path, own_query = self._base()
+        rest = found.path.removeprefix(path.rstrip("/"))
+        if found.path != path.rstrip("/") + rest or rest[:1] not in ("", "/") or not _is_below(rest):
+            return location
+        if found.path == path and own_query in ("", found.query):  # where every client begins
+            added = f"?{found.query}" if found.query and not own_query else ""
+            public = f"{self.public_path}/mcp/{self.server}{added}"
+        else:
+            public = self._public(found)
+        return f"{public}{mark}{fragment}".encode("latin-1")
+
+    def _resolve(self, uri: str, requested: bytes) -> SplitResult | None:
+        """What the server means; None if that is of another origin.
+
+        Raises:
+            ValueError: it is no URI.
+        """
+        found = urlsplit(urljoin(urljoin(self.base_url, requested.decode()), uri))
+        is_same = "@" not in found.netloc and _origin(found.geturl()) == _origin(self.base_url)
+        found = found._replace(path=found.path or "/")
+        return found if is_same and found.path.startswith("/") else None
+
+    def _public(self, found: SplitResult) -> str:
         base, own_query = self._base()
         rest = found.path.removeprefix(base.rstrip("/"))
         is_plain = found.path.startswith(base.rstrip("/")) and rest.startswith("/") and rest != "/"

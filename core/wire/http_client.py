@@ -1,4 +1,4 @@
-"""Streamable HTTP as its client sees it: what a request looks like, and what a response to it means.
+"""Streamable HTTP as its client sees it: what a response to a request means.
 
 A response is read in three steps, whatever carries it: head, body in pieces, end. Only the head decides how the body is
 taken: not at all (the server had nothing to say), gathered (one JSON document), event by event, or kept for the error
@@ -8,8 +8,7 @@ without a reply, and what follows from that is the engine's business.
 The end of an event stream says where it could be taken up again: its last event id, and how long its server wants to be
 left alone before that.
 
-Redirects are refused, not followed: a POST must not run twice, and credentials meant for one origin must not reach
-another.
+A redirect is a refusal here. Which are followed is said in `redirects`; their responses do not come this far.
 
 Source: 2025-03-26 to 2026-07-28, basic/transports, "Streamable HTTP", "Sending Messages to the Server", "Resumability
 and Redelivery".
@@ -18,43 +17,26 @@ and Redelivery".
 from __future__ import annotations
 
 import enum
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 
 from ..effects import Cause, Delete, End, Listen, Post
 from ..errors import LocalProtocolError
 from ..limits import Limits
+from .http_request import can_be_named, is_value
 from .oversize import NOBODYS, answer_for, refusal_of
+from .redirects import FOLLOWED, REFUSED, show_origin
 from .sse import Event, EventReader, Oversize, Retry
 
 REFUSAL_BODY_MAX_BYTES: Final = 64 * 1024
 """What is kept of a refusing response's body. Enough for a JSON-RPC error or an HTML page's beginning."""
 
-PROTOCOL_HEADERS: Final = frozenset(
-    {b"accept", b"accept-encoding", b"content-type", b"last-event-id", b"mcp-session-id", b"mcp-protocol-version"}
-)
-"""The names, in lower case, that `request_for` gives by itself. Nobody else may set them."""
-
-FRAMING_HEADERS: Final = frozenset(
-    {b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"expect", b"upgrade", b"te"}
-    | {b"sec-websocket-" + name for name in (b"key", b"version", b"protocol", b"extensions", b"accept")}
-)
-"""The names that belong to the connection. Nobody but its driver may set them."""
-
 CHALLENGE_MAX_BYTES: Final = 4 * 1024
 """A longer `WWW-Authenticate` is left out: a part of it would say something else."""
 
-EVENT_ID_MAX_BYTES: Final = 8 * 1024
-"""A longer event id fits into no header that a server would take."""
-
 MESSAGES: Final = frozenset({"message"})
-
-_NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE: Final = re.compile(rb"([!-~\x80-\xff]([ \t!-~\x80-\xff]*[!-~\x80-\xff])?)?")
 
 _HINTS: Final = {
     401: "; does it want credentials in a header?",
@@ -153,64 +135,6 @@ TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
     },
     State.ENDED: {},
 }
-
-
-def request_for(
-    target: Post | Listen | Delete, own: Sequence[tuple[bytes, bytes]] = ()
-) -> tuple[str, list[tuple[bytes, bytes]], bytes]:
-    """The method, the headers (names in lower case) and the body of the request for `target`.
-
-    Args:
-        own: headers, checked and in lower case, that every request to this server has. A header carried for a client
-            (`target.headers`) takes the place of none of them.
-
-    Raises:
-        LocalProtocolError: a session or revision with other than visible ASCII characters, an event id or a carried
-            header that no header can carry, or a carried header that is not the client's to set.
-    """
-    headers = [*own, (b"accept-encoding", b"identity")]
-    body = b""
-    match target:
-        case Post():
-            method, body = "POST", target.message
-            headers.append((b"content-type", b"application/json"))
-            headers.append((b"accept", b"application/json, text/event-stream"))
-        case Listen():
-            method = "GET"
-            headers.append((b"accept", b"text/event-stream"))
-            if target.last_event_id:  # an empty one was withdrawn
-                headers.append((b"last-event-id", _encode_event_id(target.last_event_id)))
-        case Delete():
-            method = "DELETE"
-    if target.session is not None:
-        headers.append((b"mcp-session-id", _encode_visible(target.session, "session id")))
-    if target.revision is not None:
-        headers.append((b"mcp-protocol-version", _encode_visible(target.revision, "revision")))
-    if target.headers:
-        taken = {name for name, _ in own}
-        headers += [field for field in map(_encode_pair, target.headers) if field[0] not in taken]
-    return method, headers, body
-
-
-def encode_header(name: str, value: str) -> tuple[bytes, bytes]:
-    """A header that goes with requests to a server beside the protocol's own, its name in lower case.
-
-    Raises:
-        LocalProtocolError: it cannot be sent, or is not for others to set. The message does not repeat the value.
-    """
-    encoded_name = name.encode("utf-8", "surrogatepass")
-    if _NAME.fullmatch(encoded_name) is None:
-        raise LocalProtocolError(f"got header name {name!r}, expected letters, digits and hyphens")
-    encoded_name = encoded_name.lower()
-    if encoded_name in PROTOCOL_HEADERS | FRAMING_HEADERS:
-        raise LocalProtocolError(f"got header {name}, which is set for each request; expected others only")
-    try:
-        encoded = value.encode("latin-1")
-    except UnicodeEncodeError:
-        encoded = b"\n"
-    if _VALUE.fullmatch(encoded) is None:
-        raise LocalProtocolError(f"the value of header {name} has characters that no header can carry")
-    return encoded_name, encoded
 
 
 class ReplyReader:
@@ -367,7 +291,7 @@ class ReplyReader:
                 self._retry_ms = event.ms
                 continue
             if event.id != self._last_event_id:
-                self._last_event_id = event.id if _can_be_named(event.id) else ""
+                self._last_event_id = event.id if can_be_named(event.id) else ""
             if isinstance(event, Event) and event.type in self._event_types:
                 self._has_begun = True
                 out.append(Arrived(event.data, event.type))
@@ -432,60 +356,15 @@ def _challenge(headers: Iterable[tuple[bytes, bytes]]) -> str:
     """RFC 9110, 11.6.1: it may take several lines, which mean the same as one list."""
     lines = [value.strip() for name, value in headers if name.lower() == b"www-authenticate"]
     whole = b", ".join(lines)
-    return whole.decode("latin-1") if len(whole) <= CHALLENGE_MAX_BYTES and _VALUE.fullmatch(whole) else ""
+    return whole.decode("latin-1") if len(whole) <= CHALLENGE_MAX_BYTES and is_value(whole) else ""
 
 
 def _describe_refusal(status: int, location: bytes | None) -> str:
-    if location is None or status not in (301, 302, 303, 307, 308):
+    if location is None or status not in FOLLOWED | REFUSED:
         return f"got HTTP status {status}, expected success{_HINTS.get(status, '')}"
-    return f"got a redirect (HTTP status {status}) to {_origin(location)}, not followed; expected the final URL"
-
-
-def _origin(location: bytes) -> str:
-    """Where a redirect leads, for people: path and credentials are nobody's business in a log."""
-    try:
-        parts = urlsplit(location.decode("ascii"))
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        return "an unreadable address"
-    if not host:
-        return "another path of the same origin"
-    shown = f"{parts.scheme}://" if parts.scheme else "//"
-    shown += f"[{host}]" if ":" in host else host
-    shown += "" if port is None else f":{port}"
-    return _show(shown.encode())
+    return f"got a redirect (HTTP status {status}) to {show_origin(location)}, not followed; expected the final URL"
 
 
 def _show(value: bytes) -> str:
     """A peer's header value in a line for people: short, and no control character."""
     return "".join(chr(c) if 0x20 <= c <= 0x7E else "?" for c in value[:100])
-
-
-def _encode_visible(value: str, name: str) -> bytes:
-    encoded = value.encode("utf-8", "surrogatepass")
-    if not encoded or not all(0x21 <= c <= 0x7E for c in encoded):
-        raise LocalProtocolError(f"got a {name} that is no visible ASCII, expected only characters 0x21 to 0x7E")
-    return encoded
-
-
-def _encode_event_id(event_id: str) -> bytes:
-    """Source: WHATWG HTML, "Server-sent events", "The `Last-Event-ID` header": "encoded as UTF-8"."""
-    encoded = event_id.encode("utf-8", "surrogatepass")
-    if len(encoded) > EVENT_ID_MAX_BYTES or _VALUE.fullmatch(encoded) is None:
-        seen = f"an event id of {len(encoded)} bytes" if len(encoded) > EVENT_ID_MAX_BYTES else "an event id"
-        raise LocalProtocolError(
-            f"got {seen} that no header can carry, expected {EVENT_ID_MAX_BYTES} bytes at most, no control characters"
-        )
-    return encoded
-
-
-def _can_be_named(event_id: str | None) -> bool:
-    """Whether a stream can be taken up after that event. If not, it is as good as withdrawn."""
-    try:
-        return not event_id or bool(_encode_event_id(event_id))
-    except LocalProtocolError:
-        return False
-
-
-def _encode_pair(header: tuple[str, str]) -> tuple[bytes, bytes]:
-    return encode_header(*header)

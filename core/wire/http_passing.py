@@ -13,8 +13,8 @@ from typing import Final
 
 from .. import effects
 from ..errors import LocalProtocolError, RemoteProtocolError
-from .http_client import FRAMING_HEADERS, PROTOCOL_HEADERS, encode_header
 from .http_headers import Headers
+from .http_request import FRAMING_HEADERS, PROTOCOL_HEADERS, encode_header
 
 Passes = tuple[tuple[str, str], ...]
 """The client's name of a header, in any case, and the name it gets upstream."""

@@ -43,7 +43,7 @@ servers:
 FULL_YAML = """
 core: {host: 0.0.0.0, port: "${PORT:-81}", public_base_url: "https://mcp.example/x/", allow_artifacts_download: false,
        allowed_hosts: [mcp.example], allowed_origins: ["https://app.example"], log_level: "${LEVEL}",
-       keep_alive_seconds: 8, drain_seconds: 2.5}
+       keep_alive_seconds: 8, max_request_bytes: 20Mi, drain_seconds: 2.5}
 storage: {root: "${ROOT:-kept}", max_size: 2Gi}
 sessions: {idle_ttl_seconds: 60, max_active: 5, max_in_flight_per_session: 6, max_total_session_size: 1MB,
            upstream_session_termination_retries: 0}
@@ -137,6 +137,7 @@ def test_limits_follow_the_settings() -> None:
         "artifact_ttl_s": 11,
         "artifacts_per_session_max": 12,
         "inline_size_max_bytes": 100,
+        "request_size_max_bytes": 20 << 20,
         "keep_alive_s": 8,
         "drain_s": 2.5,
     }

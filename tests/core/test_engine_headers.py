@@ -43,7 +43,7 @@ from isthmus.core.effects import (
 )
 from isthmus.core.ids import ChannelId
 from isthmus.core.plan import Kind, ServerPlan
-from isthmus.core.wire.http_client import request_for
+from isthmus.core.wire.http_request import request_for
 from isthmus.core.wire.http_routes import Head, McpRoute, Surface
 from isthmus.core.wire.http_server import judge
 

@@ -202,6 +202,82 @@ def test_there_and_back(path: str, query: str, base: str) -> None:
     assert sent == expected
 
 
+def relocated(here: ForwardTarget, location: str, requested: str) -> str:
+    headers = ((b"vary", b"/base/x"), (b"location", location.encode("latin-1")))
+    (vary, moved) = here.relocate(headers, requested.encode())
+    assert vary == headers[0] and moved[0] == b"location"
+    assert here.relocate(((b"content-location", headers[1][1]),), requested.encode()) == (
+        (b"content-location", moved[1]),
+    )
+    return moved[1].decode("latin-1")
+
+
+@pytest.mark.parametrize(
+    "url, requested, location, client",
+    [
+        ("http://h/base", "/base/x", "/base/y?q=1#part", "/mcp/far/y?q=1#part"),
+        ("http://h/base", "/base/x", "http://H:80/base/y", "/mcp/far/y"),
+        ("http://h/base", "/base/x", "//h/base/y", "/mcp/far/y"),
+        ("http://h/base", "/base/x", "y", "/mcp/far/y"),
+        ("http://h/base", "/base", "/base/", "/mcp/far/~/*/base/"),  # /mcp/far/ is /base
+        ("http://h/base/", "/base/", "/base", "/mcp/far/~/*/base"),
+        ("http://h/base", "/base/", "/base", "/mcp/far"),
+        ("http://h/base", "/base/", "/base?q#part", "/mcp/far?q#part"),
+        ("http://h/base?key=1", "/base/x?key=1", "/base?key=1", "/mcp/far"),
+        ("http://h/base?key=1", "/base/x?key=1", "/base?q=2", "/mcp/far/~/*/base?q=2"),
+        ("http://h", "/", "/any/thing", "/mcp/far/any/thing"),
+        ("http://h", "/any", "http://h", "/mcp/far"),
+        ("http://h", "/any", "/", "/mcp/far"),
+    ],
+)
+def test_a_location_within_the_url_leads_back_through_us(url: str, requested: str, location: str, client: str) -> None:
+    here = target(url)
+    found = relocated(here, location, requested)
+    before, star, after = client.partition("*")
+    assert found.startswith(before) and found.endswith(after) and (star == "*") == ("/~/" in found)
+    assert relocated(target(url, public_path="/pre"), location, requested) == (
+        "/pre" + found if found.startswith("/") else found
+    )
+
+
+@given(path=PATHS, query=st.text("ab=&%2", max_size=6), base=st.sampled_from(["", "/", "/base", "/base/", "/a/b?k=1"]))
+def test_whoever_follows_a_location_gets_there(path: str, query: str, base: str) -> None:
+    here = target("http://up.example" + base)
+    location = base.partition("?")[0].rstrip("/") + path + (f"?{query}" if query else "")
+    moved = relocated(here, location, "/")
+    if moved != location:
+        path_back, _, query_back = moved.removeprefix("/mcp/far").partition("?")
+        resolved = urlsplit(urljoin("http://up.example/", location))
+        expected = (resolved.path or "/") + (f"?{resolved.query}" if resolved.query else "")
+        assert here.to_upstream(path_back, query_back).decode() == expected
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "http://evil.example/base/m",
+        "https://up.example/base/m",
+        "http://up.example:81/base/m",
+        "http://up.example:x/base/m",
+        "http://user@up.example/base/m",
+        "//evil.example/base",
+        "javascript:x",
+        "http://[",
+        "/login",
+        "/based",
+        "/",
+        "../login",
+        "/base/%2e%2e/login",
+        "http://up.example/base/../login",
+        "",
+        "/base/a b",
+        "/base/\xe4",
+    ],
+)
+def test_any_other_location_is_left_as_it_is(location: str) -> None:
+    assert relocated(target(), location, "/base/x") == location
+
+
 def test_a_mark_is_good_for_its_path_and_server_only() -> None:
     here = target("http://h/sse")
     marked = here.to_client("/messages", b"/sse").removeprefix("/mcp/far")

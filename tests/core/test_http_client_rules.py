@@ -15,9 +15,6 @@ from isthmus.core.errors import OVERLOADED, LocalProtocolError
 from isthmus.core.limits import Limits
 from isthmus.core.wire.http_client import (
     CHALLENGE_MAX_BYTES,
-    EVENT_ID_MAX_BYTES,
-    FRAMING_HEADERS,
-    PROTOCOL_HEADERS,
     REFUSAL_BODY_MAX_BYTES,
     TRANSITIONS,
     Arrived,
@@ -29,8 +26,8 @@ from isthmus.core.wire.http_client import (
     ReplyEvent,
     ReplyReader,
     State,
-    request_for,
 )
+from isthmus.core.wire.http_request import EVENT_ID_MAX_BYTES, FRAMING_HEADERS, PROTOCOL_HEADERS, request_for
 
 POST = Post("s", b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
 LISTEN = Listen("s")

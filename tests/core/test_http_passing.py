@@ -15,8 +15,8 @@ from isthmus.core.effects import (
     PostOpening,
 )
 from isthmus.core.errors import RemoteProtocolError
-from isthmus.core.wire.http_client import FRAMING_HEADERS, PROTOCOL_HEADERS, request_for
 from isthmus.core.wire.http_passing import check_required, may_pass, passed_headers
+from isthmus.core.wire.http_request import FRAMING_HEADERS, PROTOCOL_HEADERS, request_for
 from isthmus.core.wire.http_routes import Head, McpRoute, Refused, Route, Surface
 from isthmus.core.wire.http_server import judge
 

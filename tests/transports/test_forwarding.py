@@ -93,6 +93,21 @@ async def test_any_status_crosses(monkeypatch: pytest.MonkeyPatch, status: str) 
         assert answer.headers[b"www-authenticate"] == b"Bearer"
 
 
+async def test_a_redirect_within_the_server_leads_back_through_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with forward_world(monkeypatch) as w:
+        peer = await begun(w, post(b"1"))
+        await peer.say(b"HTTP/1.1 307 Temporary Redirect\r\nLocation: http://up.example/base/\r\n")
+        await peer.say(b"Content-Location: /base/x\r\nContent-Length: 0\r\n\r\n")
+        answer = await w.client.read()
+        assert answer.headers[b"content-location"] == b"/mcp/far/x"
+        location = answer.headers[b"location"].decode()
+        assert location.startswith("/mcp/far/~/")
+        await w.client.send(post(b"1", path=location))
+        assert (await peer.request())[0] == "POST /base/ HTTP/1.1"
+        await peer.answer(b"there")
+        assert (await w.client.read()).body == b"there"
+
+
 async def test_pipelined_requests_cross_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     async with forward_world(monkeypatch) as w:
         await w.client.send(post(b"1") + get("/mcp/far/x") + get("/healthz") + post(b"2", chunked=True))

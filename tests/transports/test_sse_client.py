@@ -146,6 +146,35 @@ async def test_messages_pass_both_ways_and_are_written_as_they_should() -> None:
     ]
 
 
+async def test_cookies_belong_to_the_session() -> None:
+    """What its stream and its POSTs set goes with the POSTs that follow; the next session begins without."""
+
+    class Sticky(SseServer):
+        async def __call__(self, peer: Peer) -> None:
+            request = await peer.request()
+            if not request.startswith(b"GET "):
+                self.bodies.append(request.partition(b"\r\n\r\n")[2])
+                number = len(self.bodies)
+                cookie = b"Set-Cookie: post=%d; Path=/messages\r\n" % number if number < 3 else b""
+                await peer.send(b"HTTP/1.1 202 Accepted\r\nConnection: close\r\n" + cookie + b"\r\n")
+                return
+            head = EVENTS_HEAD.replace(b"\r\n\r\n", b"\r\nSet-Cookie: lb=1\r\n\r\n")
+            await peer.send(head, event(self.endpoint, b"endpoint"))
+            await self.is_over.wait()
+
+    script = Sticky()
+    async with serving(script) as server:
+        for _ in range(2):
+            async with stage(server) as on:
+                on.send(b"1", b"2")
+                await on.port.wait_sent(CHANNEL, 2)
+    cookies = [
+        [line.partition(b": ")[2] for line in request.split(b"\r\n") if line.lower().startswith(b"cookie:")]
+        for request in server.requests
+    ]
+    assert cookies == [[], [b"lb=1"], [b"lb=1; post=1"], [], [b"lb=1"], [b"lb=1"]]
+
+
 async def test_nothing_is_kept_of_sessions_that_are_over() -> None:
     script = SseServer()
     async with serving(script) as server, HttpClient(LIMITS) as client:

@@ -1,0 +1,47 @@
+"""The official Python SDK's server, asked at the path that it redirects from, behind Isthmus."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rig import REAL, Process, require, run_client, start_server, stdio_wrap, wrap
+
+pytestmark = pytest.mark.real
+
+SERVER = Path(__file__).resolve().parent / "peers" / "moved_tools.py"
+STEPS: list[dict[str, Any]] = [
+    {"op": "tools"},
+    *({"op": "call", "name": "add", "arguments": {"a": number, "b": 1}} for number in range(3)),
+    {"op": "call", "name": "asked", "arguments": {}},
+]
+
+
+@pytest.mark.parametrize("down", ["http", "stdio"])
+@pytest.mark.parametrize("client", ["python-1", "typescript-1"])
+@pytest.mark.parametrize(("lives_at", "asked_at"), [("/mcp/", "mcp"), ("/mcp", "mcp/")])
+def test_official_clients_use_it(lives_at: str, asked_at: str, client: str, down: str, tmp_path: Path) -> None:
+    """As they do directly; and it is asked at the wrong path once."""
+    with contextlib.ExitStack() as stack:
+        python = require(REAL / "client1/bin/python")
+        process, url = start_server([python, SERVER], asked_at, folder=tmp_path, env={"MCP_PATH": lives_at})
+        stack.callback(_end, process)
+        target: str | list[str] = stdio_wrap(url)
+        if down == "http":
+            target = stack.enter_context(wrap(url, folder=tmp_path)).url
+        events = run_client(client, target, [{"capabilities": "none", "steps": STEPS}], folder=tmp_path)
+    outcomes = [event for event in events if event["kind"] == "step"]
+    assert len(outcomes) == len(STEPS) and all("result" in outcome for outcome in outcomes), outcomes
+    texts = [outcome["result"]["content"][0]["text"] for outcome in outcomes[1:]]
+    assert texts[:3] == ["1", "2", "3"]
+    asked = texts[3].split()
+    assert asked.count(f"POST:/{asked_at}") == 1 and f"GET:/{asked_at}" not in asked, asked
+
+
+def _end(process: Process) -> None:
+    try:
+        process.stop(code=None)
+    finally:
+        process.clean_up()
