@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
         "serve",
         parents=[shared, trace],
         help="run the gateway of a configuration file",
-        description="Serve every server of a configuration file over HTTP, until SIGINT or SIGTERM.",
+        description="Serve every server of a configuration file over HTTP, until SIGINT, SIGTERM or SIGHUP.",
     )
     serve.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
 
@@ -46,7 +46,8 @@ def parser() -> argparse.ArgumentParser:
         parents=[shared, trace],
         help="put one server on another transport, without a configuration file",
         usage="isthmus wrap [options] URL | isthmus wrap [options] -- COMMAND [ARG …]",
-        description="Relay one server untouched: over HTTP (/mcp, /ws), or on stdin and stdout with --listen stdio.",
+        description="Relay one server untouched: over HTTP (/mcp, /sse, /ws), or on stdin and stdout with "
+        "--listen stdio.",
         epilog="Examples: isthmus wrap -- npx -y @modelcontextprotocol/server-everything; "
         "isthmus wrap --listen stdio --header 'Authorization: Bearer …' https://host/mcp. "
         f"Where {TOKEN_VARIABLE} is set it is what `isthmus ps` must show.",
@@ -96,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
         "--url",
         default=f"http://{DEFAULT_LISTEN}",
         metavar="URL",
-        help=f"where isthmus listens; default http://{DEFAULT_LISTEN}",
+        help=f"where isthmus listens, http(s)://HOST:PORT or unix:PATH; default http://{DEFAULT_LISTEN}",
     )
     running.add_argument(
         "--token", metavar="TOKEN", help=f"its core.management.token; default: what {TOKEN_VARIABLE} is set to"

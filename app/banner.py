@@ -12,6 +12,7 @@ import msgspec
 from ..core.catalog import helper_name
 from ..core.eras import features_of
 from ..core.wire.http_headers import is_loopback
+from .addresses import SCHEMES, scheme_of
 from .documents import without_credentials
 from .fitting import awaits_clients, misfits, own_tools, visible_tools
 from .listening import host_of
@@ -42,14 +43,16 @@ def listening(service: Service, reports: list[ServerReport]) -> str:
             occasion = "request" if report.is_transparent else "session that a client opens"
             lines.append(f"    again   with each {occasion}")
         if places:
-            lines.append(f"    at      {service.base_url if core.port is not None else ''}/mcp{suffixes[server.id]}")
+            base = _base_for(server, service.base_url) if core.port is not None else ""
+            lines.append(f"    at      {base}/mcp{suffixes[server.id]}")
         if places and server.inspect:
             suffix = suffixes[server.id]
             lines.append(f"    also    /sse{suffix} (HTTP+SSE) and /ws{suffix} (WebSocket)")
         if server.unix_socket is not None:
             lines.append(f"    socket  {server.unix_socket}, as on stdio")
         lines.append("")
-    urls = {id: f"{core.public_base_url or service.base_url}/mcp{suffix}" for id, suffix in suffixes.items()}
+    bases = {server.id: _base_for(server, core.public_base_url or service.base_url) for server in settings.servers}
+    urls = {id: f"{bases[id]}/mcp{suffix}" for id, suffix in suffixes.items()}
     if core.port is None:
         urls = {server.id: f"unix://{server.unix_socket}" for server in settings.servers if server.unix_socket}
     else:
@@ -62,6 +65,12 @@ def listening(service: Service, reports: list[ServerReport]) -> str:
         ]
         lines += [_paste_line(commands), ""]
     return "\n".join(lines)
+
+
+def _base_for(server: Server, base_url: str) -> str:
+    """Clients of a server that is passed on speak to us what it speaks; all others can begin with HTTP."""
+    is_websocket = not server.inspect and scheme_of(server.upstream.url or "") in SCHEMES["websocket"]
+    return f"ws{base_url.removeprefix('http')}" if is_websocket else base_url
 
 
 def _own_path() -> str:

@@ -16,6 +16,7 @@ import anyio
 import msgspec
 
 from ..core.effects import PipeOpening
+from ..transports.child_ends import LAST_WORDS, last_words
 from ..transports.http_endpoint import Endpoint
 from ..transports.pipe import serve_pipe
 from . import banner, logs, remote, screen
@@ -180,6 +181,9 @@ async def _probe_all(service: Service, *, is_logged: bool) -> list[ServerReport]
             return
         wired = {tool for adapter in server.adapters for tool in adapter.tools}
         report = await probe(service.hub, server.id, VERSION, with_schemas=wired, timeout_s=PROBE_TIMEOUT_S)
+        stderr = service.stderr.get(server.id)
+        if report.problem and stderr and LAST_WORDS not in report.problem:  # it went on running
+            report = msgspec.structs.replace(report, problem=f"{report.problem}; {last_words(stderr)}")
         if not report.problem:
             service.tool_counts[server.id] = sum(map(server.tools.selection.admits, report.tools))
         reports[server.id] = report
@@ -274,9 +278,11 @@ def _order(options: argparse.Namespace, command: list[str]) -> int:
 
 def _isthmus(options: argparse.Namespace) -> remote.Isthmus:
     url = options.url
+    if url.startswith("unix:") and url.strip("/") != "unix:":
+        return remote.Isthmus(url, url.removeprefix("unix:"), _token(options.token))
     shown = without_credentials(url)
     if scheme_of(url) not in ("http", "https") or "?" in url:
-        raise ConfigError(f"got --url {shown}, expected http(s)://HOST:PORT")
+        raise ConfigError(f"got --url {shown}, expected http(s)://HOST:PORT or unix:PATH")
     try:
         address = Endpoint(url).address()
     except ValueError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import itertools
+import socket
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -31,11 +32,12 @@ class Isthmus(NamedTuple):
 
     Attributes:
         url: for people.
+        address: of its listener, or the path of its Unix domain socket.
         token: the secret that it wants to be shown, if it wants one.
     """
 
     url: str
-    address: Address
+    address: Address | str
     token: str | None
 
     def servers(self) -> list[_Json]:
@@ -72,17 +74,15 @@ class Isthmus(NamedTuple):
         raise Failed(plain(str(said["error"])))
 
     def _exchange(self, method: str, path: str, timeout_s: float) -> tuple[int, bytes]:
-        secure = self.address.scheme == "https"
-        make = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        connection = make(self.address.host, self.address.port, timeout=timeout_s)
+        connection, base = _connection(self.address, timeout_s)
         headers = {"Content-Type": "application/json"} if method == "POST" else {}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
         try:
-            connection.request(method, self.address.target.decode().rstrip("/") + path, headers=headers)
+            connection.request(method, base + path, headers=headers)
             response = connection.getresponse()
             return response.status, response.read()
-        except ConnectionRefusedError:
+        except (ConnectionRefusedError, FileNotFoundError):
             raise Failed(f"nothing listens at {self.url}: start isthmus there, or name another --url") from None
         except TimeoutError:
             raise Failed(f"{self.url} does not answer within {timeout_s:g} s") from None
@@ -95,6 +95,27 @@ class Isthmus(NamedTuple):
 
     def _no_isthmus(self, why: str) -> Failed:
         return Failed(f"what listens at {self.url} is no isthmus: {why}")
+
+
+def _connection(address: Address | str, timeout_s: float) -> tuple[http.client.HTTPConnection, str]:
+    """To what listens there, and what its paths begin with."""
+    if isinstance(address, str):
+        return _SocketConnection(address, timeout_s), ""
+    make = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
+    return make(address.host, address.port, timeout=timeout_s), address.target.decode().rstrip("/")
+
+
+class _SocketConnection(http.client.HTTPConnection):
+    """HTTP over a Unix domain socket."""
+
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
 
 
 def table(servers: list[_Json]) -> str:

@@ -29,6 +29,7 @@ from ..core.wire.http_routes import PageRoute, Refused
 from ..storage.files import FileBlobs
 from ..storage.interface import Records, StorageError
 from ..storage.sqlite import SqliteRecords
+from ..transports.child_ends import LAST_LINE_MAX_CHARS, LAST_LINES
 from ..transports.forwarding import Forwarder, Transparent
 from ..transports.http_endpoint import Endpoint
 from ..transports.http_listening import Pages
@@ -67,6 +68,13 @@ def _log_server(server: str, line: str) -> None:
     _log.info("%s: %s", server, line)
 
 
+def _keep_and_log(kept: dict[str, list[str]], log_server: Callable[[str, str], None], server: str, line: str) -> None:
+    lines = kept.setdefault(server, [])
+    lines.append(line[:LAST_LINE_MAX_CHARS])
+    del lines[:-LAST_LINES]
+    log_server(server, line)
+
+
 @dataclass
 class Service:
     """A proxy at work.
@@ -74,6 +82,7 @@ class Service:
     Attributes:
         base_url: what its HTTP listener is reached by; empty without one.
         tool_counts: how many tools a server was found to have when it was asked last.
+        stderr: what processes of each server wrote there last.
     """
 
     settings: Settings
@@ -83,6 +92,7 @@ class Service:
     forwarder: Forwarder
     base_url: str = ""
     tool_counts: dict[str, int] = field(default_factory=dict)
+    stderr: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def server_ids(self) -> list[str]:
@@ -141,17 +151,18 @@ async def running(
         if listen and settings.core.unix_socket is not None:
             stack.callback(remove_socket, settings.core.unix_socket)
         plan = to_plan(settings, link_key, workspaces.root, base_url, VERSION)
+        stderr: dict[str, list[str]] = {}
         hub = Hub(
             functools.partial(_make_engine, plan, limits, stored, trace),
             plan,
             {server.id: upstream_of(server) for server in settings.servers if server.inspect},
             workspaces,
             limits,
-            log_server=log_server or _log_server,
+            log_server=functools.partial(_keep_and_log, stderr, log_server or _log_server),
         )
         forwarder = _forwarder(settings, link_key, limits)
         stack.push_async_callback(forwarder.close_idle)
-        service = Service(settings, plan, limits, hub, forwarder, base_url)
+        service = Service(settings, plan, limits, hub, forwarder, base_url, stderr=stderr)
         async with anyio.create_task_group() as tasks:
             await tasks.start(_run_hub, hub)
             http: HttpServer | None = None

@@ -13,6 +13,7 @@ from typing import Final
 import anyio
 import msgspec
 
+from ..core.credentials import FORBIDDEN, UNAUTHORIZED
 from ..core.errors import OVERLOADED, TIMED_OUT, UPSTREAM_UNAVAILABLE
 from ..core.limits import Limits
 from ..core.wire.http_refusals import page_answer, page_error
@@ -107,7 +108,10 @@ class ToolPages:
                     return await ask(conversation)
             except Refusal as refusal:
                 told = {"code": refusal.code, "message": str(refusal), "data": refusal.data}
-                return page_error(_STATUSES.get(refusal.code, 502), str(refusal), rpc=told)
+                why = str(refusal)
+                if refusal.status in (UNAUTHORIZED, FORBIDDEN) and self._servers[server].upstream.pass_headers:
+                    why += "; calls of tools over plain HTTP pass no headers on: use an MCP client"
+                return page_error(_STATUSES.get(refusal.code, 502), why, rpc=told)
             except (msgspec.DecodeError, RecursionError) as error:
                 return page_error(502, f"the server's answer is unusable: {error}")
         return page_error(504, f"no answer within {timeout_s:g} s: it may still have an effect")

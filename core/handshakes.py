@@ -179,6 +179,7 @@ class Handshakes:
 
     def receive_handshake(self, link: Link, frame: Frame, session: str | None) -> None:
         """The answer to `initialize`."""
+        link.babble = ""
         if frame.error is not None:
             self.losses.lose(link, "it refused to initialize", error=jsonrpc.usable_error(frame.error))
             return

@@ -98,11 +98,15 @@ class Hearing:
     def _note_noise(self, link: Link, message: bytes, error: RemoteProtocolError) -> None:
         """Say it a few times, then more and more rarely. What looks like a message may be payload: it is not shown."""
         link.noise += 1
+        is_text = not message.lstrip().startswith((b"{", b"["))
+        beginning = repr(message[:40].decode(errors="replace"))
+        if is_text and not link.babble and link.upstream.state is State.INITIALIZING:
+            link.babble = beginning
         if link.noise > NOISE_NOTED and link.noise & (link.noise - 1):
             return
         text = f"server sent what is no message: {error.message}"
-        if not message.lstrip().startswith((b"{", b"[")):
-            text += f"; it begins {message[:40].decode(errors='replace')!r}"
+        if is_text:
+            text += f"; it begins {beginning}"
         if link.noise > NOISE_NOTED:
             text += f" ({link.noise} times by now)"
         self._desk.note("warning", text, link.plan.id)

@@ -35,6 +35,7 @@ class Link:
     listen_idle: GET streams in a row that brought no message.
     pending: what each number written upstream is for; numbers are never used twice, over all incarnations.
     queue: requests and notifications that wait for the upstream to be ready, in order.
+    babble: how the first line began that was no message, and came in place of an answer to `initialize`.
     noise: how many messages of the server could not be read.
     notices: open POSTs that carry a notification or an answer.
     has_listened: whether this upstream session has ever granted a GET stream.
@@ -44,6 +45,7 @@ class Link:
     """
 
     __slots__ = (
+        "babble",
         "channel",
         "children",
         "cookies",
@@ -89,6 +91,7 @@ class Link:
         self.listen_event_id: str | None = None
         self.pending: dict[int, Exchange | Errand] = {}
         self.queue: deque[Exchange | Notice] = deque()
+        self.babble = ""
         self.noise = 0
         self.notices = 0
         self.has_listened = False

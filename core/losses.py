@@ -70,6 +70,8 @@ class Losses:
         has_worked = upstream.state is State.READY and not upstream.is_suspect
         self._handshakes.doubt(link)
         reason = self._handshakes.describe(link, reason)
+        if link.babble:
+            reason, link.babble = f"{reason}; it wrote what is no message: {link.babble}", ""
         if link.refusal is not None:
             error = error or error_in(link.refusal)
         self._desk.note("warning", f"upstream lost: {reason}", link.plan.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from . import jsonrpc
 from .courier import Courier
 from .credentials import handshake_error_of, is_denied
 from .desk import Desk
@@ -119,7 +120,11 @@ class ServerChannels:
             # There is nothing to speak to then, which an operator mends in another way than one who speaks no MCP.
             has_started = not role.is_process or cause.end is not End.UNREACHABLE
             stage = "" if has_started else "start"
-            self._losses.lose(link, reason, error=handshake_error_of(link, cause), stage=stage)
+            error = handshake_error_of(link, cause)
+            if error is not None and not is_denied(cause):  # of another protocol than ours: alone it would mislead
+                message = jsonrpc.text_of(jsonrpc.member_of(error, "message"))
+                reason, error = f"{reason}; it says: {message}", None
+            self._losses.lose(link, reason, error=error, stage=stage)
 
     def _receive_stream_close(self, link: Link, role: UpStreamRole, channel: ChannelId, cause: Cause) -> None:
         if link.stream != channel:

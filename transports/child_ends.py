@@ -10,6 +10,7 @@ from typing import Final
 
 LAST_LINES: Final = 5
 LAST_LINE_MAX_CHARS: Final = 512
+LAST_WORDS: Final = "last stderr: "
 
 
 # What is found in the stderr of children that die at start, most telling first.
@@ -87,12 +88,17 @@ def describe_end(code: int | None, stderr: Sequence[str], *, has_spoken: bool) -
     else:
         how = f"was killed by signal {-code}"
     parts = [how]
-    if last_words := [_tidy(line) for line in stderr[-LAST_LINES:]]:
-        parts.append("last stderr: " + " | ".join(last_words))
+    if stderr:
+        parts.append(last_words(stderr))
     if not has_spoken:
         text = "\n".join(stderr)
         parts += [f"hint: {hint}" for pattern, hint in HINTS if pattern.search(text)][:1]
     return "; ".join(parts)
+
+
+def last_words(stderr: Sequence[str]) -> str:
+    """The last of these lines of stderr, on one line."""
+    return LAST_WORDS + " | ".join(_tidy(line) for line in stderr[-LAST_LINES:])
 
 
 def _tidy(line: str) -> str:

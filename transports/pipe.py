@@ -58,15 +58,20 @@ def _reserved(fd: int) -> Iterator[int]:
     if fd != STDOUT:
         yield fd
         return
-    print(end="", flush=True)  # unlike sys.stdout.flush(), at home where there is no stdout object
+    _flush()
     own_fd = os.dup(fd)
     try:
         os.dup2(STDERR, fd)
         yield own_fd
     finally:
-        print(end="", flush=True)
+        _flush()
         os.dup2(own_fd, fd)
         os.close(own_fd)
+
+
+def _flush() -> None:
+    with contextlib.suppress(OSError):  # a device that is full fails even then; who writes messages there will see
+        print(end="", flush=True)  # unlike sys.stdout.flush(), at home where there is no stdout object
 
 
 class _PipeClient:

@@ -43,6 +43,7 @@ _HINTS: Final = {
     403: "; does it want credentials in a header?",
     404: "; is the path of its URL right?",
     405: "; is the path of its URL right?",
+    426: "; is it a ws:// server?",
 }
 
 ENDED_ORDERLY: Final = Cause(End.DONE)

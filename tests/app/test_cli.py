@@ -273,6 +273,13 @@ def test_the_gateway_needs_no_screen(no_screen: IO[bytes], tmp_path: Path) -> No
         assert "Traceback" not in served.stderr
 
 
+def test_a_client_on_a_screen_that_is_none_leaves_no_traceback(no_screen: IO[bytes]) -> None:
+    with Run("wrap", "--listen", "stdio", "--", *TOOLBOX, stdout=no_screen) as wrapped:
+        wrapped.write(INITIALIZE)
+        assert wrapped.wait_exit() == 0, "a client that does not read is one that left"
+        assert wrapped.stderr == ""
+
+
 def test_neither_screen_needs_to_be_open(tmp_path: Path) -> None:
     """What is opened later takes the place of neither."""
     configuration(tmp_path, [{"id": "box", "upstream": {"command": TOOLBOX}}])
@@ -287,6 +294,27 @@ def test_a_screen_of_another_alphabet_gets_escapes() -> None:
 
 
 # --- check ----------------------------------------------------------------------------------------------------------
+
+
+def test_check_says_what_else_a_server_said_that_did_not_start(tmp_path: Path) -> None:
+    shell = {"usage": "echo usage: FILE; exit 2", "slow": "echo listening on port 1 >&2; exec sleep 60"}
+    servers = [{"id": id, "upstream": {"command": ["sh", "-c", line]}} for id, line in shell.items()]
+    configuration(tmp_path, [{**server, "start_timeout_seconds": 1} for server in servers])
+    code, out, _ = run("check", cwd=tmp_path)
+    assert code == 1
+    assert "exited with code 2; it wrote what is no message: 'usage: FILE'\n" in out
+    assert "did not answer within 1 s of being started; last stderr: listening on port 1\n" in out
+
+
+def test_check_says_what_a_server_of_another_transport_said(tmp_path: Path) -> None:
+    with Run("wrap", *ANY_PORT, "--", *TOOLBOX) as wrapped:
+        at = wrapped.wait_url().removeprefix("http://").removesuffix("/mcp")
+        urls = {"sse": f"sse+http://{at}/mcp", "plain": f"http://{at}/ws"}
+        configuration(tmp_path, [{"id": id, "upstream": {"url": url}} for id, url in urls.items()])
+        code, out, _ = run("check", cwd=tmp_path)
+    assert code == 1
+    assert "the server could not be connected to: got HTTP status 400, expected success; it says: got no Mcp-Ses" in out
+    assert out.count("over HTTP+SSE got HTTP status 426, expected success; is it a ws:// server?") == 1
 
 
 def test_check_says_what_is_wired(tmp_path: Path) -> None:
@@ -528,6 +556,15 @@ def test_wrap_passes_on_what_it_does_not_inspect() -> None:
             assert session.call("echo", text="hi") == "mybox says hi"
             assert f"    server  transparent, at {url}\n" in outer.stdout
             assert outer.stderr == ""
+
+
+def test_what_speaks_websocket_alone_is_shown_with_such_a_url() -> None:
+    with Run("wrap", *ANY_PORT, "--no-inspect", "ws://127.0.0.1:1/ws") as wrapped:
+        url = wrapped.wait_line(r"^    at +(ws://127\.0\.0\.1:\d+/mcp)$")[1]
+        assert json.loads(wrapped.wait_line(r'(\{"mcpServers".+"url".+)')[1]) == {
+            "mcpServers": {"127.0.0.1-1": {"url": url}}
+        }
+        assert wrapped.wait_line(r'"--listen","stdio","(ws:[^"]+)"')[1] == url
 
 
 def test_wrap_hides_tools() -> None:

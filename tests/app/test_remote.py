@@ -64,6 +64,19 @@ def test_the_table_and_the_orders(tmp_path: Path) -> None:
         assert run("start", "nothing", "--url", url)[2].startswith("isthmus: got the server 'nothing', expected one of")
 
 
+def test_a_unix_socket_is_asked_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "http"
+    with Run("wrap", "--listen", f"unix:{path}", "--", *TOOLBOX) as wrapped:
+        wrapped.wait_line("at      /mcp")
+        for url in (f"unix:{path}", f"unix://{path}"):
+            assert rows(run("ps", "--url", url)[1])[1][:3] == ["toolbox.py", "pipe", "idle"]
+        assert run("start", "toolbox.py", "--url", f"unix:{path}")[0] == 0
+    gone = f"unix:{tmp_path}/gone"
+    wanted = f"isthmus: nothing listens at {gone}: start isthmus there, or name another --url"
+    assert run("ps", "--url", gone) == (1, "", wanted)
+    assert run("ps", "--url", "unix:")[0] == 2
+
+
 def test_a_token_is_shown_from_the_option_or_the_environment(tmp_path: Path) -> None:
     with gateway(tmp_path, management={"token": TOKEN}) as url:
         assert run("ps", "--url", url, "--token", TOKEN)[0] == 0

@@ -136,6 +136,9 @@ async def test_whoever_is_to_authenticate_gets_the_challenge(pass_headers: tuple
                 failure = (await response.json())["error"]
             assert failure["data"] == {"httpStatus": 401}
             assert "near wants credentials" in failure["message"]
+            status, body = await fetch(f"{near.base_url}/mcp/near/tools", headers={"authorization": "Bearer 4711"})
+            assert status == 503
+            assert ("pass no headers on: use an MCP client" in body["error"]) == bool(pass_headers)
         tasks.cancel_scope.cancel()
 
 
