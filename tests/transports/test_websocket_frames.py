@@ -224,6 +224,7 @@ def test_binary_is_text_for_those_who_take_it() -> None:
         (frame(CLOSE, b"\x03\xe8\xff"), 1007),
         (b"\x81\xff" + b"\xff" * 12, 1002),
     ],
+    ids=range(12),  # masks are different each time
 )
 def test_frames_that_break_the_rules_end_it(data: bytes, code: int) -> None:
     for chunks in ([data + closing(1000)], [data[i : i + 1] for i in range(len(data))]):

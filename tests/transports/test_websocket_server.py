@@ -195,6 +195,7 @@ async def test_nothing_is_read_while_paused() -> None:
         (frame(TEXT, b"\xff"), 1007, "got text that is not UTF-8, expected UTF-8"),
         (frame(TEXT, b"{}", is_masked=False), 1002, "got a malformed frame"),
     ],
+    ids=range(3),  # masks are different each time
 )
 async def test_who_breaks_the_rules_is_told_and_closed(data: bytes, code: int, reason: str) -> None:
     async with world() as w:
