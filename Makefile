@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Test processes at once: many tests wait. Those of one file stay together. JOBS=0 runs all in one process.
+JOBS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 .PHONY: run test quick chaos leaks bench conformance lint types links docs clean
 .DEFAULT_GOAL := run
@@ -19,10 +22,10 @@ run: $(STAMP)
 
 test: lint types
 	@sh tests/real/setup.sh
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 quick: $(STAMP)
-	$(BIN)/python -m pytest -m 'not real and not chaos'
+	$(PYTEST) -m 'not real and not chaos'
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
