@@ -82,13 +82,18 @@ def cut_off(world: Driver, client: Client, id_raw: str = "1") -> Call:
     return call
 
 
+def missing(**limits: Any) -> tuple[Driver, Store, Client, Call]:
+    """A client that was cut off after the first event of its call."""
+    world, store = storing(**limits)
+    client = connect(world, "http", "pipe")
+    return world, store, client, cut_off(world, client)
+
+
 # --- Nothing is lost --------------------------------------------------------------------------------------------------
 
 
 def test_what_goes_beyond_memory_comes_back_in_order() -> None:
-    world, store = storing(events_max=2)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, client, call = missing(events_max=2)
     for number in range(1, 9):
         call.progress(number)
     call.answer()
@@ -103,9 +108,7 @@ def test_what_goes_beyond_memory_comes_back_in_order() -> None:
 
 
 def test_what_is_on_its_way_in_need_not_be_read() -> None:
-    world, store = storing(events_max=1)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, client, call = missing(events_max=1)
     call.progress(1)
     call.progress(2)
     assert len(store.saves()) == 2
@@ -115,9 +118,7 @@ def test_what_is_on_its_way_in_need_not_be_read() -> None:
 
 def test_one_record_is_read_at_a_time() -> None:
     """However much a client missed: what it is told is in memory once."""
-    world, store = storing(events_max=1)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, client, call = missing(events_max=1)
     for number in range(1, 6):
         call.progress(number)
     store.do_all()
@@ -131,9 +132,7 @@ def test_one_record_is_read_at_a_time() -> None:
 
 
 def test_what_comes_meanwhile_waits_for_its_turn() -> None:
-    world, store = storing(events_max=1)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, client, call = missing(events_max=1)
     call.progress(1)
     call.progress(2)
     store.do_all()
@@ -147,9 +146,7 @@ def test_what_comes_meanwhile_waits_for_its_turn() -> None:
 
 
 def test_what_comes_after_a_replay_is_sent_at_once() -> None:
-    world, store = storing(events_max=1)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, client, call = missing(events_max=1)
     call.progress(1)
     call.progress(2)
     store.do_all()
@@ -161,9 +158,7 @@ def test_what_comes_after_a_replay_is_sent_at_once() -> None:
 
 def test_a_reader_is_sent_what_it_takes() -> None:
     """Records are read when there is room for them on the way to the client."""
-    world, store = storing(outbox_high_bytes=3000, outbox_low_bytes=1000, events_max=1)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, client, call = missing(outbox_high_bytes=3000, outbox_low_bytes=1000, events_max=1)
     for number in range(1, 9):
         call.log(number, 1000)
     store.do_all()
@@ -191,9 +186,7 @@ def test_a_reader_is_sent_what_it_takes_of_what_is_in_memory_too() -> None:
 
 
 def test_a_client_that_is_cut_off_while_it_catches_up_goes_on_from_there() -> None:
-    world, store = storing(events_max=1)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, client, call = missing(events_max=1)
     for number in range(1, 6):
         call.progress(number)
     store.do_all()
@@ -209,9 +202,7 @@ def test_a_client_that_is_cut_off_while_it_catches_up_goes_on_from_there() -> No
 
 
 def test_the_newer_of_two_connections_is_told() -> None:
-    world, store = storing(events_max=1)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, client, call = missing(events_max=1)
     for number in range(1, 4):
         call.progress(number)
     store.do_all()
@@ -229,9 +220,7 @@ def test_the_newer_of_two_connections_is_told() -> None:
 def test_nothing_is_missed_whatever_is_stored_when(events_max: int, steps: list[str]) -> None:
     """However a call's messages, its client's connections and the storage's answers fall: whoever resumes is told
     what followed, once and in order, and at the end everything was."""
-    world, store = storing(events_max=events_max)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, client, call = missing(events_max=events_max)
     said: list[Any] = [0]
     known: list[tuple[str, Any]] = [("1-1", 0)]
     channel: ChannelId | None = None
@@ -294,9 +283,7 @@ def lost(world: Driver) -> list[str]:
 
 
 def test_what_could_not_be_saved_is_left_out() -> None:
-    world, store = storing(events_max=1)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, client, call = missing(events_max=1)
     for number in range(1, 5):
         call.progress(number)
     store.fail(store.look()[1])
@@ -322,9 +309,7 @@ def test_a_storage_that_loses_every_event_does_not_fill_the_log() -> None:
 @pytest.mark.parametrize("how", ["save", "load", "gone"])
 def test_a_question_that_was_lost_is_refused(how: str) -> None:
     """The server is not left to wait for an answer to what nobody was asked; what follows is told."""
-    world, store = storing(events_max=1)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, client, call = missing(events_max=1)
     call.ask(1)
     call.ask(2)
     call.progress(3)
@@ -366,9 +351,7 @@ def test_a_stream_whose_end_was_lost_ends() -> None:
 
 
 def test_a_save_that_takes_too_long_is_undone_when_it_comes() -> None:
-    world, store = storing(events_max=1, storage_timeout_s=5.0)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, _, call = missing(events_max=1, storage_timeout_s=5.0)
     call.progress(1)
     (save,) = store.look()
     world.wait(5.0)
@@ -379,9 +362,7 @@ def test_a_save_that_takes_too_long_is_undone_when_it_comes() -> None:
 
 
 def test_a_save_that_comes_after_its_session_is_undone() -> None:
-    world, store = storing(events_max=1)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, client, call = missing(events_max=1)
     call.progress(1)
     call.progress(2)
     first, second = store.look()
@@ -397,9 +378,7 @@ def test_a_save_that_comes_after_its_session_is_undone() -> None:
 
 
 def test_events_stored_max_drops_as_memory_does() -> None:
-    world, store = storing(events_max=1, events_stored_max=3)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, client, call = missing(events_max=1, events_stored_max=3)
     call.ask(1)
     for number in range(2, 9):
         call.progress(number)
@@ -476,9 +455,7 @@ def test_room_that_is_not_enough_costs_what_is_over_all_the_same() -> None:
 
 
 def test_events_saving_max_bounds_how_many_wait_for_a_slow_storage() -> None:
-    world, store = storing(events_max=1, events_saving_max=2)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, client, call = missing(events_max=1, events_saving_max=2)
     for number in range(1, 6):
         call.log(number)
     assert len(store.saves()) == 2
@@ -489,9 +466,7 @@ def test_events_saving_max_bounds_how_many_wait_for_a_slow_storage() -> None:
 
 
 def test_events_saving_max_bytes_bounds_what_waits_for_a_slow_storage() -> None:
-    world, store = storing(events_max=1, events_saving_max_bytes=2500)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, client, call = missing(events_max=1, events_saving_max_bytes=2500)
     for number in range(1, 9):
         call.log(number, 1000)
     assert sum(len(order.value) for order in store.look() if isinstance(order, Save)) <= 2500
@@ -509,9 +484,7 @@ def keys_of(effects: Iterator[Effect]) -> list[str]:
 
 @pytest.mark.parametrize("how", ["deleted", "in time"])
 def test_what_is_stored_goes_with_its_stream(how: str) -> None:
-    world, store = storing(events_max=1, stream_ttl_s=10.0)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, client, call = missing(events_max=1, stream_ttl_s=10.0)
     call.progress(1)
     call.answer()
     store.do_all()
@@ -561,9 +534,7 @@ def test_the_room_of_what_has_gone_is_there_again() -> None:
 
 
 def test_a_stream_that_is_over_is_kept_while_its_client_catches_up() -> None:
-    world, store = storing(events_max=1, stream_ttl_s=10.0)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, client, call = missing(events_max=1, stream_ttl_s=10.0)
     call.progress(1)
     call.answer()
     store.do_all()
@@ -579,9 +550,7 @@ def test_a_stream_that_is_over_is_kept_while_its_client_catches_up() -> None:
 
 def test_a_client_whose_stream_is_forgotten_while_it_catches_up_is_cut_off() -> None:
     """It may not take silence for all there is."""
-    world, store = storing(events_max=1, resumable_per_session_max=1)
-    client = connect(world, "http", "pipe")
-    call = cut_off(world, client)
+    world, store, client, call = missing(events_max=1, resumable_per_session_max=1)
     call.progress(1)
     call.answer()
     store.do_all()
