@@ -27,6 +27,7 @@ from ..errors import (
     RESOURCE_NOT_FOUND,
     UNSUPPORTED_VERSION,
     URL_REQUIRED,
+    RemoteProtocolError,
 )
 from ..rewrite import take
 from .draft import Draft
@@ -81,8 +82,8 @@ HTTP_STATUS: Final[dict[int, int]] = {
 def to_modern(method: str, params: bytes | None, error: bytes) -> bytes:
     """An error of a server with sessions, for a client of 2026-07-28. Errors of our own need none of this.
 
-    A missing resource is -32602 with `data.uri` then (2026-07-28 server/resources, "Error Handling"), and no code is one
-    that must not be emitted. `params` are the request's.
+    A missing resource is -32602 with `data.uri` then (2026-07-28 server/resources, "Error Handling"), and no code is
+    one that must not be emitted. `params` are the request's.
     """
     code = _code(error)
     turn = TO_MODERN.get(code)
@@ -111,8 +112,8 @@ def to_legacy(method: str, params: bytes | None, error: bytes) -> bytes:
 def to_tool_result(method: str, error: bytes) -> bytes | None:
     """The result of a failed tool in an error's place, where the model rather than the program should hear of it.
 
-    A client with a session cannot add a capability to it: with -32021, what its `tools/call` asked for just failed. None
-    where the error is one. `error` is as the server sent it, not as `to_legacy` made it.
+    A client with a session cannot add a capability to it: with -32021, what its `tools/call` asked for just failed.
+    None where the error is one. `error` is as the server sent it, not as `to_legacy` made it.
     """
     if method != "tools/call" or _code(error) not in (MISSING_CAPABILITY, URL_REQUIRED):
         return None
@@ -167,14 +168,14 @@ def _with_uri(error: bytes, uri: str | None) -> bytes:
     if uri is None or _uri(data) is not None:
         return error
     encoded = msgspec.json.encode(uri)
-    if data is None or data == b"null":
-        draft.set("data", b'{"uri":%b}' % encoded)
-    elif data.startswith(b"{"):
-        inner = Draft(data)
-        inner.set("uri", encoded)
-        draft.set("data", inner.json())
-    else:
-        draft.set("data", b'{"uri":%b,%b:%b}' % (encoded, msgspec.json.encode(ORIGINAL_DATA), data))
+    try:
+        inner = Draft(b"{}" if data is None or data == b"null" else data)
+    except RemoteProtocolError:  # no object, or one in which nobody can tell what counts
+        assert data is not None
+        inner = Draft(b"{}")
+        inner.set(ORIGINAL_DATA, data)
+    inner.set("uri", encoded)
+    draft.set("data", inner.json())
     return draft.json()
 
 
