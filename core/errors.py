@@ -19,6 +19,9 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 RESOURCE_NOT_FOUND: Final = -32002  # 2024-11-05 … 2025-11-25, server/resources, "Error Handling"
 
+MISSING_CAPABILITY: Final = -32021  # 2026-07-28 basic, "_meta": data.requiredCapabilities names what the client lacks
+UNSUPPORTED_REVISION: Final = -32022  # 2026-07-28 basic/versioning: data.supported names what the server speaks
+
 CANCELLED: Final = -32800  # what SDKs answer a cancelled request with
 
 OUTCOME_UNKNOWN: Final = -31001  # the upstream was lost after the request was written: it may have run
