@@ -144,6 +144,13 @@ def elements(data: bytes) -> list[Span]:
     return spans
 
 
+def items_of(data: bytes | None) -> list[bytes]:
+    """The JSON of each element; none, if `data` is absent or no array."""
+    if data is None or not data.startswith(b"["):
+        return []
+    return [data[span.start : span.stop] for span in elements(data)]
+
+
 def take(data: bytes, span: Span | None) -> bytes | None:
     """The JSON at a span; None stays None."""
     return None if span is None else data[span.start : span.stop]

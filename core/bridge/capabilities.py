@@ -17,6 +17,7 @@ from ..eras import Features
 from ..errors import INVALID_PARAMS, RemoteProtocolError
 from ..jsonrpc import member_of, text_of
 from ..rewrite import build_object, members, remove_members, set_member
+from .sampling import uses_tools
 
 CLIENT_KEPT: Final = ("roots", "sampling", "elicitation", "experimental", "extensions")
 """Client capabilities that cross. `tasks` (2025-11-25) does not: the bridge carries no tasks."""
@@ -154,11 +155,6 @@ def declared(capabilities: bytes, *path: str) -> bool:
 def elicitation_mode(params: bytes | None) -> str:
     """`form`, which is also what no mode means, `url`, or what a later revision may bring."""
     return text_of(member_of(params, "mode")) or "form"
-
-
-def uses_tools(params: bytes | None) -> bool:
-    """Whether a question for the model offers it tools."""
-    return any(member_of(params, name) not in (None, b"null") for name in ("tools", "toolChoice"))
 
 
 def depth_of(data: bytes) -> int:

@@ -29,6 +29,14 @@ LOG_LEVEL: Final = PREFIX + "logLevel"
 KEYS: Final = frozenset({REVISION, CLIENT_INFO, CAPABILITIES, LOG_LEVEL})
 """Compared exactly: a key that differs in case or by a space is somebody else's, and passes."""
 
+EXPECTED: Final = {
+    REVISION: "a string",
+    CLIENT_INFO: "an object with a name and a version",
+    CAPABILITIES: f"an object of at most {CAPABILITIES_SIZE_MAX_BYTES} bytes and {CAPABILITIES_DEPTH_MAX} levels",
+    LOG_LEVEL: "one of " + ", ".join(LEVELS),
+}
+"""What each key holds. Revision and capabilities must be there."""
+
 RETRY_KEYS: Final = frozenset({"inputResponses", "requestState", "task"})
 """Members of params that continue a request, or make it a task. A handshake server gave no reason to send the first
 two, and lifts them out of what a tool is called with; the third is not a modern word."""
@@ -78,18 +86,19 @@ def read(params: bytes | None) -> Envelope:
     raw = {key: _present(meta, spans.get(key)) for key in KEYS}
     revision, log_level = text_of(raw[REVISION]), text_of(raw[LOG_LEVEL])
     capabilities, client_info = raw[CAPABILITIES], raw[CLIENT_INFO]
-    faults: list[str] = []
+    faulty: list[str] = []
     if revision is None:
-        faults.append(f"{REVISION} (a string)")
+        faulty.append(REVISION)
     if capabilities is None or not _is_acceptable(capabilities):
-        limits = f"{CAPABILITIES_SIZE_MAX_BYTES} bytes and {CAPABILITIES_DEPTH_MAX} levels"
-        faults.append(f"{CAPABILITIES} (an object of at most {limits})")
+        faulty.append(CAPABILITIES)
     if client_info is not None and not is_implementation(client_info):
-        faults.append(f"{CLIENT_INFO} (an object with a name and a version)")
+        faulty.append(CLIENT_INFO)
     if raw[LOG_LEVEL] is not None and log_level not in LEVELS:
-        faults.append(f"{LOG_LEVEL} (one of {', '.join(LEVELS)})")
-    if faults:
-        text = f"got params whose _meta lacks or misstates {len(faults)} of its keys, expected {'; '.join(faults)}"
+        faulty.append(LOG_LEVEL)
+    if faulty:
+        seen = " and ".join(f"{'no' if raw[key] is None else 'a malformed'} {key}" for key in faulty)
+        wanted = " and ".join(EXPECTED[key] for key in faulty)
+        text = f"got {seen} in _meta, expected {wanted}"
         raise RemoteProtocolError(text, rpc_code=INVALID_PARAMS, clause=_CLAUSE)
     assert revision is not None
     assert capabilities is not None
