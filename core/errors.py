@@ -19,6 +19,10 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 RESOURCE_NOT_FOUND: Final = -32002  # 2024-11-05 … 2025-11-25, server/resources, "Error Handling"
 
+HEADER_MISMATCH: Final = -32020  # 2026-07-28 basic, "Error Codes": a header contradicts the body
+MISSING_CAPABILITY: Final = -32021  # … the request needs a capability that its client did not declare
+UNSUPPORTED_VERSION: Final = -32022  # … the request is of a revision that the server does not speak
+
 CANCELLED: Final = -32800  # what SDKs answer a cancelled request with
 
 OUTCOME_UNKNOWN: Final = -31001  # the upstream was lost after the request was written: it may have run
