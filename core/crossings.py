@@ -41,7 +41,6 @@ from .rounds import Rounds
 from .schooling import Schooling
 from .session import Session
 from .uplink import Uplink
-from .verdicts import Verdict
 from .wire.mirroring import headers_for
 
 ONLY_STATELESS: Final = frozenset({"server/discover", "subscriptions/listen", "tasks/update"})
@@ -77,7 +76,6 @@ class Crossings:
         rounds: Rounds,
         news: News,
         listens: Listens,
-        verdicts: dict[str, Verdict],
         *,
         write: Callable[[Link, Exchange], None],
     ) -> None:
@@ -89,7 +87,6 @@ class Crossings:
         self._rounds = rounds
         self._news = news
         self._listens = listens
-        self._verdicts = verdicts
         self._write = write
 
     # --- Up ---------------------------------------------------------------------------------------------------------
@@ -275,14 +272,18 @@ class Crossings:
             RemoteProtocolError: it cannot be read.
         """
         session = link.session_of(exchange)
-        if exchange.method == "tools/list" and link.is_stateless and not link.is_pipe:
-            result = self.schooling.learn(link, result)
+        if link.is_stateless and exchange.method == "tools/list":
+            if not link.is_pipe:
+                result = self.schooling.learn(link, result)
+            link.wrapped |= results.wrapped_tools(result)
         if session.is_stateless:
             exchange.is_native = link.is_stateless
             return result
-        return results.to_legacy(
-            exchange.method, result, client=session.features, server=features_of(link.upstream.revision)
-        )
+        is_wrapped = False
+        if link.wrapped and exchange.method == "tools/call":
+            is_wrapped = jsonrpc.text_of(jsonrpc.member_of(exchange.params, "name")) in link.wrapped
+        server = features_of(link.upstream.revision)
+        return results.to_legacy(exchange.method, result, client=session.features, server=server, is_wrapped=is_wrapped)
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 

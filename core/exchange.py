@@ -131,6 +131,7 @@ class Exchange(Machine[State, Input]):
         sid: the public name of the session it belongs to.
         id_raw: the client's id, echoed byte for byte.
         params: what is sent upstream: the client's, with handles and tokens replaced.
+        said: the client's own.
         token_raw: the client's progress token, if it wants progress.
         headers: what of the client's HTTP headers goes on to the server.
         upstream_id: the number it travels under, once sent.
@@ -160,6 +161,7 @@ class Exchange(Machine[State, Input]):
         "post",
         "reply",
         "round",
+        "said",
         "sid",
         "token_raw",
         "upstream_id",
@@ -187,7 +189,7 @@ class Exchange(Machine[State, Input]):
         self.id_raw = id_raw
         self.id_key = id_key
         self.method = method
-        self.params = params
+        self.params = self.said = params
         self.token_raw = token_raw
         self.headers = headers
         self.upstream_id: int | None = None

@@ -55,6 +55,12 @@ class News(Protocol):
         """The server can be spoken to. True if nothing is wanted of it that must be subscribed first."""
 
 
+class Listens(Protocol):
+    """Who must know that the server tells of changes again."""
+
+    def receive_ready(self, link: Link) -> None: ...
+
+
 class Handshakes:
     """
     Attributes:
@@ -68,6 +74,7 @@ class Handshakes:
         self.files: Adaptation
         self.losses: Losses
         self.news: News
+        self.listens: Listens
         self.forward: Callable[[Link, Exchange], None]
         self.health = {id: Health(desk.limits) for id in desk.servers}
         self.verdicts = {id: Verdict(plan.era, desk.limits) for id, plan in desk.servers.items()}
@@ -90,7 +97,7 @@ class Handshakes:
         else:
             self.dial(link)
         pause = max(pause, self.health[link.plan.id].pause_left(self._desk.now))
-        if pause > 0 and link.upstream.state is State.IDLE and link.upstream.has_subscriptions:
+        if pause > 0 and link.upstream.state is State.IDLE and link.is_awaited:
             self._desk.timers.set(("restart", link.id), self._desk.now + pause, "upstream restart")
 
     def dial(self, link: Link) -> None:
@@ -380,6 +387,7 @@ class Handshakes:
         link.upstream.receive_replayed(self._desk.now)
         self._desk.timers.cancel(("start", link.id))
         self.health[link.plan.id].receive_ready()
+        self.listens.receive_ready(link)
         self.flush(link)
         self.nursery.refill(link.plan, self.health[link.plan.id])
 

@@ -49,6 +49,7 @@ class Link:
     tried: the eras that failed in this handshake.
     refused: the error that the first of them failed with.
     mirrors: which arguments of its tools the server wants in headers too, by tool; None: nobody has looked.
+    wrapped: the tools whose results have to be wrapped for clients that know only objects.
     learning: requests that wait for that to be known.
     levelling: requests that wait for the server to be told how much it is to log, and the level.
     ears: our subscriptions with a server without sessions, by their numbers; the newest last.
@@ -93,6 +94,7 @@ class Link:
         "tried",
         "upstream",
         "workspace",
+        "wrapped",
     )
 
     def __init__(self, id: str, plan: ServerPlan, workspace: str, initialize: bytes, limits: Limits) -> None:
@@ -127,6 +129,7 @@ class Link:
         self.tried: set[Era] = set()
         self.refused: bytes | None = None
         self.mirrors: dict[str, tuple[Mirror, ...]] | None = None
+        self.wrapped: frozenset[str] = frozenset()
         self.learning: list[Exchange] = []
         self.levelling: tuple[str, list[Exchange]] | None = None
         self.ears: dict[int, Ear] = {}
@@ -198,11 +201,12 @@ class Notice(NamedTuple):
 
 
 class Errand:
-    """A request of our own to the upstream."""
+    """A request of our own to the upstream; `about`: the resource it is about, if that is what tells it apart."""
 
-    __slots__ = ("incarnation", "purpose")
+    __slots__ = ("about", "incarnation", "purpose")
 
-    def __init__(self, purpose: str, incarnation: int) -> None:
+    def __init__(self, purpose: str, incarnation: int, about: str = "") -> None:
+        self.about = about
         self.purpose = purpose
         self.incarnation = incarnation
 

@@ -10,17 +10,19 @@ class Listening:
     """
     Attributes:
         exchange: the request, which is open as long as the subscription.
-        wanted: what the client asked for.
-        machine: whether it was confirmed, and what waits for that.
-        orders: the resources that the server has yet to confirm.
-        granted: those that it has.
+        machine: what was confirmed, and what waits for that.
+        awaited: the resources that the server has yet to confirm.
+        confirmed: those that it has.
     """
 
-    __slots__ = ("exchange", "granted", "machine", "orders", "wanted")
+    __slots__ = ("awaited", "confirmed", "exchange", "machine")
 
-    def __init__(self, exchange: Exchange, wanted: Filter, machine: Listen) -> None:
+    def __init__(self, exchange: Exchange, machine: Listen) -> None:
         self.exchange = exchange
-        self.wanted = wanted
         self.machine = machine
-        self.orders: set[str] = set()
-        self.granted: set[str] = set()
+        self.awaited: set[str] = set()
+        self.confirmed: set[str] = set()
+
+    @property
+    def wanted(self) -> Filter:
+        return self.machine.wanted

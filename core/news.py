@@ -9,7 +9,7 @@ Source: 2026-07-28 basic/patterns/subscriptions.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -22,25 +22,23 @@ from .errors import INVALID_PARAMS, METHOD_NOT_FOUND, RemoteProtocolError
 from .exchange import Exchange
 from .jsonrpc import Frame
 from .links import Ear, Link, UpPostRole
-from .listen import Filter, format_filter, parse_filter, untagged
+from .listen import ACKNOWLEDGED, LISTS, Filter, format_filter, parse_filter, untagged
 from .resuming import Resuming
 from .session import Session
 from .uplink import Uplink
 from .upstream import State
-
-ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
-
-CHANGES: Final = {
-    "tools": "notifications/tools/list_changed",
-    "prompts": "notifications/prompts/list_changed",
-    "resources": "notifications/resources/list_changed",
-}
 
 
 class Readiness(Protocol):
     """Who waits for what is subscribed."""
 
     def receive_news_open(self, link: Link) -> None: ...
+
+
+class Granted(Protocol):
+    """Whose clients hear what was confirmed."""
+
+    def receive_granted(self, link: Link, granted: Filter) -> None: ...
 
 
 class Finish(Protocol):
@@ -53,6 +51,7 @@ class News:
     def __init__(self, desk: Desk, uplink: Uplink, resuming: Resuming, asking: Asking) -> None:
         self.readiness: Readiness
         self.onward: Finish
+        self.listens: Granted
         self._desk = desk
         self._uplink = uplink
         self._resuming = resuming
@@ -75,7 +74,7 @@ class News:
         """What its server says that it tells of. Of resources, any: which it grants it says for each."""
         assert link.handshake is not None
         declared = jsonrpc.member_of(link.handshake, "capabilities")
-        flags = {name: _declares(declared, name, "listChanged") for name in CHANGES}
+        flags = {name: _declares(declared, name, "listChanged") for name in LISTS.values()}
         everything = frozenset(
             uri
             for session in link.sessions.values()
@@ -159,20 +158,21 @@ class News:
         if frame.method == ACKNOWLEDGED:
             ear = None if number is None else link.ears.get(number)
             if ear is not None:
-                self._receive_granted(link, ear, parse_filter(params, uris_max=self._uris_max))
+                self._receive_granted(link, ear, parse_filter(params, names_max=self._names_max))
             return
         if id_raw is not None and number not in link.ears:
             return  # of one that was closed
         self._asking.receive_notification(link, msgspec.structs.replace(frame, params=params), related)
 
     @property
-    def _uris_max(self) -> int:
+    def _names_max(self) -> int:
         return self._desk.limits.subscriptions_per_session_max * 16
 
     def _receive_granted(self, link: Link, ear: Ear, granted: Filter) -> None:
         if ear.granted is not None:
             return
         ear.granted = granted & ear.wanted
+        self.listens.receive_granted(link, ear.granted)
         link.listen_failures = 0
         for older in [older for older in link.ears.values() if older.number < ear.number]:
             self._close(link, older)
@@ -184,12 +184,8 @@ class News:
 
     def tell_all(self, link: Link, missed: Filter) -> None:
         """Everything that could have changed while nobody listened may have."""
-        for name, method in CHANGES.items():
-            if getattr(missed, name):
-                self._asking.receive_notification(link, Frame(method=method), None)
-        for uri in sorted(missed.uris):
-            params = msgspec.json.encode({"uri": uri})
-            self._asking.receive_notification(link, Frame(method="notifications/resources/updated", params=params), None)
+        for change in missed.changes():
+            self._asking.receive_notification(link, Frame(method=change.method, params=change.params), None)
 
     def receive_end(self, link: Link, number: int) -> None:
         """A subscription is over, though nobody wanted that: have it again, and tell everybody that something may have

@@ -18,8 +18,10 @@ from . import jsonrpc
 from .bridge import questions
 from .bridge.capabilities import missing
 from .bridge.envelope import Envelope
+from .bridge.questions import METHODS
 from .bridge.seal import Claims, Kind, Seal, digest_of, target_of
 from .desk import Desk
+from .effects import Headers
 from .errors import INTERNAL_ERROR, METHOD_NOT_FOUND, RemoteProtocolError
 from .exchange import Exchange, Reply
 from .jsonrpc import Frame
@@ -37,11 +39,13 @@ NOT_ASKED: Final = msgspec.json.encode(
 class Upward(Protocol):
     """Where answers go."""
 
-    def reply(self, session: Session, ask: Ask, answer: Frame, headers: tuple[tuple[str, str], ...]) -> None: ...
+    def reply(self, session: Session, ask: Ask, answer: Frame, headers: Headers) -> None: ...
 
-    def withdraw(
-        self, session: Session, exchange: Exchange, params: bytes | None, headers: tuple[tuple[str, str], ...]
-    ) -> None: ...
+
+class Deferral(Protocol):
+    """What can wait for a call."""
+
+    def take(self, session: Session, ask: Ask, params: bytes | None) -> bool: ...
 
 
 class Legs(Protocol):
@@ -50,21 +54,27 @@ class Legs(Protocol):
     def end_leg(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """Answer the request that a call goes on with; the call itself goes on."""
 
-    def cancel(self, session: Session, exchange: Exchange, params: bytes, headers: tuple[tuple[str, str], ...]) -> None:
-        """Nobody wants the call any more."""
-
     def tell(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """Send a notification on the stream of a call's leg."""
+
+
+class Cancelling(Protocol):
+    """How calls end that nobody wants any more."""
+
+    def cancel(self, session: Session, exchange: Exchange, params: bytes, headers: Headers) -> None:
+        """Nobody wants the call any more."""
 
 
 class Parking:
     """The calls of all sessions that are parked, or may be."""
 
-    def __init__(self, desk: Desk, seal: Seal, legs: Legs, owner: str) -> None:
+    def __init__(self, desk: Desk, seal: Seal, legs: Legs, calls: Cancelling, owner: str) -> None:
         self.up: Upward
+        self.deferring: Deferral
         self._desk = desk
         self._seal = seal
         self._legs = legs
+        self._calls = calls
         self._owner = owner
         self._by_id: dict[str, tuple[Session, Exchange]] = {}
 
@@ -77,11 +87,20 @@ class Parking:
         """The server asks: its question belongs to the call on whose stream it came, or to the one most likely."""
         exchange = self._whose(session, ask, params, related)
         if exchange is None:
-            self._answer_nobody(session, ask)
+            self._answer_nobody(session, ask, params)
+            return
+        if ask.method not in METHODS:
+            self.up.reply(session, ask, Frame(error=NOT_ASKED), session.headers)
             return
         lacking = None if exchange.leg is None else missing(exchange.leg.capabilities, ask.method, params)
         if lacking is not None:
-            self.up.reply(session, ask, Frame(error=NOT_ASKED), session.headers)
+            self.up.reply(session, ask, refusal_of(ask.method), session.headers)
+            return
+        try:
+            entry = questions.embed(ask.method, params, capabilities=exchange.leg.capabilities if exchange.leg else None)
+        except RemoteProtocolError as error:
+            refusal = msgspec.json.encode({"code": error.rpc_code, "message": error.message})
+            self.up.reply(session, ask, Frame(error=refusal), session.headers)
             return
         park = exchange.park or self._begin(session, exchange)
         if park is None:
@@ -90,7 +109,7 @@ class Parking:
             self.up.reply(session, ask, Frame(error=error), session.headers)
             return
         number = session.record_ask(ask._replace(exchange=exchange))
-        park.receive_question(Wanted(number, ask.method, questions.embed(ask.method, params)))
+        park.receive_question(Wanted(number, ask.method, entry))
         if park.state is State.COLLECT:
             self._desk.timers.set(("collect", park.id), self._desk.now + self._desk.limits.collect_s, "more questions")
 
@@ -101,8 +120,10 @@ class Parking:
         able = [e for e in calls if e.leg is None or missing(e.leg.capabilities, ask.method, params) is None]
         return (able or calls or [None])[-1]
 
-    def _answer_nobody(self, session: Session, ask: Ask) -> None:
+    def _answer_nobody(self, session: Session, ask: Ask, params: bytes | None) -> None:
         """No call is open that the question could travel with: the server is told what it would hear of nobody."""
+        if self.deferring.take(session, ask, params):
+            return
         self._desk.note("info", f"{ask.method} came while the client could not be asked", session.server)
         self.up.reply(session, ask, fallback(ask.method), session.headers)
 
@@ -152,8 +173,8 @@ class Parking:
             server=session.server,
             principal=self._seal.tag(session.principal),
             method=exchange.method,
-            target=target_of(exchange.method, exchange.params),
-            digest=digest_of(exchange.params),
+            target=target_of(exchange.method, exchange.said),
+            digest=digest_of(exchange.said),
         )
         return self._seal.mint(claims)
 
@@ -217,7 +238,7 @@ class Parking:
                 del park.open[key]
                 ask = session.asks.pop(wanted.number, None)
                 if ask is not None:
-                    self.up.reply(session, ask, Frame(error=NOT_ASKED), session.headers)
+                    self.up.reply(session, ask, refusal_of(ask.method), session.headers)
         if park.state is State.COLLECT:
             if park.open:
                 self._issue(session, exchange, park)
@@ -267,7 +288,7 @@ class Parking:
             self._forget(exchange.park)
         else:
             reason = msgspec.json.encode({"requestId": 0, "reason": "the client did not come back"})
-            self._legs.cancel(session, exchange, reason, session.headers)
+            self._calls.cancel(session, exchange, reason, session.headers)
 
     def cancel(self, session: Session, exchange: Exchange) -> None:
         """The call is cancelled, or given up: whoever asked hears what a client would say that closes the form."""
@@ -279,6 +300,10 @@ class Parking:
             self.up.reply(session, ask, fallback(ask.method), session.headers)
         park.end()
         self._forget(park)
+
+    def holds(self, session: Session) -> bool:
+        """Whether a call of the session is parked, or over and not told."""
+        return any(other is session for other, _ in self._by_id.values())
 
     def close_session(self, session: Session) -> None:
         """What its calls came to is not waited for any more."""
@@ -306,7 +331,14 @@ def fallback(method: str) -> Frame:
     return Frame(result=said) if kind == "result" else Frame(error=said)
 
 
+def refusal_of(method: str) -> Frame:
+    """What a server hears whose client does not offer what it takes to be asked."""
+    kind, said = questions.REFUSALS.get(method, ("error", NOT_ASKED))
+    return Frame(result=said) if kind == "result" else Frame(error=said)
+
+
 def detached() -> Reply:
     """The reply of a call whose client is away: nothing can be sent there."""
-    stream = Stream(None)
-    return Reply(stream, ends_channel=True, can_stream=False)
+    reply = Reply(Stream(None), ends_channel=True, can_stream=False)
+    reply.remaining = 1
+    return reply

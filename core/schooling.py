@@ -23,7 +23,7 @@ from .links import Link
 from .rewrite import set_member
 from .session import Session
 from .uplink import Uplink
-from .wire.mirroring import read_tools
+from .wire.mirroring import Mirror, read_tools
 
 NOTED_MAX: Final = 8
 """So many tools that are left out are named."""
@@ -31,6 +31,9 @@ NOTED_MAX: Final = 8
 
 class Schooling:
     """
+    Attributes:
+        advertised: the same for clients who speak HTTP to us, by server and tool: what their headers must agree with.
+
     Args:
         write: sends a request up that has waited.
     """
@@ -39,6 +42,7 @@ class Schooling:
         self._desk = desk
         self._uplink = uplink
         self._write = write
+        self.advertised: dict[str, dict[str, tuple[Mirror, ...]]] = {}
         self._pages: dict[str, int] = {}  # by link
 
     def wants(self, link: Link, session: Session, exchange: Exchange) -> bool:
@@ -97,6 +101,7 @@ class Schooling:
             return result
         shown, mirrors, faults = read_tools(result)
         link.mirrors = {**(link.mirrors or {}), **mirrors}
+        self.advertised[link.plan.id] = link.mirrors
         for fault in faults[:NOTED_MAX]:
             self._desk.note("warning", f"a tool is left out: {fault}", link.plan.id)
         return shown
@@ -104,3 +109,4 @@ class Schooling:
     def forget(self, link: Link) -> None:
         """The list has changed."""
         link.mirrors = None
+        self.advertised.pop(link.plan.id, None)

@@ -51,12 +51,14 @@ class Affinities(NamedTuple):
     Attributes:
         fingerprint: of what the client can do; "" where the server is told that with each request.
         group: the pipe they came on, the one request, or 0: any of the principal's.
+        is_for_one: it is the one request, with what becomes of it.
     """
 
     server: str
     principal: str
     fingerprint: str
     group: int
+    is_for_one: bool = False
 
 
 class Ask(NamedTuple):
@@ -68,7 +70,9 @@ class Ask(NamedTuple):
         incarnation: which upstream session asked; an answer for an earlier one is dropped.
         stream: where the client was asked; None while held. Only who was asked can answer.
         ordinal: which event of that stream the question is, if its events have ids.
-        exchange: the request that it is asked for, if it is not the server that waits for the answer, but a `Round`.
+        exchange: the call in whose course it is asked, where the answer has a longer way: to a `Round`, or from another
+            request of the client.
+        number: under which the client is asked.
     """
 
     id_raw: bytes
@@ -78,6 +82,7 @@ class Ask(NamedTuple):
     stream: Stream | None
     ordinal: int = 0
     exchange: Exchange | None = None
+    number: int = 0
 
 
 class Held(NamedTuple):
@@ -196,7 +201,7 @@ class Session(Machine[State, Input]):
     def record_ask(self, ask: Ask) -> int:
         """Note a server's request. Returns the id under which the client is asked."""
         self.last_ask += 1
-        self.asks[self.last_ask] = ask
+        self.asks[self.last_ask] = ask._replace(number=self.last_ask)
         return self.last_ask
 
     def only_call(self) -> Exchange | None:

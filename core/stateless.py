@@ -9,38 +9,37 @@ Source: 2026-07-28 basic/versioning, basic/transports, basic/patterns.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from . import jsonrpc
+from .artifact import tool_error
 from .bridge import envelope, questions
 from .bridge.capabilities import fingerprint
 from .bridge.envelope import Envelope
 from .bridge.seal import Claims, Kind, Seal, Unsealed, is_ours
 from .clients import Clients
 from .courier import Courier
-from .deferring import Deferring
 from .desk import Desk
 from .effects import EventPipeOpening, Headers, PipeOpening, PostOpening
 from .eras import MODERN, Era, is_known_modern
 from .errors import (
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     OUTCOME_UNKNOWN,
     OVERLOADED,
     UNSUPPORTED_VERSION,
     RemoteProtocolError,
 )
-from .artifact import tool_error
 from .exchange import Exchange, ExchangeKey, Reply
 from .ids import ChannelId
-from .jsonrpc import Frame, IdKey
-from .parking import Parking
+from .jsonrpc import Frame
+from .legs import Legs
+from .legwork import Legwork
 from .plan import Affinity
 from .session import Affinities, Session
 from .sharing import MAY_ASK
 from .verdicts import Verdict
-from .visits import Visits
+from .wire.mirroring import Mirror
 
 REMOVED: Final = frozenset(
     {
@@ -56,25 +55,6 @@ REMOVED: Final = frozenset(
 """Requests that 2026-07-28 has taken away (changelog); what stands in their place is no request, or another."""
 
 
-class Legs:
-    """The open requests of one pipe, by their ids: there they must differ."""
-
-    __slots__ = ("open",)
-
-    def __init__(self) -> None:
-        self.open: dict[IdKey, tuple[Session, Exchange]] = {}
-
-    def find(self, id_key: IdKey | None) -> tuple[Session, Exchange] | None:
-        """The open request of that id. Those that are over are forgotten on the way."""
-        found = None if id_key is None else self.open.get(id_key)
-        if found is None or id_key is None:
-            return None
-        if found[1].is_over or found[1].id_key != id_key or found[1].reply.stream.channel is None:
-            del self.open[id_key]
-            return None
-        return found
-
-
 class Stateless:
     """All requests of clients without sessions."""
 
@@ -83,20 +63,21 @@ class Stateless:
         desk: Desk,
         courier: Courier,
         clients: Clients,
-        parking: Parking,
-        visits: Visits,
-        deferring: Deferring,
+        legwork: Legwork,
         seal: Seal,
         verdicts: dict[str, Verdict],
+        mirrors: Mapping[str, Mapping[str, tuple[Mirror, ...]]],
     ) -> None:
         self._desk = desk
         self._courier = courier
         self._clients = clients
-        self._parking = parking
-        self._visits = visits
-        self._deferring = deferring
+        self._parking = legwork.parking
+        self._legwork = legwork
+        self._visits = legwork.visits
+        self._deferring = legwork.deferring
         self._seal = seal
         self._verdicts = verdicts
+        self._mirrors = mirrors
         self._by_affinity: dict[Affinities, Session] = {}
 
     # --- Requests ---------------------------------------------------------------------------------------------------
@@ -215,7 +196,8 @@ class Stateless:
             raise
         self._courier.touch(session)
         if outcome is not None:
-            self._courier.answer_leg(session, exchange, outcome)
+            self._legwork.answer_leg(session, exchange, outcome)
+            self.receive_settled(session)
             return
         self._courier.up.expect_reply(session, exchange)
         self._parking.go_on(session, exchange)
@@ -268,6 +250,14 @@ class Stateless:
             self._courier.up.request(session, exchange)
         return session, exchange
 
+    def mirrors_for(self, opening: PostOpening, frame: Frame) -> Sequence[Mirror] | None:
+        """Which arguments of the tool that a request calls are to be in headers, as far as its server has said."""
+        if frame.method != "tools/call":
+            return ()
+        tool = jsonrpc.text_of(jsonrpc.member_of(frame.params, "name"))
+        known = self._mirrors.get(opening.server)
+        return None if known is None or tool is None else known.get(tool, ())
+
     # --- Cancellation -----------------------------------------------------------------------------------------------
 
     def hang_up(self, session: Session, exchange: Exchange, reply: Reply) -> None:
@@ -302,13 +292,10 @@ class Stateless:
     ) -> Session:
         verdict = self._verdicts[opening.server]
         says_all = verdict.choose(Era.STATELESS, self._desk.now) is Era.STATELESS and verdict.discovered is not None
-        group = 0
-        if not isinstance(opening, PostOpening):
-            group = key.channel
-        elif self._desk.plan.affinity is Affinity.REQUEST:
-            group = key.channel
-        print_ = "" if says_all else fingerprint(leg.capabilities)
-        affinity = Affinities(opening.server, opening.principal, print_, group)
+        is_for_one = isinstance(opening, PostOpening) and self._desk.plan.affinity is Affinity.REQUEST
+        group = key.channel if is_for_one or not isinstance(opening, PostOpening) else 0
+        abilities = "" if says_all else fingerprint(leg.capabilities)
+        affinity = Affinities(opening.server, opening.principal, abilities, group, is_for_one)
         session = self._by_affinity.get(affinity)
         if session is not None:
             return session
@@ -323,18 +310,16 @@ class Stateless:
     def receive_settled(self, session: Session) -> None:
         """A request is over: a session that was for it alone is, too."""
         affinity = session.affinity
-        if affinity is None or self._desk.plan.affinity is not Affinity.REQUEST or session.pipe is not None:
+        if affinity is None or not affinity.is_for_one or self._by_affinity.get(affinity) is not session:
             return
-        if affinity.group and not session.exchanges and not self._parking.holds(session):
-            role = self._desk.role_of(ChannelId(affinity.group))
-            if role is None or not role.is_pipe:
-                self._clients.close_session(session, "its request is over")
+        if not session.exchanges and not self._parking.holds(session):
+            self._clients.close_session(session, "its request is over")
 
     def forget(self, session: Session) -> None:
         """The session is over."""
         if session.affinity is not None:
             self._by_affinity.pop(session.affinity, None)
-            self._parking.close_session(session)
+            self._legwork.forget(session)
 
 
 def read_leg(frame: Frame) -> Envelope:

@@ -39,10 +39,19 @@ class Uplink:
         message = jsonrpc.encode_request(b"%d" % number, exchange.method, params)
         exchange.post = self._emit(link, message, number, exchange.headers, mirrored=mirrored)
 
-    def run(self, link: Link, purpose: str, method: str, params: bytes | None, *, is_repeated: bool = False) -> int:
+    def run(
+        self,
+        link: Link,
+        purpose: str,
+        method: str,
+        params: bytes | None,
+        *,
+        about: str = "",
+        is_repeated: bool = False,
+    ) -> int:
         """Send a request of our own. Returns its number."""
         number = link.next_id()
-        link.pending[number] = Errand(purpose, link.upstream.incarnation)
+        link.pending[number] = Errand(purpose, link.upstream.incarnation, about)
         message = jsonrpc.encode_request(b"%d" % number, method, params)
         mirrored = headers_for(method, params) if link.is_stateless and not link.is_pipe else ()
         self._emit(link, message, number, link.headers, is_own=True, is_repeated=is_repeated, mirrored=mirrored)
@@ -74,7 +83,7 @@ class Uplink:
         else:
             frame = jsonrpc.decode(own.message)
             assert frame.method is not None
-            self.run(link, errand.purpose, frame.method, frame.params, is_repeated=True)
+            self.run(link, errand.purpose, frame.method, frame.params, about=errand.about, is_repeated=True)
         return True
 
     def tell(self, link: Link, message: bytes, headers: Headers | None = None) -> None:
