@@ -48,6 +48,7 @@ class RemoteProtocolError(Exception):
         http_status: the status an HTTP transport answers with.
         clause: the part of the specification it rests on.
         id_raw: the JSON of the offending message's id, if it could be read, so that its sender can be answered.
+        data: what the error's `data` says.
         shape: what the message was, as far as that could be told. A reply is not answered, and a call, whatever its id,
             settles no request.
     """
@@ -61,6 +62,7 @@ class RemoteProtocolError(Exception):
         clause: str = "",
         id_raw: bytes | None = None,
         shape: Shape = "",
+        data: object = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -69,3 +71,4 @@ class RemoteProtocolError(Exception):
         self.clause = clause
         self.id_raw = id_raw
         self.shape: Shape = shape
+        self.data = data

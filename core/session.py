@@ -11,11 +11,13 @@ import enum
 from collections import deque
 from typing import Final, NamedTuple
 
+from .bridge.envelope import Envelope
 from .effects import Headers
 from .eras import Features, features_of
 from .exchange import Exchange, ExchangeKey
 from .ids import ChannelId
 from .jsonrpc import IdKey
+from .listening import Listening
 from .machine import Machine
 from .stream import Stream
 
@@ -43,6 +45,20 @@ TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
 }
 
 
+class Affinities(NamedTuple):
+    """What requests of clients without sessions must have in common to share a session.
+
+    Attributes:
+        fingerprint: of what the client can do; "" where the server is told that with each request.
+        group: the pipe they came on, the one request, or 0: any of the principal's.
+    """
+
+    server: str
+    principal: str
+    fingerprint: str
+    group: int
+
+
 class Ask(NamedTuple):
     """A request of the server that waits for the client.
 
@@ -52,6 +68,7 @@ class Ask(NamedTuple):
         incarnation: which upstream session asked; an answer for an earlier one is dropped.
         stream: where the client was asked; None while held. Only who was asked can answer.
         ordinal: which event of that stream the question is, if its events have ids.
+        exchange: the request that it is asked for, if it is not the server that waits for the answer, but a `Round`.
     """
 
     id_raw: bytes
@@ -60,6 +77,7 @@ class Ask(NamedTuple):
     incarnation: int
     stream: Stream | None
     ordinal: int = 0
+    exchange: Exchange | None = None
 
 
 class Held(NamedTuple):
@@ -86,19 +104,30 @@ class Session(Machine[State, Input]):
         opener: the initialize exchange, until it is answered.
         sees_hidden: it is not a client's, and is shown what the plan hides from clients.
         headers: what of its client's latest HTTP headers goes on to the server.
+        affinity: what its requests have in common, if its client has no sessions; it is then one of ours.
+        client: what its client said of itself.
+        greeting: what it is told of the server (a `DiscoverResult`), if its client has no sessions.
+        level: the least severe log message it wants, for a server that wants to be told with each request.
+        subscriptions: the resources it wants to hear of, for such a server.
+        listens: its subscriptions, if its client has no sessions.
     """
 
     __slots__ = (
+        "affinity",
         "asks",
         "base_url",
+        "client",
         "exchanges",
         "features",
+        "greeting",
         "headers",
         "held",
         "id",
         "kept_bytes",
         "last_ask",
         "last_stream",
+        "level",
+        "listens",
         "opener",
         "pipe",
         "principal",
@@ -108,6 +137,7 @@ class Session(Machine[State, Input]):
         "sid",
         "stored_bytes",
         "streams",
+        "subscriptions",
         "workspace",
     )
 
@@ -137,6 +167,17 @@ class Session(Machine[State, Input]):
         self.asks: dict[int, Ask] = {}
         self.held: deque[Held] = deque()
         self.last_ask = 0
+        self.affinity: Affinities | None = None
+        self.client = Envelope("", b"{}")
+        self.greeting: bytes | None = None
+        self.level: str | None = None
+        self.subscriptions: set[str] = set()
+        self.listens: dict[ExchangeKey, Listening] = {}
+
+    @property
+    def is_stateless(self) -> bool:
+        """Whether its client knows nothing of it."""
+        return self.affinity is not None
 
     def receive_headers(self, headers: Headers) -> None:
         """A request of the client brought these. Others than before are normal: credentials are renewed."""
