@@ -64,8 +64,8 @@ LOSSES: Final[tuple[Loss, ...]] = (
         feature="undeclared client capability",
         from_era="stateless",
         to_era="handshake",
-        carried="A session's capabilities are fixed: a tool that needs more fails with a text that names them, any other"
-        " request with -32603 and `data.requiredCapabilities`.",
+        carried="A session's capabilities are fixed: a tool that needs more fails with a text that names them, any"
+        " other request with -32603 and `data.requiredCapabilities`.",
     ),
     # --- Questions of the server ------------------------------------------------------------------------------------
     Loss(
@@ -85,8 +85,8 @@ LOSSES: Final[tuple[Loss, ...]] = (
         feature="question nobody comes back to answer",
         from_era="stateless",
         to_era="handshake",
-        carried="After a while an elicitation is answered with cancel, sampling and roots with an error, and the call is"
-        " cancelled.",
+        carried="After a while an elicitation is answered with cancel, sampling and roots with an error, and the call"
+        " is cancelled.",
     ),
     Loss(
         feature="retry without its state",
@@ -285,8 +285,8 @@ LOSSES: Final[tuple[Loss, ...]] = (
         feature="error codes of one era",
         from_era="handshake",
         to_era="stateless",
-        carried="A missing resource is -32602 on one side and -32002 on the other; a code that the sender could not mean"
-        " becomes -32603, with code and data under `data`.",
+        carried="A missing resource is -32602 on one side and -32002 on the other; a code that the sender could not"
+        " mean becomes -32603, with code and data under `data`.",
     ),
     Loss(
         feature="error without a usable code",
