@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, TypeVar
 
 from isthmus.core.errors import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
@@ -20,6 +21,10 @@ from isthmus.core.wire.mirroring import check, decode_value, encode_value, heade
 REVISION = "2026-07-28"
 
 T = TypeVar("T")
+
+
+class Number(str):
+    """A number as it was written."""
 
 
 def outcome(call: Callable[[], T], *codes: int) -> T | None:
@@ -65,24 +70,24 @@ def test_one_input(data: bytes) -> None:
 
 def check_agreement(method: str, params: bytes, headers: dict[str, str], mirrors: tuple[Mirror, ...]) -> None:
     try:
-        body = json.loads(params)
+        body = json.loads(params, parse_int=Number, parse_float=Number)
     except (ValueError, RecursionError):
         return  # nothing was read of it
     for mirror in mirrors if method == "tools/call" else ():
         value = value_at(body, ("arguments", *mirror.path))
         sent = headers.get("mcp-param-" + mirror.name.lower())
-        if isinstance(value, bool):
+        if isinstance(value, Number):
+            assert sent is not None
+            assert decode_value(sent) == value or Decimal(decode_value(sent)) == Decimal(value)
+        elif isinstance(value, bool):
             assert sent is not None
             assert decode_value(sent) == str(value).lower()
         elif isinstance(value, str):
             assert sent is not None
             assert decode_value(sent) == value
-        elif isinstance(value, int | float):
-            assert sent is not None
-            assert float(decode_value(sent)) == value
         else:
             assert sent is None
-    if method == "tools/call" and isinstance(value_at(body, ("name",)), str):
+    if method == "tools/call" and type(value_at(body, ("name",))) is str:
         assert decode_value(headers["mcp-name"]) == body["name"]
 
 

@@ -1,8 +1,8 @@
 """Whatever text comes as `requestState`, and whatever request with it, only what was minted for that request opens.
 
-The first two bytes are where a good token is changed, the third how; the rest is a token of its own, a zero byte, and the
-params of the request. Accepted outcomes: `Unsealed`, with one message for every reason; `RemoteProtocolError` where the
-params cannot be read; the very claims, where token and request are the good ones. To search for others:
+The first two bytes are where a good token is changed, the third how; the rest is a token of its own, a zero byte, and
+the params of the request. Accepted outcomes: `Unsealed`, with one message for every reason; `RemoteProtocolError` where
+the params cannot be read; the very claims, where token and request are the good ones. To search for others:
 `python -P fuzz/seal.py fuzz/corpus/seal`.
 """
 
