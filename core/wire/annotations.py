@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from ..errors import INVALID_PARAMS, PARSE_ERROR, RemoteProtocolError
-from ..jsonrpc import member_of, text_of
-from ..rewrite import Edit, elements, members, splice, take
+from ..jsonrpc import member_of
+from ..rewrite import Edit, elements, members, splice
 
 ANNOTATION: Final = "x-mcp-header"
 TYPES: Final = frozenset({"string", "integer", "boolean"})
@@ -67,22 +67,7 @@ def mirrors_of(input_schema: bytes) -> tuple[Mirror, ...]:
     Raises:
         RemoteProtocolError: an annotation breaks a rule; the message says where and which. Or the schema is not JSON.
     """
-    if not _may_be_annotated(input_schema):
-        return ()
-    try:
-        root = json.loads(input_schema.decode(), object_pairs_hook=_Object, parse_int=str, parse_float=str)
-    except (ValueError, RecursionError):
-        raise RemoteProtocolError("got an input schema that cannot be read, expected JSON", rpc_code=PARSE_ERROR) from (
-            None
-        )
-    mirrors: dict[str, Mirror] = {}
-    for place in _places(root):
-        for annotation in [value for key, value in place.schema if key == ANNOTATION]:
-            mirror = _mirror(annotation, place)
-            other = mirrors.setdefault(mirror.name.lower(), mirror)
-            if other is not mirror:
-                raise _refusal(place, f"the name {mirror.name!r}, which {'.'.join(other.path)!r} has, expected another")
-    return tuple(mirrors.values())
+    return _mirrors(_parse(input_schema)) if _may_be_annotated(input_schema) else ()
 
 
 def read_tools(result: bytes) -> tuple[bytes, dict[str, tuple[Mirror, ...]], list[str]]:
@@ -105,10 +90,10 @@ def read_tools(result: bytes) -> tuple[bytes, dict[str, tuple[Mirror, ...]], lis
         tool = tools[span.start : span.stop]
         name = None
         try:
-            if tool.startswith(b"{") and _may_be_annotated(tool):
-                spans = members(tool)
-                name = text_of(take(tool, spans.get("name")))
-                mirrors = mirrors_of(take(tool, spans.get("inputSchema")) or b"{}")
+            read = _parse(tool) if _may_be_annotated(tool) else None
+            if isinstance(read, _Object):
+                name = next((value for key, value in read if key == "name" and isinstance(value, str)), None)
+                mirrors = _mirrors_of_tool(read)
                 if mirrors and name is not None:
                     mirrored[name] = mirrors
         except RemoteProtocolError as error:
@@ -124,6 +109,38 @@ def read_tools(result: bytes) -> tuple[bytes, dict[str, tuple[Mirror, ...]], lis
 def _may_be_annotated(data: bytes) -> bool:
     """False if there is no annotation for sure: its key stands nowhere, nor anything that could be it in escapes."""
     return b"x-mcp-header" in data or b"\\u" in data
+
+
+def _parse(data: bytes) -> Any:
+    """JSON with nothing merged. Numbers are nobody's concern here, and so are not kept."""
+    try:
+        return json.loads(data.decode(), object_pairs_hook=_Object, parse_int=_no_number, parse_float=_no_number)
+    except (ValueError, RecursionError):
+        text = "got a schema that cannot be read, expected JSON of a few hundred levels"
+        raise RemoteProtocolError(text, rpc_code=PARSE_ERROR) from None
+
+
+def _no_number(text: str) -> None:
+    return None
+
+
+def _mirrors_of_tool(tool: _Object) -> tuple[Mirror, ...]:
+    schemas = [value for key, value in tool if key == "inputSchema"]
+    found = [_mirrors(schema) for schema in schemas]
+    if any(found) and (len(found) > 1 or [key for key, _ in tool].count("name") > 1):
+        raise RemoteProtocolError("got a name or a schema with annotations twice, expected one", clause=_CLAUSE)
+    return found[0] if found else ()
+
+
+def _mirrors(root: Any) -> tuple[Mirror, ...]:
+    mirrors: dict[str, Mirror] = {}
+    for place in _places(root):
+        for annotation in [value for key, value in place.schema if key == ANNOTATION]:
+            mirror = _mirror(annotation, place)
+            other = mirrors.setdefault(mirror.name.lower(), mirror)
+            if other is not mirror:
+                raise _refusal(place, f"the name {mirror.name!r}, which {'.'.join(other.path)!r} has, expected another")
+    return tuple(mirrors.values())
 
 
 def _places(root: Any) -> Iterator[_Place]:
