@@ -74,7 +74,7 @@ def test_a_discovery_names_modern_revisions_only() -> None:
 )
 def test_there_and_back_is_where_one_was(revision: str, names: set[str], instructions: str | None) -> None:
     """initialize → discover → initialize is the identity on what both can say."""
-    result = INITIALIZED | {"protocolVersion": revision, "capabilities": dict.fromkeys(sorted(names), {})}
+    result = INITIALIZED | {"protocolVersion": revision, "capabilities": {name: {} for name in sorted(names)}}
     result = without(result, "instructions") | ({} if instructions is None else {"instructions": instructions})
     assert initialized(discovered(result), revision) == result
 
