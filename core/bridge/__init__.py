@@ -1,1 +1,1 @@
-"""One era's messages as the other's: one facet a file, both directions in it."""
+"""Between the eras: what one side says, as the other may hear it. Both directions of a facet stand in one file."""

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from ..eras import MODERN, Features, features_of
-from ..errors import INTERNAL_ERROR, UNSUPPORTED_REVISION, RemoteProtocolError
+from ..errors import INTERNAL_ERROR, UNSUPPORTED_VERSION, RemoteProtocolError
 from ..jsonrpc import member_of, text_of
 from ..rewrite import build_object, elements, members, remove_members, set_member, take
 from .capabilities import client_to_legacy, server_to_legacy, server_to_modern
@@ -137,7 +137,7 @@ def served_revisions(discovered: bytes) -> tuple[str, ...]:
 def refused_revisions(error: bytes) -> tuple[str, ...] | None:
     """The revisions that the JSON of a JSON-RPC error names as supported; None: it says nothing of revisions."""
     try:
-        if not _is_code(member_of(error, "code"), UNSUPPORTED_REVISION):
+        if not _is_code(member_of(error, "code"), UNSUPPORTED_VERSION):
             return None
         return _texts(member_of(member_of(error, "data"), "supported"))
     except RemoteProtocolError:
