@@ -132,13 +132,21 @@ def methods_nobody_knows(talk: Conversation) -> object:
     return talk.request("x-vendor/none", {"x": 1}).error["code"]
 
 
-@scenario(lambda pair: [-32601, -32601] if pair.is_legacy else [-32601] * 4)
+ONLY_STATELESS: Final = ("server/discover", "subscriptions/listen")
+ONLY_SESSIONS: Final = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe", "ping")
+
+
+@scenario(lambda pair: [-32601] * len(ONLY_STATELESS if pair.is_legacy else ONLY_SESSIONS))
 def methods_of_the_other_era(talk: Conversation) -> object:
-    of_sessions = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe", "ping")
-    return [
-        talk.request(method, {}).error["code"]
-        for method in (("server/discover", "subscriptions/listen") if talk.is_legacy else of_sessions)
-    ]
+    return [talk.request(one, {}).error["code"] for one in (ONLY_STATELESS if talk.is_legacy else ONLY_SESSIONS)]
+
+
+def may_hear(pair: Pair) -> tuple[str, ...]:
+    """Methods unknown to its revision that the server may hear: those that are tried on purpose, by a client of its
+    own era. A client of the other era is answered before."""
+    if pair.is_legacy != pair.is_legacy_server:
+        return ()
+    return ONLY_STATELESS if pair.is_legacy else ONLY_SESSIONS
 
 
 # --- Tools ------------------------------------------------------------------------------------------------------------
