@@ -28,7 +28,7 @@ PAIRS: Final = [Pair(client, server) for client, server in itertools.product(REV
 """Client and server."""
 
 BRIDGED: Final = [pair for pair in PAIRS if pair.client == pair.server and pair.is_legacy]
-"""The pairs that are tested through the proxy."""
+"""The pairs that are tested through the proxy: all that it can join."""
 
 
 class Cell(NamedTuple):

@@ -16,6 +16,8 @@ from raw_clients import Client
 
 PATIENCE_S: Final = 15.0
 """Nothing here takes so long, except when it is broken."""
+IMPATIENCE_S: Final = 2.0
+"""How long who has waited in vain once waits again: of a broken pair all scenarios are told, and soon."""
 ROUNDS: Final = 10
 """As many as the official clients go along with."""
 INFO: Final = {"name": "scripted-client", "version": "1"}
@@ -79,6 +81,7 @@ class ScriptedClient:
         self._asks: dict[str, str] = {}
         self._answers: dict[str, Frame] = {}
         self._at = 0
+        self._patience_s = PATIENCE_S
         self._numbers = itertools.count(1)
 
     # Requests
@@ -159,8 +162,9 @@ class ScriptedClient:
             if until():
                 return
             assert not refused, f"waited for {what}; HTTP refused: {refused}"
-            if not self._wire.wait_until(lambda: len(self._wire.heard) > self._at or refused, PATIENCE_S):
-                raise Silence(f"waited {PATIENCE_S:g} s in vain for {what}")
+            if not self._wire.wait_until(lambda: len(self._wire.heard) > self._at or refused, self._patience_s):
+                waited_s, self._patience_s = self._patience_s, IMPATIENCE_S
+                raise Silence(f"waited {waited_s:g} s in vain for {what}")
 
     def wait_notice(self, method: str, since: int, **params: object) -> Frame:
         """The first such notification, of those from that number on."""

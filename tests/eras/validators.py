@@ -43,8 +43,12 @@ ONLY_STATELESS: Final = ("resultType", "ttlMs", "cacheScope", "inputRequests", "
 """Members of results that have no place in a session."""
 ONLY_STATELESS_PARAMS: Final = ("inputResponses", "requestState")
 ONLY_SESSIONS_PARAMS: Final = ("elicitationId", "task")
+RESERVED: Final = range(-32099, -32019)
+"""Codes that only the specification gives out (2026-07-28 basic, "Error Codes")."""
 CODES: Final = (-32020, -32021, -32022)
-"""Those of the reserved range that 2026-07-28 defines (basic, "Error Codes")."""
+"""Those that it has given out."""
+RETIRED: Final = (-32002, -32042)
+"""Codes of earlier revisions, which must not be used any more."""
 
 
 @cache
@@ -128,11 +132,11 @@ def _answer_faults(revision: str, frame: dict[str, Any], of: str) -> Iterator[st
     if "error" in frame:
         yield from _faults(revision, "JSONRPCErrorResponse" if newer else "JSONRPCError", frame)
         code = frame["error"].get("code")
-        if not is_session and (code in (-32002, -32042) or (-32099 <= code <= -32020 and code not in CODES)):
+        if not is_session and isinstance(code, int) and code not in CODES and (code in RETIRED or code in RESERVED):
             yield f"error {code}, which must not be emitted"
         return
     yield from _faults(revision, "JSONRPCResultResponse" if newer else "JSONRPCResponse", frame)
-    result = frame["result"]
+    result = frame.get("result", {})
     if is_session:
         yield from (f"a result of {of} with {name}" for name in ONLY_STATELESS if name in result)
         yield from (f"a result of {of} with {name}" for name in result.get("_meta", {}) if name.startswith(K))
