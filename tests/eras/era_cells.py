@@ -11,6 +11,7 @@ import itertools
 import json
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -46,11 +47,17 @@ PROXIED: Final = [Cell(pair, transport, True) for pair in BRIDGED for transport 
 CELLS: Final = [*DIRECT, *PROXIED]
 
 
+class Broken(NamedTuple):
+    """A scenario that came to no end: why and where, as text."""
+
+    trace: str
+
+
 class Record(NamedTuple):
     """What came of a cell.
 
     Attributes:
-        outcomes: by scenario; an exception where it broke.
+        outcomes: by scenario; `Broken` where it was.
         client: what the client heard.
         server: what the server heard.
     """
@@ -80,22 +87,25 @@ class Records:
     def _record(self, cell: Cell) -> Record:
         before = self._sizes()
         outcomes: dict[str, object] = {}
-        wire = self._wire(cell)
+        try:
+            wire = self._wire(cell)
+        except Exception:
+            return Record(dict.fromkeys(SCENARIOS, Broken(traceback.format_exc())), [], [])
         talk = Conversation(cell.pair.client, wire)
         try:
             talk.greet()
             for name, scenario in SCENARIOS.items():
                 try:
                     outcomes[name] = scenario.act(talk)
-                except Exception as error:
-                    outcomes[name] = error
-        except Exception as error:
-            outcomes = dict.fromkeys(SCENARIOS, error)
+                except Exception:
+                    outcomes[name] = Broken(traceback.format_exc())
+        except Exception:
+            outcomes = dict.fromkeys(SCENARIOS, Broken(traceback.format_exc()))
         finally:
             try:
                 wire.close()
-            except Exception as error:
-                outcomes["rules_broken_towards_the_server"] = error
+            except Exception:
+                outcomes["rules_broken_towards_the_server"] = Broken(traceback.format_exc())
         return Record(outcomes, talk.heard, list(self._heard_by_server(cell, before)))
 
     # What the servers wrote down

@@ -377,7 +377,7 @@ def cancelling(talk: Conversation) -> object:
     number = talk.start("tools/call", {"name": "slow", "arguments": {"key": key}}, token="slow")
     talk.wait_notice("notifications/progress", since, progressToken="slow")
     talk.cancel(number)
-    until(lambda: talk.call("cancelled_count", key=key).text != "0", "the server to be told", timeout_s=15)
+    until(lambda: talk.call("cancelled_count", key=key).text != "0", "the server to be told", timeout_s=10)
     count = talk.call("cancelled_count", key=key).text
     answer = talk.answer_to(number)
     result = answer.get("result") if answer is not None else None

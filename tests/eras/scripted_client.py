@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 from abilities import ABILITIES, K, client_capabilities
 from raw_clients import Client
 
-PATIENCE_S: Final = 15.0
+PATIENCE_S: Final = 10.0
 """Nothing here takes so long, except when it is broken."""
-IMPATIENCE_S: Final = 2.0
+IMPATIENCE_S: Final = 1.0
 """How long who has waited in vain once waits again: of a broken pair all scenarios are told, and soon."""
 ROUNDS: Final = 10
 """As many as the official clients go along with."""
