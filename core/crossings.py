@@ -36,7 +36,7 @@ from .levels import LEVELS
 from .links import Link
 from .listens import Listens
 from .news import News
-from .rewrite import remove_member, set_member
+from .rewrite import remove_member
 from .rounds import Rounds
 from .schooling import Schooling
 from .session import Session

@@ -18,7 +18,6 @@ from .bridge.capabilities import missing
 from .bridge.seal import Claims, Kind, Seal, digest_of, target_of
 from .desk import Desk
 from .effects import Headers
-from .errors import RemoteProtocolError
 from .exchange import Exchange
 from .jsonrpc import Frame
 from .parking import asking, fallback

@@ -43,8 +43,8 @@ from .errors import LocalProtocolError
 from .exchange import ExchangeKey
 from .handle import Nonces
 from .ids import ChannelId, Entropy, Ticket
-from .limits import Limits
 from .legwork import Legwork
+from .limits import Limits
 from .links import ChildRole, FarewellRole, UpPostRole, UpStreamRole
 from .nursery import SpareRole
 from .parking import Parking

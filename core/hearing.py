@@ -173,8 +173,7 @@ class Hearing:
             self._handshakes.receive_handshake(link, frame, role.session if isinstance(role, UpPostRole) else None)
 
     def receive_errand(self, link: Link, errand: Errand, frame: Frame, number: int) -> bool:
-        """The answer to a request of ours, or, as an error, that there will be none. False if it is for a handshake with
-        sessions."""
+        """The answer to a request of ours, or an error for none. False if it is for a handshake with sessions."""
         is_done = frame.error is None
         if errand.purpose == "discover":
             self._handshakes.receive_discovery(link, frame)

@@ -14,7 +14,6 @@ from . import jsonrpc
 from .bridge import faults, results
 from .deferring import Deferring
 from .desk import Desk
-from .effects import Headers
 from .errors import INTERNAL_ERROR, RemoteProtocolError
 from .exchange import Exchange
 from .levels import LEVELS

@@ -129,7 +129,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How long more questions of a server are waited for after the first, to be asked together: its client counts the
     rounds, and gives up after ten."""
     park_ttl_s: float = 600.0
-    """How long a call waits for its client to come back with answers. What the official Python SDK seals its state for."""
+    """How long a call waits for its client to come back with answers: as the official Python SDK's state does."""
     parks_per_session_max: int = 64
     """Calls of one client that wait so. Beyond it the server is told that the client cannot be asked."""
     parks_max: int = 1024
@@ -141,7 +141,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     listen_ack_s: float = 5.0
     """How long a subscription waits for the server to confirm its parts; what is not confirmed by then is left out."""
     visit_wait_s: float = 10.0
-    """How long a call that had to wait for a visit to a page waits, once its client is back, to hear that it is done."""
+    """How long a call that needs a visit to a page waits, once its client agreed, to hear that the visit is over."""
 
     # Upstreams
     probe_timeout_s: float = 10.0

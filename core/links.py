@@ -18,8 +18,8 @@ from .listen import Filter
 from .plan import Kind, ServerPlan, Sharing
 from .session import Session
 from .upstream import Upstream
+from .wire.annotations import Mirror
 from .wire.cookies import CookieStore
-from .wire.mirroring import Mirror
 
 
 class Link:

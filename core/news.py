@@ -74,13 +74,14 @@ class News:
         """What its server says that it tells of. Of resources, any: which it grants it says for each."""
         assert link.handshake is not None
         declared = jsonrpc.member_of(link.handshake, "capabilities")
-        flags = {name: _declares(declared, name, "listChanged") for name in LISTS.values()}
+        tools, prompts, resources = (_declares(declared, name, "listChanged") for name in LISTS.values())
         everything = frozenset(
             uri
             for session in link.sessions.values()
             for uri in (session.subscriptions | {u for each in session.listens.values() for u in each.wanted.uris})
         )
-        return Filter(**flags, uris=everything if _declares(declared, "resources", "subscribe") else frozenset())
+        uris = everything if _declares(declared, "resources", "subscribe") else frozenset()
+        return Filter(tools, prompts, resources, uris)
 
     # --- Opening ----------------------------------------------------------------------------------------------------
 

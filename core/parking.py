@@ -18,8 +18,8 @@ from . import jsonrpc
 from .bridge import questions
 from .bridge.capabilities import missing
 from .bridge.envelope import Envelope
-from .bridge.questions import METHODS
 from .bridge.seal import Claims, Kind, Seal, digest_of, target_of
+from .bridge.shapes import METHODS
 from .desk import Desk
 from .effects import Headers
 from .errors import INTERNAL_ERROR, METHOD_NOT_FOUND, RemoteProtocolError
@@ -97,16 +97,16 @@ class Parking:
             self.up.reply(session, ask, refusal_of(ask.method), session.headers)
             return
         try:
-            entry = questions.embed(ask.method, params, capabilities=exchange.leg.capabilities if exchange.leg else None)
-        except RemoteProtocolError as error:
-            refusal = msgspec.json.encode({"code": error.rpc_code, "message": error.message})
+            abilities = None if exchange.leg is None else exchange.leg.capabilities
+            entry = questions.embed(ask.method, params, capabilities=abilities)
+        except RemoteProtocolError as fault:
+            refusal = jsonrpc.error_object(fault.rpc_code, fault.message)
             self.up.reply(session, ask, Frame(error=refusal), session.headers)
             return
         park = exchange.park or self._begin(session, exchange)
         if park is None:
             text = "too many calls wait for answers of their clients: try again later"
-            error = msgspec.json.encode({"code": INTERNAL_ERROR, "message": text})
-            self.up.reply(session, ask, Frame(error=error), session.headers)
+            self.up.reply(session, ask, Frame(error=jsonrpc.error_object(INTERNAL_ERROR, text)), session.headers)
             return
         number = session.record_ask(ask._replace(exchange=exchange))
         park.receive_question(Wanted(number, ask.method, entry))
@@ -118,7 +118,7 @@ class Parking:
             return related if related.method in MAY_ASK else None
         calls = [e for e in session.exchanges.values() if e.upstream_id is not None and e.method in MAY_ASK]
         able = [e for e in calls if e.leg is None or missing(e.leg.capabilities, ask.method, params) is None]
-        return (able or calls or [None])[-1]
+        return (able or calls)[-1] if calls else None
 
     def _answer_nobody(self, session: Session, ask: Ask, params: bytes | None) -> None:
         """No call is open that the question could travel with: the server is told what it would hear of nobody."""
@@ -282,7 +282,9 @@ class Parking:
             return
         session, exchange = found
         assert exchange.park is not None
-        self._desk.note("info", f"{exchange.method} given up: its client did not come back with answers", session.server)
+        self._desk.note(
+            "info", f"{exchange.method} given up: its client did not come back with answers", session.server
+        )
         if exchange.park.state is State.HELD:
             exchange.park.end()
             self._forget(exchange.park)

@@ -30,9 +30,7 @@ NO_ROOM = "too much was sent that is not taken yet: wait, and try again"
 class Posts:
     """Clients of Streamable HTTP."""
 
-    def __init__(
-        self, desk: Desk, courier: Courier, clients: Clients, streams: Streams, stateless: Stateless
-    ) -> None:
+    def __init__(self, desk: Desk, courier: Courier, clients: Clients, streams: Streams, stateless: Stateless) -> None:
         self._desk = desk
         self._courier = courier
         self._clients = clients
@@ -290,6 +288,10 @@ class Posts:
         self, channel: ChannelId, id: str | None, opening: PostOpening | GetOpening | DeleteOpening
     ) -> Session | None:
         """The session an HTTP request names. A foreign one is answered exactly as an unknown one."""
+        if id is None and not isinstance(opening, PostOpening) and is_known_modern(opening.revision or ""):
+            # 2026-07-28 basic/transports/streamable-http: GET and DELETE are answered 405.
+            self._refuse(channel, 405, INVALID_REQUEST, "got another method than POST, expected POST")
+            return None
         if id is None:
             text = "got no Mcp-Session-Id header, expected the one that initialize was answered with"
             self._refuse(channel, 400, INVALID_REQUEST, text)

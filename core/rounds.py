@@ -112,7 +112,9 @@ class Rounds:
         limits = self._desk.limits
         pause_s = min(limits.round_pause_s * 2.0 ** min(round.pauses, 16), limits.round_pause_max_s)
         round.pauses += 1
-        self._desk.timers.set(("round", (session.sid, exchange.key)), self._desk.now + pause_s, "request to be repeated")
+        self._desk.timers.set(
+            ("round", (session.sid, exchange.key)), self._desk.now + pause_s, "request to be repeated"
+        )
 
     def handle_pause(self, link: Link, key: ExchangeKey) -> None:
         exchange = next((s.exchanges[key] for s in link.sessions.values() if key in s.exchanges), None)
@@ -141,9 +143,7 @@ class Rounds:
         round.answers[question.key] = result
         self._go_on(link, exchange)
 
-    def _receive_refusal(
-        self, link: Link, exchange: Exchange, round: Round, question: Question, error: bytes
-    ) -> None:
+    def _receive_refusal(self, link: Link, exchange: Exchange, round: Round, question: Question, error: bytes) -> None:
         """The client answers with an error, for which there is no place in a retry: a form counts as cancelled, and
         everything else ends the call."""
         if question.method == "elicitation/create":

@@ -23,7 +23,7 @@ from .links import Link
 from .rewrite import set_member
 from .session import Session
 from .uplink import Uplink
-from .wire.mirroring import Mirror, read_tools
+from .wire.annotations import Mirror, read_tools
 
 NOTED_MAX: Final = 8
 """So many tools that are left out are named."""

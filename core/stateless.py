@@ -39,7 +39,7 @@ from .plan import Affinity
 from .session import Affinities, Session
 from .sharing import MAY_ASK
 from .verdicts import Verdict
-from .wire.mirroring import Mirror
+from .wire.annotations import Mirror
 
 REMOVED: Final = frozenset(
     {

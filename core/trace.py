@@ -176,6 +176,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
         if line.input == "begin":
             if line.plan is None:
                 raise ValueError(f"line {number} begins a trace without a plan")
+            pool.extend(line.drawn)
             engine = Engine(
                 line.plan, entropy=draw, unix_at_zero=line.unix_at_zero, limits=line.limits, stored=line.stored
             )

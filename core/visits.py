@@ -91,9 +91,7 @@ class Visits:
         self._down.answer(session, exchange, asking(exchange.id_raw, entries, self._seal.mint(claims)))
         return True
 
-    def resume(
-        self, session: Session, exchange: Exchange, claims: Claims, responses: Mapping[str, bytes]
-    ) -> None:
+    def resume(self, session: Session, exchange: Exchange, claims: Claims, responses: Mapping[str, bytes]) -> None:
         """The client is back."""
         refused = [key for key in claims.questions if not _is_accepted(responses.get(key))]
         if refused:

@@ -92,19 +92,14 @@ class Reason(enum.Enum):
 
 
 class Unsealed(RemoteProtocolError):
-    """A `requestState` that is refused. Its sender learns that, and not why: `reason` is for the log only.
-
-    Attributes:
-        data: the JSON of the error's `data`.
-    """
-
-    data: Final = b'{"reason":"invalid_request_state"}'
+    """A `requestState` that is refused. Its sender learns that, and not why: `reason` is for the log only."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(
             "Invalid or expired requestState",
             rpc_code=INVALID_PARAMS,
             clause="2026-07-28 basic/patterns/mrtr, Server Requirements",
+            data={"reason": "invalid_request_state"},
         )
         self.reason = reason
 

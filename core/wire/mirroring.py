@@ -132,10 +132,11 @@ def _shown(raw: bytes, mirror: Mirror) -> str:
     if raw in (b"true", b"false"):
         return raw.decode()
     integer = safe_integer(raw.decode())
-    if integer is None:
+    # Where the schema has no number, servers compare with the text that their language has for this one.
+    if integer is None or (mirror.type != "integer" and str(integer) != raw.decode()):
         raise RemoteProtocolError(
             f"got another number for {'.'.join(mirror.path)!r} than the header Mcp-Param-{mirror.name} can carry, "
-            f"expected an integer within ±{SAFE_INTEGER_MAX}",
+            f"expected an integer within ±{SAFE_INTEGER_MAX}, in decimal digits",
             rpc_code=INVALID_PARAMS,
             clause=_CLAUSE + "Schema Extension",
         )

@@ -103,6 +103,12 @@ def test_a_missing_resource_is_named(data: bytes | None) -> None:
     assert data is None or b"x" not in data or b'"x":1.0' in after
 
 
+def test_a_resource_that_was_named_keeps_its_name() -> None:
+    """The server may have looked for another one in the course of it."""
+    named = b'{"uri":"other"}'
+    assert to_modern("resources/read", PARAMS, error(-32002, named)) == error(-32602, named)
+
+
 @pytest.mark.parametrize("data", [b'"text"', b"[1.0]", b'{"a":1,"a":2}'], ids=str)
 def test_data_with_no_place_for_it_move_aside(data: bytes) -> None:
     after = to_modern("resources/read", PARAMS, error(-32002, data))

@@ -390,6 +390,14 @@ def test_bounds_of_a_choice_hold(required: list[str] | None, first: bool | None,
         assert full == ({"c": chosen} if chosen else {})
 
 
+def test_none_of_them_is_an_answer_where_it_may_be() -> None:
+    """Each option turned down is an empty choice; a form left alone has none."""
+    params = packed(form({"c": {"type": "array", "items": {"enum": ["r"]}}}))
+    for content, full in (({"c.1": False}, {"c": []}), ({}, {})):
+        answer = packed({"action": "accept", "content": content})
+        assert json.loads(questions.answered(ELICIT, params, V3, answer))["content"] == full
+
+
 def test_an_option_is_true_or_false() -> None:
     answer = packed({"action": "accept", "content": {"c.1": "yes"}})
     with pytest.raises(RemoteProtocolError, match="no boolean"):

@@ -244,6 +244,8 @@ def test_arguments_are_written_as_they_are(raw: bytes, value: str | None) -> Non
     [
         b'{"arguments":{"count":9007199254740992}}',
         b'{"arguments":{"count":0.5}}',
+        b'{"arguments":{"region":4.0}}',
+        b'{"arguments":{"options":{"dry":1e0}}}',
         b'{"arguments":{"count":1,"count":1}}',
         b'{"arguments":{"options":{"dry":true,"dry":true}}}',
         b'{"arguments":{"region":"\\udc00"}}',

@@ -62,7 +62,7 @@ def refusal(token: str, seal: Seal = SEAL, **changed: Any) -> Reason:
         seal.open(token, **(REQUEST | changed))
     error = caught.value
     assert (error.message, error.rpc_code) == ("Invalid or expired requestState", INVALID_PARAMS)
-    assert json.loads(error.data) == {"reason": "invalid_request_state"}
+    assert error.data == {"reason": "invalid_request_state"}
     return error.reason
 
 
