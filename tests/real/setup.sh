@@ -38,3 +38,13 @@ venv() {
 venv client1 mcp==1.30.0 websockets==17.4
 venv client2 mcp==2.3.0
 venv markitdown markitdown-mcp==0.0.1a7 'markitdown[docx,pdf]' mcp==2.3.0
+
+# The official JSON Schemas of the protocol, for tests/eras: only what the conformance suite's package holds, not the suite.
+suite="@modelcontextprotocol/conformance@0.2.0-alpha.12"
+if wanted schemas "$suite"; then
+    mkdir -p "$real/schemas"
+    (cd "$real/schemas" && npm pack --silent "$suite" >/dev/null && tar xzf modelcontextprotocol-conformance-*.tgz package/dist/index.js)
+    node tests/eras/schemas.mjs "$real/schemas/package/dist/index.js" "$real/schemas"
+    rm -r "$real/schemas/package" "$real"/schemas/*.tgz
+    installed schemas "$suite"
+fi
