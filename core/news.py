@@ -38,7 +38,7 @@ class Readiness(Protocol):
 class Granted(Protocol):
     """Whose clients hear what was confirmed."""
 
-    def receive_granted(self, link: Link, granted: Filter) -> None: ...
+    def receive_granted(self, link: Link, asked: Filter, granted: Filter) -> None: ...
 
 
 class Finish(Protocol):
@@ -110,6 +110,8 @@ class News:
         newest = self._newest(link)
         if newest is not None and newest.wanted == wanted:
             self._settle_subscribing(link)
+            if newest.granted is not None:
+                self.listens.receive_granted(link, newest.wanted, newest.granted)
         elif wanted:
             self._listen(link, wanted)
         else:
@@ -173,7 +175,7 @@ class News:
         if ear.granted is not None:
             return
         ear.granted = granted & ear.wanted
-        self.listens.receive_granted(link, ear.granted)
+        self.listens.receive_granted(link, ear.wanted, ear.granted)
         link.listen_failures = 0
         for older in [older for older in link.ears.values() if older.number < ear.number]:
             self._close(link, older)

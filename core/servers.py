@@ -239,6 +239,9 @@ class Servers:
             link.queue.append(exchange)
             self.handshakes.need(link)
 
+    def repeat(self, session: Session, exchange: Exchange) -> None:
+        self.resend(self._by_sid[session.sid], exchange)
+
     def expect_reply(self, session: Session, exchange: Exchange) -> None:
         if exchange.upstream_id is not None and exchange.state is ExchangeState.SENT:
             self._uplink.expect_reply(self._by_sid[session.sid], exchange)

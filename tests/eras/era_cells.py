@@ -28,7 +28,7 @@ TRANSPORTS: Final = ("stdio", "http")
 PAIRS: Final = [Pair(client, server) for client, server in itertools.product(REVISIONS, REVISIONS)]
 """Client and server."""
 
-BRIDGED: Final = [pair for pair in PAIRS if pair.client == pair.server and pair.is_legacy]
+BRIDGED: Final = PAIRS
 """The pairs that are tested through the proxy: all that it can join."""
 
 
@@ -137,7 +137,7 @@ class Records:
             url = self._url(server).removeprefix("sse+")
         if "audio" not in ABILITIES[client]:
             return SseClient(url)
-        return SessionHttpClient(url, client) if cell.pair.is_legacy else StatelessHttpClient(url)
+        return StatelessHttpClient(url) if client == REVISIONS[-1] else SessionHttpClient(url, client)
 
     def _command(self, revision: str, transport: str) -> list[str]:
         return [sys.executable, str(SERVER), revision, transport, str(self._heard)]
