@@ -127,11 +127,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--mode", choices=("server", "client"), help="what the suite checks; default: both")
     parser.add_argument("--scenario", action="append", metavar="NAME", help="only this one; may be repeated")
     parser.add_argument(
-        "--column",
-        action="append",
-        metavar="TITLE",
-        help="only columns that begin so; may be repeated; `direct` is one",
+        "--column", action="append", metavar="TITLE", help="only columns that begin so; may be repeated"
     )
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="scenarios at once; default: 2")
     return parser.parse_args()
 
 

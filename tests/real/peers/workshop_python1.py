@@ -151,7 +151,7 @@ async def over_http() -> None:
         async with manager.run():
             yield
 
-    application = Starlette(routes=[Mount("/mcp", app=manager.handle_request)], lifespan=lifespan)
+    application = Starlette(routes=[Mount("/", app=manager.handle_request)], lifespan=lifespan)
     await Telling(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning")).serve()
 
 
