@@ -19,7 +19,6 @@ NOT_YET: Final[dict[Key, str]] = {
     (V5, "server", ANY, ""): "Isthmus does not speak 2026-07-28 to clients yet",
     (V5, "client", ANY, ""): "Isthmus does not speak 2026-07-28 to servers yet",
     (V4, "server", ANY, ACROSS): "Isthmus does not speak 2026-07-28 to servers yet",
-    (V4, "client", ANY, ACROSS): "Isthmus does not speak 2026-07-28 to clients yet",
 }
 """What Isthmus has to learn. A line is deleted once it has."""
 
