@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Final
 
 import msgspec
+
+
+class Era(enum.Enum):
+    """The two ways to talk."""
+
+    HANDSHAKE = "handshake"  # initialize, then a session
+    STATELESS = "stateless"  # each request says all
 
 
 class Features(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,9 +51,9 @@ class Features(msgspec.Struct, frozen=True, kw_only=True):
     """A stream may begin with an event that has an id and no data, and be closed to be polled (2025-11-25)."""
 
     @property
-    def era(self) -> str:
-        """`handshake` or `stateless`: which of the two ways to talk the revision belongs to."""
-        return "handshake" if self.sessions else "stateless"
+    def era(self) -> Era:
+        """Which of the two ways to talk the revision belongs to."""
+        return Era.HANDSHAKE if self.sessions else Era.STATELESS
 
 
 LEGACY: Final[dict[str, Features]] = {

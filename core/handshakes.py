@@ -11,20 +11,26 @@ from typing import Protocol
 import msgspec
 
 from . import jsonrpc
+from .bridge.discovery import served_revisions, to_discover_result, to_initialize_result
+from .bridge.envelope import Envelope, add
 from .clients import Clients
 from .desk import Desk
 from .effects import Cause, End, Join, Listen, Spawn
-from .endings import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, describe
+from .endings import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, describe, error_in
+from .eras import LATEST_LEGACY, LATEST_MODERN, Era, features_of, is_known_legacy, is_known_modern
 from .errors import RemoteProtocolError
 from .exchange import Exchange
 from .health import Health
 from .jsonrpc import Frame
-from .links import ChildRole, Link, Notice, UpStreamRole
+from .links import ChildRole, Errand, Link, Notice, UpStreamRole
 from .nursery import Nursery
 from .plan import Kind
+from .rewrite import set_member
+from .session import Session
 from .sharing import Crowd
 from .uplink import Uplink
 from .upstream import Input, State
+from .verdicts import OTHER, Verdict, denies_handshake, denies_stateless
 
 
 class Adaptation(Protocol):
@@ -42,10 +48,24 @@ class Losses(Protocol):
     def give_up(self, link: Link, reason: str) -> None: ...
 
 
+class News(Protocol):
+    """What is subscribed with servers without sessions."""
+
+    def open(self, link: Link) -> bool:
+        """The server can be spoken to. True if nothing is wanted of it that must be subscribed first."""
+
+
+class Listens(Protocol):
+    """Who must know that the server tells of changes again."""
+
+    def receive_ready(self, link: Link) -> None: ...
+
+
 class Handshakes:
     """
     Attributes:
         health: of each server, by its id.
+        verdicts: which era each speaks, likewise.
         crowds: of each shared link, by its id.
         children: the processes of all links and the spare ones.
     """
@@ -53,8 +73,11 @@ class Handshakes:
     def __init__(self, desk: Desk, clients: Clients, uplink: Uplink) -> None:
         self.files: Adaptation
         self.losses: Losses
+        self.news: News
+        self.listens: Listens
         self.forward: Callable[[Link, Exchange], None]
         self.health = {id: Health(desk.limits) for id in desk.servers}
+        self.verdicts = {id: Verdict(plan.era, desk.limits) for id, plan in desk.servers.items()}
         self.crowds: dict[str, Crowd] = {}
         self.nursery = Nursery(desk)
         self._desk = desk
@@ -74,7 +97,7 @@ class Handshakes:
         else:
             self.dial(link)
         pause = max(pause, self.health[link.plan.id].pause_left(self._desk.now))
-        if pause > 0 and link.upstream.state is State.IDLE and link.upstream.has_subscriptions:
+        if pause > 0 and link.upstream.state is State.IDLE and link.is_awaited:
             self._desk.timers.set(("restart", link.id), self._desk.now + pause, "upstream restart")
 
     def dial(self, link: Link) -> None:
@@ -88,8 +111,15 @@ class Handshakes:
         link.cookies.clear()  # they were those of the session before
         at = self._desk.now + self.start_timeout_s(link)
         self._desk.timers.set(("start", link.id), at, "upstream start")
-        link.refusal = None
+        link.refusal = link.refused = None
+        link.tried.clear()
         link.is_pipe = link.plan.kind is not Kind.HTTP or link.plan.id in self._event_pipes
+        is_event_pipe = link.is_pipe and link.plan.kind is Kind.HTTP
+        wanted = Era.HANDSHAKE if is_event_pipe or not _is_for_stateless(link) else Era.STATELESS
+        link.era = self.verdicts[link.plan.id].choose(wanted, self._desk.now)
+        self._reach(link)
+
+    def _reach(self, link: Link) -> None:
         if link.plan.kind is Kind.PIPE:
             self._spawn(link)
         elif link.is_pipe:
@@ -97,6 +127,40 @@ class Handshakes:
         else:
             self.health[link.plan.id].receive_start()
             self._shake_hands(link)
+
+    def turn(self, link: Link, error: bytes | None = None) -> bool:
+        """The server does not speak the era that was tried: try the other one, on a connection or with a process of
+        its own, since some servers decide by the first message. False if that was tried, or is known to be in vain.
+
+        Args:
+            error: what the server said.
+        """
+        verdict = self.verdicts[link.plan.id]
+        other = OTHER[link.era]
+        if link.upstream.state not in (State.DIALING, State.INITIALIZING) or other in link.tried:
+            return False
+        if not verdict.may_turn(link.era, self._desk.now) or (link.is_pipe and link.plan.kind is Kind.HTTP):
+            return False
+        link.tried.add(link.era)
+        link.refused = link.refused or error
+        link.era = other
+        if link.upstream.state is State.INITIALIZING:
+            link.upstream.step(Input.REDIAL)
+        for number in [number for number, entry in link.pending.items() if isinstance(entry, Errand)]:
+            del link.pending[number]
+        channel, link.channel = link.channel, None
+        self._desk.close(channel, reason="spoken to in another way")
+        self._desk.timers.cancel(("probe", link.id))
+        self._reach(link)
+        return True
+
+    def _receive_verdict(self, link: Link) -> None:
+        """The handshake came through: what failed before it failed for good."""
+        verdict = self.verdicts[link.plan.id]
+        verdict.receive_proof(link.era)
+        for era in link.tried:
+            verdict.receive_denial(era, self._desk.now)
+        self._desk.timers.cancel(("probe", link.id))
 
     def _spawn(self, link: Link) -> None:
         spare = self.nursery.take(link.plan) if self._may_move(link) else None
@@ -152,6 +216,8 @@ class Handshakes:
             return False
         if cause.end is not End.REFUSED or cause.status not in (BAD_REQUEST, NOT_FOUND, METHOD_NOT_ALLOWED):
             return False
+        if link.era is not Era.HANDSHAKE:
+            return False
         link.refusal = cause
         link.is_pipe = True
         link.upstream.step(Input.REDIAL)
@@ -175,13 +241,56 @@ class Handshakes:
         link.upstream.step(Input.CONNECTED)
         link.has_listened = False
         link.listen_event_id = None
-        self._uplink.run(link, "initialize", "initialize", link.upstream.initialize)
+        if link.era is Era.HANDSHAKE:
+            self._uplink.run(link, "initialize", "initialize", link.upstream.initialize)
+            return
+        who = msgspec.structs.replace(_prober(self._desk.plan.version), revision=LATEST_MODERN)
+        self._uplink.run(link, "discover", "server/discover", add(None, who))
+        at = self._desk.now + self._desk.limits.probe_timeout_s
+        self._desk.timers.set(("probe", link.id), at, "server/discover")
+
+    def receive_discovery(self, link: Link, frame: Frame) -> None:
+        """The answer to `server/discover`."""
+        link.babble = ""
+        error = None if frame.error is None else jsonrpc.usable_error(frame.error)
+        try:
+            if frame.result is None:
+                raise RemoteProtocolError("it refused server/discover")
+            revisions = [revision for revision in served_revisions(frame.result) if is_known_modern(revision)]
+            if not revisions:
+                raise RemoteProtocolError("it serves no revision without sessions that is known here")
+            shown = self.files.adapt_handshake(link, frame.result) if link.plan.has_files else frame.result
+            link.upstream.receive_discovered(frame.result, max(revisions))
+        except (RemoteProtocolError, msgspec.DecodeError) as fault:
+            if not self.turn(link, error):
+                self.losses.lose(link, str(fault), error=link.refused or error)
+            return
+        link.handshake, link.refusal, link.refused = shown, None, None
+        self.verdicts[link.plan.id].discovered = frame.result
+        self._receive_verdict(link)
+        self.accept_all(link)
+        link.replaying = 0
+        if self.news.open(link):
+            self._receive_ready(link)
+
+    def receive_news_open(self, link: Link) -> None:
+        """What is subscribed is subscribed again, or cannot be."""
+        if link.upstream.state is State.REPLAYING and link.is_stateless:
+            self._receive_ready(link)
+
+    def handle_probe_timeout(self, link: Link) -> None:
+        """It may be one that never answers what it does not know."""
+        if link.upstream.state is State.INITIALIZING and link.era is Era.STATELESS and not self.turn(link):
+            text = f"it did not answer server/discover within {self._desk.limits.probe_timeout_s:g} s"
+            self.losses.lose(link, text, error=link.refused)
 
     def receive_handshake(self, link: Link, frame: Frame, session: str | None) -> None:
         """The answer to `initialize`."""
         link.babble = ""
         if frame.error is not None:
-            self.losses.lose(link, "it refused to initialize", error=jsonrpc.usable_error(frame.error))
+            error = jsonrpc.usable_error(frame.error)
+            if not (denies_handshake(error) and self.turn(link, error)):
+                self.losses.lose(link, "it refused to initialize", error=link.refused or error)
             return
         assert frame.result is not None
         try:
@@ -191,7 +300,8 @@ class Handshakes:
             link.upstream.session = session  # it may have begun one
             self.losses.lose(link, f"its answer to initialize is unusable: {error}")
             return
-        link.handshake, link.refusal = shown, None
+        link.handshake, link.refusal, link.refused = shown, None, None
+        self._receive_verdict(link)
         if link.plan.kind is Kind.HTTP:
             (self._event_pipes.add if link.is_pipe else self._event_pipes.discard)(link.plan.id)
         self.accept_all(link)
@@ -203,14 +313,33 @@ class Handshakes:
         """The sessions that wait for the server's greeting are shown it."""
         if link.handshake is None:
             return
-        crowd = self.crowds.get(link.id)
         for session in list(link.sessions.values()):
-            if session.opener is None:
-                continue
-            shown, revision = link.handshake, link.upstream.revision
-            if crowd is not None:
-                shown, revision = crowd.shown(session, shown)
-            self._clients.accept_session(session, shown, revision)
+            if session.is_stateless:
+                session.greeting = self._greeting(link)
+            elif session.opener is not None:
+                shown, revision = self._shown(link, session)
+                self._clients.accept_session(session, shown, revision)
+
+    def _greeting(self, link: Link) -> bytes:
+        """What a client without sessions is told of the server."""
+        assert link.handshake is not None
+        if link.is_stateless:
+            return link.handshake
+        # Every server that has sessions may speak of its own accord, but those without one over HTTP.
+        has_push = link.is_pipe or link.upstream.session is not None
+        return to_discover_result(link.handshake, has_push=has_push)
+
+    def _shown(self, link: Link, session: Session) -> tuple[bytes, str | None]:
+        """The `initialize` result for a session, and its revision: the client's own, if that is known here. What it
+        cannot read of a newer one is changed on the way."""
+        assert link.handshake is not None
+        wanted, offered = session.client.revision, link.upstream.revision
+        if link.is_stateless:
+            client = features_of(wanted if is_known_legacy(wanted) else LATEST_LEGACY)
+            return to_initialize_result(link.handshake, client=client, name=link.plan.id), client.revision
+        if wanted == offered or offered is None or not is_known_legacy(wanted):
+            return link.handshake, offered
+        return set_member(link.handshake, "protocolVersion", msgspec.json.encode(wanted)), wanted
 
     def receive_confirmed(self, link: Link) -> None:
         """`initialized` has arrived."""
@@ -258,6 +387,7 @@ class Handshakes:
         link.upstream.receive_replayed(self._desk.now)
         self._desk.timers.cancel(("start", link.id))
         self.health[link.plan.id].receive_ready()
+        self.listens.receive_ready(link)
         self.flush(link)
         self.nursery.refill(link.plan, self.health[link.plan.id])
 
@@ -288,6 +418,24 @@ class Handshakes:
     def handle_start_timeout(self, link: Link) -> None:
         self.losses.lose(link, f"it did not answer within {self.start_timeout_s(link):g} s of being started")
 
+    def receive_refusal(self, link: Link, purpose: str, cause: Cause) -> bool:
+        """The POST of a handshake ended without an answer to it. True if it goes on in another way."""
+        error = error_in(cause)
+        if purpose == "discover":
+            return denies_stateless(cause) and self.turn(link, error)
+        if error is not None and denies_handshake(error) and self.turn(link, error):
+            return True
+        return self.fall_back(link, cause)
+
     def handle_relisten(self, link: Link) -> None:
         if link.stream is None and link.upstream.state in (State.REPLAYING, State.READY):
             self.listen(link)
+
+
+def _is_for_stateless(link: Link) -> bool:
+    return bool(link.sessions) and all(session.is_stateless for session in link.sessions.values())
+
+
+def _prober(version: str) -> Envelope:
+    """Who asks `server/discover`: nothing in its answer depends on what a client can do."""
+    return Envelope("", b"{}", msgspec.json.encode({"name": "isthmus", "version": version}))

@@ -10,12 +10,15 @@ from typing import NamedTuple
 
 from .desk import Role
 from .effects import Cause, Delete, Headers
+from .eras import Era
 from .exchange import Exchange
 from .ids import ChannelId
 from .limits import Limits
+from .listen import Filter
 from .plan import Kind, ServerPlan, Sharing
 from .session import Session
 from .upstream import Upstream
+from .wire.annotations import Mirror
 from .wire.cookies import CookieStore
 
 
@@ -41,7 +44,17 @@ class Link:
     has_listened: whether this upstream session has ever granted a GET stream.
     is_pipe: whether the server is spoken to over one two-way stream, rather than with a POST a message.
     refusal: why the server is not spoken to over Streamable HTTP, if that was tried first.
-    handshake: the result of its last `initialize`.
+    handshake: the result of its last `initialize`, or `server/discover`, as clients are shown it.
+    era: how the server is spoken to, or is to be.
+    tried: the eras that failed in this handshake.
+    refused: the error that the first of them failed with.
+    mirrors: which arguments of its tools the server wants in headers too, by tool; None: nobody has looked.
+    wrapped: the tools whose results have to be wrapped for clients that know only objects.
+    learning: requests that wait for that to be known.
+    levelling: requests that wait for the server to be told how much it is to log, and the level.
+    ears: our subscriptions with a server without sessions, by their numbers; the newest last.
+    missed: what may have changed while nothing was subscribed.
+    subscribing: requests that wait until a resource is among what is subscribed.
     """
 
     __slots__ = (
@@ -52,14 +65,20 @@ class Link:
         "cut",
         "denial",
         "dialled_with",
+        "ears",
+        "era",
         "handshake",
         "has_listened",
         "id",
         "is_pipe",
         "last_id",
+        "learning",
+        "levelling",
         "listen_event_id",
         "listen_failures",
         "listen_idle",
+        "mirrors",
+        "missed",
         "noise",
         "notices",
         "pending",
@@ -67,11 +86,15 @@ class Link:
         "posts",
         "queue",
         "refusal",
+        "refused",
         "replaying",
         "sessions",
         "stream",
+        "subscribing",
+        "tried",
         "upstream",
         "workspace",
+        "wrapped",
     )
 
     def __init__(self, id: str, plan: ServerPlan, workspace: str, initialize: bytes, limits: Limits) -> None:
@@ -102,6 +125,26 @@ class Link:
         self.replaying = 0
         self.listen_failures = 0
         self.listen_idle = 0
+        self.era = Era.HANDSHAKE
+        self.tried: set[Era] = set()
+        self.refused: bytes | None = None
+        self.mirrors: dict[str, tuple[Mirror, ...]] | None = None
+        self.wrapped: frozenset[str] = frozenset()
+        self.learning: list[Exchange] = []
+        self.levelling: tuple[str, list[Exchange]] | None = None
+        self.ears: dict[int, Ear] = {}
+        self.missed = Filter()
+        self.subscribing: list[Exchange] = []
+
+    @property
+    def is_stateless(self) -> bool:
+        """Whether its server has no sessions: each request says all."""
+        return self.era is Era.STATELESS
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for news of the server, so that a lost one is made anew without being asked."""
+        return self.upstream.has_subscriptions or any(s.listens or s.subscriptions for s in self.sessions.values())
 
     @property
     def is_shared(self) -> bool:
@@ -133,6 +176,23 @@ class Link:
         return self.upstream.pause_left(now)
 
 
+class Ear:
+    """A subscription of ours (`subscriptions/listen`) with a server without sessions.
+
+    Attributes:
+        number: the request's.
+        wanted: what was asked for.
+        granted: what the server confirmed; None before.
+    """
+
+    __slots__ = ("granted", "number", "wanted")
+
+    def __init__(self, number: int, wanted: Filter) -> None:
+        self.number = number
+        self.wanted = wanted
+        self.granted: Filter | None = None
+
+
 class Notice(NamedTuple):
     """A message that waits for the upstream, or for what comes of it, and what of the client's headers goes with it."""
 
@@ -141,11 +201,12 @@ class Notice(NamedTuple):
 
 
 class Errand:
-    """A request of our own to the upstream."""
+    """A request of our own to the upstream; `about`: the resource it is about, if that is what tells it apart."""
 
-    __slots__ = ("incarnation", "purpose")
+    __slots__ = ("about", "incarnation", "purpose")
 
-    def __init__(self, purpose: str, incarnation: int) -> None:
+    def __init__(self, purpose: str, incarnation: int, about: str = "") -> None:
+        self.about = about
         self.purpose = purpose
         self.incarnation = incarnation
 

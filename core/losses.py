@@ -25,8 +25,23 @@ from .ids import ChannelId
 from .links import Errand, FarewellRole, Link, UpPostRole
 from .plan import Kind
 from .resuming import Resuming
+from .session import Session
 from .uplink import Uplink
 from .upstream import State
+
+
+class Crossings(Protocol):
+    """What waits, or goes back and forth, between the eras."""
+
+    def let_go(self, link: Link) -> list[Exchange]: ...
+
+    def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None: ...
+
+
+class Listens(Protocol):
+    """Who must know that nobody tells of changes any more."""
+
+    def receive_lost(self, link: Link) -> None: ...
 
 
 class Memory(Protocol):
@@ -46,6 +61,8 @@ class Losses:
         handshakes: Handshakes,
     ) -> None:
         self.files: Memory
+        self.crossings: Crossings
+        self.listens: Listens
         self._desk = desk
         self._clients = clients
         self._courier = courier
@@ -87,9 +104,9 @@ class Losses:
             self.fail_queue(link, reason)
         elif upstream.forgettings > 1 and not link.queue:
             pause = self._desk.limits.restart_backoff_s  # who forgets and forgets must not keep us busy
-        if pause > 0 and upstream.has_subscriptions:
+        if pause > 0 and link.is_awaited:
             self._desk.timers.set(("restart", link.id), self._desk.now + pause, "upstream restart")
-        elif link.queue or upstream.has_subscriptions:
+        elif link.queue or link.is_awaited:
             self._handshakes.need(link)
 
     def _count(self, link: Link, reason: str, *, has_worked: bool) -> None:
@@ -111,9 +128,12 @@ class Losses:
     def _let_go(self, link: Link, reason: str) -> None:
         """Nothing of the lost session is waited for any more."""
         self.cancel_timers(link)
+        link.queue.extend(self.crossings.let_go(link))
+        self.listens.receive_lost(link)
         for session in link.sessions.values():
-            for number in list(session.asks):
-                self._courier.unask(session, number, None)
+            for number, ask in list(session.asks.items()):
+                if ask.exchange is None or session.is_stateless:  # else it is a call's, which is made again
+                    self._courier.unask(session, number, None)
         child, link.channel = link.channel, None
         stream, link.stream = link.stream, None
         self._desk.close(child, reason=reason)
@@ -180,7 +200,7 @@ class Losses:
                 self._uplink.receive_settled(role)
 
     def cancel_timers(self, link: Link) -> None:
-        for purpose in ("start", "listening", "relisten", "restart", "linger", "rest"):
+        for purpose in ("start", "probe", "listening", "relisten", "news", "restart", "linger", "rest"):
             self._desk.timers.cancel((purpose, link.id))
 
     # --- One request ------------------------------------------------------------------------------------------------
@@ -238,8 +258,10 @@ class Losses:
 
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
         """Give an exchange its answer."""
+        session = link.session_of(exchange)
         self.files.forget(exchange)
-        self._courier.answer(link.session_of(exchange), exchange, message)
+        self.crossings.forget(link, session, exchange)
+        self._courier.answer(session, exchange, message)
 
 
 def _unstarted(link: Link, reason: str) -> str:

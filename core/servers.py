@@ -13,22 +13,32 @@ import msgspec
 
 from . import jsonrpc, visibility
 from .asking import Asking
+from .bridge.capabilities import client_to_modern
+from .bridge.discovery import initialize_params
+from .bridge.envelope import Envelope, is_implementation
+from .bridge.questions import answer_to_legacy
 from .clients import Clients
 from .courier import Courier
+from .crossings import Crossings
 from .desk import Desk
 from .effects import Headers
+from .eras import LATEST_LEGACY, LEGACY, Features, features_of
 from .errors import INTERNAL_ERROR, RemoteProtocolError
-from .exchange import Exchange
+from .exchange import Exchange, ExchangeKey
 from .exchange import Input as ExchangeInput
 from .exchange import State as ExchangeState
 from .handshakes import Adaptation, Handshakes
 from .hearing import Hearing, Results
 from .jsonrpc import Frame
+from .legwork import Legwork
 from .links import Link, Notice, UpPostRole
+from .listens import Listens
 from .losses import Losses, Memory
+from .news import News
 from .plan import Kind, ServerPlan, Sharing
 from .resuming import Resuming
-from .rewrite import members, set_member
+from .rewrite import members, set_member, take
+from .rounds import Rounds
 from .server_channels import Folders, ServerChannels
 from .session import Ask, Session
 from .sharing import MAY_ASK, Crowd, Share, greeting
@@ -56,7 +66,7 @@ class Servers:
         channels: what is told of the channels of servers.
     """
 
-    def __init__(self, desk: Desk, clients: Clients, courier: Courier) -> None:
+    def __init__(self, desk: Desk, clients: Clients, courier: Courier, legwork: Legwork) -> None:
         self.links: dict[str, Link] = {}
         self._files: FileRules
         self._desk = desk
@@ -65,16 +75,34 @@ class Servers:
         self._by_sid: dict[str, Link] = {}
         self._shared: dict[str, Link] = {}  # by server
         self._uplink = uplink = Uplink(desk)
-        self._resuming = Resuming(desk)
+        self._resuming = resuming = Resuming(desk)
         self.handshakes = handshakes = Handshakes(desk, clients, uplink)
-        self._losses = losses = Losses(desk, clients, courier, uplink, self._resuming, handshakes)
-        self._asking = Asking(
-            desk, courier, uplink, handshakes.crowds, roots_of=lambda session: self._files.roots_of(session)
+        self._losses = losses = Losses(desk, clients, courier, uplink, resuming, handshakes)
+
+        def roots_of(session: Session) -> bytes:
+            return self._files.roots_of(session)
+
+        self._asking = Asking(desk, courier, uplink, handshakes.crowds, roots_of=roots_of)
+        self._rounds = Rounds(desk, courier, roots_of=roots_of)
+        self._news = news = News(desk, uplink, resuming, self._asking)
+        self._listens = listens = Listens(desk, uplink, legwork, courier, handshakes.crowds)
+        self.crossings = crossings = Crossings(desk, uplink, self._rounds, news, listens, write=self._send_up)
+        self._hearing = hearing = Hearing(
+            desk, uplink, resuming, self._asking, handshakes, losses, crossings, news, listens
         )
-        self._hearing = hearing = Hearing(desk, uplink, self._resuming, self._asking, handshakes, losses)
-        self.channels = ServerChannels(desk, courier, uplink, self._resuming, handshakes, losses, hearing)
+        self.channels = ServerChannels(desk, courier, uplink, resuming, handshakes, losses, hearing, news)
         handshakes.losses = losses
         handshakes.forward = self._send_up
+        handshakes.news = news
+        handshakes.listens = listens
+        losses.crossings = crossings
+        losses.listens = listens
+        news.readiness = handshakes
+        news.listens = listens
+        listens.news = news
+        legwork.listens = listens
+        crossings.visits = legwork.visits
+        crossings.onward = news.onward = self._rounds.onward = self
 
     def use(self, files: FileRules) -> None:
         """Let the file plane have its say."""
@@ -86,6 +114,7 @@ class Servers:
     def begin(self, session: Session, initialize: bytes) -> None:
         plan = self._desk.servers[session.server]
         try:
+            session.client = introduction(initialize, owns_roots=plan.owns_roots)
             if plan.sharing is not Sharing.NONE:
                 self._share(session, plan, Share(session, initialize))
                 return
@@ -101,11 +130,29 @@ class Servers:
         self._add(link, session)
         self.handshakes.dial(link)
 
-    def _share(self, session: Session, plan: ServerPlan, share: Share) -> None:
+    def begin_stateless(self, session: Session) -> None:
+        """The handshake, should there be one, is made with what the first request said; it waits for that."""
+        plan = self._desk.servers[session.server]
+        initialize = initialize_params(session.client, server=LEGACY[LATEST_LEGACY], version=self._desk.plan.version)
+        if plan.sharing is not Sharing.NONE:
+            self._join(session, plan, Share(session, initialize))
+            return
+        if plan.owns_roots:
+            initialize = _with_roots(initialize)
+        link = Link(session.sid, plan, session.workspace, initialize, self._desk.limits)
+        self._add(link, session)
+
+    def _join(self, session: Session, plan: ServerPlan, share: Share) -> Link:
         link = self._shared_link(plan)
         self._desk.timers.cancel(("linger", link.id))
         self.handshakes.crowds[link.id].shares[session.sid] = share
         self._add(link, session)
+        if session.is_stateless and link.upstream.state in (State.REPLAYING, State.READY):
+            self.handshakes.accept_all(link)
+        return link
+
+    def _share(self, session: Session, plan: ServerPlan, share: Share) -> None:
+        link = self._join(session, plan, share)
         if link.upstream.state is State.IDLE:
             self.handshakes.need(link)
         elif link.upstream.state not in (State.DIALING, State.INITIALIZING):
@@ -129,7 +176,7 @@ class Servers:
         link = self._by_sid[session.sid]
         self._rest_later(link)
         crowd = self.handshakes.crowds.get(link.id)
-        if crowd is not None and self._receive_wish(link, crowd, exchange):
+        if crowd is not None and not link.is_stateless and self._receive_wish(link, crowd, exchange):
             return
         if link.plan.has_files and self._files.receive_call(link, exchange):
             return
@@ -164,13 +211,37 @@ class Servers:
 
     def _send_up(self, link: Link, exchange: Exchange) -> None:
         """Write it; with serial sharing, when its turn comes."""
+        if self.crossings.receive_request(link, exchange):
+            return
         crowd = self.handshakes.crowds.get(link.id)
         if crowd is not None and link.plan.sharing is Sharing.SERIAL and exchange.method in MAY_ASK:
             if crowd.turn is not None:
                 crowd.waiting[exchange] = None
                 return
             crowd.turn = exchange
-        self._uplink.write(link, exchange)
+        try:
+            params = self.crossings.params_up(link, exchange)
+            mirrored = self.crossings.mirrored_up(link, exchange, params)
+        except RemoteProtocolError as error:
+            self.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, error.rpc_code, error.message))
+            self.handshakes.advance(link, exchange)
+            return
+        self._uplink.write(link, exchange, params, mirrored)
+
+    def resend(self, link: Link, exchange: Exchange) -> None:
+        """It goes up once more, with what its server wanted to know."""
+        if exchange.state is ExchangeState.ASKING:
+            exchange.step(ExchangeInput.PREPARED)
+        exchange.upstream_id = None
+        if link.upstream.state is State.READY:
+            self._send_up(link, exchange)
+        else:
+            link.queue.append(exchange)
+            self.handshakes.need(link)
+
+    def expect_reply(self, session: Session, exchange: Exchange) -> None:
+        if exchange.upstream_id is not None and exchange.state is ExchangeState.SENT:
+            self._uplink.expect_reply(self._by_sid[session.sid], exchange)
 
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
         """The file plane gives an exchange its answer."""
@@ -179,6 +250,7 @@ class Servers:
     def withdraw(self, session: Session, exchange: Exchange, params: bytes | None, headers: Headers) -> None:
         self._files.forget(exchange)
         link = self._by_sid.get(session.sid)
+        self.crossings.forget(link, session, exchange)
         if link is None:
             return
         crowd = self.handshakes.crowds.get(link.id)
@@ -197,7 +269,10 @@ class Servers:
             role = self._desk.role_of(exchange.post)
             if isinstance(role, UpPostRole):
                 self._uplink.receive_settled(role)
-        if link.upstream.state is State.READY:
+        if link.is_stateless and not link.is_pipe:
+            # 2026-07-28 basic/patterns/cancellation: on HTTP, closing the stream is the cancellation.
+            self._desk.close(exchange.post, reason="the request was cancelled")
+        elif link.upstream.state is State.READY:
             params = set_member(params or b"{}", "requestId", b"%d" % exchange.upstream_id)
             self._uplink.tell(link, jsonrpc.encode_notification("notifications/cancelled", params), headers)
         if crowd is not None:
@@ -209,6 +284,8 @@ class Servers:
         link = self._by_sid[session.sid]
         if link.plan.owns_roots and method == "notifications/roots/list_changed":
             return  # its roots are not the client's
+        if link.is_stateless:
+            return  # such a server knows no notification but one, which is not sent from here
         if method == "notifications/progress":
             restored = self._asking.restore_token(session, params)
             if restored is None:
@@ -226,7 +303,13 @@ class Servers:
 
     def reply(self, session: Session, ask: Ask, answer: Frame, headers: Headers) -> None:
         link = self._by_sid.get(session.sid)
-        if link is not None:
+        if link is None:
+            return
+        if session.is_stateless:
+            self._asking.reply(link, ask, _as_legacy(ask, answer, features_of(link.upstream.revision)), headers)
+        elif ask.exchange is not None:
+            self._rounds.receive_answer(link, ask.number, ask.exchange, answer)
+        else:
             self._asking.reply(link, ask, answer, headers)
 
     def end(self, session: Session, asks: list[Ask]) -> None:
@@ -247,6 +330,7 @@ class Servers:
         for ask in asks:
             self._asking.reply(link, ask, Frame(error=refusal), ())
         del link.sessions[session.sid]
+        self._news.receive_change(link)
         for uri in self.handshakes.crowds[link.id].leave(session):
             link.upstream.forget_subscription(uri)
             if link.upstream.state is State.READY:
@@ -272,7 +356,7 @@ class Servers:
         if link is None or link.upstream.state is not State.READY:
             return
         asks = any(session.asks for session in link.sessions.values())
-        if link.pending or link.queue or asks or link.upstream.has_subscriptions:
+        if link.pending or link.queue or asks or link.is_awaited:
             self._rest_later(link)
         else:
             self._losses.rest(link)
@@ -346,9 +430,49 @@ class Servers:
         if (link := self.links.get(id)) is not None:
             self.handshakes.need(link)
 
+    def handle_probe_timeout(self, id: str) -> None:
+        if (link := self.links.get(id)) is not None:
+            self.handshakes.handle_probe_timeout(link)
+
+    def handle_news(self, id: str) -> None:
+        if (link := self.links.get(id)) is not None:
+            self._news.handle_change(link)
+
+    def handle_round(self, session: Session, key: ExchangeKey) -> None:
+        if (link := self._by_sid.get(session.sid)) is not None:
+            self._rounds.handle_pause(link, key)
+
+    def handle_ack(self, session: Session, key: ExchangeKey) -> None:
+        self._listens.handle_ack(session, key)
+
     def handle_resume(self, id: str, number: int) -> None:
         if (link := self.links.get(id)) is not None:
             self._resuming.handle_resume(link, number)
+
+
+def introduction(initialize: bytes, *, owns_roots: bool) -> Envelope:
+    """What a client said of itself in `initialize`, as a server without sessions is told it with each request.
+
+    Raises:
+        RemoteProtocolError: the params are no object, or have a member twice.
+    """
+    spans = members(initialize)
+    revision = jsonrpc.text_of(take(initialize, spans.get("protocolVersion"))) or ""
+    declared = take(initialize, spans.get("capabilities"))
+    if declared is None or not declared.startswith(b"{"):
+        declared = b"{}"
+    if owns_roots:
+        declared = set_member(declared, "roots", b"{}")
+    info = take(initialize, spans.get("clientInfo"))
+    is_named = info is not None and is_implementation(info)
+    return Envelope(revision, client_to_modern(declared, features_of(revision or None)), info if is_named else None)
+
+
+def _as_legacy(ask: Ask, answer: Frame, server: Features) -> Frame:
+    """A client's answer as its server's revision has it."""
+    if answer.result is None:
+        return answer
+    return Frame(result=answer_to_legacy(ask.method, answer.result, server))
 
 
 def _with_roots(initialize: bytes) -> bytes:

@@ -15,12 +15,10 @@ import msgspec
 from . import jsonrpc
 from .eras import LATEST_LEGACY, is_known_legacy, is_older
 from .exchange import Exchange
+from .levels import LEVELS
 from .links import Link
 from .rewrite import members, set_member, take
 from .session import Session
-
-LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""2025-11-25 server/utilities/logging, "Log Levels", least severe first."""
 
 NEEDED: Final = {
     "sampling/createMessage": "sampling",

@@ -40,6 +40,7 @@ MACHINES: Final = {
     "exchange": "isthmus.core.exchange",
     "session": "isthmus.core.session",
     "upstream": "isthmus.core.upstream",
+    "listen": "isthmus.core.listen",
     "http_reply": "isthmus.core.wire.http_reply",
     "http_client": "isthmus.core.wire.http_client",
     "sse_client": "isthmus.core.wire.sse_client",

@@ -355,7 +355,7 @@ def connect(
 ) -> Client:
     """A client that is through with its handshake, and so is its server. Nothing is left to be heard."""
     client = newcomer(world, down, server, principal, headers)
-    channel = client.initialize()
+    channel = client.initialize(f'{{"protocolVersion":"{revision}","capabilities":{{}}}}')
     world.shake_hands(capabilities=capabilities, revision=revision, session=session, listens=listens)
     client.session = world.sent[channel][-1].session
     client.notify("notifications/initialized")

@@ -1,0 +1,317 @@
+"""Where a client and its server talk in different ways: what is done to requests before they go up, and to answers.
+
+Requests that only one side knows are answered here, or made into what the other side has for them: a log level told
+once and one told with each request, subscriptions of a session and subscriptions by name, a handshake and a discovery.
+What is left are the same requests with other metadata, for which `bridge` has the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from . import jsonrpc
+from .artifact import tool_error
+from .bridge import envelope, faults, results
+from .bridge.questions import is_input_required
+from .desk import Desk
+from .effects import Headers
+from .eras import features_of
+from .errors import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    UNSUPPORTED_VERSION,
+    URL_REQUIRED,
+    RemoteProtocolError,
+)
+from .exchange import Exchange
+from .exchange import Input as ExchangeInput
+from .jsonrpc import Frame
+from .levels import LEVELS
+from .links import Link
+from .listens import Listens
+from .news import News
+from .rewrite import remove_member
+from .rounds import Rounds
+from .schooling import Schooling
+from .session import Session
+from .uplink import Uplink
+from .wire.mirroring import headers_for
+
+ONLY_STATELESS: Final = frozenset({"server/discover", "subscriptions/listen", "tasks/update"})
+"""Requests that no client with a session can mean."""
+
+ONLY_HANDSHAKE: Final = frozenset({"tasks/list", "tasks/result", "tasks/get", "tasks/cancel"})
+"""Requests that a server without sessions has no equal for, as far as it is bridged."""
+
+
+class Visits(Protocol):
+    """Who asks clients without sessions to visit pages."""
+
+    def receive_visits(self, link: Link, exchange: Exchange, error: bytes) -> bool:
+        """A call was refused until pages are visited. False if its client cannot be asked to."""
+
+
+class Finish(Protocol):
+    def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
+
+    def resend(self, link: Link, exchange: Exchange) -> None: ...
+
+
+class Crossings:
+    """
+    Args:
+        write: sends a request up that has waited here.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        uplink: Uplink,
+        rounds: Rounds,
+        news: News,
+        listens: Listens,
+        *,
+        write: Callable[[Link, Exchange], None],
+    ) -> None:
+        self.onward: Finish
+        self.visits: Visits
+        self.schooling = Schooling(desk, uplink, write)
+        self._desk = desk
+        self._uplink = uplink
+        self._rounds = rounds
+        self._news = news
+        self._listens = listens
+        self._write = write
+
+    # --- Up ---------------------------------------------------------------------------------------------------------
+
+    def receive_request(self, link: Link, exchange: Exchange) -> bool:
+        """A request is about to go up. True if it is answered here, or waits."""
+        session = link.session_of(exchange)
+        if session.is_stateless:
+            return self._receive_stateless(link, session, exchange)
+        return link.is_stateless and self._receive_wish(link, session, exchange)
+
+    def _receive_stateless(self, link: Link, session: Session, exchange: Exchange) -> bool:
+        if exchange.method == "server/discover":
+            assert session.greeting is not None
+            exchange.is_native = True
+            self._finish(link, exchange, session.greeting)
+            return True
+        if exchange.method == "subscriptions/listen":
+            exchange.step(ExchangeInput.SEND)
+            self._listens.begin(link, session, exchange)
+            return True
+        if link.is_stateless:
+            return self._must_learn(link, session, exchange)
+        try:
+            state = jsonrpc.member_of(exchange.params, "requestState")
+        except RemoteProtocolError as error:
+            self._refuse(link, exchange, error.rpc_code, error.message)
+            return True
+        if state not in (None, b"null"):  # it was none of ours that could still be honoured
+            self._refuse(
+                link, exchange, INVALID_PARAMS, "Invalid or expired requestState", {"reason": "invalid_request_state"}
+            )
+            return True
+        return self._must_level(link, session, exchange)
+
+    def _receive_wish(self, link: Link, session: Session, exchange: Exchange) -> bool:
+        method = exchange.method
+        if method == "logging/setLevel":
+            self._set_level(link, session, exchange)
+        elif method in ("resources/subscribe", "resources/unsubscribe"):
+            exchange.step(ExchangeInput.SEND)
+            self._news.receive_wish(link, session, exchange)
+        elif method in ONLY_STATELESS or method in ONLY_HANDSHAKE:
+            self._refuse(link, exchange, METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
+        else:
+            return self._must_learn(link, session, exchange)
+        return True
+
+    def _set_level(self, link: Link, session: Session, exchange: Exchange) -> None:
+        """From now on each request of the session says it."""
+        try:
+            level = jsonrpc.text_of(jsonrpc.member_of(exchange.params, "level"))
+        except RemoteProtocolError:
+            level = None
+        if link.upstream.capabilities is None or "logging" not in link.upstream.capabilities:
+            self._refuse(link, exchange, METHOD_NOT_FOUND, "the server does not log")
+        elif level not in LEVELS:
+            self._refuse(link, exchange, INVALID_PARAMS, f"got no known log level, expected one of {', '.join(LEVELS)}")
+        else:
+            session.level = level
+            self._finish(link, exchange, b"{}")
+
+    def _must_learn(self, link: Link, session: Session, exchange: Exchange) -> bool:
+        if not self.schooling.wants(link, session, exchange):
+            return False
+        self.schooling.begin(link, exchange)
+        return True
+
+    def _must_level(self, link: Link, session: Session, exchange: Exchange) -> bool:
+        """A server with sessions is told once what it is to log: before the first request that wants so much."""
+        wanted = None if exchange.leg is None else exchange.leg.log_level
+        declared = link.upstream.capabilities or frozenset()
+        if wanted is None or "logging" not in declared:
+            return False
+        if session.level is not None and LEVELS.index(session.level) <= LEVELS.index(wanted):
+            return False
+        if link.levelling is not None:
+            link.levelling[1].append(exchange)
+            return True
+        link.levelling = (wanted, [exchange])
+        self._uplink.run(link, "level", "logging/setLevel", msgspec.json.encode({"level": wanted}))
+        return True
+
+    def receive_levelled(self, link: Link, *, is_done: bool) -> None:
+        """The server was told what to log, or could not be."""
+        assert link.levelling is not None
+        (level, waiting), link.levelling = link.levelling, None
+        for session in link.sessions.values():
+            if session.is_stateless:
+                session.level = level if is_done else LEVELS[0]  # not to be tried again with each request
+        if is_done:
+            link.upstream.remember("logging/setLevel", msgspec.json.encode({"level": level}))
+        for exchange in waiting:
+            if not exchange.is_over:
+                self._write(link, exchange)
+
+    def params_up(self, link: Link, exchange: Exchange) -> bytes | None:
+        """The params of a request as its server is to have them.
+
+        Raises:
+            RemoteProtocolError: they cannot be brought there: they are no object, or have a member twice.
+        """
+        session = link.session_of(exchange)
+        if not link.is_stateless:
+            return envelope.strip_retry(exchange.params) if session.is_stateless else exchange.params
+        revision = link.upstream.revision
+        assert revision is not None
+        if session.is_stateless:
+            if not link.plan.owns_roots or exchange.leg is None:
+                return exchange.params
+            without = remove_member(exchange.leg.capabilities, "roots")  # they are paths of another machine
+            return envelope.add(exchange.params, msgspec.structs.replace(exchange.leg, capabilities=without))
+        params = exchange.params
+        if params is not None and b'"task"' in params:
+            params = remove_member(params, "task")  # nothing of that kind was offered: it means nothing
+        who = msgspec.structs.replace(session.client, revision=revision, log_level=session.level)
+        return envelope.add(params, who)
+
+    def mirrored_up(self, link: Link, exchange: Exchange, params: bytes | None) -> Headers:
+        """What of a request its server wants in headers too.
+
+        Raises:
+            RemoteProtocolError: something of it fits into no header, or could be read in two ways.
+        """
+        if not link.is_stateless or link.is_pipe:
+            return ()
+        tool = jsonrpc.text_of(jsonrpc.member_of(params, "name")) if exchange.method == "tools/call" else None
+        mirrors = (link.mirrors or {}).get(tool or "", ())
+        own = headers_for(exchange.method, params, mirrors)
+        names = {name.lower() for name, _ in own}
+        # 2026-07-28 basic/transports/streamable-http: whoever stands between passes on what it does not know.
+        return own + tuple(pair for pair in exchange.mirrored if pair[0].lower() not in names)
+
+    # --- Down -------------------------------------------------------------------------------------------------------
+
+    def receive_answer(self, link: Link, exchange: Exchange, frame: Frame) -> bool:
+        """A server answered a request. True if that is not the end of it, or was dealt with here."""
+        session = link.session_of(exchange)
+        if frame.error is not None:
+            return self._receive_error(link, session, exchange, jsonrpc.usable_error(frame.error))
+        if not link.is_stateless or frame.result is None or not is_input_required(frame.result):
+            return False
+        if not session.is_stateless:
+            self._rounds.receive_questions(link, exchange, frame.result)
+            return True
+        exchange.is_native = True
+        exchange.step(ExchangeInput.REPLY)
+        self._finish(link, exchange, frame.result)
+        return True
+
+    def _receive_error(self, link: Link, session: Session, exchange: Exchange, error: bytes) -> bool:
+        code = jsonrpc.error_code(error)
+        if not link.is_stateless:
+            return session.is_stateless and code == URL_REQUIRED and self.visits.receive_visits(link, exchange, error)
+        if code == HEADER_MISMATCH and exchange.attempts <= 1 and not link.is_pipe:
+            # Its tools may have changed since they were listed.
+            self.schooling.forget(link)
+            exchange.mirrored = ()
+            exchange.step(ExchangeInput.REQUEUE)
+            self.onward.resend(link, exchange)
+            return True
+        if code in (HEADER_MISMATCH, UNSUPPORTED_VERSION):
+            exchange.step(ExchangeInput.REPLY)
+            text = "the server does not accept how it was asked, which is a fault of this proxy or of the server"
+            self._refuse(link, exchange, INTERNAL_ERROR, text, {"dev.isthmus/originalCode": code})
+            return True
+        if code == MISSING_CAPABILITY and not session.is_stateless and exchange.method == "tools/call":
+            exchange.step(ExchangeInput.REPLY)
+            self._finish(link, exchange, tool_error(_lacking(error)))
+            return True
+        return False
+
+    def error_down(self, link: Link, exchange: Exchange, error: bytes) -> bytes:
+        """An error of a server, as a client with a session may see it; others are shown theirs at the very end."""
+        if link.is_stateless and not link.session_of(exchange).is_stateless:
+            return faults.to_legacy(exchange.method, exchange.params, error)
+        return error
+
+    def result_down(self, link: Link, exchange: Exchange, result: bytes) -> bytes:
+        """A result likewise.
+
+        Raises:
+            RemoteProtocolError: it cannot be read.
+        """
+        session = link.session_of(exchange)
+        if link.is_stateless and exchange.method == "tools/list":
+            if not link.is_pipe:
+                result = self.schooling.learn(link, result)
+            link.wrapped |= results.wrapped_tools(result)
+        if session.is_stateless:
+            exchange.is_native = link.is_stateless
+            return result
+        is_wrapped = False
+        if link.wrapped and exchange.method == "tools/call":
+            is_wrapped = jsonrpc.text_of(jsonrpc.member_of(exchange.params, "name")) in link.wrapped
+        server = features_of(link.upstream.revision)
+        return results.to_legacy(exchange.method, result, client=session.features, server=server, is_wrapped=is_wrapped)
+
+    # --- Ends -------------------------------------------------------------------------------------------------------
+
+    def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None:
+        """A request is over, however it ended."""
+        if exchange.round is not None:
+            self._rounds.forget(session, exchange)
+        if exchange.key in session.listens:
+            self._listens.forget(link, session, exchange)
+
+    def let_go(self, link: Link) -> list[Exchange]:
+        """The server is lost. Returns the requests that waited here, and have not been sent."""
+        waiting = link.learning + ([] if link.levelling is None else link.levelling[1]) + link.subscribing
+        link.learning, link.levelling, link.subscribing = [], None, []
+        for session in link.sessions.values():
+            if session.is_stateless:
+                session.level = None
+        return [exchange for exchange in waiting if not exchange.is_over]
+
+    def _finish(self, link: Link, exchange: Exchange, result: bytes) -> None:
+        self.onward.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, result))
+
+    def _refuse(self, link: Link, exchange: Exchange, code: int, text: str, data: object = None) -> None:
+        self.onward.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
+
+
+def _lacking(error: bytes) -> str:
+    data = jsonrpc.member_of(error, "data")
+    wanted = jsonrpc.member_of(data, "requiredCapabilities") if data is not None and data.startswith(b"{") else None
+    said = jsonrpc.text_of(jsonrpc.member_of(error, "message")) or "a capability is missing"
+    return f"The server needs what this client cannot do: {said}" + (f" ({wanted.decode()})" if wanted else "")

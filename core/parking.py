@@ -1,0 +1,346 @@
+"""Questions of servers with sessions for clients that have none: the call they belong to is parked until its client
+comes back with the answers.
+
+The client's request is answered with the questions and a sealed note (`requestState`) that says which call they are
+for. It names nothing but that: whoever holds it still has to be the same principal, asking for the same thing.
+
+Source: 2026-07-28 basic/patterns/mrtr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+import msgspec
+
+from . import jsonrpc
+from .bridge import questions
+from .bridge.capabilities import missing
+from .bridge.envelope import Envelope
+from .bridge.seal import Claims, Kind, Seal, digest_of, target_of
+from .bridge.shapes import METHODS
+from .desk import Desk
+from .effects import Headers
+from .errors import INTERNAL_ERROR, METHOD_NOT_FOUND, RemoteProtocolError
+from .exchange import Exchange, Reply
+from .jsonrpc import Frame
+from .park import Park, State, Wanted
+from .rewrite import set_member
+from .session import Ask, Session
+from .sharing import MAY_ASK
+from .stream import Stream
+
+NOT_ASKED: Final = msgspec.json.encode(
+    {"code": METHOD_NOT_FOUND, "message": "the client cannot be asked: it does not offer that"}
+)
+
+
+class Upward(Protocol):
+    """Where answers go."""
+
+    def reply(self, session: Session, ask: Ask, answer: Frame, headers: Headers) -> None: ...
+
+
+class Deferral(Protocol):
+    """What can wait for a call."""
+
+    def take(self, session: Session, ask: Ask, params: bytes | None) -> bool: ...
+
+
+class Legs(Protocol):
+    """How the requests of clients are answered."""
+
+    def end_leg(self, session: Session, exchange: Exchange, message: bytes) -> None:
+        """Answer the request that a call goes on with; the call itself goes on."""
+
+    def tell(self, session: Session, exchange: Exchange, message: bytes) -> None:
+        """Send a notification on the stream of a call's leg."""
+
+
+class Cancelling(Protocol):
+    """How calls end that nobody wants any more."""
+
+    def cancel(self, session: Session, exchange: Exchange, params: bytes, headers: Headers) -> None:
+        """Nobody wants the call any more."""
+
+
+class Parking:
+    """The calls of all sessions that are parked, or may be."""
+
+    def __init__(self, desk: Desk, seal: Seal, legs: Legs, calls: Cancelling, owner: str) -> None:
+        self.up: Upward
+        self.deferring: Deferral
+        self._desk = desk
+        self._seal = seal
+        self._legs = legs
+        self._calls = calls
+        self._owner = owner
+        self._by_id: dict[str, tuple[Session, Exchange]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    # --- From the server --------------------------------------------------------------------------------------------
+
+    def ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None:
+        """The server asks: its question belongs to the call on whose stream it came, or to the one most likely."""
+        exchange = self._whose(session, ask, params, related)
+        if exchange is None:
+            self._answer_nobody(session, ask, params)
+            return
+        if ask.method not in METHODS:
+            self.up.reply(session, ask, Frame(error=NOT_ASKED), session.headers)
+            return
+        lacking = None if exchange.leg is None else missing(exchange.leg.capabilities, ask.method, params)
+        if lacking is not None:
+            self.up.reply(session, ask, refusal_of(ask.method), session.headers)
+            return
+        try:
+            abilities = None if exchange.leg is None else exchange.leg.capabilities
+            entry = questions.embed(ask.method, params, capabilities=abilities)
+        except RemoteProtocolError as fault:
+            refusal = jsonrpc.error_object(fault.rpc_code, fault.message)
+            self.up.reply(session, ask, Frame(error=refusal), session.headers)
+            return
+        park = exchange.park or self._begin(session, exchange)
+        if park is None:
+            text = "too many calls wait for answers of their clients: try again later"
+            self.up.reply(session, ask, Frame(error=jsonrpc.error_object(INTERNAL_ERROR, text)), session.headers)
+            return
+        number = session.record_ask(ask._replace(exchange=exchange))
+        park.receive_question(Wanted(number, ask.method, entry))
+        if park.state is State.COLLECT:
+            self._desk.timers.set(("collect", park.id), self._desk.now + self._desk.limits.collect_s, "more questions")
+
+    def _whose(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> Exchange | None:
+        if related is not None:
+            return related if related.method in MAY_ASK else None
+        calls = [e for e in session.exchanges.values() if e.upstream_id is not None and e.method in MAY_ASK]
+        able = [e for e in calls if e.leg is None or missing(e.leg.capabilities, ask.method, params) is None]
+        return (able or calls)[-1] if calls else None
+
+    def _answer_nobody(self, session: Session, ask: Ask, params: bytes | None) -> None:
+        """No call is open that the question could travel with: the server is told what it would hear of nobody."""
+        if self.deferring.take(session, ask, params):
+            return
+        self._desk.note("info", f"{ask.method} came while the client could not be asked", session.server)
+        self.up.reply(session, ask, fallback(ask.method), session.headers)
+
+    def _begin(self, session: Session, exchange: Exchange) -> Park | None:
+        limits = self._desk.limits
+        own = sum(1 for other, _ in self._by_id.values() if other is session)
+        if own >= limits.parks_per_session_max or len(self._by_id) >= limits.parks_max:
+            self._desk.note("warning", f"{len(self._by_id)} calls are parked, the most allowed", session.server)
+            return None
+        park = exchange.park = Park(self._desk.mint())
+        self._by_id[park.id] = session, exchange
+        return park
+
+    def withdraw(self, session: Session, number: int) -> None:
+        """The server does not want to know it any more, or is gone."""
+        ask = session.asks.pop(number, None)
+        if ask is None or ask.exchange is None or ask.exchange.park is None:
+            return
+        park = ask.exchange.park
+        park.receive_withdrawal(number)
+        if park.state is State.RUN:
+            self._desk.timers.cancel(("collect", park.id))
+
+    def handle_collect(self, id: str) -> None:
+        """Nothing more was asked: the client hears what there is."""
+        found = self._by_id.get(id)
+        if found is not None and found[1].park is not None and found[1].park.state is State.COLLECT:
+            self._issue(found[0], found[1], found[1].park)
+
+    def _issue(self, session: Session, exchange: Exchange, park: Park) -> None:
+        self._desk.timers.cancel(("collect", park.id))
+        entries = park.issue()
+        state = self._token(session, exchange, park)
+        self._desk.timers.cancel(("reply", (session.sid, exchange.key)))  # the server waits now, not its client
+        self._desk.timers.set(("park", park.id), self._desk.now + self._desk.limits.park_ttl_s, "client's answers")
+        self._legs.end_leg(session, exchange, asking(exchange.id_raw, entries, state))
+
+    def _token(self, session: Session, exchange: Exchange, park: Park) -> str:
+        now_unix = self._desk.now_unix
+        claims = Claims(
+            kind=Kind.PARK,
+            issued_at_unix=int(now_unix),
+            expires_at_unix=int(now_unix + self._desk.limits.park_ttl_s),
+            owner=self._owner,
+            park=park.id,
+            round=park.round,
+            server=session.server,
+            principal=self._seal.tag(session.principal),
+            method=exchange.method,
+            target=target_of(exchange.method, exchange.said),
+            digest=digest_of(exchange.said),
+        )
+        return self._seal.mint(claims)
+
+    # --- From the client --------------------------------------------------------------------------------------------
+
+    def find(self, claims: Claims) -> tuple[Session, Exchange] | None:
+        """The call that a token is for, if it is here and still waits for its client."""
+        if claims.owner != self._owner:
+            return None
+        found = self._by_id.get(claims.park)
+        return None if found is None or found[1].park is None else found
+
+    def resume(
+        self,
+        session: Session,
+        exchange: Exchange,
+        round: int,
+        responses: Mapping[str, bytes],
+        leg: Envelope,
+        token_raw: bytes | None,
+    ) -> bytes | None:
+        """The client is back. Returns the message that its call ended with meanwhile, if it did; else the call goes on,
+        with the leg that `exchange` has been given by now.
+
+        Raises:
+            RemoteProtocolError: the round was claimed before, or an answer has not the form it must have. Nothing has
+                changed, and the round can still be claimed.
+        """
+        park = exchange.park
+        assert park is not None
+        park.check_round(round)
+        for key, response in responses.items():
+            if (wanted := park.open.get(key)) is not None:
+                questions.check_response(wanted.method, response)
+        outcome = park.outcome
+        answered = park.claim(round, responses)
+        if park.state is State.GONE:
+            self._forget(park)
+            return outcome or b""
+        self._desk.timers.cancel(("park", park.id))
+        exchange.leg, exchange.token_raw = leg, token_raw
+        for wanted, response in answered:
+            ask = session.asks.pop(wanted.number, None)
+            if ask is not None:
+                self.up.reply(session, ask, Frame(result=response), session.headers)
+        return None
+
+    def go_on(self, session: Session, exchange: Exchange) -> None:
+        """The leg is attached: what it missed, and what is still to be asked, comes at once."""
+        park = exchange.park
+        assert park is not None
+        for message in park.missed:
+            self._legs.tell(session, exchange, message)
+        park.missed.clear()
+        progress, park.progress = park.progress, None
+        if progress is not None and exchange.token_raw is not None:
+            params = set_member(progress, "progressToken", exchange.token_raw)
+            self._legs.tell(session, exchange, jsonrpc.encode_notification("notifications/progress", params))
+        for key, wanted in list(park.open.items()):
+            if exchange.leg is not None and self._is_unable(exchange.leg, wanted):
+                del park.open[key]
+                ask = session.asks.pop(wanted.number, None)
+                if ask is not None:
+                    self.up.reply(session, ask, refusal_of(ask.method), session.headers)
+        if park.state is State.COLLECT:
+            if park.open:
+                self._issue(session, exchange, park)
+            else:
+                park.receive_withdrawal(0)
+
+    def _is_unable(self, leg: Envelope, wanted: Wanted) -> bool:
+        return missing(leg.capabilities, wanted.method, jsonrpc.member_of(wanted.entry, "params")) is not None
+
+    # --- Meanwhile --------------------------------------------------------------------------------------------------
+
+    def settle(self, session: Session, exchange: Exchange, message: bytes) -> bool:
+        """The call is over. True if `message`, its answer, is kept for a client that is away."""
+        park = exchange.park
+        if park is None or park.is_over:
+            return False
+        for number in [number for number, ask in session.asks.items() if ask.exchange is exchange]:
+            del session.asks[number]
+        self._desk.timers.cancel(("collect", park.id))
+        if park.settle(message):
+            return True
+        self._forget(park)
+        return False
+
+    def keep(self, exchange: Exchange, method: str, message: bytes) -> None:
+        """Something came for a client that is away."""
+        park = exchange.park
+        if park is None or park.has_leg:
+            return
+        if method == "notifications/progress":
+            park.progress = jsonrpc.decode(message).params
+        elif len(park.missed) < self._desk.limits.park_logs_max:
+            park.missed.append(message)
+
+    # --- Ends -------------------------------------------------------------------------------------------------------
+
+    def handle_park(self, id: str) -> None:
+        """The client has not come back."""
+        found = self._by_id.get(id)
+        if found is None:
+            return
+        session, exchange = found
+        assert exchange.park is not None
+        self._desk.note(
+            "info", f"{exchange.method} given up: its client did not come back with answers", session.server
+        )
+        if exchange.park.state is State.HELD:
+            exchange.park.end()
+            self._forget(exchange.park)
+        else:
+            reason = msgspec.json.encode({"requestId": 0, "reason": "the client did not come back"})
+            self._calls.cancel(session, exchange, reason, session.headers)
+
+    def cancel(self, session: Session, exchange: Exchange) -> None:
+        """The call is cancelled, or given up: whoever asked hears what a client would say that closes the form."""
+        park = exchange.park
+        if park is None:
+            return
+        for number, ask in [(n, a) for n, a in session.asks.items() if a.exchange is exchange]:
+            del session.asks[number]
+            self.up.reply(session, ask, fallback(ask.method), session.headers)
+        park.end()
+        self._forget(park)
+
+    def holds(self, session: Session) -> bool:
+        """Whether a call of the session is parked, or over and not told."""
+        return any(other is session for other, _ in self._by_id.values())
+
+    def close_session(self, session: Session) -> None:
+        """What its calls came to is not waited for any more."""
+        for other, exchange in list(self._by_id.values()):
+            if other is session and exchange.park is not None:
+                exchange.park.end()
+                self._forget(exchange.park)
+
+    def _forget(self, park: Park) -> None:
+        self._by_id.pop(park.id, None)
+        self._desk.timers.cancel(("collect", park.id))
+        self._desk.timers.cancel(("park", park.id))
+
+
+def asking(id_raw: bytes, entries: Mapping[str, bytes], state: str) -> bytes:
+    """The answer that asks: an `InputRequiredResult`."""
+    listed = b",".join(msgspec.json.encode(key) + b":" + entry for key, entry in entries.items())
+    result = b'{"resultType":"input_required","inputRequests":{' + listed + b'},"requestState":'
+    return jsonrpc.encode_result(id_raw, result + msgspec.json.encode(state) + b"}")
+
+
+def fallback(method: str) -> Frame:
+    """What a server hears whose question reaches nobody."""
+    kind, said = questions.FALLBACKS.get(method, ("error", NOT_ASKED))
+    return Frame(result=said) if kind == "result" else Frame(error=said)
+
+
+def refusal_of(method: str) -> Frame:
+    """What a server hears whose client does not offer what it takes to be asked."""
+    kind, said = questions.REFUSALS.get(method, ("error", NOT_ASKED))
+    return Frame(result=said) if kind == "result" else Frame(error=said)
+
+
+def detached() -> Reply:
+    """The reply of a call whose client is away: nothing can be sent there."""
+    reply = Reply(Stream(None), ends_channel=True, can_stream=False)
+    reply.remaining = 1
+    return reply

@@ -1,0 +1,112 @@
+"""Which arguments of a server's tools are to be said in headers too, learned from its own list of tools.
+
+A server without sessions that is reached over HTTP may mark arguments so, and refuses a call whose headers lack them.
+Clients that speak as it does say them themselves; for the others the list is read, once, before the first call.
+
+Source: 2026-07-28 server/tools, "x-mcp-header", and basic/transports/streamable-http.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from . import jsonrpc
+from .bridge.envelope import add
+from .desk import Desk
+from .errors import RemoteProtocolError
+from .exchange import Exchange
+from .jsonrpc import Frame
+from .links import Link
+from .rewrite import set_member
+from .session import Session
+from .uplink import Uplink
+from .wire.annotations import Mirror, read_tools
+
+NOTED_MAX: Final = 8
+"""So many tools that are left out are named."""
+
+
+class Schooling:
+    """
+    Attributes:
+        advertised: the same for clients who speak HTTP to us, by server and tool: what their headers must agree with.
+
+    Args:
+        write: sends a request up that has waited.
+    """
+
+    def __init__(self, desk: Desk, uplink: Uplink, write: Callable[[Link, Exchange], None]) -> None:
+        self._desk = desk
+        self._uplink = uplink
+        self._write = write
+        self.advertised: dict[str, dict[str, tuple[Mirror, ...]]] = {}
+        self._pages: dict[str, int] = {}  # by link
+
+    def wants(self, link: Link, session: Session, exchange: Exchange) -> bool:
+        """Whether the list must be read before a request goes up. It waits then, if it is not refused."""
+        if link.is_pipe or not link.is_stateless or exchange.method != "tools/call" or link.mirrors is not None:
+            return False
+        return not exchange.mirrored  # its client has read the list, and says them itself
+
+    def begin(self, link: Link, exchange: Exchange) -> None:
+        """Read the list; the request goes up afterwards."""
+        link.learning.append(exchange)
+        if len(link.learning) == 1:
+            self._pages[link.id] = 0
+            self._ask(link, b"{}", link.session_of(exchange))
+
+    def _ask(self, link: Link, params: bytes, session: Session) -> None:
+        revision = link.upstream.revision
+        assert revision is not None
+        self._pages[link.id] += 1
+        who = msgspec.structs.replace(session.client, revision=revision)
+        self._uplink.run(link, "schemas", "tools/list", add(params, who))
+
+    def receive_page(self, link: Link, frame: Frame) -> None:
+        """A page of the list, or the failure to get it: then calls go as they can."""
+        cursor = None
+        if frame.result is not None:
+            self.learn(link, frame.result)
+            try:
+                cursor = jsonrpc.member_of(frame.result, "nextCursor")
+            except RemoteProtocolError:
+                cursor = None
+        if cursor not in (None, b"null") and self._pages.get(link.id, 0) < self._desk.limits.schema_pages_max:
+            waiting = next((exchange for exchange in link.learning if not exchange.is_over), None)
+            if waiting is not None:
+                self._ask(link, set_member(b"{}", "cursor", cursor), link.session_of(waiting))
+                return
+        self.receive_end(link)
+
+    def receive_end(self, link: Link) -> None:
+        """There is no more to learn."""
+        self._pages.pop(link.id, None)
+        if link.mirrors is None:
+            link.mirrors = {}
+        waiting, link.learning = link.learning, []
+        for exchange in waiting:
+            if not exchange.is_over:
+                self._write(link, exchange)
+
+    def learn(self, link: Link, result: bytes) -> bytes:
+        """A list of tools came by. Returns it without those that cannot be called, for their marks are broken.
+
+        Raises:
+            RemoteProtocolError: it cannot be read.
+        """
+        if b"x-mcp-header" not in result:
+            return result
+        shown, mirrors, faults = read_tools(result)
+        link.mirrors = {**(link.mirrors or {}), **mirrors}
+        self.advertised[link.plan.id] = link.mirrors
+        for fault in faults[:NOTED_MAX]:
+            self._desk.note("warning", f"a tool is left out: {fault}", link.plan.id)
+        return shown
+
+    def forget(self, link: Link) -> None:
+        """The list has changed."""
+        link.mirrors = None
+        self.advertised.pop(link.plan.id, None)

@@ -1,0 +1,116 @@
+"""Which of the two eras a server speaks, as far as has been found out, and which one to try for a client.
+
+Each client is served in its own era if the server has it: then nothing needs translating. Only what the server was
+*heard* to say counts: a refusal that could have another cause leaves open what was open.
+
+A server may have been updated, so that a "no" is believed for a day only; "yes" until the server says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .bridge.discovery import refused_revisions
+from .effects import Cause, End
+from .endings import error_in
+from .eras import MODERN, Era
+from .errors import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    UNSUPPORTED_VERSION,
+)
+from .jsonrpc import error_code
+from .limits import Limits
+
+OTHER: Final = {Era.HANDSHAKE: Era.STATELESS, Era.STATELESS: Era.HANDSHAKE}
+
+NO_EVIDENCE: Final = frozenset({401, 403, 408, 429})
+"""Statuses, beside all from 500 on and redirects, that say nothing of a server's era."""
+
+
+class Verdict:
+    """What is known of one server.
+
+    Attributes:
+        discovered: its last `DiscoverResult`.
+    """
+
+    def __init__(self, forced: Era | None, limits: Limits) -> None:
+        self.discovered: bytes | None = None
+        self._forced = forced
+        self._limits = limits
+        self._speaks: dict[Era, bool] = {}
+        self._denied_at: dict[Era, float] = {}
+
+    def speaks(self, era: Era, now: float) -> bool | None:
+        """Whether it speaks an era; None: nobody knows."""
+        if self._forced is not None:
+            return era is self._forced
+        known = self._speaks.get(era)
+        if known is False and now - self._denied_at[era] >= self._limits.verdict_ttl_s:
+            return None
+        return known
+
+    def choose(self, wanted: Era, now: float) -> Era:
+        """What to try for a client that talks so."""
+        other = OTHER[wanted]
+        if self.speaks(wanted, now) is False and self.speaks(other, now) is not False:
+            return other
+        return wanted
+
+    def may_turn(self, era: Era, now: float) -> bool:
+        """Whether the other era is worth trying after this one failed."""
+        return self.speaks(OTHER[era], now) is not False and self._forced is None
+
+    def receive_proof(self, era: Era) -> None:
+        """It was spoken to in that era, and answered so."""
+        self._speaks[era] = True
+
+    def receive_denial(self, era: Era, now: float) -> None:
+        """It answered as one does who does not speak it."""
+        self._speaks[era] = False
+        self._denied_at[era] = now
+
+    def forget(self, era: Era) -> None:
+        """It does not do as it did."""
+        self._speaks.pop(era, None)
+
+
+def denies_handshake(error: bytes) -> bool:
+    """Whether an error says that `initialize` is unknown, or lacks what every request must have since 2026-07-28.
+
+    What a server that has sessions refuses it for has other codes, or is about the version asked for, of which it then
+    names some that have sessions.
+    """
+    code = error_code(error)
+    if code == UNSUPPORTED_VERSION:
+        supported = refused_revisions(error)
+        return supported is not None and any(revision in MODERN for revision in supported)
+    return code in (METHOD_NOT_FOUND, HEADER_MISMATCH, MISSING_CAPABILITY) or (
+        code == INVALID_PARAMS and b"io.modelcontextprotocol" in error
+    )
+
+
+def denies_stateless(cause: Cause) -> bool:
+    """Whether the end of a POST with `server/discover` says that its server has never heard of that.
+
+    Source: 2026-07-28 basic/versioning, "Backward Compatibility": 400 without a modern error in the body, and by the
+    way servers are, any other refusal that is not about credentials, load or redirects.
+    """
+    if cause.end is not End.REFUSED:
+        return cause.end is End.DONE  # it had nothing to say to a request
+    if cause.status >= 500 or cause.status in NO_EVIDENCE or 300 <= cause.status < 400:
+        return False
+    error = error_in(cause)
+    return error is None or not is_modern(error)
+
+
+def is_modern(error: bytes) -> bool:
+    """Whether only a server that speaks 2026-07-28 says so."""
+    code = error_code(error)
+    if code == UNSUPPORTED_VERSION:
+        supported = refused_revisions(error)
+        return supported is not None and any(revision in MODERN for revision in supported)
+    return code in (HEADER_MISMATCH, MISSING_CAPABILITY)
