@@ -36,6 +36,7 @@ from .jsonrpc import Frame
 from .legs import Legs
 from .legwork import Legwork
 from .plan import Affinity
+from .rewrite import remove_members
 from .session import Affinities, Session
 from .sharing import MAY_ASK
 from .verdicts import Verdict
@@ -53,6 +54,10 @@ REMOVED: Final = frozenset(
     }
 )
 """Requests that 2026-07-28 has taken away (changelog); what stands in their place is no request, or another."""
+
+
+RETRIED: Final = frozenset({"inputResponses", "requestState"})
+"""What a request has when it comes again with answers."""
 
 
 class Stateless:
@@ -220,7 +225,11 @@ class Stateless:
         assert id_key is not None
         if self._desk.is_draining:
             raise RemoteProtocolError("shutting down: no new requests", rpc_code=OVERLOADED, http_status=503)
-        responses = questions.read_responses(frame.params) if claims is not None else {}
+        params, responses = frame.params, {}
+        if claims is not None:
+            assert params is not None
+            responses = questions.read_responses(params)
+            params = remove_members(params, RETRIED)
         session = self._session_for(opening, key, leg)
         limit = self._desk.limits.exchanges_per_session_max
         if len(session.exchanges) >= limit:
@@ -233,7 +242,7 @@ class Stateless:
             id_raw=frame.id_raw,
             id_key=id_key,
             method=frame.method,
-            params=frame.params,
+            params=params,
             token_raw=token_raw,
             headers=headers,
         )
