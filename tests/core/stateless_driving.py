@@ -187,7 +187,9 @@ def bridge(*servers: ServerPlan, limits: Limits | None = None, seed: int = 1, **
 # --- Servers ----------------------------------------------------------------------------------------------------------
 
 
-def rise(world: Driver, *, capabilities: str = PUSHING, session: str = "S1", revision: str = LATEST) -> ChannelId | None:
+def rise(
+    world: Driver, *, capabilities: str = PUSHING, session: str = "S1", revision: str = LATEST
+) -> ChannelId | None:
     """Be a server with sessions that starts because of a client without: it refuses `server/discover`, is dialled anew,
     and says its capabilities. Returns its GET stream, which is open, if it is one of HTTP."""
     if world.hears("server/discover") or not world.hears("initialize"):
