@@ -320,6 +320,7 @@ class Stateless:
         session = self._by_affinity.get(affinity)
         if session is not None:
             return session
+        fingerprint(leg.capabilities)  # which raises where no handshake could be made with them
         fault = self._clients.no_room()
         if fault is not None:
             raise RemoteProtocolError(fault, rpc_code=OVERLOADED, http_status=503)
