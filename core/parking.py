@@ -26,7 +26,7 @@ from .errors import INTERNAL_ERROR, METHOD_NOT_FOUND, RemoteProtocolError
 from .exchange import Exchange, Reply
 from .jsonrpc import Frame
 from .levels import LEVELS
-from .park import Park, State, Wanted
+from .park import Park, State, Wanted, invalid_state
 from .rewrite import set_member
 from .session import Ask, Session
 from .sharing import MAY_ASK
@@ -182,11 +182,17 @@ class Parking:
     # --- From the client --------------------------------------------------------------------------------------------
 
     def find(self, claims: Claims) -> tuple[Session, Exchange] | None:
-        """The call that a token is for, if it is here and still waits for its client."""
+        """The call that a token is for; None: it was another run of the proxy that had it.
+
+        Raises:
+            RemoteProtocolError: it was here, and has ended.
+        """
         if claims.owner != self._owner:
             return None
         found = self._by_id.get(claims.park)
-        return None if found is None or found[1].park is None else found
+        if found is None:
+            raise invalid_state()
+        return found
 
     def resume(
         self,
