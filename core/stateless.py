@@ -140,7 +140,7 @@ class Stateless:
             session, exchange = begun
         if legs is not None and not exchange.is_over:
             assert id_key is not None
-            legs.open[id_key] = session, exchange
+            legs.add(id_key, session, exchange)
         return session, exchange
 
     def _read_state(self, opening: PostOpening | PipeOpening | EventPipeOpening, frame: Frame) -> Claims | None:
