@@ -32,6 +32,12 @@ class Legs:
             self._sweep_at = max(SWEPT_MIN, 2 * len(self.open))
         self.open[id_key] = session, exchange
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an answer is owed. A subscription has none before its end."""
+        found = [self.find(id_key) for id_key in list(self.open)]
+        return any(one is not None and one[1].key not in one[0].listens for one in found)
+
     def find(self, id_key: IdKey | None) -> tuple[Session, Exchange] | None:
         """The open request of that id. Those that are over are forgotten on the way."""
         found = None if id_key is None else self.open.get(id_key)

@@ -20,8 +20,10 @@ from stateless_driving import (
     collect,
     give,
     modern,
+    parked,
     rise,
     rounds,
+    served,
 )
 
 # --- A session for each request ---------------------------------------------------------------------------------------
@@ -67,3 +69,28 @@ def test_a_session_for_one_request_ends_when_its_client_does_not_come_back(is_ov
         give(world, heard)
     world.wait(Limits().park_ttl_s)
     assert_empty(world)
+
+
+# --- What is still owed -----------------------------------------------------------------------------------------------
+
+
+def test_a_pipe_is_owed_the_answers_of_both_eras_and_no_subscription() -> None:
+    """Whoever closes its end of a pipe is still answered what is under way; a subscription would never be over."""
+    world, client, _ = served(down="pipe")
+    assert client.pipe is not None
+    client.request("subscriptions/listen", notifications={"toolsListChanged": True})
+    assert not world.engine.owes(client.pipe)
+    assert not world.engine.exchange_count
+    client.call()
+    assert world.engine.owes(client.pipe)
+    assert world.engine.exchange_count == 1
+    give(world, world.hear("tools/call"))
+    assert not world.engine.owes(client.pipe)
+
+
+def test_a_pipe_is_not_owed_what_waits_for_its_client() -> None:
+    """A parked call has been answered, with questions: who is not there any more will not come back with answers."""
+    world, client, _ = served(down="pipe")
+    assert client.pipe is not None
+    parked(world, client)
+    assert not world.engine.owes(client.pipe)
