@@ -72,6 +72,7 @@ class Servers:
         self._desk = desk
         self._clients = clients
         self._courier = courier
+        self._legwork = legwork
         self._by_sid: dict[str, Link] = {}
         self._shared: dict[str, Link] = {}  # by server
         self._uplink = uplink = Uplink(desk)
@@ -227,6 +228,9 @@ class Servers:
             self.handshakes.advance(link, exchange)
             return
         self._uplink.write(link, exchange, params, mirrored)
+        session = link.session_of(exchange)
+        if session.is_stateless:
+            self._legwork.deferring.receive_sent(session, exchange)
 
     def resend(self, link: Link, exchange: Exchange) -> None:
         """It goes up once more, with what its server wanted to know."""
