@@ -87,7 +87,9 @@ class Servers:
         self._rounds = Rounds(desk, courier, roots_of=roots_of)
         self._news = news = News(desk, uplink, resuming, self._asking)
         self._listens = listens = Listens(desk, uplink, legwork, courier, handshakes.crowds)
-        self.crossings = crossings = Crossings(desk, uplink, self._rounds, news, listens, write=self._send_up)
+        self.crossings = crossings = Crossings(
+            desk, uplink, self._rounds, news, listens, handshakes.crowds, write=self._send_up
+        )
         self._hearing = hearing = Hearing(
             desk, uplink, resuming, self._asking, handshakes, losses, crossings, news, listens
         )
