@@ -80,6 +80,7 @@ class StatelessWorld(RuleBasedStateMachine):
 
     # --- Clients ----------------------------------------------------------------------------------------------------
 
+    @precondition(lambda self: len(self.alive()) < 4)
     @rule(index=st.integers(0, 2))
     def call(self, index: int) -> None:
         self.count += 1
@@ -96,7 +97,9 @@ class StatelessWorld(RuleBasedStateMachine):
         """With answers to some of the questions."""
         call = data.draw(st.sampled_from([call for call in self.calls if call.state]), label="call")
         assert call.state is not None
-        given = data.draw(st.sets(st.sampled_from(sorted(call.keys))), label="answered") if call.keys else set()
+        given = set(call.keys)
+        if data.draw(st.booleans(), label="forgets some"):
+            given = data.draw(st.sets(st.sampled_from(sorted(call.keys))), label="answered")
         answers = {}
         for key in sorted(given):
             self.count += 1
@@ -144,6 +147,13 @@ class StatelessWorld(RuleBasedStateMachine):
 
     # --- Servers ----------------------------------------------------------------------------------------------------
 
+    @precondition(lambda self: self.calls and not any(call.state for call in self.calls))
+    @rule(data=st.data())
+    def park(self, data: st.DataObject) -> None:
+        """Some call that can be asked is, and its client is away then."""
+        self.ask(data)
+        self.wait_a_little()
+
     def alive(self) -> list[Call]:
         return [call for call in self.calls if call.lives]
 
@@ -162,6 +172,8 @@ class StatelessWorld(RuleBasedStateMachine):
         params = {"message": question, "requestedSchema": {"type": "object", "properties": {}}}
         speak(self.world, call.heard, request(json.dumps(question), "elicitation/create", json.dumps(params)))
         self.tend()
+        if data.draw(st.booleans(), label="and no more"):
+            self.wait_a_little()
 
     @precondition(lambda self: any(call.asked for call in self.alive()))
     @rule(data=st.data())
@@ -194,7 +206,7 @@ class StatelessWorld(RuleBasedStateMachine):
         give(self.world, call.heard, json.dumps({"content": [], "tag": call.tag}))
         self.tend()
 
-    @precondition(lambda self: self.alive())
+    @precondition(lambda self: self.alive() and self.count % 3 == 0)
     @rule(data=st.data())
     def die(self, data: st.DataObject) -> None:
         victim = data.draw(st.sampled_from(self.alive()), label="call").heard
@@ -213,6 +225,7 @@ class StatelessWorld(RuleBasedStateMachine):
         self.world.wait(LIMITS.collect_s)
         self.tend()
 
+    @precondition(lambda self: self.count % 4 == 0)
     @rule()
     def wait_for_long(self) -> None:
         """Whoever is away does not come back in time: its call is given up, and so is an answer that waits for it."""
@@ -318,4 +331,4 @@ def is_of(heard: Heard, call: Heard, number: int) -> bool:
 
 
 TestStateless = StatelessWorld.TestCase
-TestStateless.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestStateless.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
