@@ -56,6 +56,9 @@ class Visits(Protocol):
     def receive_visits(self, link: Link, exchange: Exchange, error: bytes) -> bool:
         """A call was refused until pages are visited. False if its client cannot be asked to."""
 
+    def forget(self, session: Session, exchange: Exchange) -> None:
+        """The call is over, or goes on."""
+
 
 class Finish(Protocol):
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
@@ -289,6 +292,8 @@ class Crossings:
 
     def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None:
         """A request is over, however it ended."""
+        if session.is_stateless:
+            self.visits.forget(session, exchange)
         if exchange.round is not None:
             self._rounds.forget(session, exchange)
         if exchange.key in session.listens:
