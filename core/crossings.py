@@ -65,6 +65,8 @@ class Finish(Protocol):
 
     def resend(self, link: Link, exchange: Exchange) -> None: ...
 
+    def renegotiate(self, link: Link, exchange: Exchange) -> None: ...
+
 
 class Crossings:
     """
@@ -250,6 +252,10 @@ class Crossings:
             exchange.mirrored = ()
             exchange.step(ExchangeInput.REQUEUE)
             self.onward.resend(link, exchange)
+            return True
+        if code == UNSUPPORTED_VERSION and exchange.attempts <= 1:
+            exchange.step(ExchangeInput.REQUEUE)
+            self.onward.renegotiate(link, exchange)
             return True
         if code in (HEADER_MISMATCH, UNSUPPORTED_VERSION):
             exchange.step(ExchangeInput.REPLY)

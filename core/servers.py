@@ -21,7 +21,7 @@ from .courier import Courier
 from .crossings import Crossings
 from .desk import Desk
 from .effects import Headers
-from .eras import LATEST_LEGACY, LEGACY, features_of
+from .eras import LATEST_LEGACY, LEGACY, Era, features_of
 from .errors import INTERNAL_ERROR, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey
 from .exchange import Input as ExchangeInput
@@ -237,6 +237,13 @@ class Servers:
         else:
             link.queue.append(exchange)
             self.handshakes.need(link)
+
+    def renegotiate(self, link: Link, exchange: Exchange) -> None:
+        """Its server does not speak the revision that it did: find out what it speaks, and send it once more."""
+        self.handshakes.verdicts[link.plan.id].forget(*Era)
+        exchange.upstream_id = None
+        link.queue.append(exchange)
+        self._losses.lose(link, "it does not speak the revision that it did")
 
     def tick(self, session: Session, ask: Ask, count: int) -> None:
         link = self._by_sid.get(session.sid)
