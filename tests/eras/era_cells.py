@@ -28,8 +28,14 @@ TRANSPORTS: Final = ("stdio", "http")
 PAIRS: Final = [Pair(client, server) for client, server in itertools.product(REVISIONS, REVISIONS)]
 """Client and server."""
 
-BRIDGED: Final = [pair for pair in PAIRS if pair.client == pair.server and pair.is_legacy]
-"""The pairs that are tested through the proxy: all that it can join."""
+UNBRIDGED: Final[dict[Pair, str]] = {
+    Pair("2025-06-18", "2025-11-25"): "a form with choices reaches a client that knows none",
+    Pair("2026-07-28", "2025-11-25"): "the retry after a page that had to be visited first is refused",
+    Pair("2026-07-28", "2026-07-28"): "a subscription is acknowledged before the server has it, and changes are missed",
+}
+"""Pairs that the proxy cannot join yet, and what is missing."""
+BRIDGED: Final = [pair for pair in PAIRS if pair not in UNBRIDGED]
+"""The pairs that are tested through the proxy."""
 
 
 class Cell(NamedTuple):

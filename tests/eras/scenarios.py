@@ -142,10 +142,10 @@ def methods_of_the_other_era(talk: Conversation) -> object:
 
 
 def may_hear(pair: Pair) -> tuple[str, ...]:
-    """Methods unknown to its revision that the server may hear: those that are tried on purpose, by a client of its
-    own era. A client of the other era is answered before."""
+    """Methods unknown to its revision that the server may hear: what is tried on purpose, by a client of its own era,
+    for one of the other is answered before; and the question whether it is a stateless server."""
     if pair.is_legacy != pair.is_legacy_server:
-        return ()
+        return ("server/discover",)
     return ONLY_STATELESS if pair.is_legacy else ONLY_SESSIONS
 
 
