@@ -144,7 +144,9 @@ class Engine:
     def owes(self, channel: ChannelId) -> bool:
         """Whether the client of a pipe is still owed an answer."""
         role = self._desk.role_of(channel)
-        return isinstance(role, PipeRole) and role.session is not None and bool(role.session.exchanges)
+        if not isinstance(role, PipeRole):
+            return False
+        return role.legs.is_busy or (role.session is not None and bool(role.session.exchanges))
 
     def report(self) -> tuple[Status, ...]:
         """How each server fares now."""

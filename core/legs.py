@@ -19,6 +19,12 @@ class Legs:
         self.open: dict[IdKey, tuple[Session, Exchange]] = {}
         self._prune_at = PRUNED_AT
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether one is to be answered. A subscription is not: it goes on as long as its client listens."""
+        found = [self.find(id_key) for id_key in list(self.open)]
+        return any(one is not None and one[1].method != "subscriptions/listen" for one in found)
+
     def add(self, id_key: IdKey, session: Session, exchange: Exchange) -> None:
         self.open[id_key] = session, exchange
         if len(self.open) >= self._prune_at:
