@@ -12,7 +12,7 @@ import msgspec
 
 from . import jsonrpc
 from .bridge.discovery import served_revisions, to_discover_result, to_initialize_result
-from .bridge.envelope import Envelope, add
+from .bridge.envelope import add, own_envelope
 from .clients import Clients
 from .desk import Desk
 from .effects import Cause, End, Join, Listen, Spawn
@@ -247,7 +247,7 @@ class Handshakes:
         if link.era is Era.HANDSHAKE:
             self._uplink.run(link, "initialize", "initialize", link.upstream.initialize)
             return
-        who = msgspec.structs.replace(_prober(self._desk.plan.version), revision=LATEST_MODERN)
+        who = own_envelope(LATEST_MODERN, self._desk.plan.version)
         self._uplink.run(link, "discover", "server/discover", add(None, who))
         at = self._desk.now + self._desk.limits.probe_timeout_s
         self._desk.timers.set(("probe", link.id), at, "server/discover")
@@ -439,8 +439,3 @@ class Handshakes:
 
 def _is_for_stateless(link: Link) -> bool:
     return bool(link.sessions) and all(session.is_stateless for session in link.sessions.values())
-
-
-def _prober(version: str) -> Envelope:
-    """Who asks `server/discover`: nothing in its answer depends on what a client can do."""
-    return Envelope("", b"{}", msgspec.json.encode({"name": "isthmus", "version": version}))

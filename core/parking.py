@@ -26,6 +26,7 @@ from .errors import INTERNAL_ERROR, METHOD_NOT_FOUND, RemoteProtocolError
 from .exchange import Exchange, Reply
 from .jsonrpc import Frame
 from .park import Park, State, Wanted
+from .replay import digests, take_answer
 from .rewrite import set_member
 from .session import Ask, Session
 from .sharing import MAY_ASK
@@ -106,6 +107,10 @@ class Parking:
             refusal = jsonrpc.error_object(fault.rpc_code, fault.message)
             self.up.reply(session, ask, Frame(error=refusal), session.headers)
             return
+        known = take_answer(exchange.known, entry)
+        if known is not None:
+            self.up.reply(session, ask, Frame(result=known), session.headers)
+            return
         park = exchange.park or self._begin(session, exchange)
         if park is None:
             text = "too many calls wait for answers of their clients: try again later"
@@ -159,14 +164,14 @@ class Parking:
     def _issue(self, session: Session, exchange: Exchange, park: Park) -> None:
         self._desk.timers.cancel(("collect", park.id))
         entries = park.issue()
-        state = self._token(session, exchange, park)
+        state = self._token(session, exchange, park, entries)
         self._desk.timers.cancel(("reply", (session.sid, exchange.key)))  # the server waits now, not its client
         self._desk.timers.set(("park", park.id), self._desk.now + self._desk.limits.park_ttl_s, "client's answers")
         if any(ask.token_raw is not None for ask in session.asks.values() if ask.exchange is exchange):
             self._desk.timers.set(("tick", park.id), self._desk.now + self._desk.limits.park_tick_s, "sign of life")
         self._legs.end_leg(session, exchange, asking(exchange.id_raw, entries, state))
 
-    def _token(self, session: Session, exchange: Exchange, park: Park) -> str:
+    def _token(self, session: Session, exchange: Exchange, park: Park, entries: Mapping[str, bytes]) -> str:
         now_unix = self._desk.now_unix
         claims = Claims(
             kind=Kind.PARK,
@@ -180,6 +185,7 @@ class Parking:
             method=exchange.method,
             target=target_of(exchange.method, exchange.said),
             digest=digest_of(exchange.said),
+            questions=digests(entries),
         )
         return self._seal.mint(claims)
 

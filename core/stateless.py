@@ -36,6 +36,7 @@ from .jsonrpc import Frame
 from .legs import Legs
 from .legwork import Legwork
 from .plan import Affinity
+from .replay import Replays, answers
 from .rewrite import remove_members
 from .session import Affinities, Session
 from .sharing import MAY_ASK
@@ -72,6 +73,7 @@ class Stateless:
         seal: Seal,
         verdicts: dict[str, Verdict],
         mirrors: Mapping[str, Mapping[str, tuple[Mirror, ...]]],
+        replays: Replays,
     ) -> None:
         self._desk = desk
         self._courier = courier
@@ -83,6 +85,7 @@ class Stateless:
         self._seal = seal
         self._verdicts = verdicts
         self._mirrors = mirrors
+        self._replays = replays
         self._by_affinity: dict[Affinities, Session] = {}
 
     # --- Requests ---------------------------------------------------------------------------------------------------
@@ -130,16 +133,17 @@ class Stateless:
             found = self._parking.find(claims)
             if found is None and self._parking.is_own(claims):
                 raise Unsealed(Reason.EXPIRED)
-            if found is None:
+            if found is None and not self._replays.may_repeat(opening.server, frame.method, frame.params):
                 self._lose(frame, reply)
                 return None
-            session, exchange = found
-            self._resume(session, exchange, claims, frame, leg, reply, token_raw)
         else:
-            begun = self._begin(opening, key, frame, leg, reply, token_raw, headers, mirrored, claims)
-            if begun is None:
-                return None
-            session, exchange = begun
+            found = None
+        if found is None:
+            found = self._begin(opening, key, frame, leg, reply, token_raw, headers, mirrored, claims)
+        else:
+            assert claims is not None
+            self._resume(*found, claims, frame, leg, reply, token_raw)
+        session, exchange = found
         if legs is not None and not exchange.is_over:
             assert id_key is not None
             legs.add(id_key, session, exchange)
@@ -220,7 +224,7 @@ class Stateless:
         headers: Headers,
         mirrored: Headers,
         claims: Claims | None,
-    ) -> tuple[Session, Exchange] | None:
+    ) -> tuple[Session, Exchange]:
         assert frame.id_raw is not None
         assert frame.method is not None
         id_key = jsonrpc.id_key(frame.id_raw)
@@ -252,6 +256,8 @@ class Stateless:
             headers=headers,
         )
         exchange.leg, exchange.mirrored = leg, mirrored
+        if claims is not None and claims.kind is Kind.PARK:
+            exchange.known = answers(claims, responses)
         session.exchanges[key] = exchange
         session.receive_headers(headers)
         self._courier.touch(session)
