@@ -56,11 +56,16 @@ class Visits(Protocol):
     def receive_visits(self, link: Link, exchange: Exchange, error: bytes) -> bool:
         """A call was refused until pages are visited. False if its client cannot be asked to."""
 
+    def forget(self, session: Session, exchange: Exchange) -> None:
+        """The call is over, or goes on."""
+
 
 class Finish(Protocol):
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
 
     def resend(self, link: Link, exchange: Exchange) -> None: ...
+
+    def renegotiate(self, link: Link, exchange: Exchange) -> None: ...
 
 
 class Crossings:
@@ -248,6 +253,10 @@ class Crossings:
             exchange.step(ExchangeInput.REQUEUE)
             self.onward.resend(link, exchange)
             return True
+        if code == UNSUPPORTED_VERSION and exchange.attempts <= 1:
+            exchange.step(ExchangeInput.REQUEUE)
+            self.onward.renegotiate(link, exchange)
+            return True
         if code in (HEADER_MISMATCH, UNSUPPORTED_VERSION):
             exchange.step(ExchangeInput.REPLY)
             text = "the server does not accept how it was asked, which is a fault of this proxy or of the server"
@@ -289,6 +298,8 @@ class Crossings:
 
     def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None:
         """A request is over, however it ended."""
+        if session.is_stateless:
+            self.visits.forget(session, exchange)
         if exchange.round is not None:
             self._rounds.forget(session, exchange)
         if exchange.key in session.listens:

@@ -333,6 +333,7 @@ class Engine:
                 "news": self._servers.handle_news,
                 "collect": self._legwork.parking.handle_collect,
                 "park": self._legwork.parking.handle_park,
+                "tick": self._legwork.parking.handle_tick,
                 "restart": self._servers.handle_restart,
                 "linger": self._servers.handle_linger,
                 "rest": self._servers.handle_rest,

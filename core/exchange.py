@@ -142,6 +142,7 @@ class Exchange(Machine[State, Input]):
         park: what its server asks of such a client, once it does.
         round: what its server, without sessions, wants to know before it answers.
         mirrored: what of the request its client said in headers.
+        visited: the pages that its user has agreed to visit, by their names.
         is_native: its answer is of the client's own era already.
     """
 
@@ -165,6 +166,7 @@ class Exchange(Machine[State, Input]):
         "sid",
         "token_raw",
         "upstream_id",
+        "visited",
     )
 
     TRANSITIONS = TRANSITIONS
@@ -200,6 +202,7 @@ class Exchange(Machine[State, Input]):
         self.park: Park | None = None
         self.round: Round | None = None
         self.mirrored: Headers = ()
+        self.visited: set[str] = set()
         self.is_native = False
         reply.remaining += 1
 

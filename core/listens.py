@@ -78,7 +78,7 @@ class Listens:
         at = self._desk.now + limits.listen_ack_s
         self._desk.timers.set(("ack", (session.sid, exchange.key)), at, "what is subscribed")
         if link.is_stateless:
-            listening.awaited = set((wanted & self.news.offered(link)).uris)
+            listening.is_asked = bool(wanted & self.news.offered(link))
             self.news.receive_change(link)
         else:
             self._subscribe(link, session, listening)
@@ -116,19 +116,19 @@ class Listens:
         if not is_done:
             link.upstream.forget_subscription(errand.about)
 
-    def receive_granted(self, link: Link, granted: Filter) -> None:
-        """A server without sessions confirmed what it tells of."""
+    def receive_granted(self, link: Link, asked: Filter, granted: Filter) -> None:
+        """A server without sessions confirmed what it tells of, of what it was asked for."""
         for session in link.sessions.values():
             for listening in list(session.listens.values()):
-                if listening.machine.state is State.OPENING:
-                    listening.confirmed = set(granted.uris & listening.wanted.uris)
-                    listening.awaited -= granted.uris
-                    flags = msgspec.structs.replace(listening.wanted & self.news.offered(link), uris=frozenset())
-                    if flags & granted == flags:
-                        self._acknowledge_if_complete(link, session, listening)
+                if not listening.is_asked:
+                    continue
+                listening.granted = granted & listening.wanted
+                if listening.wanted & asked == listening.wanted & self.news.offered(link):  # else it came later
+                    listening.is_asked = False
+                    self._acknowledge_if_complete(link, session, listening)
 
     def _acknowledge_if_complete(self, link: Link, session: Session, listening: Listening) -> None:
-        if listening.awaited or listening.machine.state is not State.OPENING:
+        if listening.awaited or listening.is_asked or listening.machine.state is not State.OPENING:
             return
         self._acknowledge(session, listening)
 
@@ -140,13 +140,10 @@ class Listens:
 
     def _acknowledge(self, session: Session, listening: Listening) -> None:
         self._desk.timers.cancel(("ack", (session.sid, listening.exchange.key)))
-        offered = self._offered(session)
-        granted = Filter(
-            tools=offered.tools,
-            prompts=offered.prompts,
-            resources=offered.resources,
-            uris=frozenset(listening.confirmed),
-        )
+        granted = listening.granted
+        if granted is None:
+            offered = self._offered(session)
+            granted = Filter(offered.tools, offered.prompts, offered.resources, frozenset(listening.confirmed))
         self._tell(session, listening, listening.machine.receive_acknowledged(granted))
 
     def _offered(self, session: Session) -> Offer:
@@ -188,6 +185,7 @@ class Listens:
         for session in link.sessions.values():
             for listening in session.listens.values():
                 listening.awaited.clear()
+                listening.is_asked = False
                 if listening.machine.state is State.LIVE:
                     listening.machine.receive_lost()
 

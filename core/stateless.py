@@ -17,7 +17,7 @@ from .artifact import tool_error
 from .bridge import envelope, questions
 from .bridge.capabilities import fingerprint
 from .bridge.envelope import Envelope
-from .bridge.seal import Claims, Kind, Seal, Unsealed, is_ours
+from .bridge.seal import Claims, Kind, Reason, Seal, Unsealed, is_ours
 from .clients import Clients
 from .courier import Courier
 from .desk import Desk
@@ -36,6 +36,7 @@ from .jsonrpc import Frame
 from .legs import Legs
 from .legwork import Legwork
 from .plan import Affinity
+from .rewrite import remove_members
 from .session import Affinities, Session
 from .sharing import MAY_ASK
 from .verdicts import Verdict
@@ -53,6 +54,10 @@ REMOVED: Final = frozenset(
     }
 )
 """Requests that 2026-07-28 has taken away (changelog); what stands in their place is no request, or another."""
+
+
+RETRIED: Final = frozenset({"inputResponses", "requestState"})
+"""What a request has when it comes again with answers."""
 
 
 class Stateless:
@@ -123,6 +128,8 @@ class Stateless:
         claims = self._read_state(opening, frame)
         if claims is not None and claims.kind is Kind.PARK:
             found = self._parking.find(claims)
+            if found is None and self._parking.is_own(claims):
+                raise Unsealed(Reason.EXPIRED)
             if found is None:
                 self._lose(frame, reply)
                 return None
@@ -135,7 +142,7 @@ class Stateless:
             session, exchange = begun
         if legs is not None and not exchange.is_over:
             assert id_key is not None
-            legs.open[id_key] = session, exchange
+            legs.add(id_key, session, exchange)
         return session, exchange
 
     def _read_state(self, opening: PostOpening | PipeOpening | EventPipeOpening, frame: Frame) -> Claims | None:
@@ -220,11 +227,18 @@ class Stateless:
         assert id_key is not None
         if self._desk.is_draining:
             raise RemoteProtocolError("shutting down: no new requests", rpc_code=OVERLOADED, http_status=503)
-        responses = questions.read_responses(frame.params) if claims is not None else {}
+        params, responses = frame.params, {}
+        if claims is not None:
+            assert params is not None
+            responses = questions.read_responses(params)
+            params = remove_members(params, RETRIED)
         session = self._session_for(opening, key, leg)
         limit = self._desk.limits.exchanges_per_session_max
         if len(session.exchanges) >= limit:
             text = f"{limit} requests are open, the most a client may have"
+            raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
+        if isinstance(opening, PostOpening) and not self._courier.up.has_room(session):
+            text = "too much was sent that is not taken yet: wait, and try again"
             raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
         exchange = Exchange(
             key,
@@ -233,7 +247,7 @@ class Stateless:
             id_raw=frame.id_raw,
             id_key=id_key,
             method=frame.method,
-            params=frame.params,
+            params=params,
             token_raw=token_raw,
             headers=headers,
         )

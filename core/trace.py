@@ -72,7 +72,8 @@ class Recorder:
         self._write = write
         limits, stored = limits or Limits(), tuple(stored)
         self._engine = Engine(plan, entropy=self._draw, unix_at_zero=unix_at_zero, limits=limits, stored=stored)
-        self._note(Line("begin", plan=plan, limits=limits, unix_at_zero=unix_at_zero, stored=stored))
+        drawn, self._drawn = tuple(self._drawn), []
+        self._note(Line("begin", plan=plan, limits=limits, unix_at_zero=unix_at_zero, stored=stored, drawn=drawn))
 
     def _draw(self, size: int) -> bytes:
         drawn = self._entropy(size)

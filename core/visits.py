@@ -1,8 +1,8 @@
 """Calls that a server with sessions refuses until its user has visited a page (-32042), for clients without sessions.
 
 The refusal becomes questions, one for each page; when the client comes back and has agreed to all, the call is made
-again, as the refusal itself wants it. It waits a little for the server to say that the visits are done, since agreeing
-takes a moment and visiting takes longer.
+again, as the refusal itself wants it. If it is refused for the same pages, it waits a little for the server to say that
+the visits are done, since agreeing takes a moment and visiting takes longer.
 
 Source: 2025-11-25 client/elicitation, "URL Elicitation Required Error"; 2026-07-28 basic/patterns/mrtr.
 """
@@ -35,6 +35,9 @@ DONE_MAX = 64
 class Upward(Protocol):
     def request(self, session: Session, exchange: Exchange) -> None: ...
 
+    def repeat(self, session: Session, exchange: Exchange) -> None:
+        """Send once more what the server has refused for now."""
+
 
 class Down(Protocol):
     def answer(self, session: Session, exchange: Exchange, message: bytes) -> None: ...
@@ -65,6 +68,10 @@ class Visits:
             return False
         if not pages or leg is None:
             return False
+        visits = {f"r{index}": _visit(page) for index, page in enumerate(pages, start=1)}
+        if exchange.visited >= set(visits.values()):
+            self._wait(session, exchange)
+            return True
         exchange.step(ExchangeInput.REPLY)
         exchange.is_native = True
         lacking = missing(leg.capabilities, "elicitation/create", pages[0])
@@ -74,7 +81,6 @@ class Visits:
             self._down.answer(session, exchange, jsonrpc.encode_error(exchange.id_raw, MISSING_CAPABILITY, text, data))
             return True
         now_unix = self._desk.now_unix
-        visits = {f"r{index}": _visit(page) for index, page in enumerate(pages, start=1)}
         claims = Claims(
             kind=Kind.URL,
             issued_at_unix=int(now_unix),
@@ -102,12 +108,18 @@ class Visits:
                 message = jsonrpc.encode_error(exchange.id_raw, INPUT_REFUSED, text)
             self._down.answer(session, exchange, message)
             return
-        done = self._done.get(session.sid, [])
-        open_visits = {visit for visit in claims.questions.values() if visit and visit not in done}
-        if not open_visits:
-            self.up.request(session, exchange)
-            return
+        exchange.visited = {visit for visit in claims.questions.values() if visit}
+        self.up.request(session, exchange)
+
+    def _wait(self, session: Session, exchange: Exchange) -> None:
+        """The same pages again, which the user has agreed to visit: it takes until they are visited. Once only: then
+        the client is asked again."""
+        exchange.step(ExchangeInput.REQUEUE)
+        open_visits, exchange.visited = exchange.visited.difference(self._done.get(session.sid, ())), set()
         self._waiting[session.sid, exchange.key] = session, exchange, open_visits
+        if not open_visits:
+            self.handle_visit(session.sid, exchange.key)
+            return
         at = self._desk.now + self._desk.limits.visit_wait_s
         self._desk.timers.set(("visit", (session.sid, exchange.key)), at, "visit to a page")
 
@@ -127,7 +139,7 @@ class Visits:
         """Enough waited."""
         session, exchange, _ = self._waiting[sid, key]
         self.forget(session, exchange)
-        self.up.request(session, exchange)
+        self.up.repeat(session, exchange)
 
     def forget(self, session: Session, exchange: Exchange) -> None:
         if self._waiting.pop((session.sid, exchange.key), None) is not None:

@@ -28,14 +28,8 @@ TRANSPORTS: Final = ("stdio", "http")
 PAIRS: Final = [Pair(client, server) for client, server in itertools.product(REVISIONS, REVISIONS)]
 """Client and server."""
 
-UNBRIDGED: Final[dict[Pair, str]] = {
-    Pair("2025-06-18", "2025-11-25"): "a form with choices reaches a client that knows none",
-    Pair("2026-07-28", "2025-11-25"): "the retry after a page that had to be visited first is refused",
-    Pair("2026-07-28", "2026-07-28"): "a subscription is acknowledged before the server has it, and changes are missed",
-}
-"""Pairs that the proxy cannot join yet, and what is missing."""
-BRIDGED: Final = [pair for pair in PAIRS if pair not in UNBRIDGED]
-"""The pairs that are tested through the proxy."""
+BRIDGED: Final = PAIRS
+"""The pairs that are tested through the proxy: all that it can join."""
 
 
 class Cell(NamedTuple):
@@ -143,7 +137,7 @@ class Records:
             url = self._url(server).removeprefix("sse+")
         if "audio" not in ABILITIES[client]:
             return SseClient(url)
-        return SessionHttpClient(url, client) if cell.pair.is_legacy else StatelessHttpClient(url)
+        return StatelessHttpClient(url) if client == REVISIONS[-1] else SessionHttpClient(url, client)
 
     def _command(self, revision: str, transport: str) -> list[str]:
         return [sys.executable, str(SERVER), revision, transport, str(self._heard)]
