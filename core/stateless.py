@@ -17,7 +17,7 @@ from .artifact import tool_error
 from .bridge import envelope, questions
 from .bridge.capabilities import fingerprint
 from .bridge.envelope import Envelope
-from .bridge.seal import Claims, Kind, Reason, Seal, Unsealed, is_ours
+from .bridge.seal import Claims, Kind, Seal, Unsealed, is_ours
 from .clients import Clients
 from .courier import Courier
 from .desk import Desk
@@ -131,8 +131,6 @@ class Stateless:
         claims = self._read_state(opening, frame)
         if claims is not None and claims.kind is Kind.PARK:
             found = self._parking.find(claims)
-            if found is None and self._parking.is_own(claims):
-                raise Unsealed(Reason.EXPIRED)
             if found is None and not self._replays.may_repeat(opening.server, frame.method, frame.params):
                 self._lose(frame, reply)
                 return None
@@ -231,7 +229,8 @@ class Stateless:
         assert id_key is not None
         if self._desk.is_draining:
             raise RemoteProtocolError("shutting down: no new requests", rpc_code=OVERLOADED, http_status=503)
-        params, responses = frame.params, {}
+        params = frame.params
+        responses: Mapping[str, bytes] = {}
         if claims is not None:
             assert params is not None
             responses = questions.read_responses(params)
@@ -261,14 +260,25 @@ class Stateless:
         session.exchanges[key] = exchange
         session.receive_headers(headers)
         self._courier.touch(session)
+        try:
+            self._send_on(session, exchange, claims, responses)
+        except RemoteProtocolError:  # it is no request after all
+            session.exchanges.pop(key, None)
+            self.receive_settled(session)
+            raise
+        return session, exchange
+
+    def _send_on(
+        self, session: Session, exchange: Exchange, claims: Claims | None, responses: Mapping[str, bytes]
+    ) -> None:
         if claims is not None and claims.kind is Kind.URL:
             self._visits.resume(session, exchange, claims, responses)
-        elif claims is not None and claims.kind is Kind.DEFER:
+            return
+        if claims is not None and claims.kind is Kind.DEFER:
             self._deferring.resume(session, claims, responses)
-            self._courier.up.request(session, exchange)
-        elif not self._deferring.ask_first(session, exchange):
-            self._courier.up.request(session, exchange)
-        return session, exchange
+        elif self._deferring.ask_first(session, exchange):
+            return
+        self._courier.up.request(session, exchange)
 
     def mirrors_for(self, opening: PostOpening, frame: Frame) -> Sequence[Mirror] | None:
         """Which arguments of the tool that a request calls are to be in headers, as far as its server has said."""
@@ -319,6 +329,7 @@ class Stateless:
         session = self._by_affinity.get(affinity)
         if session is not None:
             return session
+        fingerprint(leg.capabilities)  # which raises where no handshake could be made with them
         fault = self._clients.no_room()
         if fault is not None:
             raise RemoteProtocolError(fault, rpc_code=OVERLOADED, http_status=503)
