@@ -73,6 +73,14 @@ class Verdict:
         self._speaks[era] = False
         self._denied_at[era] = now
 
+    def receive_silence(self, era: Era, now: float) -> None:
+        """It said nothing, or died, when it was spoken to so, and works otherwise. Of one that is known to speak so,
+        that alone is no denial: once more, and it is."""
+        if self._speaks.get(era) is True:
+            self.forget(era)
+        else:
+            self.receive_denial(era, now)
+
     def forget(self, *eras: Era) -> None:
         """It does not do as it did: nothing is known of these."""
         for era in eras:
