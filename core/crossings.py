@@ -13,7 +13,6 @@ from typing import Final, Protocol
 import msgspec
 
 from . import jsonrpc
-from .artifact import tool_error
 from .bridge import envelope, faults, results
 from .bridge.questions import is_input_required
 from .desk import Desk
@@ -24,7 +23,6 @@ from .errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
     URL_REQUIRED,
     RemoteProtocolError,
@@ -49,6 +47,9 @@ ONLY_STATELESS: Final = frozenset({"server/discover", "subscriptions/listen", "t
 ONLY_HANDSHAKE: Final = frozenset({"tasks/list", "tasks/result", "tasks/get", "tasks/cancel"})
 """Requests that a server without sessions has no equal for, as far as it is bridged."""
 
+ONLY_TASKS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+"""Requests of an extension that no server with sessions is offered with."""
+
 
 class Visits(Protocol):
     """Who asks clients without sessions to visit pages."""
@@ -56,11 +57,16 @@ class Visits(Protocol):
     def receive_visits(self, link: Link, exchange: Exchange, error: bytes) -> bool:
         """A call was refused until pages are visited. False if its client cannot be asked to."""
 
+    def forget(self, session: Session, exchange: Exchange) -> None:
+        """The call is over, or goes on."""
+
 
 class Finish(Protocol):
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
 
     def resend(self, link: Link, exchange: Exchange) -> None: ...
+
+    def renegotiate(self, link: Link, exchange: Exchange) -> None: ...
 
 
 class Crossings:
@@ -110,6 +116,9 @@ class Crossings:
             return True
         if link.is_stateless:
             return self._must_learn(link, session, exchange)
+        if exchange.method in ONLY_TASKS:
+            self._refuse(link, exchange, METHOD_NOT_FOUND, f"Method not found: {exchange.method}")
+            return True
         try:
             state = jsonrpc.member_of(exchange.params, "requestState")
         except RemoteProtocolError as error:
@@ -248,16 +257,24 @@ class Crossings:
             exchange.step(ExchangeInput.REQUEUE)
             self.onward.resend(link, exchange)
             return True
+        if code == UNSUPPORTED_VERSION and exchange.attempts <= 1:
+            exchange.step(ExchangeInput.REQUEUE)
+            self.onward.renegotiate(link, exchange)
+            return True
         if code in (HEADER_MISMATCH, UNSUPPORTED_VERSION):
             exchange.step(ExchangeInput.REPLY)
             text = "the server does not accept how it was asked, which is a fault of this proxy or of the server"
             self._refuse(link, exchange, INTERNAL_ERROR, text, {"dev.isthmus/originalCode": code})
             return True
-        if code == MISSING_CAPABILITY and not session.is_stateless and exchange.method == "tools/call":
-            exchange.step(ExchangeInput.REPLY)
-            self._finish(link, exchange, tool_error(_lacking(error)))
-            return True
-        return False
+        if session.is_stateless:
+            exchange.is_native = True
+            return False
+        result = faults.to_tool_result(exchange.method, error)
+        if result is None:
+            return False
+        exchange.step(ExchangeInput.REPLY)
+        self._finish(link, exchange, result)
+        return True
 
     def error_down(self, link: Link, exchange: Exchange, error: bytes) -> bytes:
         """An error of a server, as a client with a session may see it; others are shown theirs at the very end."""
@@ -289,6 +306,8 @@ class Crossings:
 
     def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None:
         """A request is over, however it ended."""
+        if session.is_stateless:
+            self.visits.forget(session, exchange)
         if exchange.round is not None:
             self._rounds.forget(session, exchange)
         if exchange.key in session.listens:
@@ -308,10 +327,3 @@ class Crossings:
 
     def _refuse(self, link: Link, exchange: Exchange, code: int, text: str, data: object = None) -> None:
         self.onward.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
-
-
-def _lacking(error: bytes) -> str:
-    data = jsonrpc.member_of(error, "data")
-    wanted = jsonrpc.member_of(data, "requiredCapabilities") if data is not None and data.startswith(b"{") else None
-    said = jsonrpc.text_of(jsonrpc.member_of(error, "message")) or "a capability is missing"
-    return f"The server needs what this client cannot do: {said}" + (f" ({wanted.decode()})" if wanted else "")

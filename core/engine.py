@@ -144,7 +144,9 @@ class Engine:
     def owes(self, channel: ChannelId) -> bool:
         """Whether the client of a pipe is still owed an answer."""
         role = self._desk.role_of(channel)
-        return isinstance(role, PipeRole) and role.session is not None and bool(role.session.exchanges)
+        if not isinstance(role, PipeRole):
+            return False
+        return role.legs.is_busy or (role.session is not None and bool(role.session.exchanges))
 
     def report(self) -> tuple[Status, ...]:
         """How each server fares now."""
@@ -333,6 +335,7 @@ class Engine:
                 "news": self._servers.handle_news,
                 "collect": self._legwork.parking.handle_collect,
                 "park": self._legwork.parking.handle_park,
+                "tick": self._legwork.parking.handle_tick,
                 "restart": self._servers.handle_restart,
                 "linger": self._servers.handle_linger,
                 "rest": self._servers.handle_rest,

@@ -128,17 +128,20 @@ class Handshakes:
             self.health[link.plan.id].receive_start()
             self._shake_hands(link)
 
-    def turn(self, link: Link, error: bytes | None = None) -> bool:
+    def turn(self, link: Link, error: bytes | None = None, *, is_evident: bool = True) -> bool:
         """The server does not speak the era that was tried: try the other one, on a connection or with a process of
         its own, since some servers decide by the first message. False if that was tried, or is known to be in vain.
 
         Args:
             error: what the server said.
+            is_evident: it answered as the others do, whatever it did before.
         """
         verdict = self.verdicts[link.plan.id]
         other = OTHER[link.era]
         if link.upstream.state not in (State.DIALING, State.INITIALIZING) or other in link.tried:
             return False
+        if is_evident:
+            verdict.forget(other)
         if not verdict.may_turn(link.era, self._desk.now) or (link.is_pipe and link.plan.kind is Kind.HTTP):
             return False
         link.tried.add(link.era)
@@ -280,7 +283,9 @@ class Handshakes:
 
     def handle_probe_timeout(self, link: Link) -> None:
         """It may be one that never answers what it does not know."""
-        if link.upstream.state is State.INITIALIZING and link.era is Era.STATELESS and not self.turn(link):
+        if link.upstream.state is State.INITIALIZING and link.era is Era.STATELESS:
+            if self.turn(link, is_evident=False):
+                return
             text = f"it did not answer server/discover within {self._desk.limits.probe_timeout_s:g} s"
             self.losses.lose(link, text, error=link.refused)
 

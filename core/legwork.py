@@ -144,7 +144,6 @@ class Legwork:
     def cancel(self, session: Session, exchange: Exchange) -> None:
         """The client wants no answer any more: what its server has asked is answered in its stead."""
         self.parking.cancel(session, exchange)
-        self.visits.forget(session, exchange)
 
     def forget(self, session: Session) -> None:
         """The session is over."""

@@ -49,6 +49,7 @@ class Link:
     tried: the eras that failed in this handshake.
     refused: the error that the first of them failed with.
     mirrors: which arguments of its tools the server wants in headers too, by tool; None: nobody has looked.
+    pages_read: of its list of tools, while that is read for this.
     wrapped: the tools whose results have to be wrapped for clients that know only objects.
     learning: requests that wait for that to be known.
     levelling: requests that wait for the server to be told how much it is to log, and the level.
@@ -81,6 +82,7 @@ class Link:
         "missed",
         "noise",
         "notices",
+        "pages_read",
         "pending",
         "plan",
         "posts",
@@ -129,6 +131,7 @@ class Link:
         self.tried: set[Era] = set()
         self.refused: bytes | None = None
         self.mirrors: dict[str, tuple[Mirror, ...]] | None = None
+        self.pages_read = 0
         self.wrapped: frozenset[str] = frozenset()
         self.learning: list[Exchange] = []
         self.levelling: tuple[str, list[Exchange]] | None = None

@@ -190,18 +190,19 @@ class News:
         for change in missed.changes():
             self._asking.receive_notification(link, Frame(method=change.method, params=change.params), None)
 
-    def receive_end(self, link: Link, number: int) -> None:
+    def receive_end(self, link: Link, number: int, *, is_refused: bool = False) -> None:
         """A subscription is over, though nobody wanted that: have it again, and tell everybody that something may have
-        been missed."""
+        been missed. One that was refused is asked for again when something else is wanted."""
         ear = link.ears.pop(number, None)
         link.pending.pop(number, None)
         if ear is None or link.upstream.state not in (State.READY, State.REPLAYING):
             return
         if link.ears:
             return  # another has taken its place, or is about to
-        at = self._desk.now + self._resuming.pause(None, link.listen_failures)
-        link.listen_failures += 1
-        self._desk.timers.set(("news", link.id), at, "subscription to be had again")
+        if not is_refused:
+            at = self._desk.now + self._resuming.pause(None, link.listen_failures)
+            link.listen_failures += 1
+            self._desk.timers.set(("news", link.id), at, "subscription to be had again")
         link.missed |= ear.granted or Filter()
         self._settle_subscribing(link, is_lost=True)
         self.readiness.receive_news_open(link)

@@ -41,6 +41,9 @@ class Upward(Protocol):
 
     def reply(self, session: Session, ask: Ask, answer: Frame, headers: Headers) -> None: ...
 
+    def tick(self, session: Session, ask: Ask, count: int) -> None:
+        """Tell the server that its question is still being answered."""
+
 
 class Deferral(Protocol):
     """What can wait for a call."""
@@ -159,6 +162,8 @@ class Parking:
         state = self._token(session, exchange, park)
         self._desk.timers.cancel(("reply", (session.sid, exchange.key)))  # the server waits now, not its client
         self._desk.timers.set(("park", park.id), self._desk.now + self._desk.limits.park_ttl_s, "client's answers")
+        if any(ask.token_raw is not None for ask in session.asks.values() if ask.exchange is exchange):
+            self._desk.timers.set(("tick", park.id), self._desk.now + self._desk.limits.park_tick_s, "sign of life")
         self._legs.end_leg(session, exchange, asking(exchange.id_raw, entries, state))
 
     def _token(self, session: Session, exchange: Exchange, park: Park) -> str:
@@ -180,9 +185,13 @@ class Parking:
 
     # --- From the client --------------------------------------------------------------------------------------------
 
+    def is_own(self, claims: Claims) -> bool:
+        """Whether a token was made in this run, so that its call, if it is not here, is over."""
+        return claims.owner == self._owner
+
     def find(self, claims: Claims) -> tuple[Session, Exchange] | None:
         """The call that a token is for, if it is here and still waits for its client."""
-        if claims.owner != self._owner:
+        if not self.is_own(claims):
             return None
         found = self._by_id.get(claims.park)
         return None if found is None or found[1].park is None else found
@@ -263,6 +272,19 @@ class Parking:
         self._forget(park)
         return False
 
+    def handle_tick(self, id: str) -> None:
+        """Servers give up on a question after a minute or so, unless they hear of progress."""
+        found = self._by_id.get(id)
+        if found is None or found[1].park is None or found[1].park.state is not State.PARKED:
+            return
+        session, exchange = found
+        park = found[1].park
+        park.ticks += 1
+        for ask in session.asks.values():
+            if ask.exchange is exchange and ask.token_raw is not None:
+                self.up.tick(session, ask, park.ticks)
+        self._desk.timers.set(("tick", id), self._desk.now + self._desk.limits.park_tick_s, "sign of life")
+
     def keep(self, exchange: Exchange, method: str, message: bytes) -> None:
         """Something came for a client that is away."""
         park = exchange.park
@@ -316,8 +338,8 @@ class Parking:
 
     def _forget(self, park: Park) -> None:
         self._by_id.pop(park.id, None)
-        self._desk.timers.cancel(("collect", park.id))
-        self._desk.timers.cancel(("park", park.id))
+        for purpose in ("collect", "park", "tick"):
+            self._desk.timers.cancel((purpose, park.id))
 
 
 def asking(id_raw: bytes, entries: Mapping[str, bytes], state: str) -> bytes:

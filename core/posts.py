@@ -223,6 +223,9 @@ class Posts:
         leg = read_leg(frame)
         mirrors = self._stateless.mirrors_for(opening, frame)
         check(frame.method, frame.params, leg.revision, opening.mirrored, mirrors, header_revision=opening.revision)
+        if frame.method == "subscriptions/listen" and not opening.accepts_events:
+            text = "got an Accept without text/event-stream, expected it: what is subscribed comes as events"
+            raise RemoteProtocolError(text, http_status=406)
         stream = Stream(channel)
         reply = Reply(stream, ends_channel=True, can_stream=opening.accepts_events)
         mirrored = tuple(pair for pair in opening.mirrored if pair[0].startswith("mcp-param-"))

@@ -43,7 +43,6 @@ class Schooling:
         self._uplink = uplink
         self._write = write
         self.advertised: dict[str, dict[str, tuple[Mirror, ...]]] = {}
-        self._pages: dict[str, int] = {}  # by link
 
     def wants(self, link: Link, session: Session, exchange: Exchange) -> bool:
         """Whether the list must be read before a request goes up. It waits then, if it is not refused."""
@@ -55,13 +54,13 @@ class Schooling:
         """Read the list; the request goes up afterwards."""
         link.learning.append(exchange)
         if len(link.learning) == 1:
-            self._pages[link.id] = 0
+            link.pages_read = 0
             self._ask(link, b"{}", link.session_of(exchange))
 
     def _ask(self, link: Link, params: bytes, session: Session) -> None:
         revision = link.upstream.revision
         assert revision is not None
-        self._pages[link.id] += 1
+        link.pages_read += 1
         who = msgspec.structs.replace(session.client, revision=revision)
         self._uplink.run(link, "schemas", "tools/list", add(params, who))
 
@@ -74,7 +73,7 @@ class Schooling:
                 cursor = jsonrpc.member_of(frame.result, "nextCursor")
             except RemoteProtocolError:
                 cursor = None
-        if cursor not in (None, b"null") and self._pages.get(link.id, 0) < self._desk.limits.schema_pages_max:
+        if cursor not in (None, b"null") and link.pages_read < self._desk.limits.schema_pages_max:
             waiting = next((exchange for exchange in link.learning if not exchange.is_over), None)
             if waiting is not None:
                 self._ask(link, set_member(b"{}", "cursor", cursor), link.session_of(waiting))
@@ -83,7 +82,6 @@ class Schooling:
 
     def receive_end(self, link: Link) -> None:
         """There is no more to learn."""
-        self._pages.pop(link.id, None)
         if link.mirrors is None:
             link.mirrors = {}
         waiting, link.learning = link.learning, []

@@ -9,7 +9,7 @@ from .courier import Courier
 from .credentials import handshake_error_of, is_denied
 from .desk import Desk
 from .effects import Cause, Connected, CookieChanges, End, Primed, Sweep
-from .endings import BAD_REQUEST, NO_CONTENT, NOT_FOUND, denies_session, describe, error_in
+from .endings import BAD_REQUEST, NO_CONTENT, NOT_FOUND, denies_session, describe, error_in, is_about_session
 from .eras import Era
 from .errors import INTERNAL_ERROR
 from .exchange import Exchange
@@ -126,7 +126,7 @@ class ServerChannels:
             # There is nothing to speak to then, which an operator mends in another way than one who speaks no MCP.
             has_started = not role.is_process or cause.end is not End.UNREACHABLE
             stage = "" if has_started else "start"
-            if link.is_stateless and cause.end is not End.UNREACHABLE and self._handshakes.turn(link):
+            if link.is_stateless and cause.end is not End.UNREACHABLE and self._handshakes.turn(link, is_evident=False):
                 return  # some end at once when they are asked what they do not know
             error = handshake_error_of(link, cause)
             if error is not None and not is_denied(cause):  # of another protocol than ours: alone it would mislead
@@ -176,7 +176,8 @@ class ServerChannels:
                     self._courier.release(link.session_of(entry), entry)
                 return
             self._uplink.expect_none(entry)
-            if link.is_stateless and (answer := error_in(cause)) is not None and not is_denied(cause):
+            answer = None if is_about_session(cause.body) else error_in(cause)
+            if link.is_stateless and answer is not None and not is_denied(cause):
                 self._hearing.receive_answer(link, entry, Frame(error=answer))  # 2026-07-28: errors have statuses
                 self._handshakes.advance(link, entry)
                 return
@@ -215,7 +216,7 @@ class ServerChannels:
         basic/versioning, "Backward Compatibility"), and did not run it."""
         if not link.is_stateless or cause.end is not End.REFUSED or cause.status not in (BAD_REQUEST, NOT_FOUND):
             return False
-        self._handshakes.verdicts[link.plan.id].forget(Era.STATELESS)
+        self._handshakes.verdicts[link.plan.id].forget(*Era)
         return True
 
     def _receive_errand_close(self, link: Link, errand: Errand, cause: Cause, number: int) -> None:

@@ -17,7 +17,7 @@ from .artifact import tool_error
 from .bridge import envelope, questions
 from .bridge.capabilities import fingerprint
 from .bridge.envelope import Envelope
-from .bridge.seal import Claims, Kind, Seal, Unsealed, is_ours
+from .bridge.seal import Claims, Kind, Reason, Seal, Unsealed, is_ours
 from .clients import Clients
 from .courier import Courier
 from .desk import Desk
@@ -128,6 +128,8 @@ class Stateless:
         claims = self._read_state(opening, frame)
         if claims is not None and claims.kind is Kind.PARK:
             found = self._parking.find(claims)
+            if found is None and self._parking.is_own(claims):
+                raise Unsealed(Reason.EXPIRED)
             if found is None:
                 self._lose(frame, reply)
                 return None
@@ -140,7 +142,7 @@ class Stateless:
             session, exchange = begun
         if legs is not None and not exchange.is_over:
             assert id_key is not None
-            legs.open[id_key] = session, exchange
+            legs.add(id_key, session, exchange)
         return session, exchange
 
     def _read_state(self, opening: PostOpening | PipeOpening | EventPipeOpening, frame: Frame) -> Claims | None:
@@ -234,6 +236,9 @@ class Stateless:
         limit = self._desk.limits.exchanges_per_session_max
         if len(session.exchanges) >= limit:
             text = f"{limit} requests are open, the most a client may have"
+            raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
+        if isinstance(opening, PostOpening) and not self._courier.up.has_room(session):
+            text = "too much was sent that is not taken yet: wait, and try again"
             raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
         exchange = Exchange(
             key,

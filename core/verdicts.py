@@ -73,9 +73,10 @@ class Verdict:
         self._speaks[era] = False
         self._denied_at[era] = now
 
-    def forget(self, era: Era) -> None:
-        """It does not do as it did."""
-        self._speaks.pop(era, None)
+    def forget(self, *eras: Era) -> None:
+        """It does not do as it did: nothing is known of these."""
+        for era in eras:
+            self._speaks.pop(era, None)
 
 
 def denies_handshake(error: bytes) -> bool:
