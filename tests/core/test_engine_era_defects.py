@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
-from driving import DONE, Driver, Heard, driver, error, request
-from isthmus.core.effects import Connected, Dial, PipeOpening, PostOpening, Spawn
+from driving import LATEST, NO_STREAM, Driver, Heard, driver, error, request, result
+from isthmus.core.effects import Connected, Dial, Listen, PostOpening, Spawn
 from isthmus.core.ids import ChannelId
 
 REVISION: Final = "2026-07-28"
@@ -147,3 +147,90 @@ def test_a_removed_method_is_not_found(method: str, id_raw: str) -> None:
     assert world.said(channel)["error"]["code"] == -32601
     assert world.said(channel)["id"] == json.loads(id_raw)
     assert world.sent[channel][0].status == 404
+
+
+HANDSHAKEN: Final = json.dumps({"protocolVersion": LATEST, "capabilities": {"tools": {}}})
+SAMPLE: Final = '{"messages":[],"maxTokens":1}'
+
+
+def asks_in_vain(world: Driver, server: str, *, calls: int = 1) -> list[tuple[ChannelId, Heard]]:
+    """Calls whose server, one with sessions, asks for the model of a client that has declared none."""
+    channels = []
+    for number in range(calls):
+        members = {"name": "tool", "arguments": {}}
+        channels.append(ask(world, server, "tools/call", members, named="tool", id_raw=str(number)))
+        if number == 0:
+            refuses_to_discover(world)
+    found = [(channel, world.hear("tools/call")) for channel in channels]
+    heard = found[0][1]
+    asking = heard.channel
+    if heard.post is not None:
+        world.open(asking, Connected())
+    world.say(asking, request('"s"', "sampling/createMessage", SAMPLE))
+    answer = world.hear("")
+    world.acknowledge(answer)
+    assert answer.frame["error"]["code"] == -32601
+    return found
+
+
+def answers(world: Driver, heard: Heard, message: bytes) -> None:
+    """The rest of an answer whose stream is open already."""
+    world.say(heard.channel, message)
+    if heard.post is not None:
+        world.end(heard.channel)
+
+
+def refuses_to_discover(world: Driver) -> None:
+    """Be a server with sessions that starts because of a client without them."""
+    if isinstance(world.last(Dial).target, Spawn):
+        world.open(world.last(Dial).channel, Connected())
+    refused = world.hear("server/discover")
+    world.reply(refused, error(str(refused.id), '{"code":-32601,"message":"no"}'))
+    if isinstance(world.last(Dial).target, Spawn) and world.last(Dial).channel != refused.channel:
+        world.open(world.last(Dial).channel, Connected())
+    world.answer(world.hear("initialize"), HANDSHAKEN, session="S1")
+    world.acknowledge(world.hear("notifications/initialized"))
+    if refused.post is not None:
+        world.end(world.last_dial(Listen).channel, NO_STREAM)
+
+
+FAILURES: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
+    "result": (
+        '"result":{"content":[],"isError":true}',
+        {"dev.isthmus/originalResult": {"content": [], "isError": True}},
+    ),
+    "error": ('"error":{"code":-32601,"message":"no"}', {"dev.isthmus/originalCode": -32601}),
+}
+
+
+@pytest.mark.parametrize("server", ["pipe", "http"])
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_call_that_fails_for_want_of_a_capability_says_so(failure: str, server: str) -> None:
+    """If processing a request requires a capability the client did not declare, it is told so, with -32021 and 400,
+    also where the server is one that asks first, hears that there is none, and fails."""
+    member, kept = FAILURES[failure]
+    world = driver()
+    ((channel, heard),) = asks_in_vain(world, server)
+    answers(world, heard, f'{{"jsonrpc":"2.0","id":{heard.id},{member}}}'.encode())
+    told = world.said(channel)
+    assert told["id"] == 0
+    assert told["error"]["code"] == MISSING_CAPABILITY
+    assert told["error"]["data"] == {"requiredCapabilities": {"sampling": {}}, **kept}
+    assert world.sent[channel][0].status == 400
+
+
+@pytest.mark.parametrize("server", ["pipe", "http"])
+def test_a_call_that_does_without_a_capability_succeeds(server: str) -> None:
+    """A server may ask, hear no, and do without: then nothing was required."""
+    world = driver()
+    ((channel, heard),) = asks_in_vain(world, server)
+    answers(world, heard, result(str(heard.id), '{"content":[]}'))
+    assert world.said(channel)["result"]["content"] == []
+
+
+def test_a_question_that_may_be_of_another_call_proves_nothing() -> None:
+    """Over a pipe nothing says which of two calls a question is of: neither failure is put down to it."""
+    world = driver()
+    for channel, heard in asks_in_vain(world, "pipe", calls=2):
+        answers(world, heard, f'{{"jsonrpc":"2.0","id":{heard.id},{FAILURES["result"][0]}}}'.encode())
+        assert world.said(channel)["result"]["isError"] is True
