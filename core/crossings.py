@@ -238,7 +238,9 @@ class Crossings:
         session = link.session_of(exchange)
         if frame.error is not None:
             return self._receive_error(link, session, exchange, jsonrpc.usable_error(frame.error))
-        if not link.is_stateless or frame.result is None or not is_input_required(frame.result):
+        if not link.is_stateless:
+            return exchange.lacking is not None and self._lack(link, exchange, result=frame.result)
+        if frame.result is None or not is_input_required(frame.result):
             return False
         if not session.is_stateless:
             self._rounds.receive_questions(link, exchange, frame.result)
@@ -251,6 +253,8 @@ class Crossings:
     def _receive_error(self, link: Link, session: Session, exchange: Exchange, error: bytes) -> bool:
         code = jsonrpc.error_code(error)
         if not link.is_stateless:
+            if exchange.lacking is not None:
+                return self._lack(link, exchange, error=error)
             return session.is_stateless and code == URL_REQUIRED and self.visits.receive_visits(link, exchange, error)
         if code == HEADER_MISMATCH and exchange.attempts <= 1 and not link.is_pipe:
             # Its tools may have changed since they were listed.
@@ -276,6 +280,17 @@ class Crossings:
             return False
         exchange.step(ExchangeInput.REPLY)
         self._finish(link, exchange, result)
+        return True
+
+    def _lack(self, link: Link, exchange: Exchange, *, error: bytes | None = None, result: bytes | None = None) -> bool:
+        """The server answered after it had asked in vain. True if that was why it failed, as far as can be told."""
+        assert exchange.lacking is not None
+        instead = faults.to_missing_capability(exchange.lacking, error=error, result=result)
+        if instead is None:
+            return False
+        exchange.is_native = True
+        exchange.step(ExchangeInput.REPLY)
+        self.onward.finish(link, exchange, jsonrpc.encode_error_raw(exchange.id_raw, instead))
         return True
 
     def error_down(self, link: Link, exchange: Exchange, error: bytes) -> bytes:

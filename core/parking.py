@@ -99,6 +99,8 @@ class Parking:
             return
         lacking = None if exchange.leg is None else missing(exchange.leg.capabilities, ask.method, params)
         if lacking is not None:
+            if related is not None or len(self._askers(session)) == 1:
+                exchange.lacking = lacking
             self.up.reply(session, ask, refusal_of(ask.method), session.headers)
             return
         try:
@@ -125,9 +127,12 @@ class Parking:
     def _whose(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> Exchange | None:
         if related is not None:
             return related if related.method in MAY_ASK else None
-        calls = [e for e in session.exchanges.values() if e.upstream_id is not None and e.method in MAY_ASK]
+        calls = self._askers(session)
         able = [e for e in calls if e.leg is None or missing(e.leg.capabilities, ask.method, params) is None]
         return (able or calls)[-1] if calls else None
+
+    def _askers(self, session: Session) -> list[Exchange]:
+        return [e for e in session.exchanges.values() if e.upstream_id is not None and e.method in MAY_ASK]
 
     def _answer_nobody(self, session: Session, ask: Ask, params: bytes | None) -> None:
         """No call is open that the question could travel with: the server is told what it would hear of nobody."""

@@ -22,7 +22,7 @@ from .session import State as SessionState
 from .stateless import Stateless, read_leg, unsupported
 from .stream import Stream
 from .streams import Streams
-from .wire.mirroring import check
+from .wire.mirroring import check, check_revision
 
 NO_ROOM = "too much was sent that is not taken yet: wait, and try again"
 
@@ -220,6 +220,8 @@ class Posts:
         assert frame.method is not None
         revision = revision_of(frame.params)
         assert revision is not None
+        if opening.revision is not None and revision:
+            check_revision(opening.revision, revision)  # whether or not what the body names is served
         leg = read_leg(frame)
         mirrors = self._stateless.mirrors_for(opening, frame)
         check(frame.method, frame.params, leg.revision, opening.mirrored, mirrors, header_revision=opening.revision)
