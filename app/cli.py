@@ -131,6 +131,11 @@ def _wrapping(
         raise ConfigError("got --include-tool or --exclude-tool with --no-inspect, which looks into nothing")
     if not is_inspected and unix_socket is not None:
         raise ConfigError("got --no-inspect with --listen stdio+unix:…, expected it with HTTP only")
+    if not is_inspected and options.era != "auto":
+        raise ConfigError("got --era with --no-inspect, which translates nothing")
+    if upstream.transport == "sse" and options.era == "stateless":
+        raise ConfigError("got --era stateless with an sse+ URL, expected auto or handshake: HTTP+SSE is of 2024-11-05")
+    upstream = msgspec.structs.replace(upstream, era=options.era)
     server = Server(id=id, upstream=upstream, inspect=is_inspected, tools=tools, unix_socket=unix_socket)
     return Settings(core=core, servers=(server,))
 
