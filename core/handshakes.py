@@ -157,7 +157,7 @@ class Handshakes:
     def _receive_verdict(self, link: Link) -> None:
         """The handshake came through: what failed before it failed for good."""
         verdict = self.verdicts[link.plan.id]
-        verdict.receive_proof(link.era)
+        verdict.receive_proof(link.era, link.upstream.revision)
         for era in link.tried:
             verdict.receive_denial(era, self._desk.now)
         self._desk.timers.cancel(("probe", link.id))
