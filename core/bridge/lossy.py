@@ -136,8 +136,8 @@ LOSSES: Final[tuple[Loss, ...]] = (
         to_era="handshake",
         speaker="client",
         fate="refused",
-        carried="After a restart of the proxy the retry ends with a failed tool, or -31001. It is not run again, for it may"
-        " have had effects.",
+        carried="After a restart of the proxy the retry ends with a failed tool, or -31001. It is not run again, for it"
+        " may have had effects.",
     ),
     Loss(
         feature="rounds of questions",
@@ -171,8 +171,8 @@ LOSSES: Final[tuple[Loss, ...]] = (
         to_era="handshake",
         speaker="server",
         fate="refused",
-        carried="A client that accepts only JSON for a call is asked on its GET stream; if it opens none soon, it counts"
-        " as refusing.",
+        carried="A client that accepts only JSON for a call is asked on its GET stream; if it opens none soon, it"
+        " counts as refusing.",
     ),
     Loss(
         feature="rich forms",
