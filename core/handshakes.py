@@ -180,7 +180,7 @@ class Handshakes:
     def _receive_verdict(self, link: Link) -> None:
         """The handshake came through: what failed before it failed for good, if it is known why."""
         verdict = self.verdicts[link.plan.id]
-        verdict.receive_proof(link.era)
+        verdict.receive_proof(link.era, link.upstream.revision)
         for era, is_said in link.tried.items():
             if is_said:
                 verdict.receive_denial(era, self._desk.now)
