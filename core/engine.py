@@ -248,9 +248,11 @@ class Engine:
         return self._effects()
 
     def receive_drain(self, now: float) -> list[Effect]:
-        """Take no new sessions and requests from now on; what runs may finish."""
+        """Take no new sessions and requests from now on; what runs may finish. Subscriptions, which never would, end."""
         self._begin(now, None)
         self._desk.is_draining = True
+        for session in list(self._clients.sessions.values()):
+            self._legwork.listens.end_all(session)
         return self._effects()
 
     def receive_stop(self, now: float) -> list[Effect]:

@@ -224,8 +224,10 @@ class Listens:
     def end_all(self, session: Session) -> None:
         """The proxy is about to go: each subscription ends with its last word (2026-07-28 basic/patterns/subscriptions,
         "Teardown")."""
-        for listening in list(session.listens.values()):
+        listens, session.listens = session.listens, {}
+        for listening in listens.values():
             exchange = listening.exchange
+            self._desk.timers.cancel(("ack", (session.sid, exchange.key)))
             result = listening.machine.receive_close()
             self._answering.answer(session, exchange, jsonrpc.encode_result(exchange.id_raw, result))
 
