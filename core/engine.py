@@ -140,15 +140,15 @@ class Engine:
 
     @property
     def exchange_count(self) -> int:
-        """Requests of clients that are still owed an answer."""
-        return sum(len(session.exchanges) for session in self._clients.sessions.values())
+        """Requests of clients that are still owed an answer. A subscription is not: it has none before its end."""
+        return sum(len(session.exchanges) - len(session.listens) for session in self._clients.sessions.values())
 
     def owes(self, channel: ChannelId) -> bool:
         """Whether the client of a pipe is still owed an answer."""
         role = self._desk.role_of(channel)
         if not isinstance(role, PipeRole):
             return False
-        return role.legs.is_busy or (role.session is not None and bool(role.session.exchanges))
+        return role.legs.is_waiting or (role.session is not None and bool(role.session.exchanges))
 
     def report(self) -> tuple[Status, ...]:
         """How each server fares now."""

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from .exchange import Exchange
 from .jsonrpc import IdKey
 from .session import Session
 
-PRUNED_AT: int = 64
-"""So many entries are kept before those that are over are looked for; twice as many as are open, after that."""
+SWEPT_MIN: Final = 32
+"""So few entries are not worth a look at each."""
 
 
 class Legs:
-    """The open requests of one pipe, by their ids: there they must differ."""
+    """The open requests of one pipe, by their ids: there they must differ.
 
-    __slots__ = ("_prune_at", "open")
+    Nobody tells it when one is over. It looks for those whenever there are twice as many as were open the last time, so
+    that there are never many more than are open, and an entry costs two looks at most.
+    """
+
+    __slots__ = ("_sweep_at", "open")
 
     def __init__(self) -> None:
         self.open: dict[IdKey, tuple[Session, Exchange]] = {}
-        self._prune_at = PRUNED_AT
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether one is to be answered. A subscription is not: it goes on as long as its client listens."""
-        found = [self.find(id_key) for id_key in list(self.open)]
-        return any(one is not None and one[1].method != "subscriptions/listen" for one in found)
+        self._sweep_at = SWEPT_MIN
 
     def add(self, id_key: IdKey, session: Session, exchange: Exchange) -> None:
+        if len(self.open) >= self._sweep_at:
+            for other in list(self.open):
+                self.find(other)
+            self._sweep_at = max(SWEPT_MIN, 2 * len(self.open))
         self.open[id_key] = session, exchange
-        if len(self.open) >= self._prune_at:
-            for key in list(self.open):
-                self.find(key)
-            self._prune_at = max(PRUNED_AT, 2 * len(self.open))
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an answer is owed. A subscription has none before its end."""
+        found = [self.find(id_key) for id_key in list(self.open)]
+        return any(one is not None and one[1].key not in one[0].listens for one in found)
 
     def find(self, id_key: IdKey | None) -> tuple[Session, Exchange] | None:
         """The open request of that id. Those that are over are forgotten on the way."""

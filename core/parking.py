@@ -9,7 +9,7 @@ Source: 2026-07-28 basic/patterns/mrtr.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -64,7 +64,9 @@ class Legs(Protocol):
 
 
 class Cancelling(Protocol):
-    """How calls end that nobody wants any more."""
+    """How calls end that nobody wants any more, and who must know that one is over."""
+
+    over: Callable[[Session], None]
 
     def cancel(self, session: Session, exchange: Exchange, params: bytes, headers: Headers) -> None:
         """Nobody wants the call any more."""
@@ -330,6 +332,7 @@ class Parking:
         if exchange.park.state is State.HELD:
             exchange.park.end()
             self._forget(exchange.park)
+            self._calls.over(session)
         else:
             reason = msgspec.json.encode({"requestId": 0, "reason": "the client did not come back"})
             self._calls.cancel(session, exchange, reason, session.headers)
