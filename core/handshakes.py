@@ -113,6 +113,7 @@ class Handshakes:
         self._desk.timers.set(("start", link.id), at, "upstream start")
         link.refusal = link.refused = None
         link.tried.clear()
+        link.answered = None
         link.is_pipe = link.plan.kind is not Kind.HTTP or link.plan.id in self._event_pipes
         is_event_pipe = link.is_pipe and link.plan.kind is Kind.HTTP
         wanted = Era.HANDSHAKE if is_event_pipe or not _is_for_stateless(link) else Era.STATELESS
@@ -291,11 +292,15 @@ class Handshakes:
             shown = self.files.adapt_handshake(link, frame.result) if link.plan.has_files else frame.result
             link.upstream.receive_discovered(frame.result, max(revisions))
         except (RemoteProtocolError, msgspec.DecodeError) as fault:
-            if not self.turn(link, error):
+            if not (self._go_back(link, is_denied=True) or self.turn(link, error)):
                 self.losses.lose(link, str(fault), error=link.refused or error)
             return
         link.handshake, link.refusal, link.refused = shown, None, None
-        self.verdicts[link.plan.id].discovered = frame.result
+        verdict = self.verdicts[link.plan.id]
+        verdict.discovered = frame.result
+        if link.answered is not None:
+            verdict.receive_proof(Era.HANDSHAKE)
+            link.answered = None
         self._receive_verdict(link)
         self.accept_all(link)
         link.replaying = 0
@@ -311,6 +316,8 @@ class Handshakes:
         """It may be one that never answers what it does not know."""
         if link.upstream.state is not State.INITIALIZING or link.era is not Era.STATELESS:
             return
+        if self._go_back(link):
+            return
         is_known = self.verdicts[link.plan.id].speaks(Era.STATELESS, self._desk.now) is True
         if (is_known and not link.is_pipe) or not self.turn(link, is_said=False):
             text = f"it did not answer server/discover within {self._desk.limits.probe_timeout_s:g} s"
@@ -324,6 +331,38 @@ class Handshakes:
             if not (denies_handshake(error) and (self.turn(link, error) or self._probe_again(link))):
                 self.losses.lose(link, "it refused to initialize", error=link.refused or error)
             return
+        if not self._must_ask(link, session):
+            self._accept_handshake(link, frame, session)
+            return
+        link.answered = frame
+        self.verdicts[link.plan.id].receive_question(self._desk.now)
+        link.era = Era.STATELESS
+        self._discover(link)
+
+    def _must_ask(self, link: Link, session: str | None) -> bool:
+        """Whether to see if the server can do without a handshake: over HTTP, one that begins no session has no stream
+        to ask anything on, or to tell of changes. In the era that needs none it can do both."""
+        verdict = self.verdicts[link.plan.id]
+        verdict.is_mute = session is None and not link.is_pipe
+        return verdict.is_mute and Era.STATELESS not in link.tried and verdict.may_ask(self._desk.now)
+
+    def _go_back(self, link: Link, *, is_denied: bool = False) -> bool:
+        """It cannot do without, or does not say: go on with the handshake that it has answered. False if there is none.
+
+        Args:
+            is_denied: it said that it cannot.
+        """
+        frame, link.answered = link.answered, None
+        if frame is None or link.upstream.state is not State.INITIALIZING:
+            return False
+        self._drop_errands(link)
+        link.era = Era.HANDSHAKE
+        if is_denied:
+            self.verdicts[link.plan.id].receive_denial(Era.STATELESS, self._desk.now)
+        self._accept_handshake(link, frame, None)
+        return True
+
+    def _accept_handshake(self, link: Link, frame: Frame, session: str | None) -> None:
         assert frame.result is not None
         try:
             link.upstream.receive_initialized(frame.result, session)
@@ -454,7 +493,8 @@ class Handshakes:
         """The POST of a handshake ended without an answer to it. True if it goes on in another way."""
         error = error_in(cause)
         if purpose == "discover":
-            return denies_stateless(cause) and self.turn(link, error)
+            is_denied = denies_stateless(cause)
+            return self._go_back(link, is_denied=is_denied) or (is_denied and self.turn(link, error))
         if error is not None and denies_handshake(error) and (self.turn(link, error) or self._probe_again(link)):
             return True
         return self.fall_back(link, cause)

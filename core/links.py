@@ -13,6 +13,7 @@ from .effects import Cause, Delete, Headers
 from .eras import Era
 from .exchange import Exchange
 from .ids import ChannelId
+from .jsonrpc import Frame
 from .limits import Limits
 from .listen import Filter
 from .plan import Kind, ServerPlan, Sharing
@@ -46,6 +47,7 @@ class Link:
     refusal: why the server is not spoken to over Streamable HTTP, if that was tried first.
     handshake: the result of its last `initialize`, or `server/discover`, as clients are shown it.
     era: how the server is spoken to, or is to be.
+    answered: what it answered to `initialize`, while it is asked whether it can do without.
     tried: the eras that failed in this handshake, and whether the server said so, or nothing at all.
     refused: the error that the first of them failed with.
     mirrors: which arguments of its tools the server wants in headers too, by tool; None: nobody has looked.
@@ -59,6 +61,7 @@ class Link:
     """
 
     __slots__ = (
+        "answered",
         "babble",
         "channel",
         "children",
@@ -128,6 +131,7 @@ class Link:
         self.listen_failures = 0
         self.listen_idle = 0
         self.era = Era.HANDSHAKE
+        self.answered: Frame | None = None
         self.tried: dict[Era, bool] = {}
         self.refused: bytes | None = None
         self.mirrors: dict[str, tuple[Mirror, ...]] | None = None

@@ -36,15 +36,18 @@ class Verdict:
     Attributes:
         discovered: its last `DiscoverResult`.
         spoken: the eras it was spoken to in, with the revision of the last time; None: it named none.
+        is_mute: over HTTP, its handshake began no session, without which it can ask and tell nobody anything.
     """
 
     def __init__(self, forced: Era | None, limits: Limits) -> None:
         self.discovered: bytes | None = None
         self.spoken: dict[Era, str | None] = {}
+        self.is_mute = False
         self._forced = forced
         self._limits = limits
         self._speaks: dict[Era, bool] = {}
         self._denied_at: dict[Era, float] = {}
+        self._asked_at = float("-inf")
 
     def speaks(self, era: Era, now: float) -> bool | None:
         """Whether it speaks an era; None: nobody knows."""
@@ -58,6 +61,8 @@ class Verdict:
     def choose(self, wanted: Era, now: float) -> Era:
         """What to try for a client that talks so."""
         other = OTHER[wanted]
+        if wanted is Era.HANDSHAKE and self.is_mute and self.speaks(other, now):
+            return other
         if self.speaks(wanted, now) is False and self.speaks(other, now) is not False:
             return other
         return wanted
@@ -65,6 +70,15 @@ class Verdict:
     def may_turn(self, era: Era, now: float) -> bool:
         """Whether the other era is worth trying after this one failed."""
         return self.speaks(OTHER[era], now) is not False and self._forced is None
+
+    def may_ask(self, now: float) -> bool:
+        """Whether it is worth asking one that has no sessions in its handshake if it speaks the era that needs none."""
+        known = self.speaks(Era.STATELESS, now)
+        return known is True or (known is None and now - self._asked_at >= self._limits.verdict_ttl_s)
+
+    def receive_question(self, now: float) -> None:
+        """It is asked that. Whatever comes of it, it is not asked again so soon."""
+        self._asked_at = now
 
     def receive_proof(self, era: Era, revision: str | None) -> None:
         """It was spoken to in that era, and answered so."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from driving import Client, Driver, driver, newcomer
+from driving import Client, Driver, driver, newcomer, result
 from isthmus.core.effects import Cause, Close, Connected, Dial, End, Join, Spawn
-from isthmus.core.eras import LATEST_MODERN
+from isthmus.core.eras import LATEST_MODERN, Era
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, ServerPlan
 from stateless_server import (
@@ -18,6 +18,7 @@ from stateless_server import (
     fail,
     failure,
     modern_call,
+    posts,
     refuse,
     refused,
 )
@@ -356,6 +357,122 @@ def test_spare_processes_are_spoken_to_in_either_era() -> None:
         world.open(spare, Connected())
     modern_call(newcomer(world, "http", "s", "another"), "2")
     assert world.hear("initialize").channel == spares[0]
+
+
+# --- Servers of both eras ---------------------------------------------------------------------------------------------
+
+
+def greet_without_session(world: Driver) -> None:
+    world.answer(world.hear("initialize"), LEGACY_ANSWER, session=None)
+
+
+def test_a_server_of_both_eras_whose_handshake_begins_no_session_is_used_without_one() -> None:
+    """Without a session it cannot ask or tell anything; in its modern era it can, for clients with sessions too."""
+    world, client = world_of(Kind.HTTP)
+    channel = client.initialize()
+    greet_without_session(world)
+    assert not world.messages(channel), "the client waits for the outcome"
+    assert not world.hears("notifications/initialized")
+    discovered(world, '{"tools":{}}')
+    assert world.said(channel)["result"]["protocolVersion"] == "2025-11-25"
+    client.session = world.sent[channel][-1].session
+    client.notify("notifications/initialized")
+    client.request("1", "tools/list")
+    assert f"{META}protocolVersion" in world.hear("tools/list").frame["params"]["_meta"]
+    newcomer(world, "http", "s").initialize()
+    assert world.hears("server/discover"), "the next client begins so"
+    assert not world.hears("initialize")
+
+
+GO_ON = {
+    "unknown": refused(404, failure(-32601, id=1)),
+    "bad request": refused(400),
+    "overloaded": refused(503),
+    "credentials": refused(401),
+    "broken": Cause(End.BROKEN),
+    "nothing": SILENT,
+}
+
+
+@pytest.mark.parametrize("case", GO_ON)
+def test_a_server_without_session_that_cannot_do_without_a_handshake_keeps_the_one_it_answered(case: str) -> None:
+    """Whatever is said to that one question, the handshake goes on where it stood, and no client asks it again."""
+    world, client = world_of(Kind.HTTP)
+    channel = client.initialize()
+    greet_without_session(world)
+    world.end(world.hear("server/discover").channel, GO_ON[case])
+    world.acknowledge(world.hear("notifications/initialized"))
+    assert world.said(channel)["result"]["serverInfo"] == {"name": "s", "version": "1"}
+    newcomer(world, "http", "s").initialize()
+    greet_without_session(world)
+    assert world.hears("notifications/initialized")
+    assert not world.hears("server/discover"), "one question a verdict"
+    assert len([post for post in posts(world) if b'"initialize"' in post.message]) == 2
+
+
+@pytest.mark.parametrize("answer", ["late", "error", "nonsense"])
+def test_that_question_is_not_waited_for_longer_than_a_probe(answer: str) -> None:
+    """Silence, an error with a success and an unusable result: the handshake goes on, late words are dropped."""
+    world, client = world_of(Kind.HTTP)
+    channel = client.initialize()
+    greet_without_session(world)
+    heard = world.hear("server/discover")
+    if answer == "late":
+        world.wait(10.0)
+        assert world.say(heard.channel, result(str(heard.id), discovery())) == []
+    elif answer == "error":
+        fail(world, heard, -32601)
+    else:
+        world.answer(heard, "[]")
+    world.acknowledge(world.hear("notifications/initialized"))
+    assert "result" in world.said(channel)
+
+
+def test_the_question_is_asked_again_after_a_day() -> None:
+    """A verdict has its time; so has the question."""
+    world, client = world_of(Kind.HTTP, limits=Limits(verdict_ttl_s=100.0))
+    client.initialize()
+    greet_without_session(world)
+    refuse(world, world.hear("server/discover"), 503)
+    world.acknowledge(world.hear("notifications/initialized"))
+    world.wait(100.0)
+    newcomer(world, "http", "s").initialize()
+    greet_without_session(world)
+    assert world.hears("server/discover")
+
+
+@pytest.mark.parametrize("era", list(Era))
+def test_a_server_whose_era_is_forced_is_not_asked(era: Era) -> None:
+    """The configuration is the last word: no probe, no turning."""
+    world, client = world_of(Kind.HTTP, era=era)
+    client.initialize()
+    if era is Era.HANDSHAKE:
+        greet_without_session(world)
+        assert world.hears("notifications/initialized")
+        assert not world.hears("server/discover")
+    else:
+        refuse(world, world.hear("server/discover"), 404)
+        assert not world.hears("initialize")
+
+
+def test_a_server_with_sessions_is_not_asked() -> None:
+    """A session is a way to ask and to tell: each client is served in its own era."""
+    world, client = world_of(Kind.HTTP)
+    client.initialize()
+    begin_legacy(world, session="S1")
+    assert not world.heard
+
+
+def test_a_known_modern_server_without_session_serves_both() -> None:
+    """That it has no sessions is known already: it is not asked whether, but greeted so."""
+    world, client = world_of(Kind.HTTP)
+    modern_call(client)
+    discovered(world)
+    world.answer(world.hear("tools/list"), '{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"private"}')
+    channel = newcomer(world, "http", "s").initialize()
+    greet_without_session(world)
+    discovered(world)
+    assert "result" in world.said(channel)
 
 
 # --- HTTP+SSE ---------------------------------------------------------------------------------------------------------
