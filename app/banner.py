@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 
 from ..core.catalog import helper_name
-from ..core.eras import features_of
 from ..core.wire.http_headers import is_loopback
 from .addresses import SCHEMES, scheme_of
 from .documents import without_credentials
@@ -96,8 +95,8 @@ def describe(settings: Settings, server: Server, report: ServerReport) -> list[s
         lines.append(f"    server  transparent, at {_plain(without_credentials(server.upstream.url or ''))}")
     else:
         name = " ".join(part for part in (report.name, report.version) if part) or "without a name"
-        era = features_of(report.revision).era
-        lines.append(_plain(f"    server  {name} ({kind}, {era} era, revision {report.revision})"))
+        eras = "; ".join(f"{era} era, revision {revision or 'unknown'}" for era, revision in report.eras.items())
+        lines.append(_plain(f"    server  {name} ({kind}, {eras})"))
         tools = visible_tools(server, report)
         hidden = f" ({hidden_count} hidden)" if (hidden_count := len(own_tools(server, report)) - len(tools)) else ""
         shown = _plain(", ".join(tools[:TOOLS_SHOWN]))

@@ -34,6 +34,7 @@ from .levels import LEVELS
 from .links import Link
 from .listens import Listens
 from .news import News
+from .replay import Replays
 from .rewrite import remove_member
 from .rounds import Rounds
 from .schooling import Schooling
@@ -88,6 +89,7 @@ class Crossings:
         self.onward: Finish
         self.visits: Visits
         self.schooling = Schooling(desk, uplink, write)
+        self.replays = Replays()
         self._desk = desk
         self._uplink = uplink
         self._rounds = rounds
@@ -308,6 +310,8 @@ class Crossings:
             result = self._listed(link, session, exchange, result)
         if session.is_stateless:
             exchange.is_native = link.is_stateless
+            if exchange.method == "tools/list" and not link.is_stateless:
+                self.replays.learn(link.plan.id, result)
             return result
         is_wrapped = False
         if link.wrapped and exchange.method == "tools/call":

@@ -114,8 +114,10 @@ class Engine:
         legwork.parking.up = legwork.visits.up = legwork.deferring.up = servers
         legwork.parking.deferring = legwork.deferring
         verdicts = servers.handshakes.verdicts
-        mirrors = servers.crossings.schooling.advertised
-        self._stateless = stateless = Stateless(desk, courier, clients, legwork, seal, verdicts, mirrors)
+        crossings = servers.crossings
+        self._stateless = stateless = Stateless(
+            desk, courier, clients, legwork, seal, verdicts, crossings.schooling.advertised, crossings.replays
+        )
         clients.forget, courier.over = stateless.forget, stateless.receive_settled
         self._posts = Posts(desk, courier, clients, streams, stateless)
         self._pipes = Pipes(desk, courier, clients, stateless)

@@ -143,6 +143,7 @@ class Exchange(Machine[State, Input]):
         lacking: a capability that its server asked for in vain, as the JSON of `requiredCapabilities`.
         round: what its server, without sessions, wants to know before it answers.
         mirrored: what of the request its client said in headers.
+        known: answers to what its server asks, from before the call was lost, by what was asked.
         visited: the pages that its user has agreed to visit, by their names.
         is_native: its answer is of the client's own era already.
     """
@@ -154,6 +155,7 @@ class Exchange(Machine[State, Input]):
         "id_raw",
         "is_native",
         "key",
+        "known",
         "lacking",
         "leg",
         "may_have_run",
@@ -206,6 +208,7 @@ class Exchange(Machine[State, Input]):
         self.round: Round | None = None
         self.mirrored: Headers = ()
         self.visited: set[str] = set()
+        self.known: dict[str, bytes] = {}
         self.is_native = False
         reply.remaining += 1
 

@@ -12,7 +12,7 @@ import msgspec
 
 from . import jsonrpc
 from .bridge.discovery import served_revisions, to_discover_result, to_initialize_result
-from .bridge.envelope import Envelope, add
+from .bridge.envelope import add, own_envelope
 from .clients import Clients
 from .desk import Desk
 from .effects import Cause, End, Join, Listen, Spawn
@@ -22,7 +22,7 @@ from .errors import RemoteProtocolError
 from .exchange import Exchange
 from .health import Health
 from .jsonrpc import Frame
-from .links import ChildRole, Errand, Link, Notice, UpStreamRole
+from .links import ChildRole, Errand, Link, Notice, UpPostRole, UpStreamRole
 from .nursery import Nursery
 from .plan import Kind
 from .rewrite import set_member
@@ -128,41 +128,64 @@ class Handshakes:
             self.health[link.plan.id].receive_start()
             self._shake_hands(link)
 
-    def turn(self, link: Link, error: bytes | None = None, *, is_evident: bool = True) -> bool:
+    def turn(self, link: Link, error: bytes | None = None, *, is_said: bool = True) -> bool:
         """The server does not speak the era that was tried: try the other one, on a connection or with a process of
         its own, since some servers decide by the first message. False if that was tried, or is known to be in vain.
 
         Args:
             error: what the server said.
-            is_evident: it answered as the others do, whatever it did before.
+            is_said: it said anything: silence and a sudden end may have other causes. What it answers as the others do
+                counts, whatever it did before.
         """
         verdict = self.verdicts[link.plan.id]
         other = OTHER[link.era]
         if link.upstream.state not in (State.DIALING, State.INITIALIZING) or other in link.tried:
             return False
-        if is_evident:
+        if is_said:
             verdict.forget(other)
         if not verdict.may_turn(link.era, self._desk.now) or (link.is_pipe and link.plan.kind is Kind.HTTP):
             return False
-        link.tried.add(link.era)
+        link.tried[link.era] = is_said
         link.refused = link.refused or error
         link.era = other
         if link.upstream.state is State.INITIALIZING:
             link.upstream.step(Input.REDIAL)
-        for number in [number for number, entry in link.pending.items() if isinstance(entry, Errand)]:
-            del link.pending[number]
+        self._drop_errands(link)
         channel, link.channel = link.channel, None
         self._desk.close(channel, reason="spoken to in another way")
         self._desk.timers.cancel(("probe", link.id))
         self._reach(link)
         return True
 
+    def _probe_again(self, link: Link) -> bool:
+        """It was silent when it was asked whether it has no sessions, and says now that it has none: it was slow to
+        start. Ask again where it has just answered, and only once."""
+        if link.upstream.state is not State.INITIALIZING or link.tried.get(Era.STATELESS) is not False:
+            return False
+        link.tried = {Era.HANDSHAKE: True}
+        link.era = Era.STATELESS
+        self._discover(link)
+        return True
+
+    def _drop_errands(self, link: Link) -> None:
+        """Nobody waits for what was asked in this handshake any more."""
+        numbers = {number for number, entry in link.pending.items() if isinstance(entry, Errand)}
+        for number in numbers:
+            del link.pending[number]
+        for channel in sorted(link.posts):
+            role = self._desk.role_of(channel)
+            if isinstance(role, UpPostRole) and role.number in numbers:
+                self._desk.close(channel, reason="spoken to in another way")
+
     def _receive_verdict(self, link: Link) -> None:
-        """The handshake came through: what failed before it failed for good."""
+        """The handshake came through: what failed before it failed for good, if it is known why."""
         verdict = self.verdicts[link.plan.id]
-        verdict.receive_proof(link.era)
-        for era in link.tried:
-            verdict.receive_denial(era, self._desk.now)
+        verdict.receive_proof(link.era, link.upstream.revision)
+        for era, is_said in link.tried.items():
+            if is_said:
+                verdict.receive_denial(era, self._desk.now)
+            elif link.is_pipe:  # over HTTP, silence is the network's as often as the server's
+                verdict.receive_silence(era, self._desk.now)
         self._desk.timers.cancel(("probe", link.id))
 
     def _spawn(self, link: Link) -> None:
@@ -246,8 +269,11 @@ class Handshakes:
         link.listen_event_id = None
         if link.era is Era.HANDSHAKE:
             self._uplink.run(link, "initialize", "initialize", link.upstream.initialize)
-            return
-        who = msgspec.structs.replace(_prober(self._desk.plan.version), revision=LATEST_MODERN)
+        else:
+            self._discover(link)
+
+    def _discover(self, link: Link) -> None:
+        who = own_envelope(LATEST_MODERN, self._desk.plan.version)
         self._uplink.run(link, "discover", "server/discover", add(None, who))
         at = self._desk.now + self._desk.limits.probe_timeout_s
         self._desk.timers.set(("probe", link.id), at, "server/discover")
@@ -283,9 +309,10 @@ class Handshakes:
 
     def handle_probe_timeout(self, link: Link) -> None:
         """It may be one that never answers what it does not know."""
-        if link.upstream.state is State.INITIALIZING and link.era is Era.STATELESS:
-            if self.turn(link, is_evident=False):
-                return
+        if link.upstream.state is not State.INITIALIZING or link.era is not Era.STATELESS:
+            return
+        is_known = self.verdicts[link.plan.id].speaks(Era.STATELESS, self._desk.now) is True
+        if (is_known and not link.is_pipe) or not self.turn(link, is_said=False):
             text = f"it did not answer server/discover within {self._desk.limits.probe_timeout_s:g} s"
             self.losses.lose(link, text, error=link.refused)
 
@@ -294,7 +321,7 @@ class Handshakes:
         link.babble = ""
         if frame.error is not None:
             error = jsonrpc.usable_error(frame.error)
-            if not (denies_handshake(error) and self.turn(link, error)):
+            if not (denies_handshake(error) and (self.turn(link, error) or self._probe_again(link))):
                 self.losses.lose(link, "it refused to initialize", error=link.refused or error)
             return
         assert frame.result is not None
@@ -428,7 +455,7 @@ class Handshakes:
         error = error_in(cause)
         if purpose == "discover":
             return denies_stateless(cause) and self.turn(link, error)
-        if error is not None and denies_handshake(error) and self.turn(link, error):
+        if error is not None and denies_handshake(error) and (self.turn(link, error) or self._probe_again(link)):
             return True
         return self.fall_back(link, cause)
 
@@ -439,8 +466,3 @@ class Handshakes:
 
 def _is_for_stateless(link: Link) -> bool:
     return bool(link.sessions) and all(session.is_stateless for session in link.sessions.values())
-
-
-def _prober(version: str) -> Envelope:
-    """Who asks `server/discover`: nothing in its answer depends on what a client can do."""
-    return Envelope("", b"{}", msgspec.json.encode({"name": "isthmus", "version": version}))

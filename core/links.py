@@ -46,7 +46,7 @@ class Link:
     refusal: why the server is not spoken to over Streamable HTTP, if that was tried first.
     handshake: the result of its last `initialize`, or `server/discover`, as clients are shown it.
     era: how the server is spoken to, or is to be.
-    tried: the eras that failed in this handshake.
+    tried: the eras that failed in this handshake, and whether the server said so, or nothing at all.
     refused: the error that the first of them failed with.
     mirrors: which arguments of its tools the server wants in headers too, by tool; None: nobody has looked.
     pages_read: of its list of tools, while that is read for this.
@@ -128,7 +128,7 @@ class Link:
         self.listen_failures = 0
         self.listen_idle = 0
         self.era = Era.HANDSHAKE
-        self.tried: set[Era] = set()
+        self.tried: dict[Era, bool] = {}
         self.refused: bytes | None = None
         self.mirrors: dict[str, tuple[Mirror, ...]] | None = None
         self.pages_read = 0

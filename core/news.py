@@ -15,7 +15,7 @@ import msgspec
 
 from . import jsonrpc
 from .asking import Asking
-from .bridge.envelope import Envelope, add
+from .bridge.envelope import add, own_envelope
 from .desk import Desk
 from .effects import Cause
 from .errors import INVALID_PARAMS, METHOD_NOT_FOUND, RemoteProtocolError
@@ -123,7 +123,7 @@ class News:
         revision = link.upstream.revision
         assert revision is not None
         params = b'{"notifications":' + format_filter(wanted) + b"}"
-        who = Envelope(revision, b"{}")
+        who = own_envelope(revision, self._desk.plan.version)
         number = self._uplink.run(link, "listen", "subscriptions/listen", add(params, who))
         link.ears[number] = Ear(number, wanted)
 

@@ -121,7 +121,7 @@ class Park(Machine[State, Input]):
     def check_round(self, round: int) -> None:
         """Raises RemoteProtocolError where a token of that round can claim nothing."""
         if not self.may(Input.CLAIM) or round != self.round:
-            raise RemoteProtocolError("Invalid or expired requestState", rpc_code=INVALID_PARAMS)
+            raise invalid_state()
 
     def claim(self, round: int, responses: Mapping[str, bytes]) -> list[tuple[Wanted, bytes]]:
         """The client is back with answers of a round. Returns those that somebody waits for; keys that are not known
@@ -155,3 +155,10 @@ class Park(Machine[State, Input]):
             self.step(Input.END)
         self.open.clear()
         self.outcome = None
+
+
+def invalid_state() -> RemoteProtocolError:
+    """What anybody is told whose `requestState` is worth nothing: that, and not why."""
+    return RemoteProtocolError(
+        "Invalid or expired requestState", rpc_code=INVALID_PARAMS, data={"reason": "invalid_request_state"}
+    )

@@ -25,7 +25,9 @@ from .effects import Headers
 from .errors import INTERNAL_ERROR, METHOD_NOT_FOUND, RemoteProtocolError
 from .exchange import Exchange, Reply
 from .jsonrpc import Frame
-from .park import Park, State, Wanted
+from .levels import LEVELS
+from .park import Park, State, Wanted, invalid_state
+from .replay import digests, take_answer
 from .rewrite import set_member
 from .session import Ask, Session
 from .sharing import MAY_ASK
@@ -108,6 +110,10 @@ class Parking:
             refusal = jsonrpc.error_object(fault.rpc_code, fault.message)
             self.up.reply(session, ask, Frame(error=refusal), session.headers)
             return
+        known = take_answer(exchange.known, entry)
+        if known is not None:
+            self.up.reply(session, ask, Frame(result=known), session.headers)
+            return
         park = exchange.park or self._begin(session, exchange)
         if park is None:
             text = "too many calls wait for answers of their clients: try again later"
@@ -164,14 +170,14 @@ class Parking:
     def _issue(self, session: Session, exchange: Exchange, park: Park) -> None:
         self._desk.timers.cancel(("collect", park.id))
         entries = park.issue()
-        state = self._token(session, exchange, park)
+        state = self._token(session, exchange, park, entries)
         self._desk.timers.cancel(("reply", (session.sid, exchange.key)))  # the server waits now, not its client
         self._desk.timers.set(("park", park.id), self._desk.now + self._desk.limits.park_ttl_s, "client's answers")
         if any(ask.token_raw is not None for ask in session.asks.values() if ask.exchange is exchange):
             self._desk.timers.set(("tick", park.id), self._desk.now + self._desk.limits.park_tick_s, "sign of life")
         self._legs.end_leg(session, exchange, asking(exchange.id_raw, entries, state))
 
-    def _token(self, session: Session, exchange: Exchange, park: Park) -> str:
+    def _token(self, session: Session, exchange: Exchange, park: Park, entries: Mapping[str, bytes]) -> str:
         now_unix = self._desk.now_unix
         claims = Claims(
             kind=Kind.PARK,
@@ -185,21 +191,24 @@ class Parking:
             method=exchange.method,
             target=target_of(exchange.method, exchange.said),
             digest=digest_of(exchange.said),
+            questions=digests(entries),
         )
         return self._seal.mint(claims)
 
     # --- From the client --------------------------------------------------------------------------------------------
 
-    def is_own(self, claims: Claims) -> bool:
-        """Whether a token was made in this run, so that its call, if it is not here, is over."""
-        return claims.owner == self._owner
-
     def find(self, claims: Claims) -> tuple[Session, Exchange] | None:
-        """The call that a token is for, if it is here and still waits for its client."""
-        if not self.is_own(claims):
+        """The call that a token is for; None: it was another run of the proxy that had it.
+
+        Raises:
+            RemoteProtocolError: it was here, and has ended.
+        """
+        if claims.owner != self._owner:
             return None
         found = self._by_id.get(claims.park)
-        return None if found is None or found[1].park is None else found
+        if found is None:
+            raise invalid_state()
+        return found
 
     def resume(
         self,
@@ -225,11 +234,12 @@ class Parking:
                 questions.check_response(wanted.method, response)
         outcome = park.outcome
         answered = park.claim(round, responses)
+        exchange.leg, exchange.token_raw = leg, token_raw
         if park.state is State.GONE:
             self._forget(park)
+            self._tell_missed(session, exchange, park)
             return outcome or b""
         self._desk.timers.cancel(("park", park.id))
-        exchange.leg, exchange.token_raw = leg, token_raw
         for wanted, response in answered:
             ask = session.asks.pop(wanted.number, None)
             if ask is not None:
@@ -240,13 +250,7 @@ class Parking:
         """The leg is attached: what it missed, and what is still to be asked, comes at once."""
         park = exchange.park
         assert park is not None
-        for message in park.missed:
-            self._legs.tell(session, exchange, message)
-        park.missed.clear()
-        progress, park.progress = park.progress, None
-        if progress is not None and exchange.token_raw is not None:
-            params = set_member(progress, "progressToken", exchange.token_raw)
-            self._legs.tell(session, exchange, jsonrpc.encode_notification("notifications/progress", params))
+        self._tell_missed(session, exchange, park)
         for key, wanted in list(park.open.items()):
             if exchange.leg is not None and self._is_unable(exchange.leg, wanted):
                 del park.open[key]
@@ -258,6 +262,17 @@ class Parking:
                 self._issue(session, exchange, park)
             else:
                 park.receive_withdrawal(0)
+
+    def _tell_missed(self, session: Session, exchange: Exchange, park: Park) -> None:
+        """What came for nobody, as far as this leg wants it: it may want less of the log than the one before."""
+        missed, park.missed = park.missed, []
+        for message in missed:
+            if wants(exchange, message):
+                self._legs.tell(session, exchange, message)
+        progress, park.progress = park.progress, None
+        if progress is not None and exchange.token_raw is not None:
+            params = set_member(progress, "progressToken", exchange.token_raw)
+            self._legs.tell(session, exchange, jsonrpc.encode_notification("notifications/progress", params))
 
     def _is_unable(self, leg: Envelope, wanted: Wanted) -> bool:
         return missing(leg.capabilities, wanted.method, jsonrpc.member_of(wanted.entry, "params")) is not None
@@ -345,6 +360,18 @@ class Parking:
         self._by_id.pop(park.id, None)
         for purpose in ("collect", "park", "tick"):
             self._desk.timers.cancel((purpose, park.id))
+
+
+def wants(exchange: Exchange, message: bytes) -> bool:
+    """Whether the client of a call is to be told: of the log only what it has asked for with this request."""
+    frame = jsonrpc.decode(message)
+    if frame.method != "notifications/message":
+        return True
+    wanted = None if exchange.leg is None else exchange.leg.log_level
+    if wanted is None:
+        return False
+    level = jsonrpc.text_of(jsonrpc.member_of(frame.params, "level"))
+    return level not in LEVELS or LEVELS.index(level) >= LEVELS.index(wanted)
 
 
 def asking(id_raw: bytes, entries: Mapping[str, bytes], state: str) -> bytes:

@@ -126,7 +126,8 @@ class ServerChannels:
             # There is nothing to speak to then, which an operator mends in another way than one who speaks no MCP.
             has_started = not role.is_process or cause.end is not End.UNREACHABLE
             stage = "" if has_started else "start"
-            if link.is_stateless and cause.end is not End.UNREACHABLE and self._handshakes.turn(link, is_evident=False):
+            has_tried = link.is_stateless and cause.end is not End.UNREACHABLE
+            if has_tried and self._handshakes.turn(link, is_said=False):
                 return  # some end at once when they are asked what they do not know
             error = handshake_error_of(link, cause)
             if error is not None and not is_denied(cause):  # of another protocol than ours: alone it would mislead

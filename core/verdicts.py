@@ -35,10 +35,12 @@ class Verdict:
 
     Attributes:
         discovered: its last `DiscoverResult`.
+        spoken: the eras it was spoken to in, with the revision of the last time; None: it named none.
     """
 
     def __init__(self, forced: Era | None, limits: Limits) -> None:
         self.discovered: bytes | None = None
+        self.spoken: dict[Era, str | None] = {}
         self._forced = forced
         self._limits = limits
         self._speaks: dict[Era, bool] = {}
@@ -64,19 +66,30 @@ class Verdict:
         """Whether the other era is worth trying after this one failed."""
         return self.speaks(OTHER[era], now) is not False and self._forced is None
 
-    def receive_proof(self, era: Era) -> None:
+    def receive_proof(self, era: Era, revision: str | None) -> None:
         """It was spoken to in that era, and answered so."""
         self._speaks[era] = True
+        self.spoken[era] = revision
 
     def receive_denial(self, era: Era, now: float) -> None:
         """It answered as one does who does not speak it."""
         self._speaks[era] = False
         self._denied_at[era] = now
+        self.spoken.pop(era, None)
+
+    def receive_silence(self, era: Era, now: float) -> None:
+        """It said nothing, or died, when it was spoken to so, and works otherwise. Of one that is known to speak so,
+        that alone is no denial: once more, and it is."""
+        if self._speaks.get(era) is True:
+            self.forget(era)
+        else:
+            self.receive_denial(era, now)
 
     def forget(self, *eras: Era) -> None:
         """It does not do as it did: nothing is known of these."""
         for era in eras:
             self._speaks.pop(era, None)
+            self.spoken.pop(era, None)
 
 
 def denies_handshake(error: bytes) -> bool:

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from ..artifact import tool_error
-from ..enrich import readable_members, readable_text
+from ..enrich import readable_elements, readable_members, readable_text
 from ..errors import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
@@ -143,7 +143,7 @@ def to_missing_capability(required: bytes, *, error: bytes | None = None, result
         if (data := take(error, readable_members(error).get("data"))) is not None:
             kept.set(ORIGINAL_DATA, data)
     elif result is not None and take(result, readable_members(result).get("isError")) == b"true":
-        said = None
+        said = _first_text(result)
         kept.set(ORIGINAL_RESULT, result)
     else:
         return None
@@ -233,3 +233,12 @@ def _lacking(error: bytes) -> str:
     message = readable_text(take(error, readable_members(error).get("message")))
     needed = f"a client that can do {names}" if names else "more than this client can do"
     return f"The server needs {needed}: {message}"
+
+
+def _first_text(result: bytes) -> str | None:
+    """What a tool says of its failure: that is for whoever called it, and must not get lost."""
+    for block in readable_elements(take(result, readable_members(result).get("content"))):
+        spans = readable_members(block)
+        if readable_text(take(block, spans.get("type"))) == "text":
+            return readable_text(take(block, spans.get("text")))
+    return None

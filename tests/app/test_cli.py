@@ -335,7 +335,7 @@ def test_check_says_what_is_wired(tmp_path: Path) -> None:
 def test_a_long_list_of_tools_is_cut() -> None:
     upstream = Upstream(command=("x",))
     for count, shown in ((0, "none"), (12, "12: t0, t1, "), (13, "13: t0, t1, ")):
-        report = ServerReport(id="a", name="n", version="1", revision="r", tools=tuple(f"t{i}" for i in range(count)))
+        report = ServerReport(id="a", name="n", version="1", eras={"handshake": "r"}, tools=tuple(f"t{i}" for i in range(count)))
         lines = banner.describe(Settings(), Server(id="a", upstream=upstream), report)
         assert lines[:2] == ["  a", "    server  n 1 (stdio, handshake era, revision r)"]
         assert lines[2].startswith(f"    tools   {shown}")
@@ -346,9 +346,9 @@ def test_hidden_tools_are_counted_and_not_named() -> None:
     """The helper tool is none of the server's, and counts nowhere."""
     adapter = UploadConsumerAdapter(tools=("get_a",), file_path_argument="p")
     server = Server(id="a", upstream=Upstream(command=("x",)), tools=Filter(include=("get_*",)), adapters=(adapter,))
-    report = ServerReport(id="a", revision="r", tools=("a_get_upload_url", "get_a", "drop", "wipe"))
+    report = ServerReport(id="a", eras={"handshake": "r"}, tools=("a_get_upload_url", "get_a", "drop", "wipe"))
     assert "    tools   1: get_a (2 hidden)" in banner.describe(Settings(), server, report)
-    report = ServerReport(id="a", revision="r", tools=("drop",))
+    report = ServerReport(id="a", eras={"handshake": "r"}, tools=("drop",))
     assert "    tools   none (1 hidden)" in banner.describe(Settings(), server, report)
 
 
@@ -387,7 +387,7 @@ def test_a_server_that_waits_for_clients_credentials_has_not_failed(
 
 def test_a_server_may_be_without_name_and_version() -> None:
     for name, version, said in (("n", "", "n"), ("", "2", "2"), ("", "", "without a name")):
-        report = ServerReport(id="a", name=name, version=version, revision="r")
+        report = ServerReport(id="a", name=name, version=version, eras={"handshake": "r"})
         lines = banner.describe(Settings(), Server(id="a", upstream=Upstream(command=("x",))), report)
         assert lines[1] == f"    server  {said} (stdio, handshake era, revision r)"
 

@@ -109,6 +109,7 @@ class Driver:
     dials: list[Dial] = field(default_factory=list)
     heard: list[Heard] = field(default_factory=list)
     children: set[ChannelId] = field(default_factory=set)
+    opened: set[ChannelId] = field(default_factory=set)
 
     # --- Inputs -----------------------------------------------------------------------------------------------------
 
