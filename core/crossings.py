@@ -306,10 +306,8 @@ class Crossings:
             RemoteProtocolError: it cannot be read.
         """
         session = link.session_of(exchange)
-        if link.is_stateless and exchange.method == "tools/list":
-            if not link.is_pipe:
-                result = self.schooling.learn(link, result)
-            link.wrapped |= results.wrapped_tools(result)
+        if exchange.method == "tools/list":
+            result = self._listed(link, session, exchange, result)
         if session.is_stateless:
             exchange.is_native = link.is_stateless
             if exchange.method == "tools/list" and not link.is_stateless:
@@ -320,6 +318,17 @@ class Crossings:
             is_wrapped = jsonrpc.text_of(jsonrpc.member_of(exchange.params, "name")) in link.wrapped
         server = features_of(link.upstream.revision)
         return results.to_legacy(exchange.method, result, client=session.features, server=server, is_wrapped=is_wrapped)
+
+    def _listed(self, link: Link, session: Session, exchange: Exchange, result: bytes) -> bytes:
+        """A list of tools, or a part of one: what it says of how they are called is remembered."""
+        is_first = jsonrpc.member_of(exchange.params, "cursor") in (None, b"null")
+        if link.is_stateless and not link.is_pipe:
+            result = self.schooling.learn(link, result, is_first=is_first)
+        elif session.is_stateless:
+            self.schooling.advertise(link, result, is_first=is_first)
+        if link.is_stateless:
+            link.wrapped |= results.wrapped_tools(result)
+        return result
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 

@@ -68,7 +68,7 @@ class Schooling:
         """A page of the list, or the failure to get it: then calls go as they can."""
         cursor = None
         if frame.result is not None:
-            self.learn(link, frame.result)
+            self.learn(link, frame.result, is_first=link.pages_read == 1)
             try:
                 cursor = jsonrpc.member_of(frame.result, "nextCursor")
             except RemoteProtocolError:
@@ -89,20 +89,37 @@ class Schooling:
             if not exchange.is_over:
                 self._write(link, exchange)
 
-    def learn(self, link: Link, result: bytes) -> bytes:
+    def learn(self, link: Link, result: bytes, *, is_first: bool) -> bytes:
         """A list of tools came by. Returns it without those that cannot be called, for their marks are broken.
+
+        Args:
+            is_first: it is the first page, which holds for all that was read before.
 
         Raises:
             RemoteProtocolError: it cannot be read.
         """
-        if b"x-mcp-header" not in result:
-            return result
-        shown, mirrors, faults = read_tools(result)
-        link.mirrors = {**(link.mirrors or {}), **mirrors}
-        self.advertised[link.plan.id] = link.mirrors
+        shown, faults = self._read(link, result, is_first=is_first)
         for fault in faults[:NOTED_MAX]:
             self._desk.note("warning", f"a tool is left out: {fault}", link.plan.id)
         return shown
+
+    def advertise(self, link: Link, result: bytes, *, is_first: bool) -> None:
+        """A list of tools goes to a client that says arguments in headers, from a server that reads none: who shows
+        such a tool over HTTP has to compare them all the same.
+
+        Raises:
+            RemoteProtocolError: it cannot be read.
+        """
+        self._read(link, result, is_first=is_first)
+
+    def _read(self, link: Link, result: bytes, *, is_first: bool) -> tuple[bytes, list[str]]:
+        known = link.mirrors or {}
+        if b"x-mcp-header" not in result and not (is_first and known):
+            return result, []
+        shown, mirrors, faults = read_tools(result)
+        link.mirrors = mirrors if is_first else {**known, **mirrors}
+        self.advertised[link.plan.id] = link.mirrors
+        return shown, faults
 
     def forget(self, link: Link) -> None:
         """The list has changed."""

@@ -40,12 +40,13 @@ def ask(
     members: Mapping[str, Any] | None = None,
     *,
     named: str = "",
+    marked: Mapping[str, str] | None = None,
     revision: str = REVISION,
     header: str | None = REVISION,
     id_raw: str = '"q"',
 ) -> ChannelId:
     """A request of a client without sessions over HTTP. Returns the channel of its answer."""
-    mirrored = (("mcp-method", method), *([("mcp-name", named)] if named else []))
+    mirrored = (("mcp-method", method), *([("mcp-name", named)] if named else []), *(marked or {}).items())
     channel = world.engine.new_channel()
     world.open(channel, PostOpening(server, revision=header, mirrored=mirrored))
     world.say(channel, request(id_raw, method, params_of(members or {}, revision=revision)))
@@ -234,3 +235,44 @@ def test_a_question_that_may_be_of_another_call_proves_nothing() -> None:
     for channel, heard in asks_in_vain(world, "pipe", calls=2):
         answers(world, heard, f'{{"jsonrpc":"2.0","id":{heard.id},{FAILURES["result"][0]}}}'.encode())
         assert world.said(channel)["result"]["isError"] is True
+
+
+MARKED: Final = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+PLAIN: Final = {"type": "object", "properties": {"region": {"type": "string"}}}
+IN: Final = {"name": "tool", "arguments": {"region": "here"}}
+
+
+def lists(world: Driver, server: str, schema: Mapping[str, Any], *, starts: bool = False) -> ChannelId:
+    """The client lists the tools, of which there is one."""
+    channel = ask(world, server, "tools/list")
+    if starts:
+        refuses_to_discover(world)
+    tools = json.dumps({"tools": [{"name": "tool", "inputSchema": schema}]})
+    world.answer(world.hear("tools/list"), tools)
+    return channel
+
+
+@pytest.mark.parametrize("server", ["pipe", "http"])
+def test_marked_arguments_are_compared_whoever_the_server_is(server: str) -> None:
+    """A server that processes the body MUST reject a request whose headers do not agree with it. For its clients that
+    is the proxy, also where the server behind it knows no such headers; and it shows them the marks as they are."""
+    world = driver()
+    assert world.said(lists(world, server, MARKED, starts=True))["result"]["tools"][0]["inputSchema"] == MARKED
+    for sent in ({}, {"mcp-param-region": "there"}):
+        refused = ask(world, server, "tools/call", IN, named="tool", marked=sent)
+        assert world.said(refused)["error"]["code"] == MISMATCH
+        assert not world.heard
+    channel = ask(world, server, "tools/call", IN, named="tool", marked={"mcp-param-region": "here"})
+    world.answer(world.hear("tools/call"), '{"content":[]}')
+    assert world.said(channel)["result"]["content"] == []
+
+
+@pytest.mark.parametrize("server", ["pipe", "http"])
+def test_a_mark_that_is_gone_is_wanted_no_more(server: str) -> None:
+    """What a list said before holds until its first page is read again."""
+    world = driver()
+    lists(world, server, MARKED, starts=True)
+    lists(world, server, PLAIN)
+    channel = ask(world, server, "tools/call", IN, named="tool")
+    world.answer(world.hear("tools/call"), '{"content":[]}')
+    assert world.said(channel)["result"]["content"] == []
