@@ -248,7 +248,7 @@ class Engine:
         return self._effects()
 
     def receive_drain(self, now: float) -> list[Effect]:
-        """Take no new sessions and requests from now on; what runs may finish. Subscriptions, which never would, end."""
+        """Take no new sessions and requests from now on; what runs may finish. Subscriptions, which would not, end."""
         self._begin(now, None)
         self._desk.is_draining = True
         for session in list(self._clients.sessions.values()):

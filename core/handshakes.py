@@ -299,7 +299,8 @@ class Handshakes:
         verdict = self.verdicts[link.plan.id]
         verdict.discovered = frame.result
         if link.answered is not None:
-            verdict.receive_proof(Era.HANDSHAKE)
+            named = jsonrpc.text_of(jsonrpc.member_of(link.answered.result, "protocolVersion"))
+            verdict.receive_proof(Era.HANDSHAKE, named)
             link.answered = None
         self._receive_verdict(link)
         self.accept_all(link)
