@@ -7,7 +7,7 @@ What is left are the same requests with other metadata, for which `bridge` has t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -39,6 +39,7 @@ from .rewrite import remove_member
 from .rounds import Rounds
 from .schooling import Schooling
 from .session import Session
+from .sharing import Crowd
 from .uplink import Uplink
 from .wire.mirroring import headers_for
 
@@ -73,6 +74,7 @@ class Finish(Protocol):
 class Crossings:
     """
     Args:
+        crowds: of links that several sessions share, by the links' ids.
         write: sends a request up that has waited here.
     """
 
@@ -83,6 +85,7 @@ class Crossings:
         rounds: Rounds,
         news: News,
         listens: Listens,
+        crowds: Mapping[str, Crowd],
         *,
         write: Callable[[Link, Exchange], None],
     ) -> None:
@@ -95,6 +98,7 @@ class Crossings:
         self._rounds = rounds
         self._news = news
         self._listens = listens
+        self._crowds = crowds
         self._write = write
 
     # --- Up ---------------------------------------------------------------------------------------------------------
@@ -177,6 +181,9 @@ class Crossings:
         if link.levelling is not None:
             link.levelling[1].append(exchange)
             return True
+        crowd = self._crowds.get(link.id)
+        if crowd is not None:
+            wanted = crowd.want_level(session, wanted)
         link.levelling = (wanted, [exchange])
         self._uplink.run(link, "level", "logging/setLevel", msgspec.json.encode({"level": wanted}))
         return True

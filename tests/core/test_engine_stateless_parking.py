@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 
 import pytest
-from driving import Driver, Heard, notification
+from driving import Driver, Heard, notification, request
 from isthmus.core.limits import Limits
 from stateless_driving import (
     ACCEPT,
     ANSWERS,
+    QUESTIONS,
     Modern,
     ask,
     assert_idle,
     collect,
     give,
     parked,
+    rise,
     rounds,
     served,
     speak,
@@ -124,3 +126,82 @@ def test_only_so_much_of_the_log_is_kept() -> None:
         speak(world, heard, log("info", str(number)))
     channel = client.call(level="debug", requestState=state, inputResponses={"r1": ACCEPT})
     assert [frame["params"]["data"] for frame in client.told(channel)] == ["0", "1", "2"]
+
+
+# --- While no call is open --------------------------------------------------------------------------------------------
+
+
+def test_a_question_from_before_a_call_went_up_is_asked_with_it() -> None:
+    """A call that waits for something else when the question comes, here for the log level, is the one to ask with: its
+    server may not answer it before it knows."""
+    world, client, _ = served()
+    channel = client.call(level="debug")
+    levelling = world.hear("logging/setLevel")
+    world.say(levelling.channel, request('"q"', "roots/list"))
+    world.answer(levelling)
+    heard = world.hear("tools/call")
+    collect(world)
+    questions, state = rounds(client, channel)
+    assert questions == {"r1": {"method": "roots/list"}}
+    channel = client.call(requestState=state, inputResponses={"r1": ANSWERS["roots/list"]})
+    assert world.hear("").frame == {"jsonrpc": "2.0", "id": "q", "result": ANSWERS["roots/list"]}
+    give(world, heard)
+    assert "result" in client.answered(channel)
+    assert_idle(world)
+
+
+def test_a_deferred_call_goes_up_once_and_after_the_answer() -> None:
+    """A question that came while no call was open is asked instead of sending the next call, which goes up when its
+    client is back; nothing else waits for that."""
+    world, client, _ = served()
+    child = world.dials[-1].channel
+    world.say(child, request('"q"', "roots/list"))
+    client.request("tools/list")
+    give(world, world.hear("tools/list"), '{"tools":[]}')
+    channel = client.call()
+    _, state = rounds(client, channel)
+    assert not world.hears("tools/call")
+    client.call(requestState=state, inputResponses={"r1": ANSWERS["roots/list"]})
+    assert world.heard[0].frame.get("id") == "q"
+    world.hear("")
+    give(world, world.hear("tools/call"))
+    assert not world.heard
+    assert_idle(world)
+
+
+@pytest.mark.parametrize("has_roots", [True, False])
+def test_a_question_that_no_call_comes_for_is_refused(has_roots: bool) -> None:
+    """Roots wait for a call as long as may be, where the client has any; then, and else at once, nobody has
+    answered."""
+    world, client, _ = served()
+    if not has_roots:
+        world, client, _ = served(limits=None)
+        client.capabilities = {}
+        client.request("server/discover")
+        rise(world)
+    child = world.dials[-1].channel
+    world.say(child, request('"q"', "roots/list"))
+    if has_roots:
+        assert not world.hears("")
+        world.wait(Limits().held_timeout_s)
+    assert world.hear("").frame["error"]["code"] == -32603
+    assert_idle(world)
+
+
+@pytest.mark.parametrize("method", ["elicitation/create", "sampling/createMessage"])
+@pytest.mark.parametrize("during", ["nothing", "tools/list"])
+def test_nobody_is_asked_by_the_way(method: str, during: str) -> None:
+    """A form or a prompt outside of a call that may ask is answered at once as by a user who turns away; other requests
+    are never answered with questions."""
+    world, client, _ = served()
+    if during != "nothing":
+        channel = client.request(during)
+        heard = world.hear(during)
+    world.say(world.dials[-1].channel, request('"q"', method, QUESTIONS[method]))
+    answer = world.hear("").frame
+    expected = {"elicitation/create": {"result": {"action": "cancel"}}}
+    assert answer.get("result") == expected.get(method, {}).get("result")
+    if during != "nothing":
+        give(world, heard, '{"tools":[]}')
+        assert client.answered(channel)["result"]["resultType"] == "complete"
+    assert_idle(world)
