@@ -142,9 +142,10 @@ class Handshakes:
         other = OTHER[link.era]
         if link.upstream.state not in (State.DIALING, State.INITIALIZING) or other in link.tried:
             return False
-        if is_said:
-            verdict.forget(other)
-        if not verdict.may_turn(link.era, self._desk.now) or (link.is_pipe and link.plan.kind is Kind.HTTP):
+        if link.is_pipe and link.plan.kind is Kind.HTTP:
+            return False
+        if not verdict.may_turn(link.era, self._desk.now, is_said=is_said):
+            verdict.forget(other)  # it cannot be that it speaks neither
             return False
         link.tried[link.era] = is_said
         link.refused = link.refused or error

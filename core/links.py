@@ -253,11 +253,13 @@ class UpPostRole(Role):
         has_spoken: a message came.
         own: what it carries, if that is not a client's request: those are kept elsewhere. Headers go with it.
         is_repeated: that was sent before.
+        era: how it was written.
     """
 
     __slots__ = (
         "channel",
         "dialled_at",
+        "era",
         "failures",
         "has_begun",
         "has_spoken",
@@ -304,6 +306,7 @@ class UpPostRole(Role):
         self.failures = 0
         self.names_session = link.upstream.session is not None
         self.session: str | None = None
+        self.era = link.era
 
 
 class UpStreamRole(Role):
