@@ -112,7 +112,7 @@ def test_a_question_is_asked_once_a_verdict() -> None:
     assert verdict.may_ask(110.0)
     verdict.receive_denial(Era.STATELESS, 110.0)
     assert not verdict.may_ask(111.0)
-    verdict.receive_proof(Era.STATELESS)
+    verdict.receive_proof(Era.STATELESS, None)
     assert verdict.may_ask(111.0)
 
 
