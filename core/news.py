@@ -201,12 +201,15 @@ class News:
         link.pending.pop(number, None)
         if ear is None or link.upstream.state not in (State.READY, State.REPLAYING):
             return
-        if link.ears:
-            return  # another has taken its place, or is about to
+        link.missed |= ear.granted or Filter()
+        newest = self._newest(link)
+        if newest is not None:  # another has taken its place, or is about to; or was to be replaced by this one
+            if newest.granted is not None:
+                self._settle_subscribing(link, is_lost=True)
+            return
         at = self._desk.now + self._resuming.pause(None, link.listen_failures)
         link.listen_failures += 1
         self._desk.timers.set(("news", link.id), at, "subscription to be had again")
-        link.missed |= ear.granted or Filter()
         self._settle_subscribing(link, is_lost=True)
         self.readiness.receive_news_open(link)
 
