@@ -42,6 +42,7 @@ from .schooling import Schooling
 from .session import Session
 from .sharing import MAY_ASK
 from .uplink import Uplink
+from .upstream import REMEMBERED
 from .wire.mirroring import headers_for
 
 ONLY_STATELESS: Final = frozenset({"server/discover", "subscriptions/listen", "tasks/update"})
@@ -148,7 +149,25 @@ class Crossings:
             self._refuse(link, exchange, INVALID_PARAMS, f"got no known log level, expected one of {', '.join(LEVELS)}")
         else:
             session.level = level
+            if not link.is_shared:
+                link.upstream.remember(exchange.method, exchange.params)
             self._finish(link, exchange, b"{}")
+
+    def receive_set(self, link: Link, exchange: Exchange) -> None:
+        """A server with sessions has set something: should it come back without them, it is wanted all the same."""
+        session = link.session_of(exchange)
+        if link.is_shared or session.is_stateless or exchange.method not in REMEMBERED:
+            return
+        name = "level" if exchange.method == "logging/setLevel" else "uri"
+        value = jsonrpc.text_of(jsonrpc.member_of(exchange.params, name))
+        if value is None:
+            return
+        if exchange.method == "logging/setLevel":
+            session.level = value if value in LEVELS else session.level
+        elif exchange.method == "resources/unsubscribe":
+            session.subscriptions.discard(value)
+        elif len(session.subscriptions) < self._desk.limits.subscriptions_per_session_max:
+            session.subscriptions.add(value)
 
     def _must_learn(self, link: Link, session: Session, exchange: Exchange) -> bool:
         if not self.schooling.wants(link, session, exchange):

@@ -234,6 +234,8 @@ class News:
             self._refuse(link, exchange, INVALID_PARAMS, f"got {exchange.method} without a uri, expected one")
         elif exchange.method == "resources/unsubscribe":
             session.subscriptions.discard(uri)
+            if not any(uri in other.subscriptions for other in link.sessions.values()):
+                link.upstream.forget_subscription(uri)
             self.receive_change(link)
             self.onward.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
         elif len(session.subscriptions) >= self._desk.limits.subscriptions_per_session_max:
@@ -256,6 +258,7 @@ class News:
                 continue
             uri = jsonrpc.text_of(jsonrpc.member_of(exchange.params, "uri")) or ""
             if uri in granted:
+                link.upstream.remember(exchange.method, exchange.params)  # it may come back with sessions
                 self.onward.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
             elif newest is not None and uri not in newest.wanted.uris and not is_lost:
                 link.subscribing.append(exchange)  # it came after that one was opened
