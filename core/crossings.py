@@ -41,6 +41,7 @@ from .schooling import Schooling
 from .session import Session
 from .sharing import MAY_ASK, Crowd
 from .uplink import Uplink
+from .upstream import REMEMBERED
 from .wire.mirroring import headers_for
 
 ONLY_STATELESS: Final = frozenset({"server/discover", "subscriptions/listen", "tasks/update"})
@@ -162,7 +163,25 @@ class Crossings:
             self._refuse(link, exchange, INVALID_PARAMS, f"got no known log level, expected one of {', '.join(LEVELS)}")
         else:
             session.level = level
+            if not link.is_shared:
+                link.upstream.remember(exchange.method, exchange.params)
             self._finish(link, exchange, b"{}")
+
+    def receive_set(self, link: Link, exchange: Exchange) -> None:
+        """A server with sessions has set something: should it come back without them, it is wanted all the same."""
+        session = link.session_of(exchange)
+        if link.is_shared or session.is_stateless or exchange.method not in REMEMBERED:
+            return
+        name = "level" if exchange.method == "logging/setLevel" else "uri"
+        value = jsonrpc.text_of(jsonrpc.member_of(exchange.params, name))
+        if value is None:
+            return
+        if exchange.method == "logging/setLevel":
+            session.level = value if value in LEVELS else session.level
+        elif exchange.method == "resources/unsubscribe":
+            session.subscriptions.discard(value)
+        elif len(session.subscriptions) < self._desk.limits.subscriptions_per_session_max:
+            session.subscriptions.add(value)
 
     def _must_learn(self, link: Link, session: Session, exchange: Exchange) -> bool:
         if not self.schooling.wants(link, session, exchange):
@@ -353,6 +372,9 @@ class Crossings:
 
     def let_go(self, link: Link) -> list[Exchange]:
         """The server is lost. Returns the requests that waited here, and have not been sent."""
+        for exchange in link.subscribing:
+            if not exchange.is_over:
+                exchange.step(ExchangeInput.REQUEUE)
         waiting = link.learning + ([] if link.levelling is None else link.levelling[1]) + link.subscribing
         link.learning, link.levelling, link.subscribing = [], None, []
         for session in link.sessions.values():

@@ -355,7 +355,7 @@ class Servers:
         self._news.receive_change(link)
         for uri in self.handshakes.crowds[link.id].leave(session):
             link.upstream.forget_subscription(uri)
-            if link.upstream.state is State.READY:
+            if link.upstream.state is State.READY and not link.is_stateless:
                 params = msgspec.json.encode({"uri": uri})
                 self._uplink.run(link, "unsubscribe", "resources/unsubscribe", params)
         if link.sessions:
