@@ -1,0 +1,59 @@
+"""Peers of either era that say what cannot be read, or nothing: that ends, harms nobody else, and is never raised."""
+
+from __future__ import annotations
+
+import pytest
+from driving import request
+from isthmus.core.effects import Cause, Connected, End
+from stateless_driving import (
+    ANSWERS,
+    ask,
+    parked,
+    served,
+)
+
+DIED = Cause(End.BROKEN, "exited with code 1")
+
+# --- Questions of servers with sessions, for clients without ----------------------------------------------------------
+
+UNREADABLE = {
+    "elicitation/create": '{"mode":"form","mode":"url","message":"m","requestedSchema":{}}',
+    "sampling/createMessage": '{"messages":[],"messages":[],"tools":[],"tools":[],"maxTokens":1}',
+    "roots/list": "[1]",
+}
+
+
+@pytest.mark.parametrize("is_called", [True, False])
+@pytest.mark.parametrize("method", sorted(UNREADABLE))
+@pytest.mark.parametrize("up", ["pipe", "http"])
+def test_a_question_that_cannot_be_read_is_refused(up: str, method: str, is_called: bool) -> None:
+    """2026-07-28 basic/patterns/mrtr: a client is asked with whole questions; its server hears why it was not."""
+    world, client, get = served(up)
+    channel = client.call()
+    heard = world.hear("tools/call")
+    if not is_called:
+        world.answer(heard, '{"content":[]}')
+    elif heard.post is not None:
+        world.open(heard.channel, Connected())
+    world.say(heard.channel if is_called or get is None else get, request('"q"', method, UNREADABLE[method]))
+    refusal = world.hear("")
+    assert refusal.frame["id"] == "q"
+    assert "error" in refusal.frame or method == "elicitation/create"
+    world.acknowledge(refusal)
+    if is_called:
+        world.say(heard.channel, b'{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}' % heard.id)
+    assert client.answered(channel)["result"]["resultType"] == "complete"
+    assert not any(session.asks for session in world.engine._clients.sessions.values())
+
+
+def test_a_retry_says_again_what_its_client_can_do_and_is_read_again() -> None:
+    """Capabilities with a member twice are refused on a retry too; the round can still be claimed."""
+    world, client, _ = served()
+    heard, _, state = parked(world, client)
+    answers = {"r1": ANSWERS["elicitation/create"]}
+    body = client.body("tools/call", name="ask", arguments={}, requestState=state, inputResponses=answers)
+    channel = client.send(body.replace(b'"roots": {}', b'"roots": {}, "roots": {}'))
+    assert client.answered(channel)["error"]["code"] == -32602
+    ask(world, heard, id_raw='"second"')
+    client.call(requestState=state, inputResponses=answers)
+    assert world.hear("").frame["id"] == "q"
