@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from driving import request
+from driving import notification, request
 from isthmus.core.effects import Cause, Connected, End
 from stateless_driving import (
     ANSWERS,
@@ -57,3 +57,31 @@ def test_a_retry_says_again_what_its_client_can_do_and_is_read_again() -> None:
     ask(world, heard, id_raw='"second"')
     client.call(requestState=state, inputResponses=answers)
     assert world.hear("").frame["id"] == "q"
+
+
+# --- Notifications of servers with sessions, for clients without ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("notifications/message", '{"level":"info","level":"error","data":1}'),
+        ("notifications/elicitation/complete", '{"elicitationId":"a","elicitationId":"b"}'),
+        ("notifications/resources/updated", '{"uri":"a:b","uri":"a:c"}'),
+        ("notifications/tools/list_changed", "[1]"),
+        ("notifications/progress", '{"progressToken":1,"progressToken":2}'),
+        ("notifications/cancelled", '{"requestId":1,"requestId":2}'),
+    ],
+)
+def test_a_notification_that_cannot_be_read_is_dropped(method: str, params: str) -> None:
+    world, client, _ = served()
+    listen = client.request("subscriptions/listen", notifications={"toolsListChanged": True})
+    channel = client.call(level="debug", token=1)
+    world.answer(world.hear("logging/setLevel"))
+    heard = world.hear("tools/call")
+    world.say(heard.channel, notification(method, params))
+    world.answer(heard, '{"content":[]}')
+    assert client.told(channel) == []
+    assert client.answered(channel)["result"]["content"] == []
+    assert len(client.told(listen)) <= 1
+    assert world.notes("warning")
