@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from driving import notification, request
+from driving import driver, newcomer, notification, request
 from isthmus.core.effects import Cause, Connected, End
+from isthmus.core.plan import Kind
 from stateless_driving import (
     ANSWERS,
+    K,
     ask,
+    bridge,
+    modern,
     parked,
+    refuse_discovery,
     served,
 )
+from stateless_server import connect_child, discovery, modern_plan
 
 DIED = Cause(End.BROKEN, "exited with code 1")
 
@@ -85,3 +91,74 @@ def test_a_notification_that_cannot_be_read_is_dropped(method: str, params: str)
     assert client.answered(channel)["result"]["content"] == []
     assert len(client.told(listen)) <= 1
     assert world.notes("warning")
+
+
+# --- How servers introduce themselves ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "",
+        ',"capabilities":null',
+        ',"capabilities":{},"serverInfo":{"name":"a","name":"b"}',
+        ',"capabilities":{"extensions":{"a":{},"a":{}}}',
+        ',"capabilities":{},"_meta":{"a":1,"a":2}',
+    ],
+)
+def test_a_server_with_sessions_that_cannot_be_shown_is_used_all_the_same(rest: str) -> None:
+    """Clients with sessions are shown such an answer as it is; others learn nothing of the server, and can call it."""
+    world = bridge()
+    client = modern(world, "pipe")
+    discover, call = client.request("server/discover"), client.call()
+    world.open(world.dials[-1].channel, Connected())
+    refuse_discovery(world)
+    world.open(world.dials[-1].channel, Connected())
+    world.answer(world.hear("initialize"), f'{{"protocolVersion":"2025-11-25"{rest}}}')
+    world.answer(world.hear("tools/call"), '{"content":[]}')
+    assert client.answered(discover)["result"]["capabilities"] == {}
+    assert client.answered(call)["result"]["content"] == []
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "rest"),
+    [
+        ("{}", f',"_meta":{{"{K}serverInfo":{{"name":"x","name":"y"}}}}'),
+        ("{}", ',"_meta":{"a":1,"a":2}'),
+        ('{"tools":{},"tools":{}}', ""),
+        ('{"extensions":{"a":{},"a":{}}}', ""),
+    ],
+)
+def test_a_discovery_that_cannot_be_shown_is_no_discovery(capabilities: str, rest: str) -> None:
+    world = driver(modern_plan(Kind.PIPE))
+    client = newcomer(world, "pipe", "pipe")
+    channel = client.initialize()
+    connect_child(world)
+    world.answer(world.hear("server/discover"), discovery(capabilities, rest=rest))
+    assert world.said(channel)["error"]["code"]
+    assert not world.engine.session_count
+
+
+@pytest.mark.parametrize("up", [Kind.PIPE, Kind.HTTP])
+def test_what_a_server_tells_of_is_nothing_where_that_is_said_twice(up: Kind) -> None:
+    """What cannot be read in one way is not granted, at once or when time is up."""
+    world = driver(modern_plan(up))
+    client = modern(world, up.value)
+    channel = client.request("subscriptions/listen", notifications={"toolsListChanged": True})
+    if up is Kind.PIPE:
+        connect_child(world)
+    world.answer(world.hear("server/discover"), discovery('{"tools":{"listChanged":true,"listChanged":true}}'))
+    world.wait(10)
+    (granted,) = client.told(channel)
+    assert granted["params"]["notifications"] == {}
+
+
+def test_a_handshake_that_began_no_session_may_be_unreadable_where_there_is_a_discovery() -> None:
+    world = driver()
+    client = newcomer(world, "http", "http")
+    channel = client.initialize()
+    heard = world.hear("initialize")
+    said = '{"protocolVersion":"2025-11-25","protocolVersion":"2025-11-25","capabilities":{}}'
+    world.reply(heard, b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (heard.id, said.encode()))
+    world.answer(world.hear("server/discover"), discovery())
+    assert world.said(channel)["result"]["protocolVersion"] == "2025-11-25"
