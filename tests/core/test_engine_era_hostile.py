@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from driving import driver, newcomer, notification, request
+from driving import driver, error, newcomer, notification, request
 from isthmus.core.effects import Cause, Connected, End
 from isthmus.core.plan import Kind
 from stateless_driving import (
@@ -14,6 +16,7 @@ from stateless_driving import (
     modern,
     parked,
     refuse_discovery,
+    rounds,
     served,
 )
 from stateless_server import connect_child, discovery, modern_plan
@@ -162,3 +165,41 @@ def test_a_handshake_that_began_no_session_may_be_unreadable_where_there_is_a_di
     world.reply(heard, b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (heard.id, said.encode()))
     world.answer(world.hear("server/discover"), discovery())
     assert world.said(channel)["result"]["protocolVersion"] == "2025-11-25"
+
+
+# --- Pages to visit ---------------------------------------------------------------------------------------------------
+
+
+def visits(*names: str) -> str:
+    pages = [{"mode": "url", "message": "m", "url": "https://x", "elicitationId": name} for name in names]
+    return json.dumps({"code": -32042, "message": "visit", "data": {"elicitations": pages}})
+
+
+@pytest.mark.parametrize("names", [("v" * 5000,), ("\0" * 300, "\U0001f600" * 3000), tuple(map(str, range(16)))])
+def test_the_names_of_visits_are_as_long_as_their_server_likes(names: tuple[str, ...]) -> None:
+    """What the client carries stays small, and the visits are still recognized."""
+    world, client, _ = served()
+    channel = client.call()
+    heard = world.hear("tools/call")
+    world.reply(heard, error(str(heard.id), visits(*names)))
+    questions, state = rounds(client, channel)
+    assert len(questions) == len(names)
+    assert len(state) <= 4096
+    answers = {key: {"action": "accept"} for key in questions}
+    channel = client.call(requestState=state, inputResponses=answers)
+    heard = world.hear("tools/call")
+    world.reply(heard, error(str(heard.id), visits(*names)))
+    assert not world.hears("tools/call")
+    for name in names:
+        params = json.dumps({"elicitationId": name})
+        world.say(heard.channel, notification("notifications/elicitation/complete", params))
+    world.answer(world.hear("tools/call"), '{"content":[]}')
+    assert client.answered(channel)["result"]["content"] == []
+
+
+def test_a_refusal_that_names_very_many_pages_is_an_error_like_any_other() -> None:
+    world, client, _ = served()
+    channel = client.call()
+    heard = world.hear("tools/call")
+    world.reply(heard, error(str(heard.id), visits(*map(str, range(500)))))
+    assert client.answered(channel)["error"]["data"]["dev.isthmus/originalCode"] == -32042
