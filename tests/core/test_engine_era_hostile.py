@@ -19,7 +19,7 @@ from stateless_driving import (
     rounds,
     served,
 )
-from stateless_server import connect_child, discovery, modern_plan
+from stateless_server import asking, connect_child, discovery, modern_plan, pair
 
 DIED = Cause(End.BROKEN, "exited with code 1")
 
@@ -203,3 +203,57 @@ def test_a_refusal_that_names_very_many_pages_is_an_error_like_any_other() -> No
     heard = world.hear("tools/call")
     world.reply(heard, error(str(heard.id), visits(*map(str, range(500)))))
     assert client.answered(channel)["error"]["data"]["dev.isthmus/originalCode"] == -32042
+
+
+# --- Questions of servers without sessions, for clients with one ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("declared", "revision", "method", "params"),
+    [
+        (
+            None,
+            "2025-11-25",
+            "elicitation/create",
+            f'{{"message":"m","requestedSchema":{{}},"_meta":{{"{K}a":1,"{K}a":2}}}}',
+        ),
+        (
+            None,
+            "2025-06-18",
+            "elicitation/create",
+            '{"message":"m","requestedSchema":{"properties":{},"properties":{}}}',
+        ),
+        (
+            '{"sampling":{"context":{},"context":{}}}',
+            "2025-11-25",
+            "sampling/createMessage",
+            '{"messages":[],"maxTokens":1}',
+        ),
+    ],
+)
+def test_a_question_that_cannot_be_shown_ends_the_call(
+    declared: str | None, revision: str, method: str, params: str
+) -> None:
+    one = pair(up=Kind.PIPE, revision=revision, **({} if declared is None else {"declared": declared}))
+    channel, heard = one.call()
+    entry = f'{{"method":"{method}","params":{params}}}'
+    one.world.answer(heard, f'{{"resultType":"input_required","inputRequests":{{"a":{entry}}}}}')
+    answer = one.answer(channel)
+    assert answer is not None
+    assert answer["error"]["code"] == -32603
+    assert one.asked(channel) == []
+
+
+@pytest.mark.parametrize(
+    "said", ["1", "null", "[]", "{}", '{"message":5}', '{"message":"a","message":"b"}', '"\\ud800"']
+)
+def test_however_a_client_refuses_a_question_its_call_ends(said: str) -> None:
+    one = pair(up=Kind.PIPE)
+    channel, heard = one.call()
+    prompt = {"maxTokens": 1, "messages": []}
+    one.world.answer(heard, asking({"a": ("sampling/createMessage", prompt)}))
+    (question,) = one.asked(channel)
+    one.client.say(error(str(question["id"]), said))
+    answer = one.answer(channel)
+    assert answer is not None
+    assert answer["result"]["isError"] is True
