@@ -344,6 +344,10 @@ class Crossings:
     def let_go(self, link: Link) -> list[Exchange]:
         """The server is lost. Returns the requests that waited here, and have not been sent."""
         waiting = link.learning + ([] if link.levelling is None else link.levelling[1]) + link.subscribing
+        for exchange in link.subscribing:
+            if not exchange.is_over:
+                self._uplink.expect_none(exchange)
+                exchange.step(ExchangeInput.REQUEUE)
         link.learning, link.levelling, link.subscribing = [], None, []
         for session in link.sessions.values():
             if session.is_stateless:

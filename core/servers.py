@@ -274,9 +274,9 @@ class Servers:
                 link.queue.remove(exchange)
             if crowd is not None:
                 crowd.waiting.pop(exchange, None)
+        self._uplink.expect_none(exchange)
         if exchange.state is not ExchangeState.SENT or exchange.upstream_id is None:
             return
-        self._uplink.expect_none(exchange)
         self._resuming.forget(link, exchange.upstream_id)
         if link.pending.pop(exchange.upstream_id, None) is None:
             return

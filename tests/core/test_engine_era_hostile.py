@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from driving import driver, error, newcomer, notification, request
 from isthmus.core.effects import Cause, Connected, End
+from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind
 from stateless_driving import (
     ANSWERS,
@@ -19,7 +21,7 @@ from stateless_driving import (
     rounds,
     served,
 )
-from stateless_server import asking, connect_child, discovery, modern_plan, pair
+from stateless_server import LISTENING, Pair, asking, connect_child, discovered, discovery, grant, modern_plan, pair
 
 DIED = Cause(End.BROKEN, "exited with code 1")
 
@@ -257,3 +259,49 @@ def test_however_a_client_refuses_a_question_its_call_ends(said: str) -> None:
     answer = one.answer(channel)
     assert answer is not None
     assert answer["result"]["isError"] is True
+
+
+# --- Resources that clients with a session subscribe to, with servers that have none ----------------------------------
+
+
+def subscribing(**limits: Any) -> tuple[Pair, Any, Any]:
+    """A client that waits to be subscribed, and our subscription for it, which its server has not confirmed."""
+    one = pair(up=Kind.PIPE, capabilities=LISTENING, limits=Limits(**limits) if limits else None)
+    channel = one.client.request("5", "resources/subscribe", '{"uri":"a:b"}')
+    one.world.wait(0.1)
+    return one, channel, one.world.hear("subscriptions/listen")
+
+
+def again(one: Pair) -> None:
+    """The server is back, and confirms whatever is wanted."""
+    one.world.wait(5.0)
+    discovered(one.world, LISTENING)
+    one.world.wait(1.0)
+    while one.world.hears("subscriptions/listen"):
+        grant(one.world, one.world.hear("subscriptions/listen"))
+
+
+def test_who_waits_to_be_subscribed_waits_on_when_the_server_dies() -> None:
+    one, channel, listen = subscribing()
+    one.world.end(listen.channel, DIED)
+    again(one)
+    answer = one.answer(channel)
+    assert answer is not None
+    assert answer["result"] == {}
+
+
+def test_who_wants_no_answer_any_more_is_not_subscribed_when_the_server_is_back() -> None:
+    one, channel, listen = subscribing()
+    one.world.end(listen.channel, DIED)
+    one.client.notify("notifications/cancelled", '{"requestId":5}')
+    again(one)
+    assert one.answer(channel) is None
+    assert one.world.engine.exchange_count == 0
+
+
+def test_who_waits_to_be_subscribed_does_not_wait_for_ever() -> None:
+    one, channel, _ = subscribing(reply_timeout_s=50.0)
+    one.world.wait(51.0)
+    answer = one.answer(channel)
+    assert answer is not None
+    assert answer["error"]["data"]["outcome"] == "unknown"
