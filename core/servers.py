@@ -435,7 +435,11 @@ class Servers:
             self.handshakes.handle_start_timeout(link)
 
     def handle_listening_timeout(self, id: str) -> None:
-        if (link := self.links.get(id)) is not None:
+        if (link := self.links.get(id)) is None:
+            return
+        if link.is_stateless:
+            self.handshakes.receive_news_open(link)
+        else:
             self.handshakes.receive_listening(link)
 
     def handle_relisten(self, id: str) -> None:
@@ -449,6 +453,14 @@ class Servers:
     def handle_probe_timeout(self, id: str) -> None:
         if (link := self.links.get(id)) is not None:
             self.handshakes.handle_probe_timeout(link)
+
+    def handle_level(self, id: str) -> None:
+        if (link := self.links.get(id)) is not None:
+            self.crossings.handle_level(link)
+
+    def handle_schemas(self, id: str) -> None:
+        if (link := self.links.get(id)) is not None:
+            self.crossings.schooling.handle_schemas(link)
 
     def handle_news(self, id: str) -> None:
         if (link := self.links.get(id)) is not None:

@@ -261,6 +261,62 @@ def test_however_a_client_refuses_a_question_its_call_ends(said: str) -> None:
     assert answer["result"]["isError"] is True
 
 
+# --- What comes before a call -----------------------------------------------------------------------------------------
+
+
+def test_a_list_of_tools_that_cannot_be_read_holds_nobody_up() -> None:
+    one = pair()
+    one.client.request("1", "tools/call", '{"name":"t"}')
+    heard = one.world.hear("tools/list")
+    one.world.answer(heard, '{"tools":[{"name":"a","x-mcp-header":1}],"tools":[]}')
+    assert one.world.hears("tools/call")
+
+
+def test_a_list_of_tools_that_does_not_come_holds_nobody_up_for_long() -> None:
+    """The call goes up as it can; what comes of the list later changes nothing."""
+    one = pair(limits=Limits(lookup_s=7.0))
+    channel = one.client.request("1", "tools/call", '{"name":"t"}')
+    late = one.world.hear("tools/list")
+    one.world.wait(6.9)
+    assert not one.world.hears("tools/call")
+    one.world.wait(0.2)
+    assert late.channel in one.world.closed
+    one.world.answer(one.world.hear("tools/call"), '{"content":[]}')
+    assert one.answer(channel) is not None
+
+
+def test_a_log_level_that_is_not_taken_holds_nobody_up_for_long() -> None:
+    """2026-07-28 server/utilities/logging: the log is a wish, the answer is owed."""
+    world, client, _ = served(limits=Limits(lookup_s=7.0))
+    channel = client.call(level="debug")
+    level = world.hear("logging/setLevel")
+    world.wait(7.1)
+    heard = world.hear("tools/call")
+    world.answer(level)
+    world.answer(heard, '{"content":[]}')
+    assert client.answered(channel)["result"]["content"] == []
+    channel = client.call(level="debug")
+    world.answer(world.hear("tools/call"), '{"content":[]}')
+    assert client.answered(channel, 2) if client.pipe else client.answered(channel)
+
+
+@pytest.mark.parametrize("up", [Kind.PIPE, Kind.HTTP])
+def test_a_subscription_that_is_not_confirmed_holds_up_no_request(up: Kind) -> None:
+    """Requests wait for what is subscribed for as long as for an event stream, and no longer."""
+    world = driver(modern_plan(up), limits=Limits(listen_wait_s=1.0))
+    client = newcomer(world, "pipe", up.value)
+    client.initialize()
+    discovered(world, LISTENING, grants=False)
+    client.notify("notifications/initialized")
+    client.request("1", "prompts/list", "{}")
+    world.wait(0.9)
+    assert not world.hears("prompts/list")
+    world.wait(0.2)
+    assert world.hears("prompts/list")
+    world.wait(100.0)
+    assert world.engine.session_count == 1
+
+
 # --- Resources that clients with a session subscribe to, with servers that have none ----------------------------------
 
 
