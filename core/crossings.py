@@ -205,11 +205,13 @@ class Crossings:
             wanted = crowd.want_level(session, wanted)
         link.levelling = (wanted, [exchange])
         self._uplink.run(link, "level", "logging/setLevel", msgspec.json.encode({"level": wanted}))
+        self._desk.timers.set(("level", link.id), self._desk.now + self._desk.limits.lookup_s, "log level")
         return True
 
     def receive_levelled(self, link: Link, *, is_done: bool) -> None:
         """The server was told what to log, or could not be."""
         assert link.levelling is not None
+        self._desk.timers.cancel(("level", link.id))
         (level, waiting), link.levelling = link.levelling, None
         for session in link.sessions.values():
             if session.is_stateless:
@@ -219,6 +221,12 @@ class Crossings:
         for exchange in waiting:
             if not exchange.is_over:
                 self._write(link, exchange)
+
+    def handle_level(self, link: Link) -> None:
+        """It takes too long: its clients go without the log rather than without an answer."""
+        if link.levelling is not None:
+            self._uplink.give_up(link, "level")
+            self.receive_levelled(link, is_done=False)
 
     def params_up(self, link: Link, exchange: Exchange) -> bytes | None:
         """The params of a request as its server is to have them.
@@ -376,6 +384,10 @@ class Crossings:
             if not exchange.is_over:
                 exchange.step(ExchangeInput.REQUEUE)
         waiting = link.learning + ([] if link.levelling is None else link.levelling[1]) + link.subscribing
+        for exchange in link.subscribing:
+            if not exchange.is_over:
+                self._uplink.expect_none(exchange)
+                exchange.step(ExchangeInput.REQUEUE)
         link.learning, link.levelling, link.subscribing = [], None, []
         for session in link.sessions.values():
             if session.is_stateless:

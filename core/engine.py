@@ -336,6 +336,8 @@ class Engine:
                 "listening": self._servers.handle_listening_timeout,
                 "relisten": self._servers.handle_relisten,
                 "probe": self._servers.handle_probe_timeout,
+                "level": self._servers.handle_level,
+                "schemas": self._servers.handle_schemas,
                 "news": self._servers.handle_news,
                 "collect": self._legwork.parking.handle_collect,
                 "park": self._legwork.parking.handle_park,

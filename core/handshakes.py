@@ -17,7 +17,7 @@ from .clients import Clients
 from .desk import Desk
 from .effects import Cause, End, Join, Listen, Spawn
 from .endings import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, describe, error_in
-from .eras import LATEST_LEGACY, LATEST_MODERN, Era, features_of, is_known_legacy, is_known_modern
+from .eras import LATEST_LEGACY, LATEST_MODERN, LEGACY, Era, features_of, is_known_legacy, is_known_modern
 from .errors import UNSUPPORTED_VERSION, RemoteProtocolError
 from .exchange import Exchange
 from .health import Health
@@ -292,6 +292,8 @@ class Handshakes:
             if not revisions:
                 raise RemoteProtocolError("it serves no revision without sessions that is known here")
             shown = self.files.adapt_handshake(link, frame.result) if link.plan.has_files else frame.result
+            # Raises where no client with a session could be shown it: such a one may come later.
+            to_initialize_result(shown, client=LEGACY[LATEST_LEGACY], name=link.plan.id)
             link.upstream.receive_discovered(frame.result, max(revisions))
         except (RemoteProtocolError, msgspec.DecodeError) as fault:
             if not (self._ask_again(link, error) or self._go_back(link, is_denied=True) or self.turn(link, error)):
@@ -301,8 +303,7 @@ class Handshakes:
         verdict = self.verdicts[link.plan.id]
         verdict.discovered = frame.result
         if link.answered is not None:
-            named = jsonrpc.text_of(jsonrpc.member_of(link.answered.result, "protocolVersion"))
-            verdict.receive_proof(Era.HANDSHAKE, named)
+            verdict.receive_proof(Era.HANDSHAKE, _revision_in(link.answered.result))
             link.answered = None
         self._receive_verdict(link)
         self.accept_all(link)
@@ -414,7 +415,12 @@ class Handshakes:
             return link.handshake
         # Every server that has sessions may speak of its own accord, but those without one over HTTP.
         has_push = link.is_pipe or link.upstream.session is not None
-        return to_discover_result(link.handshake, has_push=has_push)
+        try:
+            return to_discover_result(link.handshake, has_push=has_push)
+        except RemoteProtocolError as fault:
+            text = f"what it says of itself cannot be shown to clients without sessions: {fault.message}"
+            self._desk.note("warning", text, link.plan.id)
+            return to_discover_result(b'{"capabilities":{}}', has_push=False)
 
     def _shown(self, link: Link, session: Session) -> tuple[bytes, str | None]:
         """The `initialize` result for a session, and its revision: the client's own, if that is known here. What it
@@ -525,3 +531,11 @@ class Handshakes:
 
 def _is_for_stateless(link: Link) -> bool:
     return bool(link.sessions) and all(session.is_stateless for session in link.sessions.values())
+
+
+def _revision_in(initialized: bytes | None) -> str | None:
+    """The revision that an answer to `initialize` names, as far as it can be read."""
+    try:
+        return jsonrpc.text_of(jsonrpc.member_of(initialized, "protocolVersion"))
+    except RemoteProtocolError:
+        return None

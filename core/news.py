@@ -245,6 +245,7 @@ class News:
         else:
             session.subscriptions.add(uri)
             link.subscribing.append(exchange)
+            self._uplink.expect_reply(link, exchange)
             self.receive_change(link)
 
     def _settle_subscribing(self, link: Link, *, is_lost: bool = False) -> None:
@@ -258,11 +259,13 @@ class News:
             if exchange.is_over:
                 continue
             uri = jsonrpc.text_of(jsonrpc.member_of(exchange.params, "uri")) or ""
+            if newest is not None and uri not in newest.wanted.uris and not is_lost:
+                link.subscribing.append(exchange)  # it came after that one was opened
+                continue
+            self._uplink.expect_none(exchange)
             if uri in granted:
                 link.upstream.remember(exchange.method, exchange.params)  # it may come back with sessions
                 self.onward.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
-            elif newest is not None and uri not in newest.wanted.uris and not is_lost:
-                link.subscribing.append(exchange)  # it came after that one was opened
             else:
                 link.session_of(exchange).subscriptions.discard(uri)
                 self._refuse(link, exchange, INVALID_PARAMS, f"the server does not tell of changes of {uri}")

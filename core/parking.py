@@ -50,7 +50,8 @@ class Upward(Protocol):
 class Deferral(Protocol):
     """What can wait for a call."""
 
-    def take(self, session: Session, ask: Ask, params: bytes | None) -> bool: ...
+    def take(self, session: Session, ask: Ask, params: bytes | None) -> bool:
+        """Raises RemoteProtocolError where the question cannot be read."""
 
 
 class Legs(Protocol):
@@ -91,7 +92,18 @@ class Parking:
     # --- From the server --------------------------------------------------------------------------------------------
 
     def ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None:
-        """The server asks: its question belongs to the call on whose stream it came, or to the one most likely."""
+        """The server asks: its question belongs to the call on whose stream it came, or to the one most likely.
+
+        One that cannot be read is refused.
+        """
+        try:
+            self._ask(session, ask, params, related)
+        except RemoteProtocolError as fault:
+            refusal = jsonrpc.error_object(fault.rpc_code, fault.message)
+            self.up.reply(session, ask, Frame(error=refusal), session.headers)
+
+    def _ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None:
+        """Raises RemoteProtocolError where the question cannot be read. Nothing has changed then."""
         exchange = self._whose(session, ask, params, related)
         if exchange is None:
             self._answer_nobody(session, ask, params)
@@ -105,13 +117,8 @@ class Parking:
                 exchange.lacking = lacking
             self.up.reply(session, ask, refusal_of(ask.method), session.headers)
             return
-        try:
-            abilities = None if exchange.leg is None else exchange.leg.capabilities
-            entry = questions.embed(ask.method, params, capabilities=abilities)
-        except RemoteProtocolError as fault:
-            refusal = jsonrpc.error_object(fault.rpc_code, fault.message)
-            self.up.reply(session, ask, Frame(error=refusal), session.headers)
-            return
+        abilities = None if exchange.leg is None else exchange.leg.capabilities
+        entry = questions.embed(ask.method, params, capabilities=abilities)
         known = take_answer(exchange.known, entry)
         if known is not None:
             self.up.reply(session, ask, Frame(result=known), session.headers)

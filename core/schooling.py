@@ -63,16 +63,22 @@ class Schooling:
         link.pages_read += 1
         who = msgspec.structs.replace(session.client, revision=revision)
         self._uplink.run(link, "schemas", "tools/list", add(params, who))
+        self._desk.timers.set(("schemas", link.id), self._desk.now + self._desk.limits.lookup_s, "list of tools")
+
+    def handle_schemas(self, link: Link) -> None:
+        """It takes too long."""
+        self._uplink.give_up(link, "schemas")
+        self.receive_end(link)
 
     def receive_page(self, link: Link, frame: Frame) -> None:
         """A page of the list, or the failure to get it: then calls go as they can."""
         cursor = None
         if frame.result is not None:
-            self.learn(link, frame.result, is_first=link.pages_read == 1)
             try:
+                self.learn(link, frame.result, is_first=link.pages_read == 1)
                 cursor = jsonrpc.member_of(frame.result, "nextCursor")
-            except RemoteProtocolError:
-                cursor = None
+            except RemoteProtocolError as error:
+                self._desk.note("warning", f"its list of tools cannot be read: {error.message}", link.plan.id)
         if cursor not in (None, b"null") and link.pages_read < self._desk.limits.schema_pages_max:
             waiting = next((exchange for exchange in link.learning if not exchange.is_over), None)
             if waiting is not None:
@@ -82,6 +88,7 @@ class Schooling:
 
     def receive_end(self, link: Link) -> None:
         """There is no more to learn."""
+        self._desk.timers.cancel(("schemas", link.id))
         if link.mirrors is None:
             link.mirrors = {}
         waiting, link.learning = link.learning, []

@@ -280,9 +280,9 @@ class Servers:
                 link.queue.remove(exchange)
             if crowd is not None:
                 crowd.waiting.pop(exchange, None)
+        self._uplink.expect_none(exchange)
         if exchange.state is not ExchangeState.SENT or exchange.upstream_id is None:
             return
-        self._uplink.expect_none(exchange)
         self._resuming.forget(link, exchange.upstream_id)
         if link.pending.pop(exchange.upstream_id, None) is None:
             return
@@ -441,7 +441,11 @@ class Servers:
             self.handshakes.handle_start_timeout(link)
 
     def handle_listening_timeout(self, id: str) -> None:
-        if (link := self.links.get(id)) is not None:
+        if (link := self.links.get(id)) is None:
+            return
+        if link.is_stateless:
+            self.handshakes.receive_news_open(link)
+        else:
             self.handshakes.receive_listening(link)
 
     def handle_relisten(self, id: str) -> None:
@@ -455,6 +459,14 @@ class Servers:
     def handle_probe_timeout(self, id: str) -> None:
         if (link := self.links.get(id)) is not None:
             self.handshakes.handle_probe_timeout(link)
+
+    def handle_level(self, id: str) -> None:
+        if (link := self.links.get(id)) is not None:
+            self.crossings.handle_level(link)
+
+    def handle_schemas(self, id: str) -> None:
+        if (link := self.links.get(id)) is not None:
+            self.crossings.schooling.handle_schemas(link)
 
     def handle_news(self, id: str) -> None:
         if (link := self.links.get(id)) is not None:

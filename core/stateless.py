@@ -195,6 +195,7 @@ class Stateless:
         id_key = jsonrpc.id_key(frame.id_raw)
         assert id_key is not None
         responses = questions.read_responses(frame.params)
+        fingerprint(leg.capabilities)  # which raises where they cannot be read in one way
         if exchange.park is not None:
             exchange.park.check_round(claims.round)
         before = exchange.reply, exchange.id_raw, exchange.id_key
@@ -326,13 +327,14 @@ class Stateless:
         says_all = verdict.choose(Era.STATELESS, self._desk.now) is Era.STATELESS and verdict.discovered is not None
         is_for_one = isinstance(opening, PostOpening) and self._desk.plan.affinity is Affinity.REQUEST
         group = key.channel if is_for_one or not isinstance(opening, PostOpening) else 0
-        abilities = "" if says_all else fingerprint(leg.capabilities)
+        abilities = fingerprint(leg.capabilities)  # which raises where no handshake could be made with them
+        if says_all:
+            abilities = ""
         known_by = tuple(pair for pair in opening.headers if pair[0].lower() not in OF_A_REQUEST)
         affinity = Affinities(opening.server, opening.principal, abilities, group, known_by, is_for_one)
         session = self._by_affinity.get(affinity)
         if session is not None:
             return session
-        fingerprint(leg.capabilities)  # which raises where no handshake could be made with them
         fault = self._clients.no_room()
         if fault is not None:
             raise RemoteProtocolError(fault, rpc_code=OVERLOADED, http_status=503)
