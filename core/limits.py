@@ -130,6 +130,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     rounds, and gives up after ten."""
     park_ttl_s: float = 600.0
     """How long a call waits for its client to come back with answers: as the official Python SDK's state does."""
+    park_tick_s: float = 15.0
+    """How often a server that asked hears that it is still being answered, if it wants to: they wait for a minute."""
     parks_per_session_max: int = 64
     """Calls of one client that wait so. Beyond it the server is told that the client cannot be asked."""
     parks_max: int = 1024

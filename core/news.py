@@ -9,13 +9,13 @@ Source: 2026-07-28 basic/patterns/subscriptions.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from . import jsonrpc
 from .asking import Asking
-from .bridge.envelope import Envelope, add
+from .bridge.envelope import add, own_envelope
 from .desk import Desk
 from .effects import Cause
 from .errors import INVALID_PARAMS, METHOD_NOT_FOUND, RemoteProtocolError
@@ -27,6 +27,8 @@ from .resuming import Resuming
 from .session import Session
 from .uplink import Uplink
 from .upstream import State
+
+VISITED: Final = "notifications/elicitation/complete"
 
 
 class Readiness(Protocol):
@@ -123,7 +125,7 @@ class News:
         revision = link.upstream.revision
         assert revision is not None
         params = b'{"notifications":' + format_filter(wanted) + b"}"
-        who = Envelope(revision, b"{}")
+        who = own_envelope(revision, self._desk.plan.version)
         number = self._uplink.run(link, "listen", "subscriptions/listen", add(params, who))
         link.ears[number] = Ear(number, wanted)
 
@@ -158,6 +160,8 @@ class News:
             if ear is not None:  # anything else is not a server's to cancel (2026-07-28 basic/patterns/cancellation)
                 self.receive_end(link, ear.number)
             return
+        if frame.method == VISITED:
+            return  # it has not named any visit: the ids are ours (2026-07-28 changelog)
         if frame.method == ACKNOWLEDGED:
             ear = None if number is None else link.ears.get(number)
             if ear is not None:
@@ -190,18 +194,19 @@ class News:
         for change in missed.changes():
             self._asking.receive_notification(link, Frame(method=change.method, params=change.params), None)
 
-    def receive_end(self, link: Link, number: int) -> None:
+    def receive_end(self, link: Link, number: int, *, is_refused: bool = False) -> None:
         """A subscription is over, though nobody wanted that: have it again, and tell everybody that something may have
-        been missed."""
+        been missed. One that was refused is asked for again when something else is wanted."""
         ear = link.ears.pop(number, None)
         link.pending.pop(number, None)
         if ear is None or link.upstream.state not in (State.READY, State.REPLAYING):
             return
         if link.ears:
             return  # another has taken its place, or is about to
-        at = self._desk.now + self._resuming.pause(None, link.listen_failures)
-        link.listen_failures += 1
-        self._desk.timers.set(("news", link.id), at, "subscription to be had again")
+        if not is_refused:
+            at = self._desk.now + self._resuming.pause(None, link.listen_failures)
+            link.listen_failures += 1
+            self._desk.timers.set(("news", link.id), at, "subscription to be had again")
         link.missed |= ear.granted or Filter()
         self._settle_subscribing(link, is_lost=True)
         self.readiness.receive_news_open(link)

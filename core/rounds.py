@@ -99,7 +99,13 @@ class Rounds:
             round.answers[question.key] = self._roots_of(session)
             return
         visit = self._desk.mint()
-        params = questions.shown(question.method, question.params, session.features, elicitation_id=visit)
+        params = questions.shown(
+            question.method,
+            question.params,
+            session.features,
+            elicitation_id=visit,
+            capabilities=session.client.capabilities,
+        )
         number = session.last_ask + 1
         round.open[number] = question
         if params is not None and b'"elicitationId"' in params:

@@ -76,6 +76,7 @@ class Ask(NamedTuple):
         exchange: the call in whose course it is asked, where the answer has a longer way: to a `Round`, or from another
             request of the client.
         number: under which the client is asked.
+        params: what the server said, where the client is shown it as its older revision has it.
     """
 
     id_raw: bytes
@@ -86,6 +87,7 @@ class Ask(NamedTuple):
     ordinal: int = 0
     exchange: Exchange | None = None
     number: int = 0
+    params: bytes | None = None
 
 
 class Held(NamedTuple):

@@ -96,7 +96,9 @@ class Uplink:
         self._emit(link, message, None, link.headers, is_own=True, is_confirmation=True)
 
     def expect_reply(self, link: Link, exchange: Exchange) -> None:
-        """The server's time to say something about the exchange begins anew."""
+        """The server's time to say something about the exchange begins anew; not while it waits for the client."""
+        if exchange.park is not None and not exchange.park.has_leg:
+            return
         at = self._desk.now + (link.plan.reply_timeout_s or self._desk.limits.reply_timeout_s)
         self._desk.timers.set(("reply", (exchange.sid, exchange.key)), at, "upstream reply")
 
