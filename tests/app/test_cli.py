@@ -362,6 +362,18 @@ def test_check_finds_the_eras_of_a_server(tmp_path: Path, knows: tuple[str, ...]
     assert "repeated changes" not in out  # that hangs on subscriptions
 
 
+def test_a_server_of_both_eras_is_translated_for_those_it_is_spoken_to_so_for() -> None:
+    """Its handshake may give no session, and what needs one goes another way then."""
+    both = {"handshake": LATEST_LEGACY, "stateless": LATEST_MODERN}
+    told = {
+        era: "\n".join(translations.describe(ServerReport(id="a", eras=both, era=era)))
+        for era in ("handshake", "stateless")
+    }
+    assert "are translated for" not in told["handshake"] and "older than" in told["handshake"]
+    assert "clients with sessions (2024-11-05 to 2025-11-25) are translated for" in told["stateless"]
+    assert "older than" not in told["stateless"]
+
+
 def test_every_loss_is_told_in_a_line_that_fits() -> None:
     """With all that a server may declare, under the heading that its fate has in the table."""
     declared = tuple(sorted({part for loss in LOSSES for part in (loss.capability, loss.capability.partition(".")[0])}))
