@@ -175,6 +175,12 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--header", "no-colon", "http://h/"), "got --header without a :, expected NAME: VALUE"),
         (("wrap", "--no-inspect", "--", "cmd"), "got --no-inspect with a command, expected it with a URL only"),
         (("wrap", "--listen", "stdio", "--no-inspect", "http://h/"), "got --no-inspect with --listen stdio, expected"),
+        (("wrap", "--era", "modern", "http://h/"), "choose from 'auto', 'handshake', 'stateless'"),
+        (
+            ("wrap", "--era", "stateless", "sse+http://h/"),
+            "got --era stateless with an sse+ URL, expected auto or hands",
+        ),
+        (("wrap", "--era", "handshake", "--no-inspect", "http://h/"), "got --era with --no-inspect, which translates"),
         (("wrap", "--no-inspect", "sse+http://h/"), "got the URL sse+http://h/, expected http(s)://… or ws(s)://…"),
         (("wrap", "--header", "A: b", "--", "cmd"), "got --header with a command, expected it with a URL only"),
         (("wrap", "--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
