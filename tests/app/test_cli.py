@@ -175,6 +175,12 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--header", "no-colon", "http://h/"), "got --header without a :, expected NAME: VALUE"),
         (("wrap", "--no-inspect", "--", "cmd"), "got --no-inspect with a command, expected it with a URL only"),
         (("wrap", "--listen", "stdio", "--no-inspect", "http://h/"), "got --no-inspect with --listen stdio, expected"),
+        (("wrap", "--era", "modern", "http://h/"), "choose from 'auto', 'handshake', 'stateless'"),
+        (
+            ("wrap", "--era", "stateless", "sse+http://h/"),
+            "got --era stateless with an sse+ URL, expected auto or hands",
+        ),
+        (("wrap", "--era", "handshake", "--no-inspect", "http://h/"), "got --era with --no-inspect, which translates"),
         (("wrap", "--no-inspect", "sse+http://h/"), "got the URL sse+http://h/, expected http(s)://… or ws(s)://…"),
         (("wrap", "--header", "A: b", "--", "cmd"), "got --header with a command, expected it with a URL only"),
         (("wrap", "--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
@@ -360,6 +366,18 @@ def test_check_finds_the_eras_of_a_server(tmp_path: Path, knows: tuple[str, ...]
     assert ("clients with sessions (2024-11-05 to 2025-11-25) are translated" in out) == (found == ["stateless"])
     assert ("log messages of one request" in out) == (found == ["handshake"])  # it hangs on logging
     assert "repeated changes" not in out  # that hangs on subscriptions
+
+
+def test_a_server_of_both_eras_is_translated_for_those_it_is_spoken_to_so_for() -> None:
+    """Its handshake may give no session, and what needs one goes another way then."""
+    both = {"handshake": LATEST_LEGACY, "stateless": LATEST_MODERN}
+    told = {
+        era: "\n".join(translations.describe(ServerReport(id="a", eras=both, era=era)))
+        for era in ("handshake", "stateless")
+    }
+    assert "are translated for" not in told["handshake"] and "older than" in told["handshake"]
+    assert "clients with sessions (2024-11-05 to 2025-11-25) are translated for" in told["stateless"]
+    assert "older than" not in told["stateless"]
 
 
 def test_every_loss_is_told_in_a_line_that_fits() -> None:
