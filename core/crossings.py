@@ -39,7 +39,7 @@ from .rewrite import remove_member
 from .rounds import Rounds
 from .schooling import Schooling
 from .session import Session
-from .sharing import Crowd
+from .sharing import MAY_ASK, Crowd
 from .uplink import Uplink
 from .wire.mirroring import headers_for
 
@@ -249,6 +249,9 @@ class Crossings:
             return exchange.lacking is not None and self._lack(link, exchange, result=frame.result)
         if frame.result is None or not is_input_required(frame.result):
             return False
+        if exchange.method not in MAY_ASK:
+            text = f"got input_required for {exchange.method}, expected it for {', '.join(sorted(MAY_ASK))} only"
+            raise RemoteProtocolError(text, clause="2026-07-28 basic/patterns/mrtr, Supported Requests")
         if not session.is_stateless:
             self._rounds.receive_questions(link, exchange, frame.result)
             return True

@@ -9,7 +9,7 @@ Source: 2026-07-28 basic/patterns/subscriptions.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -27,6 +27,8 @@ from .resuming import Resuming
 from .session import Session
 from .uplink import Uplink
 from .upstream import State
+
+VISITED: Final = "notifications/elicitation/complete"
 
 
 class Readiness(Protocol):
@@ -158,6 +160,8 @@ class News:
             if ear is not None:  # anything else is not a server's to cancel (2026-07-28 basic/patterns/cancellation)
                 self.receive_end(link, ear.number)
             return
+        if frame.method == VISITED:
+            return  # it has not named any visit: the ids are ours (2026-07-28 changelog)
         if frame.method == ACKNOWLEDGED:
             ear = None if number is None else link.ears.get(number)
             if ear is not None:

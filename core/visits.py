@@ -155,6 +155,9 @@ class Visits:
 
     def close_session(self, session: Session) -> None:
         self._done.pop(session.sid, None)
+        for waiting, exchange, _ in list(self._waiting.values()):
+            if waiting is session:
+                self.forget(session, exchange)
 
 
 def _pages(error: bytes) -> list[bytes]:

@@ -766,7 +766,13 @@ async def test_a_probe_reads_every_page(tmp_path: Path) -> None:
     )
     async with world(tmp_path, one=one) as made:
         assert await report_of(made) == ServerReport(
-            id="one", name="box", version="3", revision="2025-06-18", capabilities=("tools",), tools=("a", "b", "c")
+            id="one",
+            name="box",
+            version="3",
+            eras={"handshake": "2025-06-18"},
+            capabilities=("tools",),
+            declared=("tools",),
+            tools=("a", "b", "c"),
         )
 
 

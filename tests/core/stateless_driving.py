@@ -260,12 +260,13 @@ def rounds(client: Modern, channel: ChannelId, id: Any = None) -> tuple[dict[str
 
 
 def parked(
-    world: Driver, client: Modern, method: str = "elicitation/create", **said: Any
+    world: Driver, client: Modern, method: str = "elicitation/create", asked: str = '"q"', **said: Any
 ) -> tuple[Heard, dict[str, Any], str]:
-    """A call that its server, which is ready, has asked something for. Returns the call, questions and state."""
+    """A call that its server, which is ready, has asked something for, under the id `asked`. Returns the call, the
+    questions and the state."""
     channel = client.call(**said)
     heard = world.hear("tools/call")
-    ask(world, heard, method)
+    ask(world, heard, method, asked)
     collect(world)
     questions, state = rounds(client, channel, client.last_id)
     return heard, questions, state
