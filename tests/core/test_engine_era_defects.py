@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 from driving import LATEST, NO_STREAM, Driver, Heard, driver, error, request, result
-from isthmus.core.effects import Cause, Connected, Dial, End, Listen, PostOpening, Spawn
+from isthmus.core.effects import Cause, Connected, Dial, End, Listen, PipeOpening, PostOpening, Spawn
 from isthmus.core.ids import ChannelId
 
 REVISION: Final = "2026-07-28"
@@ -137,6 +137,21 @@ def test_a_refusal_names_the_request(case: str, id_raw: str) -> None:
     assert world.messages(channel)[0].startswith(b'{"jsonrpc":"2.0","id":%b,' % id_raw.encode())
     assert world.sent[channel][0].status == 400
     assert not world.heard
+
+
+@pytest.mark.parametrize("id_raw", ['"q"', "7"])
+@pytest.mark.parametrize(
+    "case", ["no capabilities", "unknown revision", "a revision that is a number", "a member twice"]
+)
+def test_a_refusal_on_a_pipe_names_the_request(case: str, id_raw: str) -> None:
+    """The same where there are no headers."""
+    _, params, code = REFUSED[case]
+    world = driver()
+    channel = world.engine.new_channel()
+    world.open(channel, PipeOpening("http"))
+    world.say(channel, request(id_raw, "tools/list", params))
+    assert world.said(channel)["error"]["code"] == code
+    assert world.messages(channel)[0].startswith(b'{"jsonrpc":"2.0","id":%b,' % id_raw.encode())
 
 
 @pytest.mark.parametrize("id_raw", ['"q"', "7"])
