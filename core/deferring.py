@@ -52,11 +52,16 @@ class Deferring:
         self._waiting: dict[str, dict[int, bytes]] = {}  # by session: the entries, by their numbers
 
     def take(self, session: Session, ask: Ask, params: bytes | None) -> bool:
-        """Whether a question can wait. Roots alone: a form or a model's answer is for somebody who waits for it."""
+        """Whether a question can wait. Roots alone: a form or a model's answer is for somebody who waits for it.
+
+        Raises:
+            RemoteProtocolError: it cannot be read. Nothing has changed.
+        """
         if ask.method != "roots/list" or missing(session.client.capabilities, ask.method, params) is not None:
             return False
+        entry = questions.embed(ask.method, params)
         number = session.record_ask(ask)
-        self._waiting.setdefault(session.sid, {})[number] = questions.embed(ask.method, params)
+        self._waiting.setdefault(session.sid, {})[number] = entry
         at = self._desk.now + self._desk.limits.held_timeout_s
         self._desk.timers.set(("defer", (session.sid, number)), at, "question that waits for a call")
         return True

@@ -12,17 +12,17 @@ import msgspec
 
 from . import jsonrpc
 from .bridge.discovery import served_revisions, to_discover_result, to_initialize_result
-from .bridge.envelope import Envelope, add
+from .bridge.envelope import add, own_envelope
 from .clients import Clients
 from .desk import Desk
 from .effects import Cause, End, Join, Listen, Spawn
 from .endings import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, describe, error_in
-from .eras import LATEST_LEGACY, LATEST_MODERN, Era, features_of, is_known_legacy, is_known_modern
-from .errors import RemoteProtocolError
+from .eras import LATEST_LEGACY, LATEST_MODERN, LEGACY, Era, features_of, is_known_legacy, is_known_modern
+from .errors import UNSUPPORTED_VERSION, RemoteProtocolError
 from .exchange import Exchange
 from .health import Health
 from .jsonrpc import Frame
-from .links import ChildRole, Errand, Link, Notice, UpStreamRole
+from .links import ChildRole, Errand, Link, Notice, UpPostRole, UpStreamRole
 from .nursery import Nursery
 from .plan import Kind
 from .rewrite import set_member
@@ -30,7 +30,7 @@ from .session import Session
 from .sharing import Crowd
 from .uplink import Uplink
 from .upstream import Input, State
-from .verdicts import OTHER, Verdict, denies_handshake, denies_stateless
+from .verdicts import OTHER, Verdict, denies_handshake, denies_stateless, is_modern
 
 
 class Adaptation(Protocol):
@@ -113,6 +113,8 @@ class Handshakes:
         self._desk.timers.set(("start", link.id), at, "upstream start")
         link.refusal = link.refused = None
         link.tried.clear()
+        link.is_asked_again = False
+        link.answered = None
         link.is_pipe = link.plan.kind is not Kind.HTTP or link.plan.id in self._event_pipes
         is_event_pipe = link.is_pipe and link.plan.kind is Kind.HTTP
         wanted = Era.HANDSHAKE if is_event_pipe or not _is_for_stateless(link) else Era.STATELESS
@@ -128,38 +130,65 @@ class Handshakes:
             self.health[link.plan.id].receive_start()
             self._shake_hands(link)
 
-    def turn(self, link: Link, error: bytes | None = None) -> bool:
+    def turn(self, link: Link, error: bytes | None = None, *, is_said: bool = True) -> bool:
         """The server does not speak the era that was tried: try the other one, on a connection or with a process of
         its own, since some servers decide by the first message. False if that was tried, or is known to be in vain.
 
         Args:
             error: what the server said.
+            is_said: it said anything: silence and a sudden end may have other causes. What it answers as the others do
+                counts, whatever it did before.
         """
         verdict = self.verdicts[link.plan.id]
         other = OTHER[link.era]
         if link.upstream.state not in (State.DIALING, State.INITIALIZING) or other in link.tried:
             return False
-        if not verdict.may_turn(link.era, self._desk.now) or (link.is_pipe and link.plan.kind is Kind.HTTP):
+        if link.is_pipe and link.plan.kind is Kind.HTTP:
             return False
-        link.tried.add(link.era)
+        if not verdict.may_turn(link.era, self._desk.now, is_said=is_said):
+            verdict.forget(other)  # it cannot be that it speaks neither
+            return False
+        link.tried[link.era] = is_said
         link.refused = link.refused or error
         link.era = other
         if link.upstream.state is State.INITIALIZING:
             link.upstream.step(Input.REDIAL)
-        for number in [number for number, entry in link.pending.items() if isinstance(entry, Errand)]:
-            del link.pending[number]
+        self._drop_errands(link)
         channel, link.channel = link.channel, None
         self._desk.close(channel, reason="spoken to in another way")
         self._desk.timers.cancel(("probe", link.id))
         self._reach(link)
         return True
 
+    def _probe_again(self, link: Link) -> bool:
+        """It was silent when it was asked whether it has no sessions, and says now that it has none: it was slow to
+        start. Ask again where it has just answered, and only once."""
+        if link.upstream.state is not State.INITIALIZING or link.tried.get(Era.STATELESS) is not False:
+            return False
+        link.tried = {Era.HANDSHAKE: True}
+        link.era = Era.STATELESS
+        self._discover(link)
+        return True
+
+    def _drop_errands(self, link: Link) -> None:
+        """Nobody waits for what was asked in this handshake any more."""
+        numbers = {number for number, entry in link.pending.items() if isinstance(entry, Errand)}
+        for number in numbers:
+            del link.pending[number]
+        for channel in sorted(link.posts):
+            role = self._desk.role_of(channel)
+            if isinstance(role, UpPostRole) and role.number in numbers:
+                self._desk.close(channel, reason="spoken to in another way")
+
     def _receive_verdict(self, link: Link) -> None:
-        """The handshake came through: what failed before it failed for good."""
+        """The handshake came through: what failed before it failed for good, if it is known why."""
         verdict = self.verdicts[link.plan.id]
-        verdict.receive_proof(link.era)
-        for era in link.tried:
-            verdict.receive_denial(era, self._desk.now)
+        verdict.receive_proof(link.era, link.upstream.revision)
+        for era, is_said in link.tried.items():
+            if is_said:
+                verdict.receive_denial(era, self._desk.now)
+            elif link.is_pipe:  # over HTTP, silence is the network's as often as the server's
+                verdict.receive_silence(era, self._desk.now)
         self._desk.timers.cancel(("probe", link.id))
 
     def _spawn(self, link: Link) -> None:
@@ -243,8 +272,11 @@ class Handshakes:
         link.listen_event_id = None
         if link.era is Era.HANDSHAKE:
             self._uplink.run(link, "initialize", "initialize", link.upstream.initialize)
-            return
-        who = msgspec.structs.replace(_prober(self._desk.plan.version), revision=LATEST_MODERN)
+        else:
+            self._discover(link)
+
+    def _discover(self, link: Link) -> None:
+        who = own_envelope(LATEST_MODERN, self._desk.plan.version)
         self._uplink.run(link, "discover", "server/discover", add(None, who))
         at = self._desk.now + self._desk.limits.probe_timeout_s
         self._desk.timers.set(("probe", link.id), at, "server/discover")
@@ -260,18 +292,37 @@ class Handshakes:
             if not revisions:
                 raise RemoteProtocolError("it serves no revision without sessions that is known here")
             shown = self.files.adapt_handshake(link, frame.result) if link.plan.has_files else frame.result
+            # Raises where no client with a session could be shown it: such a one may come later.
+            to_initialize_result(shown, client=LEGACY[LATEST_LEGACY], name=link.plan.id)
             link.upstream.receive_discovered(frame.result, max(revisions))
         except (RemoteProtocolError, msgspec.DecodeError) as fault:
-            if not self.turn(link, error):
+            if not (self._ask_again(link, error) or self._go_back(link, is_denied=True) or self.turn(link, error)):
                 self.losses.lose(link, str(fault), error=link.refused or error)
             return
         link.handshake, link.refusal, link.refused = shown, None, None
-        self.verdicts[link.plan.id].discovered = frame.result
+        verdict = self.verdicts[link.plan.id]
+        verdict.discovered = frame.result
+        if link.answered is not None:
+            verdict.receive_proof(Era.HANDSHAKE, _revision_in(link.answered.result))
+            link.answered = None
         self._receive_verdict(link)
         self.accept_all(link)
         link.replaying = 0
         if self.news.open(link):
             self._receive_ready(link)
+
+    def _ask_again(self, link: Link, error: bytes | None) -> bool:
+        """It refuses the revision it was asked in, and names one that is known here: it is asked once more, in that.
+
+        Source: 2026-07-28 basic/versioning, "Protocol Version Negotiation".
+        """
+        if error is None or jsonrpc.error_code(error) != UNSUPPORTED_VERSION or not is_modern(error):
+            return False
+        if link.upstream.state is not State.INITIALIZING or link.is_asked_again:
+            return False
+        link.is_asked_again = True
+        self._discover(link)
+        return True
 
     def receive_news_open(self, link: Link) -> None:
         """What is subscribed is subscribed again, or cannot be."""
@@ -280,7 +331,12 @@ class Handshakes:
 
     def handle_probe_timeout(self, link: Link) -> None:
         """It may be one that never answers what it does not know."""
-        if link.upstream.state is State.INITIALIZING and link.era is Era.STATELESS and not self.turn(link):
+        if link.upstream.state is not State.INITIALIZING or link.era is not Era.STATELESS:
+            return
+        if self._go_back(link):
+            return
+        is_known = self.verdicts[link.plan.id].speaks(Era.STATELESS, self._desk.now) is True
+        if (is_known and not link.is_pipe) or not self.turn(link, is_said=False):
             text = f"it did not answer server/discover within {self._desk.limits.probe_timeout_s:g} s"
             self.losses.lose(link, text, error=link.refused)
 
@@ -289,9 +345,41 @@ class Handshakes:
         link.babble = ""
         if frame.error is not None:
             error = jsonrpc.usable_error(frame.error)
-            if not (denies_handshake(error) and self.turn(link, error)):
+            if not (denies_handshake(error) and (self.turn(link, error) or self._probe_again(link))):
                 self.losses.lose(link, "it refused to initialize", error=link.refused or error)
             return
+        if not self._must_ask(link, session):
+            self._accept_handshake(link, frame, session)
+            return
+        link.answered = frame
+        self.verdicts[link.plan.id].receive_question(self._desk.now)
+        link.era = Era.STATELESS
+        self._discover(link)
+
+    def _must_ask(self, link: Link, session: str | None) -> bool:
+        """Whether to see if the server can do without a handshake: over HTTP, one that begins no session has no stream
+        to ask anything on, or to tell of changes. In the era that needs none it can do both."""
+        verdict = self.verdicts[link.plan.id]
+        verdict.is_mute = session is None and not link.is_pipe
+        return verdict.is_mute and Era.STATELESS not in link.tried and verdict.may_ask(self._desk.now)
+
+    def _go_back(self, link: Link, *, is_denied: bool = False) -> bool:
+        """It cannot do without, or does not say: go on with the handshake that it has answered. False if there is none.
+
+        Args:
+            is_denied: it said that it cannot.
+        """
+        frame, link.answered = link.answered, None
+        if frame is None or link.upstream.state is not State.INITIALIZING:
+            return False
+        self._drop_errands(link)
+        link.era = Era.HANDSHAKE
+        if is_denied:
+            self.verdicts[link.plan.id].receive_denial(Era.STATELESS, self._desk.now)
+        self._accept_handshake(link, frame, None)
+        return True
+
+    def _accept_handshake(self, link: Link, frame: Frame, session: str | None) -> None:
         assert frame.result is not None
         try:
             link.upstream.receive_initialized(frame.result, session)
@@ -327,7 +415,12 @@ class Handshakes:
             return link.handshake
         # Every server that has sessions may speak of its own accord, but those without one over HTTP.
         has_push = link.is_pipe or link.upstream.session is not None
-        return to_discover_result(link.handshake, has_push=has_push)
+        try:
+            return to_discover_result(link.handshake, has_push=has_push)
+        except RemoteProtocolError as fault:
+            text = f"what it says of itself cannot be shown to clients without sessions: {fault.message}"
+            self._desk.note("warning", text, link.plan.id)
+            return to_discover_result(b'{"capabilities":{}}', has_push=False)
 
     def _shown(self, link: Link, session: Session) -> tuple[bytes, str | None]:
         """The `initialize` result for a session, and its revision: the client's own, if that is known here. What it
@@ -367,6 +460,7 @@ class Handshakes:
     def receive_listening(self, link: Link) -> None:
         """The stream is open, refused, or long in coming: requests need not wait for it any longer."""
         self._desk.timers.cancel(("listening", link.id))
+        self.receive_news_open(link)
         if link.upstream.state is not State.LISTENING:
             return
         link.upstream.step(Input.LISTENED)
@@ -422,8 +516,11 @@ class Handshakes:
         """The POST of a handshake ended without an answer to it. True if it goes on in another way."""
         error = error_in(cause)
         if purpose == "discover":
-            return denies_stateless(cause) and self.turn(link, error)
-        if error is not None and denies_handshake(error) and self.turn(link, error):
+            if self._ask_again(link, error):
+                return True
+            is_denied = denies_stateless(cause)
+            return self._go_back(link, is_denied=is_denied) or (is_denied and self.turn(link, error))
+        if error is not None and denies_handshake(error) and (self.turn(link, error) or self._probe_again(link)):
             return True
         return self.fall_back(link, cause)
 
@@ -436,6 +533,9 @@ def _is_for_stateless(link: Link) -> bool:
     return bool(link.sessions) and all(session.is_stateless for session in link.sessions.values())
 
 
-def _prober(version: str) -> Envelope:
-    """Who asks `server/discover`: nothing in its answer depends on what a client can do."""
-    return Envelope("", b"{}", msgspec.json.encode({"name": "isthmus", "version": version}))
+def _revision_in(initialized: bytes | None) -> str | None:
+    """The revision that an answer to `initialize` names, as far as it can be read."""
+    try:
+        return jsonrpc.text_of(jsonrpc.member_of(initialized, "protocolVersion"))
+    except RemoteProtocolError:
+        return None

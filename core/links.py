@@ -13,6 +13,7 @@ from .effects import Cause, Delete, Headers
 from .eras import Era
 from .exchange import Exchange
 from .ids import ChannelId
+from .jsonrpc import Frame
 from .limits import Limits
 from .listen import Filter
 from .plan import Kind, ServerPlan, Sharing
@@ -42,13 +43,16 @@ class Link:
     noise: how many messages of the server could not be read.
     notices: open POSTs that carry a notification or an answer.
     has_listened: whether this upstream session has ever granted a GET stream.
+    is_asked_again: in this handshake it was asked in a revision it named, after it had refused another.
     is_pipe: whether the server is spoken to over one two-way stream, rather than with a POST a message.
     refusal: why the server is not spoken to over Streamable HTTP, if that was tried first.
     handshake: the result of its last `initialize`, or `server/discover`, as clients are shown it.
     era: how the server is spoken to, or is to be.
-    tried: the eras that failed in this handshake.
+    answered: what it answered to `initialize`, while it is asked whether it can do without.
+    tried: the eras that failed in this handshake, and whether the server said so, or nothing at all.
     refused: the error that the first of them failed with.
     mirrors: which arguments of its tools the server wants in headers too, by tool; None: nobody has looked.
+    pages_read: of its list of tools, while that is read for this.
     wrapped: the tools whose results have to be wrapped for clients that know only objects.
     learning: requests that wait for that to be known.
     levelling: requests that wait for the server to be told how much it is to log, and the level.
@@ -58,6 +62,7 @@ class Link:
     """
 
     __slots__ = (
+        "answered",
         "babble",
         "channel",
         "children",
@@ -70,6 +75,7 @@ class Link:
         "handshake",
         "has_listened",
         "id",
+        "is_asked_again",
         "is_pipe",
         "last_id",
         "learning",
@@ -81,6 +87,7 @@ class Link:
         "missed",
         "noise",
         "notices",
+        "pages_read",
         "pending",
         "plan",
         "posts",
@@ -118,6 +125,7 @@ class Link:
         self.noise = 0
         self.notices = 0
         self.has_listened = False
+        self.is_asked_again = False
         self.is_pipe = plan.kind is not Kind.HTTP
         self.refusal: Cause | None = None
         self.handshake: bytes | None = None
@@ -126,9 +134,11 @@ class Link:
         self.listen_failures = 0
         self.listen_idle = 0
         self.era = Era.HANDSHAKE
-        self.tried: set[Era] = set()
+        self.answered: Frame | None = None
+        self.tried: dict[Era, bool] = {}
         self.refused: bytes | None = None
         self.mirrors: dict[str, tuple[Mirror, ...]] | None = None
+        self.pages_read = 0
         self.wrapped: frozenset[str] = frozenset()
         self.learning: list[Exchange] = []
         self.levelling: tuple[str, list[Exchange]] | None = None
@@ -246,11 +256,13 @@ class UpPostRole(Role):
         has_spoken: a message came.
         own: what it carries, if that is not a client's request: those are kept elsewhere. Headers go with it.
         is_repeated: that was sent before.
+        era: how it was written.
     """
 
     __slots__ = (
         "channel",
         "dialled_at",
+        "era",
         "failures",
         "has_begun",
         "has_spoken",
@@ -297,6 +309,7 @@ class UpPostRole(Role):
         self.failures = 0
         self.names_session = link.upstream.session is not None
         self.session: str | None = None
+        self.era = link.era
 
 
 class UpStreamRole(Role):

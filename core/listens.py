@@ -148,11 +148,13 @@ class Listens:
 
     def _offered(self, session: Session) -> Offer:
         """What the client was told that its server tells of."""
-        declared = None if session.greeting is None else jsonrpc.member_of(session.greeting, "capabilities")
 
         def declares(name: str, ability: str) -> bool:
-            part = None if declared is None else jsonrpc.member_of(declared, name)
-            return part is not None and part.startswith(b"{") and jsonrpc.member_of(part, ability) == b"true"
+            try:
+                declared = jsonrpc.member_of(session.greeting, "capabilities")
+                return jsonrpc.member_of(jsonrpc.member_of(declared, name), ability) == b"true"
+            except RemoteProtocolError:
+                return False
 
         return Offer(
             tools=declares("tools", "listChanged"),

@@ -9,13 +9,13 @@ Source: 2026-07-28 basic/patterns/subscriptions.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from . import jsonrpc
 from .asking import Asking
-from .bridge.envelope import Envelope, add
+from .bridge.envelope import add, own_envelope
 from .desk import Desk
 from .effects import Cause
 from .errors import INVALID_PARAMS, METHOD_NOT_FOUND, RemoteProtocolError
@@ -27,6 +27,8 @@ from .resuming import Resuming
 from .session import Session
 from .uplink import Uplink
 from .upstream import State
+
+VISITED: Final = "notifications/elicitation/complete"
 
 
 class Readiness(Protocol):
@@ -123,7 +125,7 @@ class News:
         revision = link.upstream.revision
         assert revision is not None
         params = b'{"notifications":' + format_filter(wanted) + b"}"
-        who = Envelope(revision, b"{}")
+        who = own_envelope(revision, self._desk.plan.version)
         number = self._uplink.run(link, "listen", "subscriptions/listen", add(params, who))
         link.ears[number] = Ear(number, wanted)
 
@@ -158,6 +160,8 @@ class News:
             if ear is not None:  # anything else is not a server's to cancel (2026-07-28 basic/patterns/cancellation)
                 self.receive_end(link, ear.number)
             return
+        if frame.method == VISITED:
+            return  # it has not named any visit: the ids are ours (2026-07-28 changelog)
         if frame.method == ACKNOWLEDGED:
             ear = None if number is None else link.ears.get(number)
             if ear is not None:
@@ -190,19 +194,23 @@ class News:
         for change in missed.changes():
             self._asking.receive_notification(link, Frame(method=change.method, params=change.params), None)
 
-    def receive_end(self, link: Link, number: int) -> None:
+    def receive_end(self, link: Link, number: int, *, is_refused: bool = False) -> None:
         """A subscription is over, though nobody wanted that: have it again, and tell everybody that something may have
-        been missed."""
+        been missed. One that was refused is asked for again when something else is wanted."""
         ear = link.ears.pop(number, None)
         link.pending.pop(number, None)
         if ear is None or link.upstream.state not in (State.READY, State.REPLAYING):
             return
-        if link.ears:
-            return  # another has taken its place, or is about to
-        at = self._desk.now + self._resuming.pause(None, link.listen_failures)
-        link.listen_failures += 1
-        self._desk.timers.set(("news", link.id), at, "subscription to be had again")
         link.missed |= ear.granted or Filter()
+        newest = self._newest(link)
+        if newest is not None:  # another has taken its place, or is about to; or was to be replaced by this one
+            if newest.granted is not None:
+                self._settle_subscribing(link, is_lost=True)
+            return
+        if not is_refused:
+            at = self._desk.now + self._resuming.pause(None, link.listen_failures)
+            link.listen_failures += 1
+            self._desk.timers.set(("news", link.id), at, "subscription to be had again")
         self._settle_subscribing(link, is_lost=True)
         self.readiness.receive_news_open(link)
 
@@ -227,6 +235,8 @@ class News:
             self._refuse(link, exchange, INVALID_PARAMS, f"got {exchange.method} without a uri, expected one")
         elif exchange.method == "resources/unsubscribe":
             session.subscriptions.discard(uri)
+            if not any(uri in other.subscriptions for other in link.sessions.values()):
+                link.upstream.forget_subscription(uri)
             self.receive_change(link)
             self.onward.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
         elif len(session.subscriptions) >= self._desk.limits.subscriptions_per_session_max:
@@ -235,6 +245,7 @@ class News:
         else:
             session.subscriptions.add(uri)
             link.subscribing.append(exchange)
+            self._uplink.expect_reply(link, exchange)
             self.receive_change(link)
 
     def _settle_subscribing(self, link: Link, *, is_lost: bool = False) -> None:
@@ -248,10 +259,13 @@ class News:
             if exchange.is_over:
                 continue
             uri = jsonrpc.text_of(jsonrpc.member_of(exchange.params, "uri")) or ""
-            if uri in granted:
-                self.onward.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
-            elif newest is not None and uri not in newest.wanted.uris and not is_lost:
+            if newest is not None and uri not in newest.wanted.uris and not is_lost:
                 link.subscribing.append(exchange)  # it came after that one was opened
+                continue
+            self._uplink.expect_none(exchange)
+            if uri in granted:
+                link.upstream.remember(exchange.method, exchange.params)  # it may come back with sessions
+                self.onward.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
             else:
                 link.session_of(exchange).subscriptions.discard(uri)
                 self._refuse(link, exchange, INVALID_PARAMS, f"the server does not tell of changes of {uri}")

@@ -75,9 +75,10 @@ class Park(Machine[State, Input]):
         outcome: the message that ends the call, in HELD.
         progress: the params of the last progress that no leg could be told.
         missed: log messages, likewise, the oldest first.
+        ticks: signs of life that the server was given.
     """
 
-    __slots__ = ("_last_key", "id", "missed", "open", "outcome", "progress", "round")
+    __slots__ = ("_last_key", "id", "missed", "open", "outcome", "progress", "round", "ticks")
 
     TRANSITIONS = TRANSITIONS
 
@@ -89,6 +90,7 @@ class Park(Machine[State, Input]):
         self.outcome: bytes | None = None
         self.progress: bytes | None = None
         self.missed: list[bytes] = []
+        self.ticks = 0
         self._last_key = 0
 
     @property

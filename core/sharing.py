@@ -69,7 +69,7 @@ class Share:
         declared = take(initialize, spans.get("capabilities"))
         self.capabilities = frozenset(members(declared) if declared is not None and declared.startswith(b"{") else ())
         self.level: int | None = None
-        self.subscriptions: set[str] = set()
+        self.subscriptions = session.subscriptions
 
 
 class Crowd:

@@ -63,7 +63,7 @@ class Visits:
         self._done: dict[str, list[str]] = {}
 
     def receive_visits(self, link: Link, exchange: Exchange, error: bytes) -> bool:
-        """A call was refused. False if the refusal names no page."""
+        """A call was refused. False if the refusal names no page, or too many."""
         session = link.session_of(exchange)
         leg = exchange.leg
         try:
@@ -71,11 +71,11 @@ class Visits:
             entries = {
                 f"r{index}": questions.embed("elicitation/create", page) for index, page in enumerate(pages, start=1)
             }
+            visits = {f"r{index}": _visit(page) for index, page in enumerate(pages, start=1)}
         except RemoteProtocolError:
             return False
         if leg is None or not 0 < len(pages) <= PAGES_MAX:
             return False
-        visits = {f"r{index}": _visit(page) for index, page in enumerate(pages, start=1)}
         if exchange.visited >= set(visits.values()):
             self._wait(session, exchange)
             return True
