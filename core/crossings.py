@@ -380,9 +380,6 @@ class Crossings:
 
     def let_go(self, link: Link) -> list[Exchange]:
         """The server is lost. Returns the requests that waited here, and have not been sent."""
-        for exchange in link.subscribing:
-            if not exchange.is_over:
-                exchange.step(ExchangeInput.REQUEUE)
         waiting = link.learning + ([] if link.levelling is None else link.levelling[1]) + link.subscribing
         for exchange in link.subscribing:
             if not exchange.is_over:
