@@ -330,22 +330,21 @@ class Engine:
             self._waiting.handle_timeout(Ticket(whose))
         else:
             assert isinstance(whose, str)
-            {
-                "idle": self._clients.handle_idle,
-                "start": self._servers.handle_start_timeout,
-                "listening": self._servers.handle_listening_timeout,
-                "relisten": self._servers.handle_relisten,
-                "probe": self._servers.handle_probe_timeout,
-                "level": self._servers.handle_level,
-                "schemas": self._servers.handle_schemas,
-                "news": self._servers.handle_news,
-                "collect": self._legwork.parking.handle_collect,
-                "park": self._legwork.parking.handle_park,
-                "tick": self._legwork.parking.handle_tick,
-                "restart": self._servers.handle_restart,
-                "linger": self._servers.handle_linger,
-                "rest": self._servers.handle_rest,
-            }[purpose](whose)
+            self._handle_named(purpose, whose)
+
+    def _handle_named(self, purpose: str, whose: str) -> None:
+        """What a session waits for, a parked call, or else a link."""
+        parking = self._legwork.parking
+        if purpose == "idle":
+            self._clients.handle_idle(whose)
+        elif purpose == "collect":
+            parking.handle_collect(whose)
+        elif purpose == "park":
+            parking.handle_park(whose)
+        elif purpose == "tick":
+            parking.handle_tick(whose)
+        else:
+            self._servers.handle_timeout(purpose, whose)
 
     def _handle_call(self, purpose: str, sid: str, key: ExchangeKey | int) -> None:
         """What one session waits for, or one request of it."""

@@ -11,22 +11,21 @@ from typing import Protocol
 import msgspec
 
 from . import jsonrpc
-from .bridge.discovery import served_revisions, to_discover_result, to_initialize_result
+from .bridge.discovery import served_revisions, to_initialize_result
 from .bridge.envelope import add, own_envelope
 from .clients import Clients
 from .desk import Desk
-from .effects import Cause, End, Join, Listen, Spawn
+from .effects import Cause, End, Listen
 from .endings import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, describe, error_in
-from .eras import LATEST_LEGACY, LATEST_MODERN, LEGACY, Era, features_of, is_known_legacy, is_known_modern
+from .eras import LATEST_LEGACY, LATEST_MODERN, LEGACY, Era, is_known_modern
 from .errors import UNSUPPORTED_VERSION, RemoteProtocolError
 from .exchange import Exchange
+from .greetings import NOTHING_KNOWN, discovery_of, handshake_for
 from .health import Health
 from .jsonrpc import Frame
-from .links import ChildRole, Errand, Link, Notice, UpPostRole, UpStreamRole
-from .nursery import Nursery
+from .links import Errand, Link, Notice, UpPostRole, UpStreamRole
 from .plan import Kind
-from .rewrite import set_member
-from .session import Session
+from .reaching import Reaching
 from .sharing import Crowd
 from .uplink import Uplink
 from .upstream import Input, State
@@ -67,7 +66,7 @@ class Handshakes:
         health: of each server, by its id.
         verdicts: which era each speaks, likewise.
         crowds: of each shared link, by its id.
-        children: the processes of all links and the spare ones.
+        nursery: the spare processes, and the number of all.
     """
 
     def __init__(self, desk: Desk, clients: Clients, uplink: Uplink) -> None:
@@ -79,7 +78,8 @@ class Handshakes:
         self.health = {id: Health(desk.limits) for id in desk.servers}
         self.verdicts = {id: Verdict(plan.era, desk.limits) for id, plan in desk.servers.items()}
         self.crowds: dict[str, Crowd] = {}
-        self.nursery = Nursery(desk)
+        self._reaching = Reaching(desk, self.health, self._shake_hands)
+        self.nursery = self._reaching.nursery
         self._desk = desk
         self._clients = clients
         self._uplink = uplink
@@ -102,7 +102,7 @@ class Handshakes:
 
     def dial(self, link: Link) -> None:
         """Begin a handshake, if there may be one now."""
-        fault = self._why_not(link)
+        fault = self._reaching.why_not(link)
         if fault is not None:
             self.losses.give_up(link, fault)
             return
@@ -119,16 +119,7 @@ class Handshakes:
         is_event_pipe = link.is_pipe and link.plan.kind is Kind.HTTP
         wanted = Era.HANDSHAKE if is_event_pipe or not _is_for_stateless(link) else Era.STATELESS
         link.era = self.verdicts[link.plan.id].choose(wanted, self._desk.now)
-        self._reach(link)
-
-    def _reach(self, link: Link) -> None:
-        if link.plan.kind is Kind.PIPE:
-            self._spawn(link)
-        elif link.is_pipe:
-            self._join(link)
-        else:
-            self.health[link.plan.id].receive_start()
-            self._shake_hands(link)
+        self._reaching.reach(link)
 
     def turn(self, link: Link, error: bytes | None = None, *, is_said: bool = True) -> bool:
         """The server does not speak the era that was tried: try the other one, on a connection or with a process of
@@ -157,7 +148,7 @@ class Handshakes:
         channel, link.channel = link.channel, None
         self._desk.close(channel, reason="spoken to in another way")
         self._desk.timers.cancel(("probe", link.id))
-        self._reach(link)
+        self._reaching.reach(link)
         return True
 
     def _probe_again(self, link: Link) -> bool:
@@ -191,44 +182,9 @@ class Handshakes:
                 verdict.receive_silence(era, self._desk.now)
         self._desk.timers.cancel(("probe", link.id))
 
-    def _spawn(self, link: Link) -> None:
-        spare = self.nursery.take(link.plan) if self._may_move(link) else None
-        if spare is not None:
-            link.workspace = spare.workspace
-            if not link.is_shared:
-                link.session.workspace = spare.workspace
-            link.channel = spare.channel
-            link.children += 1
-            role = ChildRole(link, is_process=True)
-            self._desk.assign(spare.channel, role)
-            if spare.is_connected:
-                self._shake_hands(link)
-        else:
-            self.health[link.plan.id].receive_start()
-            target = Spawn(server=link.plan.id, workspace=link.workspace)
-            link.channel = self._desk.dial(ChildRole(link, is_process=True), target)
-            link.children += 1
-            self.nursery.children += 1
-
-    def _may_move(self, link: Link) -> bool:
-        """Where there are files, a session that has been served before has its own in its folders."""
-        return not link.plan.has_files or link.upstream.incarnation <= 1
-
-    def _why_not(self, link: Link) -> str | None:
-        """Why nothing can be started for it now."""
-        needs_room = link.plan.kind is Kind.PIPE and not self.nursery.spare_count(link.plan.id)
-        if needs_room and not self.nursery.has_room:
-            return f"{self.nursery.children} server processes run, the most allowed; try again later"
-        return self.health[link.plan.id].why_not(self._desk.now)
-
-    def _join(self, link: Link) -> None:
-        self.health[link.plan.id].receive_start()
-        self.join(link)
-
     def join(self, link: Link, *, is_repeated: bool = False) -> None:
         """Connect to the server's two-way stream."""
-        role = ChildRole(link, is_process=False, is_repeated=is_repeated)
-        link.channel = self._desk.dial(role, Join(link.plan.id, link.headers))
+        self._reaching.join(link, is_repeated=is_repeated)
 
     def receive_connected(self, link: Link) -> None:
         """The two-way stream is open."""
@@ -250,7 +206,7 @@ class Handshakes:
         link.refusal = cause
         link.is_pipe = True
         link.upstream.step(Input.REDIAL)
-        self._join(link)
+        self._reaching.reach(link)
         return True
 
     def doubt(self, link: Link) -> None:
@@ -403,36 +359,18 @@ class Handshakes:
             return
         for session in list(link.sessions.values()):
             if session.is_stateless:
-                session.greeting = self._greeting(link)
+                session.greeting = self._discovery(link)
             elif session.opener is not None:
-                shown, revision = self._shown(link, session)
+                shown, revision = handshake_for(link, session)
                 self._clients.accept_session(session, shown, revision)
 
-    def _greeting(self, link: Link) -> bytes:
-        """What a client without sessions is told of the server."""
-        assert link.handshake is not None
-        if link.is_stateless:
-            return link.handshake
-        # Every server that has sessions may speak of its own accord, but those without one over HTTP.
-        has_push = link.is_pipe or link.upstream.session is not None
+    def _discovery(self, link: Link) -> bytes:
         try:
-            return to_discover_result(link.handshake, has_push=has_push)
+            return discovery_of(link)
         except RemoteProtocolError as fault:
             text = f"what it says of itself cannot be shown to clients without sessions: {fault.message}"
             self._desk.note("warning", text, link.plan.id)
-            return to_discover_result(b'{"capabilities":{}}', has_push=False)
-
-    def _shown(self, link: Link, session: Session) -> tuple[bytes, str | None]:
-        """The `initialize` result for a session, and its revision: the client's own, if that is known here. What it
-        cannot read of a newer one is changed on the way."""
-        assert link.handshake is not None
-        wanted, offered = session.client.revision, link.upstream.revision
-        if link.is_stateless:
-            client = features_of(wanted if is_known_legacy(wanted) else LATEST_LEGACY)
-            return to_initialize_result(link.handshake, client=client, name=link.plan.id), client.revision
-        if wanted == offered or offered is None or not is_known_legacy(wanted):
-            return link.handshake, offered
-        return set_member(link.handshake, "protocolVersion", msgspec.json.encode(wanted)), wanted
+            return NOTHING_KNOWN
 
     def receive_confirmed(self, link: Link) -> None:
         """`initialized` has arrived."""
@@ -523,6 +461,13 @@ class Handshakes:
         if error is not None and denies_handshake(error) and (self.turn(link, error) or self._probe_again(link)):
             return True
         return self.fall_back(link, cause)
+
+    def handle_listening_timeout(self, link: Link) -> None:
+        """Requests need not wait any longer for what the server says first."""
+        if link.is_stateless:
+            self.receive_news_open(link)
+        else:
+            self.receive_listening(link)
 
     def handle_relisten(self, link: Link) -> None:
         if link.stream is None and link.upstream.state in (State.REPLAYING, State.READY):

@@ -7,15 +7,14 @@ is told in `handshakes`, what is said on it in `uplink`, `hearing` and `asking`,
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Final, Protocol
 
 import msgspec
 
 from . import jsonrpc, visibility
 from .asking import Asking
-from .bridge.capabilities import client_to_modern
-from .bridge.discovery import initialize_params
-from .bridge.envelope import Envelope, is_implementation
+from .bridge.discovery import initialize_params, introduction
 from .clients import Clients
 from .courier import Courier
 from .crossings import Crossings
@@ -36,7 +35,7 @@ from .losses import Losses, Memory
 from .news import News
 from .plan import Kind, ServerPlan, Sharing
 from .resuming import Resuming
-from .rewrite import members, set_member, take
+from .rewrite import set_member
 from .rounds import Rounds
 from .server_channels import Folders, ServerChannels
 from .session import Ask, Session
@@ -105,6 +104,18 @@ class Servers:
         legwork.listens = listens
         crossings.visits = legwork.visits
         crossings.onward = news.onward = self._rounds.onward = self
+        self._due: Final[dict[str, Callable[[Link], None]]] = {
+            "start": handshakes.handle_start_timeout,
+            "probe": handshakes.handle_probe_timeout,
+            "listening": handshakes.handle_listening_timeout,
+            "relisten": handshakes.handle_relisten,
+            "restart": handshakes.need,
+            "news": news.handle_change,
+            "level": crossings.handle_level,
+            "schemas": crossings.schooling.handle_schemas,
+            "linger": self._handle_linger,
+            "rest": self._handle_rest,
+        }
 
     def use(self, files: FileRules) -> None:
         """Let the file plane have its say."""
@@ -116,14 +127,12 @@ class Servers:
     def begin(self, session: Session, initialize: bytes) -> None:
         plan = self._desk.servers[session.server]
         try:
-            session.client = introduction(initialize, owns_roots=plan.owns_roots)
+            if plan.owns_roots:
+                initialize = _with_roots(initialize)
+            session.client = introduction(initialize)
             if plan.sharing is not Sharing.NONE:
                 self._share(session, plan, Share(session, initialize))
                 return
-            if plan.owns_roots:
-                initialize = _with_roots(initialize)
-            else:
-                members(initialize)
         except RemoteProtocolError as error:
             text = f"initialize: {error.message}"
             self._clients.refuse_session(session, msgspec.json.encode({"code": error.rpc_code, "message": text}))
@@ -366,16 +375,14 @@ class Servers:
             linger_s = link.plan.idle_stop_s or self._desk.limits.shared_linger_s
             self._desk.timers.set(("linger", link.id), self._desk.now + linger_s, "shared process without sessions")
 
-    def handle_linger(self, id: str) -> None:
+    def _handle_linger(self, link: Link) -> None:
         """Nobody has used it for a while."""
-        link = self.links.get(id)
-        if link is not None and not link.sessions:
+        if not link.sessions:
             self._end(link, "nobody uses it")
 
-    def handle_rest(self, id: str) -> None:
+    def _handle_rest(self, link: Link) -> None:
         """It has not been asked anything for a while."""
-        link = self.links.get(id)
-        if link is None or link.upstream.state is not State.READY:
+        if link.upstream.state is not State.READY:
             return
         asks = any(session.asks for session in link.sessions.values())
         if link.pending or link.queue or asks or link.is_awaited:
@@ -436,41 +443,10 @@ class Servers:
 
     # --- Time -------------------------------------------------------------------------------------------------------
 
-    def handle_start_timeout(self, id: str) -> None:
+    def handle_timeout(self, purpose: str, id: str) -> None:
+        """Something that a link waited for is due, if there still is such a link."""
         if (link := self.links.get(id)) is not None:
-            self.handshakes.handle_start_timeout(link)
-
-    def handle_listening_timeout(self, id: str) -> None:
-        if (link := self.links.get(id)) is None:
-            return
-        if link.is_stateless:
-            self.handshakes.receive_news_open(link)
-        else:
-            self.handshakes.receive_listening(link)
-
-    def handle_relisten(self, id: str) -> None:
-        if (link := self.links.get(id)) is not None:
-            self.handshakes.handle_relisten(link)
-
-    def handle_restart(self, id: str) -> None:
-        if (link := self.links.get(id)) is not None:
-            self.handshakes.need(link)
-
-    def handle_probe_timeout(self, id: str) -> None:
-        if (link := self.links.get(id)) is not None:
-            self.handshakes.handle_probe_timeout(link)
-
-    def handle_level(self, id: str) -> None:
-        if (link := self.links.get(id)) is not None:
-            self.crossings.handle_level(link)
-
-    def handle_schemas(self, id: str) -> None:
-        if (link := self.links.get(id)) is not None:
-            self.crossings.schooling.handle_schemas(link)
-
-    def handle_news(self, id: str) -> None:
-        if (link := self.links.get(id)) is not None:
-            self._news.handle_change(link)
+            self._due[purpose](link)
 
     def handle_round(self, session: Session, key: ExchangeKey) -> None:
         if (link := self._by_sid.get(session.sid)) is not None:
@@ -482,24 +458,6 @@ class Servers:
     def handle_resume(self, id: str, number: int) -> None:
         if (link := self.links.get(id)) is not None:
             self._resuming.handle_resume(link, number)
-
-
-def introduction(initialize: bytes, *, owns_roots: bool) -> Envelope:
-    """What a client said of itself in `initialize`, as a server without sessions is told it with each request.
-
-    Raises:
-        RemoteProtocolError: the params are no object, or have a member twice.
-    """
-    spans = members(initialize)
-    revision = jsonrpc.text_of(take(initialize, spans.get("protocolVersion"))) or ""
-    declared = take(initialize, spans.get("capabilities"))
-    if declared is None or not declared.startswith(b"{"):
-        declared = b"{}"
-    if owns_roots:
-        declared = set_member(declared, "roots", b"{}")
-    info = take(initialize, spans.get("clientInfo"))
-    is_named = info is not None and is_implementation(info)
-    return Envelope(revision, client_to_modern(declared, features_of(revision or None)), info if is_named else None)
 
 
 def _with_roots(initialize: bytes) -> bytes:

@@ -18,7 +18,7 @@ from ..eras import MODERN, Features, features_of
 from ..errors import INTERNAL_ERROR, UNSUPPORTED_VERSION, RemoteProtocolError
 from ..jsonrpc import member_of, text_of
 from ..rewrite import build_object, elements, members, remove_members, set_member, take
-from .capabilities import client_to_legacy, server_to_legacy, server_to_modern
+from .capabilities import client_to_legacy, client_to_modern, server_to_legacy, server_to_modern
 from .envelope import PREFIX, Envelope, is_implementation
 
 SERVER_INFO: Final = PREFIX + "serverInfo"
@@ -115,6 +115,20 @@ def initialize_params(envelope: Envelope, *, server: Features, version: str) -> 
             "clientInfo": envelope.client_info or anonymous,
         }
     )
+
+
+def introduction(initialize: bytes) -> Envelope:
+    """What a client said of itself in the params of `initialize`, as it would say it with each request.
+
+    Raises:
+        RemoteProtocolError: the params are no object, or have a member twice.
+    """
+    spans = members(initialize)
+    revision = text_of(take(initialize, spans.get("protocolVersion"))) or ""
+    declared = _object(take(initialize, spans.get("capabilities"))) or b"{}"
+    info = take(initialize, spans.get("clientInfo"))
+    is_named = info is not None and is_implementation(info)
+    return Envelope(revision, client_to_modern(declared, features_of(revision or None)), info if is_named else None)
 
 
 def served_revisions(discovered: bytes) -> tuple[str, ...]:
