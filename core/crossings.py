@@ -7,13 +7,12 @@ What is left are the same requests with other metadata, for which `bridge` has t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import msgspec
 
 from . import jsonrpc
-from .artifact import tool_error
 from .bridge import envelope, faults, results
 from .bridge.questions import is_input_required
 from .desk import Desk
@@ -24,7 +23,6 @@ from .errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
     URL_REQUIRED,
     RemoteProtocolError,
@@ -36,11 +34,12 @@ from .levels import LEVELS
 from .links import Link
 from .listens import Listens
 from .news import News
+from .replay import Replays
 from .rewrite import remove_member
 from .rounds import Rounds
 from .schooling import Schooling
 from .session import Session
-from .sharing import MAY_ASK
+from .sharing import MAY_ASK, Crowd
 from .uplink import Uplink
 from .upstream import REMEMBERED
 from .wire.mirroring import headers_for
@@ -51,6 +50,9 @@ ONLY_STATELESS: Final = frozenset({"server/discover", "subscriptions/listen", "t
 ONLY_HANDSHAKE: Final = frozenset({"tasks/list", "tasks/result", "tasks/get", "tasks/cancel"})
 """Requests that a server without sessions has no equal for, as far as it is bridged."""
 
+ONLY_TASKS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+"""Requests of an extension that no server with sessions is offered with."""
+
 
 class Visits(Protocol):
     """Who asks clients without sessions to visit pages."""
@@ -58,16 +60,22 @@ class Visits(Protocol):
     def receive_visits(self, link: Link, exchange: Exchange, error: bytes) -> bool:
         """A call was refused until pages are visited. False if its client cannot be asked to."""
 
+    def forget(self, session: Session, exchange: Exchange) -> None:
+        """The call is over, or goes on."""
+
 
 class Finish(Protocol):
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
 
     def resend(self, link: Link, exchange: Exchange) -> None: ...
 
+    def renegotiate(self, link: Link, exchange: Exchange) -> None: ...
+
 
 class Crossings:
     """
     Args:
+        crowds: of links that several sessions share, by the links' ids.
         write: sends a request up that has waited here.
     """
 
@@ -78,17 +86,20 @@ class Crossings:
         rounds: Rounds,
         news: News,
         listens: Listens,
+        crowds: Mapping[str, Crowd],
         *,
         write: Callable[[Link, Exchange], None],
     ) -> None:
         self.onward: Finish
         self.visits: Visits
         self.schooling = Schooling(desk, uplink, write)
+        self.replays = Replays()
         self._desk = desk
         self._uplink = uplink
         self._rounds = rounds
         self._news = news
         self._listens = listens
+        self._crowds = crowds
         self._write = write
 
     # --- Up ---------------------------------------------------------------------------------------------------------
@@ -112,6 +123,9 @@ class Crossings:
             return True
         if link.is_stateless:
             return self._must_learn(link, session, exchange)
+        if exchange.method in ONLY_TASKS:
+            self._refuse(link, exchange, METHOD_NOT_FOUND, f"Method not found: {exchange.method}")
+            return True
         try:
             state = jsonrpc.member_of(exchange.params, "requestState")
         except RemoteProtocolError as error:
@@ -186,13 +200,18 @@ class Crossings:
         if link.levelling is not None:
             link.levelling[1].append(exchange)
             return True
+        crowd = self._crowds.get(link.id)
+        if crowd is not None:
+            wanted = crowd.want_level(session, wanted)
         link.levelling = (wanted, [exchange])
         self._uplink.run(link, "level", "logging/setLevel", msgspec.json.encode({"level": wanted}))
+        self._desk.timers.set(("level", link.id), self._desk.now + self._desk.limits.lookup_s, "log level")
         return True
 
     def receive_levelled(self, link: Link, *, is_done: bool) -> None:
         """The server was told what to log, or could not be."""
         assert link.levelling is not None
+        self._desk.timers.cancel(("level", link.id))
         (level, waiting), link.levelling = link.levelling, None
         for session in link.sessions.values():
             if session.is_stateless:
@@ -202,6 +221,12 @@ class Crossings:
         for exchange in waiting:
             if not exchange.is_over:
                 self._write(link, exchange)
+
+    def handle_level(self, link: Link) -> None:
+        """It takes too long: its clients go without the log rather than without an answer."""
+        if link.levelling is not None:
+            self._uplink.give_up(link, "level")
+            self.receive_levelled(link, is_done=False)
 
     def params_up(self, link: Link, exchange: Exchange) -> bytes | None:
         """The params of a request as its server is to have them.
@@ -247,7 +272,9 @@ class Crossings:
         session = link.session_of(exchange)
         if frame.error is not None:
             return self._receive_error(link, session, exchange, jsonrpc.usable_error(frame.error))
-        if not link.is_stateless or frame.result is None or not is_input_required(frame.result):
+        if not link.is_stateless:
+            return exchange.lacking is not None and self._lack(link, exchange, result=frame.result)
+        if frame.result is None or not is_input_required(frame.result):
             return False
         if exchange.method not in MAY_ASK:
             text = f"got input_required for {exchange.method}, expected it for {', '.join(sorted(MAY_ASK))} only"
@@ -263,6 +290,8 @@ class Crossings:
     def _receive_error(self, link: Link, session: Session, exchange: Exchange, error: bytes) -> bool:
         code = jsonrpc.error_code(error)
         if not link.is_stateless:
+            if exchange.lacking is not None:
+                return self._lack(link, exchange, error=error)
             return session.is_stateless and code == URL_REQUIRED and self.visits.receive_visits(link, exchange, error)
         if code == HEADER_MISMATCH and exchange.attempts <= 1 and not link.is_pipe:
             # Its tools may have changed since they were listed.
@@ -271,16 +300,35 @@ class Crossings:
             exchange.step(ExchangeInput.REQUEUE)
             self.onward.resend(link, exchange)
             return True
+        if code == UNSUPPORTED_VERSION and exchange.attempts <= 1:
+            exchange.step(ExchangeInput.REQUEUE)
+            self.onward.renegotiate(link, exchange)
+            return True
         if code in (HEADER_MISMATCH, UNSUPPORTED_VERSION):
             exchange.step(ExchangeInput.REPLY)
             text = "the server does not accept how it was asked, which is a fault of this proxy or of the server"
             self._refuse(link, exchange, INTERNAL_ERROR, text, {"dev.isthmus/originalCode": code})
             return True
-        if code == MISSING_CAPABILITY and not session.is_stateless and exchange.method == "tools/call":
-            exchange.step(ExchangeInput.REPLY)
-            self._finish(link, exchange, tool_error(_lacking(error)))
-            return True
-        return False
+        if session.is_stateless:
+            exchange.is_native = True
+            return False
+        result = faults.to_tool_result(exchange.method, error)
+        if result is None:
+            return False
+        exchange.step(ExchangeInput.REPLY)
+        self._finish(link, exchange, result)
+        return True
+
+    def _lack(self, link: Link, exchange: Exchange, *, error: bytes | None = None, result: bytes | None = None) -> bool:
+        """The server answered after it had asked in vain. True if that was why it failed, as far as can be told."""
+        assert exchange.lacking is not None
+        instead = faults.to_missing_capability(exchange.lacking, error=error, result=result)
+        if instead is None:
+            return False
+        exchange.is_native = True
+        exchange.step(ExchangeInput.REPLY)
+        self.onward.finish(link, exchange, jsonrpc.encode_error_raw(exchange.id_raw, instead))
+        return True
 
     def error_down(self, link: Link, exchange: Exchange, error: bytes) -> bytes:
         """An error of a server, as a client with a session may see it; others are shown theirs at the very end."""
@@ -295,12 +343,12 @@ class Crossings:
             RemoteProtocolError: it cannot be read.
         """
         session = link.session_of(exchange)
-        if link.is_stateless and exchange.method == "tools/list":
-            if not link.is_pipe:
-                result = self.schooling.learn(link, result)
-            link.wrapped |= results.wrapped_tools(result)
+        if exchange.method == "tools/list":
+            result = self._listed(link, session, exchange, result)
         if session.is_stateless:
             exchange.is_native = link.is_stateless
+            if exchange.method == "tools/list" and not link.is_stateless:
+                self.replays.learn(link.plan.id, result)
             return result
         is_wrapped = False
         if link.wrapped and exchange.method == "tools/call":
@@ -308,10 +356,23 @@ class Crossings:
         server = features_of(link.upstream.revision)
         return results.to_legacy(exchange.method, result, client=session.features, server=server, is_wrapped=is_wrapped)
 
+    def _listed(self, link: Link, session: Session, exchange: Exchange, result: bytes) -> bytes:
+        """A list of tools, or a part of one: what it says of how they are called is remembered."""
+        is_first = jsonrpc.member_of(exchange.params, "cursor") in (None, b"null")
+        if link.is_stateless and not link.is_pipe:
+            result = self.schooling.learn(link, result, is_first=is_first)
+        elif session.is_stateless:
+            self.schooling.advertise(link, result, is_first=is_first)
+        if link.is_stateless:
+            link.wrapped |= results.wrapped_tools(result)
+        return result
+
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None:
         """A request is over, however it ended."""
+        if session.is_stateless:
+            self.visits.forget(session, exchange)
         if exchange.round is not None:
             self._rounds.forget(session, exchange)
         if exchange.key in session.listens:
@@ -319,10 +380,11 @@ class Crossings:
 
     def let_go(self, link: Link) -> list[Exchange]:
         """The server is lost. Returns the requests that waited here, and have not been sent."""
+        waiting = link.learning + ([] if link.levelling is None else link.levelling[1]) + link.subscribing
         for exchange in link.subscribing:
             if not exchange.is_over:
+                self._uplink.expect_none(exchange)
                 exchange.step(ExchangeInput.REQUEUE)
-        waiting = link.learning + ([] if link.levelling is None else link.levelling[1]) + link.subscribing
         link.learning, link.levelling, link.subscribing = [], None, []
         for session in link.sessions.values():
             if session.is_stateless:
@@ -334,10 +396,3 @@ class Crossings:
 
     def _refuse(self, link: Link, exchange: Exchange, code: int, text: str, data: object = None) -> None:
         self.onward.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
-
-
-def _lacking(error: bytes) -> str:
-    data = jsonrpc.member_of(error, "data")
-    wanted = jsonrpc.member_of(data, "requiredCapabilities") if data is not None and data.startswith(b"{") else None
-    said = jsonrpc.text_of(jsonrpc.member_of(error, "message")) or "a capability is missing"
-    return f"The server needs what this client cannot do: {said}" + (f" ({wanted.decode()})" if wanted else "")

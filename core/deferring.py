@@ -33,11 +33,18 @@ class Down(Protocol):
     def answer(self, session: Session, exchange: Exchange, message: bytes) -> None: ...
 
 
+class Asking(Protocol):
+    """How questions are asked in the course of a call."""
+
+    def ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None: ...
+
+
 class Deferring:
     """The questions of all sessions that wait for a call."""
 
     def __init__(self, desk: Desk, seal: Seal, down: Down, owner: str) -> None:
         self.up: Upward
+        self.parking: Asking
         self._desk = desk
         self._seal = seal
         self._down = down
@@ -45,11 +52,16 @@ class Deferring:
         self._waiting: dict[str, dict[int, bytes]] = {}  # by session: the entries, by their numbers
 
     def take(self, session: Session, ask: Ask, params: bytes | None) -> bool:
-        """Whether a question can wait. Roots alone: a form or a model's answer is for somebody who waits for it."""
+        """Whether a question can wait. Roots alone: a form or a model's answer is for somebody who waits for it.
+
+        Raises:
+            RemoteProtocolError: it cannot be read. Nothing has changed.
+        """
         if ask.method != "roots/list" or missing(session.client.capabilities, ask.method, params) is not None:
             return False
+        entry = questions.embed(ask.method, params)
         number = session.record_ask(ask)
-        self._waiting.setdefault(session.sid, {})[number] = questions.embed(ask.method, params)
+        self._waiting.setdefault(session.sid, {})[number] = entry
         at = self._desk.now + self._desk.limits.held_timeout_s
         self._desk.timers.set(("defer", (session.sid, number)), at, "question that waits for a call")
         return True
@@ -96,6 +108,19 @@ class Deferring:
                 ask = self._drop(session, number)
                 if ask is not None:
                     self.up.reply(session, ask, Frame(result=response), session.headers)
+
+    def receive_sent(self, session: Session, exchange: Exchange) -> None:
+        """A call went up that was not asked first: it had come before the question, and waited itself. Its server may
+        not answer it before it knows, so that the question belongs to it now."""
+        waiting = self._waiting.get(session.sid)
+        if not waiting or exchange.method not in MAY_ASK or exchange.leg is None:
+            return
+        if missing(exchange.leg.capabilities, "roots/list", None) is not None:
+            return
+        for number, entry in list(waiting.items()):
+            ask = self._drop(session, number)
+            if ask is not None:
+                self.parking.ask(session, ask, jsonrpc.member_of(entry, "params"), exchange)
 
     def withdraw(self, session: Session, number: int) -> bool:
         """The server does not want to know it any more. False if it did not wait here."""

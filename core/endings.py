@@ -48,10 +48,10 @@ def denies_session(cause: Cause, *, names_session: bool) -> bool:
     """
     if cause.end is not End.REFUSED or not names_session:
         return False
-    return cause.status == NOT_FOUND or (cause.status == BAD_REQUEST and _is_about_session(cause.body))
+    return cause.status == NOT_FOUND or (cause.status == BAD_REQUEST and is_about_session(cause.body))
 
 
-def _is_about_session(body: bytes) -> bool:
+def is_about_session(body: bytes) -> bool:
     """Whether the body is an error about the session, not about a request: that would have the request's id."""
     try:
         frame = jsonrpc.decode(body)

@@ -112,10 +112,12 @@ class Engine:
         legwork.deferring = Deferring(desk, seal, courier, owner)
         self._servers = servers = Servers(desk, self._clients, courier, legwork)
         legwork.parking.up = legwork.visits.up = legwork.deferring.up = servers
-        legwork.parking.deferring = legwork.deferring
+        legwork.parking.deferring, legwork.deferring.parking = legwork.deferring, legwork.parking
         verdicts = servers.handshakes.verdicts
-        mirrors = servers.crossings.schooling.advertised
-        self._stateless = stateless = Stateless(desk, courier, clients, legwork, seal, verdicts, mirrors)
+        crossings = servers.crossings
+        self._stateless = stateless = Stateless(
+            desk, courier, clients, legwork, seal, verdicts, crossings.schooling.advertised, crossings.replays
+        )
         clients.forget, courier.over = stateless.forget, stateless.receive_settled
         self._posts = Posts(desk, courier, clients, streams, stateless)
         self._pipes = Pipes(desk, courier, clients, stateless)
@@ -138,13 +140,15 @@ class Engine:
 
     @property
     def exchange_count(self) -> int:
-        """Requests of clients that are still owed an answer."""
-        return sum(len(session.exchanges) for session in self._clients.sessions.values())
+        """Requests of clients that are still owed an answer. A subscription is not: it has none before its end."""
+        return sum(len(session.exchanges) - len(session.listens) for session in self._clients.sessions.values())
 
     def owes(self, channel: ChannelId) -> bool:
         """Whether the client of a pipe is still owed an answer."""
         role = self._desk.role_of(channel)
-        return isinstance(role, PipeRole) and role.session is not None and bool(role.session.exchanges)
+        if not isinstance(role, PipeRole):
+            return False
+        return role.legs.is_waiting or (role.session is not None and bool(role.session.exchanges))
 
     def report(self) -> tuple[Status, ...]:
         """How each server fares now."""
@@ -244,9 +248,11 @@ class Engine:
         return self._effects()
 
     def receive_drain(self, now: float) -> list[Effect]:
-        """Take no new sessions and requests from now on; what runs may finish."""
+        """Take no new sessions and requests from now on; what runs may finish. Subscriptions, which would not, end."""
         self._begin(now, None)
         self._desk.is_draining = True
+        for session in list(self._clients.sessions.values()):
+            self._legwork.listens.end_all(session)
         return self._effects()
 
     def receive_stop(self, now: float) -> list[Effect]:
@@ -330,9 +336,12 @@ class Engine:
                 "listening": self._servers.handle_listening_timeout,
                 "relisten": self._servers.handle_relisten,
                 "probe": self._servers.handle_probe_timeout,
+                "level": self._servers.handle_level,
+                "schemas": self._servers.handle_schemas,
                 "news": self._servers.handle_news,
                 "collect": self._legwork.parking.handle_collect,
                 "park": self._legwork.parking.handle_park,
+                "tick": self._legwork.parking.handle_tick,
                 "restart": self._servers.handle_restart,
                 "linger": self._servers.handle_linger,
                 "rest": self._servers.handle_rest,

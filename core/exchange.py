@@ -140,8 +140,10 @@ class Exchange(Machine[State, Input]):
         may_have_run: whether an earlier attempt may have reached the server.
         leg: what the client said of itself with the request, if it says that with each (2026-07-28).
         park: what its server asks of such a client, once it does.
+        lacking: a capability that its server asked for in vain, as the JSON of `requiredCapabilities`.
         round: what its server, without sessions, wants to know before it answers.
         mirrored: what of the request its client said in headers.
+        known: answers to what its server asks, from before the call was lost, by what was asked.
         visited: the pages that its user has agreed to visit, by their names.
         is_native: its answer is of the client's own era already.
     """
@@ -153,6 +155,8 @@ class Exchange(Machine[State, Input]):
         "id_raw",
         "is_native",
         "key",
+        "known",
+        "lacking",
         "leg",
         "may_have_run",
         "method",
@@ -200,9 +204,11 @@ class Exchange(Machine[State, Input]):
         self.may_have_run = False
         self.leg: Envelope | None = None
         self.park: Park | None = None
+        self.lacking: bytes | None = None
         self.round: Round | None = None
         self.mirrored: Headers = ()
         self.visited: set[str] = set()
+        self.known: dict[str, bytes] = {}
         self.is_native = False
         reply.remaining += 1
 

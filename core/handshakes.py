@@ -12,13 +12,13 @@ import msgspec
 
 from . import jsonrpc
 from .bridge.discovery import served_revisions, to_discover_result, to_initialize_result
-from .bridge.envelope import Envelope, add
+from .bridge.envelope import add, own_envelope
 from .clients import Clients
 from .desk import Desk
 from .effects import Cause, End, Join, Listen, Spawn
 from .endings import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, describe, error_in
-from .eras import LATEST_LEGACY, LATEST_MODERN, Era, features_of, is_known_legacy, is_known_modern
-from .errors import RemoteProtocolError
+from .eras import LATEST_LEGACY, LATEST_MODERN, LEGACY, Era, features_of, is_known_legacy, is_known_modern
+from .errors import UNSUPPORTED_VERSION, RemoteProtocolError
 from .exchange import Exchange
 from .health import Health
 from .jsonrpc import Frame
@@ -30,7 +30,7 @@ from .session import Session
 from .sharing import Crowd
 from .uplink import Uplink
 from .upstream import Input, State
-from .verdicts import OTHER, Verdict, denies_handshake, denies_stateless
+from .verdicts import OTHER, Verdict, denies_handshake, denies_stateless, is_modern
 
 
 class Adaptation(Protocol):
@@ -113,6 +113,7 @@ class Handshakes:
         self._desk.timers.set(("start", link.id), at, "upstream start")
         link.refusal = link.refused = None
         link.tried.clear()
+        link.is_asked_again = False
         link.answered = None
         link.is_pipe = link.plan.kind is not Kind.HTTP or link.plan.id in self._event_pipes
         is_event_pipe = link.is_pipe and link.plan.kind is Kind.HTTP
@@ -135,7 +136,8 @@ class Handshakes:
 
         Args:
             error: what the server said.
-            is_said: it said anything: silence and a sudden end may have other causes.
+            is_said: it said anything: silence and a sudden end may have other causes. What it answers as the others do
+                counts, whatever it did before.
         """
         verdict = self.verdicts[link.plan.id]
         other = OTHER[link.era]
@@ -144,9 +146,7 @@ class Handshakes:
         if link.is_pipe and link.plan.kind is Kind.HTTP:
             return False
         if not verdict.may_turn(link.era, self._desk.now, is_said=is_said):
-            verdict.forget(
-                other
-            )  # that it does not speak this is in doubt, now that it does not speak the other either
+            verdict.forget(other)  # it cannot be that it speaks neither
             return False
         link.tried[link.era] = is_said
         link.refused = link.refused or error
@@ -183,7 +183,7 @@ class Handshakes:
     def _receive_verdict(self, link: Link) -> None:
         """The handshake came through: what failed before it failed for good, if it is known why."""
         verdict = self.verdicts[link.plan.id]
-        verdict.receive_proof(link.era)
+        verdict.receive_proof(link.era, link.upstream.revision)
         for era, is_said in link.tried.items():
             if is_said:
                 verdict.receive_denial(era, self._desk.now)
@@ -276,7 +276,7 @@ class Handshakes:
             self._discover(link)
 
     def _discover(self, link: Link) -> None:
-        who = msgspec.structs.replace(_prober(self._desk.plan.version), revision=LATEST_MODERN)
+        who = own_envelope(LATEST_MODERN, self._desk.plan.version)
         self._uplink.run(link, "discover", "server/discover", add(None, who))
         at = self._desk.now + self._desk.limits.probe_timeout_s
         self._desk.timers.set(("probe", link.id), at, "server/discover")
@@ -292,22 +292,37 @@ class Handshakes:
             if not revisions:
                 raise RemoteProtocolError("it serves no revision without sessions that is known here")
             shown = self.files.adapt_handshake(link, frame.result) if link.plan.has_files else frame.result
+            # Raises where no client with a session could be shown it: such a one may come later.
+            to_initialize_result(shown, client=LEGACY[LATEST_LEGACY], name=link.plan.id)
             link.upstream.receive_discovered(frame.result, max(revisions))
         except (RemoteProtocolError, msgspec.DecodeError) as fault:
-            if not (self._go_back(link, is_denied=True) or self.turn(link, error)):
+            if not (self._ask_again(link, error) or self._go_back(link, is_denied=True) or self.turn(link, error)):
                 self.losses.lose(link, str(fault), error=link.refused or error)
             return
         link.handshake, link.refusal, link.refused = shown, None, None
         verdict = self.verdicts[link.plan.id]
         verdict.discovered = frame.result
         if link.answered is not None:
-            verdict.receive_proof(Era.HANDSHAKE)
+            verdict.receive_proof(Era.HANDSHAKE, _revision_in(link.answered.result))
             link.answered = None
         self._receive_verdict(link)
         self.accept_all(link)
         link.replaying = 0
         if self.news.open(link):
             self._receive_ready(link)
+
+    def _ask_again(self, link: Link, error: bytes | None) -> bool:
+        """It refuses the revision it was asked in, and names one that is known here: it is asked once more, in that.
+
+        Source: 2026-07-28 basic/versioning, "Protocol Version Negotiation".
+        """
+        if error is None or jsonrpc.error_code(error) != UNSUPPORTED_VERSION or not is_modern(error):
+            return False
+        if link.upstream.state is not State.INITIALIZING or link.is_asked_again:
+            return False
+        link.is_asked_again = True
+        self._discover(link)
+        return True
 
     def receive_news_open(self, link: Link) -> None:
         """What is subscribed is subscribed again, or cannot be."""
@@ -400,7 +415,12 @@ class Handshakes:
             return link.handshake
         # Every server that has sessions may speak of its own accord, but those without one over HTTP.
         has_push = link.is_pipe or link.upstream.session is not None
-        return to_discover_result(link.handshake, has_push=has_push)
+        try:
+            return to_discover_result(link.handshake, has_push=has_push)
+        except RemoteProtocolError as fault:
+            text = f"what it says of itself cannot be shown to clients without sessions: {fault.message}"
+            self._desk.note("warning", text, link.plan.id)
+            return to_discover_result(b'{"capabilities":{}}', has_push=False)
 
     def _shown(self, link: Link, session: Session) -> tuple[bytes, str | None]:
         """The `initialize` result for a session, and its revision: the client's own, if that is known here. What it
@@ -496,6 +516,8 @@ class Handshakes:
         """The POST of a handshake ended without an answer to it. True if it goes on in another way."""
         error = error_in(cause)
         if purpose == "discover":
+            if self._ask_again(link, error):
+                return True
             is_denied = denies_stateless(cause)
             return self._go_back(link, is_denied=is_denied) or (is_denied and self.turn(link, error))
         if error is not None and denies_handshake(error) and (self.turn(link, error) or self._probe_again(link)):
@@ -511,6 +533,9 @@ def _is_for_stateless(link: Link) -> bool:
     return bool(link.sessions) and all(session.is_stateless for session in link.sessions.values())
 
 
-def _prober(version: str) -> Envelope:
-    """Who asks `server/discover`: nothing in its answer depends on what a client can do."""
-    return Envelope("", b"{}", msgspec.json.encode({"name": "isthmus", "version": version}))
+def _revision_in(initialized: bytes | None) -> str | None:
+    """The revision that an answer to `initialize` names, as far as it can be read."""
+    try:
+        return jsonrpc.text_of(jsonrpc.member_of(initialized, "protocolVersion"))
+    except RemoteProtocolError:
+        return None

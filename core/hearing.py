@@ -10,7 +10,7 @@ from . import jsonrpc, visibility
 from .asking import Asking
 from .crossings import Crossings
 from .desk import Desk
-from .errors import INTERNAL_ERROR, RemoteProtocolError
+from .errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, RemoteProtocolError
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
 from .handshakes import Handshakes
@@ -29,6 +29,9 @@ UpRole = ChildRole | UpPostRole | UpStreamRole
 
 NOISE_NOTED: Final = 8
 """So many lines of noise are noted one by one."""
+
+REFUSALS: Final = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS, INVALID_REQUEST})
+"""Codes of errors that a request meets every time."""
 
 TAIL_BYTES: Final = 4096
 """How much of an unreadable message's end is searched for its id."""
@@ -90,7 +93,7 @@ class Hearing:
         self._note_noise(link, message, error)
         id_raw, shape = error.id_raw, error.shape
         if shape == "call":
-            if id_raw is not None and (isinstance(role, ChildRole) or is_current(role)):
+            if id_raw is not None and not link.is_stateless and (isinstance(role, ChildRole) or is_current(role)):
                 self._uplink.tell(link, jsonrpc.encode_error(id_raw, error.rpc_code, error.message))
             return
         if not shape and (id_raw := owner_of(message, message[-TAIL_BYTES:])) is not None:
@@ -178,7 +181,8 @@ class Hearing:
         if errand.purpose == "discover":
             self._handshakes.receive_discovery(link, frame)
         elif errand.purpose == "listen":
-            self._news.receive_end(link, number)
+            is_refused = frame.error is not None and jsonrpc.error_code(frame.error) in REFUSALS
+            self._news.receive_end(link, number, is_refused=is_refused)
         elif errand.purpose == "schemas":
             self._crossings.schooling.receive_page(link, frame)
         elif errand.purpose == "level":

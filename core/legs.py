@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from .exchange import Exchange
 from .jsonrpc import IdKey
 from .session import Session
 
+SWEPT_MIN: Final = 32
+"""So few entries are not worth a look at each."""
+
 
 class Legs:
-    """The open requests of one pipe, by their ids: there they must differ."""
+    """The open requests of one pipe, by their ids: there they must differ.
 
-    __slots__ = ("open",)
+    Nobody tells it when one is over. It looks for those whenever there are twice as many as were open the last time, so
+    that there are never many more than are open, and an entry costs two looks at most.
+    """
+
+    __slots__ = ("_sweep_at", "open")
 
     def __init__(self) -> None:
         self.open: dict[IdKey, tuple[Session, Exchange]] = {}
+        self._sweep_at = SWEPT_MIN
+
+    def add(self, id_key: IdKey, session: Session, exchange: Exchange) -> None:
+        if len(self.open) >= self._sweep_at:
+            for other in list(self.open):
+                self.find(other)
+            self._sweep_at = max(SWEPT_MIN, 2 * len(self.open))
+        self.open[id_key] = session, exchange
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an answer is owed. A subscription has none before its end."""
+        found = [self.find(id_key) for id_key in list(self.open)]
+        return any(one is not None and one[1].key not in one[0].listens for one in found)
 
     def find(self, id_key: IdKey | None) -> tuple[Session, Exchange] | None:
         """The open request of that id. Those that are over are forgotten on the way."""

@@ -16,9 +16,8 @@ from .deferring import Deferring
 from .desk import Desk
 from .errors import INTERNAL_ERROR, RemoteProtocolError
 from .exchange import Exchange
-from .levels import LEVELS
 from .listens import Listens
-from .parking import Parking, detached
+from .parking import Parking, detached, wants
 from .session import Ask, Session
 from .streams import Streams
 from .visits import Visits
@@ -97,7 +96,13 @@ class Legwork:
             self._streams.put(session, exchange.reply.stream, message)
 
     def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
-        """A notification of the server."""
+        """A notification of the server. One that cannot be read is dropped."""
+        try:
+            self._deliver(session, method, message, related)
+        except RemoteProtocolError as error:
+            self._desk.note("warning", f"server sent a broken {method}: {error.message}", session.server)
+
+    def _deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
         if method in LISTENED:
             self.listens.deliver(session, method, message)
         elif method == "notifications/message":
@@ -113,12 +118,10 @@ class Legwork:
 
     def _deliver_log(self, session: Session, message: bytes, related: Exchange | None) -> None:
         """To requests that want the log, and so much of it; without a request it belongs to, to all of them."""
-        level = jsonrpc.text_of(jsonrpc.member_of(jsonrpc.decode(message).params, "level"))
         for exchange in list(session.exchanges.values()) if related is None else [related]:
-            wanted = None if exchange.leg is None else exchange.leg.log_level
-            if wanted is None or (related is None and exchange.upstream_id is None):
+            if related is None and exchange.upstream_id is None:
                 continue
-            if level not in LEVELS or LEVELS.index(level) >= LEVELS.index(wanted):
+            if wants(exchange, message):
                 self._tell_or_keep(session, exchange, "notifications/message", message)
 
     def tell_progress(self, session: Session, exchange: Exchange, message: bytes) -> None:
@@ -144,7 +147,6 @@ class Legwork:
     def cancel(self, session: Session, exchange: Exchange) -> None:
         """The client wants no answer any more: what its server has asked is answered in its stead."""
         self.parking.cancel(session, exchange)
-        self.visits.forget(session, exchange)
 
     def forget(self, session: Session) -> None:
         """The session is over."""
@@ -154,8 +156,9 @@ class Legwork:
 
 
 def server_info_of(session: Session) -> bytes | None:
-    """The name of the server, as the session was told it."""
-    meta = None if session.greeting is None else jsonrpc.member_of(session.greeting, "_meta")
-    if meta is None or not meta.startswith(b"{"):
+    """The name of the server, as the session was told it; None where it tells none that can be read."""
+    try:
+        meta = jsonrpc.member_of(session.greeting, "_meta")
+        return jsonrpc.member_of(meta, "io.modelcontextprotocol/serverInfo")
+    except RemoteProtocolError:
         return None
-    return jsonrpc.member_of(meta, "io.modelcontextprotocol/serverInfo")

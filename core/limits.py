@@ -130,6 +130,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     rounds, and gives up after ten."""
     park_ttl_s: float = 600.0
     """How long a call waits for its client to come back with answers: as the official Python SDK's state does."""
+    park_tick_s: float = 15.0
+    """How often a server that asked hears that it is still being answered, if it wants to: they wait for a minute."""
     parks_per_session_max: int = 64
     """Calls of one client that wait so. Beyond it the server is told that the client cannot be asked."""
     parks_max: int = 1024
@@ -154,6 +156,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Pause before a request is repeated for a server that wanted nothing but that, doubled each time."""
     round_pause_max_s: float = 5.0
     """Longest such pause."""
+    lookup_s: float = 10.0
+    """How long a call waits for its server's list of tools, or for it to have taken a log level, where either must come
+    first; then it goes up as it can."""
     news_pause_s: float = 0.05
     """How long further changes of what is subscribed are waited for before the server is told."""
     schema_pages_max: int = 100

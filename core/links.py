@@ -43,6 +43,7 @@ class Link:
     noise: how many messages of the server could not be read.
     notices: open POSTs that carry a notification or an answer.
     has_listened: whether this upstream session has ever granted a GET stream.
+    is_asked_again: in this handshake it was asked in a revision it named, after it had refused another.
     is_pipe: whether the server is spoken to over one two-way stream, rather than with a POST a message.
     refusal: why the server is not spoken to over Streamable HTTP, if that was tried first.
     handshake: the result of its last `initialize`, or `server/discover`, as clients are shown it.
@@ -51,6 +52,7 @@ class Link:
     tried: the eras that failed in this handshake, and whether the server said so, or nothing at all.
     refused: the error that the first of them failed with.
     mirrors: which arguments of its tools the server wants in headers too, by tool; None: nobody has looked.
+    pages_read: of its list of tools, while that is read for this.
     wrapped: the tools whose results have to be wrapped for clients that know only objects.
     learning: requests that wait for that to be known.
     levelling: requests that wait for the server to be told how much it is to log, and the level.
@@ -73,6 +75,7 @@ class Link:
         "handshake",
         "has_listened",
         "id",
+        "is_asked_again",
         "is_pipe",
         "last_id",
         "learning",
@@ -84,6 +87,7 @@ class Link:
         "missed",
         "noise",
         "notices",
+        "pages_read",
         "pending",
         "plan",
         "posts",
@@ -121,6 +125,7 @@ class Link:
         self.noise = 0
         self.notices = 0
         self.has_listened = False
+        self.is_asked_again = False
         self.is_pipe = plan.kind is not Kind.HTTP
         self.refusal: Cause | None = None
         self.handshake: bytes | None = None
@@ -133,6 +138,7 @@ class Link:
         self.tried: dict[Era, bool] = {}
         self.refused: bytes | None = None
         self.mirrors: dict[str, tuple[Mirror, ...]] | None = None
+        self.pages_read = 0
         self.wrapped: frozenset[str] = frozenset()
         self.learning: list[Exchange] = []
         self.levelling: tuple[str, list[Exchange]] | None = None

@@ -148,11 +148,13 @@ class Listens:
 
     def _offered(self, session: Session) -> Offer:
         """What the client was told that its server tells of."""
-        declared = None if session.greeting is None else jsonrpc.member_of(session.greeting, "capabilities")
 
         def declares(name: str, ability: str) -> bool:
-            part = None if declared is None else jsonrpc.member_of(declared, name)
-            return part is not None and part.startswith(b"{") and jsonrpc.member_of(part, ability) == b"true"
+            try:
+                declared = jsonrpc.member_of(session.greeting, "capabilities")
+                return jsonrpc.member_of(jsonrpc.member_of(declared, name), ability) == b"true"
+            except RemoteProtocolError:
+                return False
 
         return Offer(
             tools=declares("tools", "listChanged"),
@@ -222,12 +224,20 @@ class Listens:
                 self._uplink.run(link, "unsubscribe", "resources/unsubscribe", params)
 
     def end_all(self, session: Session) -> None:
-        """The proxy is about to go: each subscription ends with its last word (2026-07-28 basic/patterns/subscriptions,
-        "Teardown")."""
+        """The proxy is about to go: each subscription ends with its last word, the answer to its request.
+
+        On a pipe it is cancelled as well: a server "MUST send `notifications/cancelled` referencing a
+        `subscriptions/listen` request ID when it tears down that subscription stream" (2026-07-28
+        basic/patterns/cancellation). Whoever reads the first ignores the second.
+        """
         for listening in list(session.listens.values()):
             exchange = listening.exchange
             result = listening.machine.receive_close()
+            self.forget(None, session, exchange)
             self._answering.answer(session, exchange, jsonrpc.encode_result(exchange.id_raw, result))
+            if not exchange.reply.ends_channel:
+                params = b'{"requestId":%b}' % exchange.id_raw
+                self._telling.tell(session, exchange, jsonrpc.encode_notification("notifications/cancelled", params))
 
 
 class Offer(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ an error that says its outcome is unknown.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -28,6 +28,9 @@ from .resuming import Resuming
 from .session import Session
 from .uplink import Uplink
 from .upstream import State
+
+TIMERS: Final = ("start", "probe", "listening", "relisten", "level", "schemas", "news", "restart", "linger", "rest")
+"""All that belong to a link."""
 
 
 class Crossings(Protocol):
@@ -200,7 +203,7 @@ class Losses:
                 self._uplink.receive_settled(role)
 
     def cancel_timers(self, link: Link) -> None:
-        for purpose in ("start", "probe", "listening", "relisten", "news", "restart", "linger", "rest"):
+        for purpose in TIMERS:
             self._desk.timers.cancel((purpose, link.id))
 
     # --- One request ------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import msgspec
 
 from . import jsonrpc
 from .asking import Asking
-from .bridge.envelope import Envelope, add
+from .bridge.envelope import add, own_envelope
 from .desk import Desk
 from .effects import Cause
 from .errors import INVALID_PARAMS, METHOD_NOT_FOUND, RemoteProtocolError
@@ -125,7 +125,7 @@ class News:
         revision = link.upstream.revision
         assert revision is not None
         params = b'{"notifications":' + format_filter(wanted) + b"}"
-        who = Envelope(revision, b"{}")
+        who = own_envelope(revision, self._desk.plan.version)
         number = self._uplink.run(link, "listen", "subscriptions/listen", add(params, who))
         link.ears[number] = Ear(number, wanted)
 
@@ -194,9 +194,9 @@ class News:
         for change in missed.changes():
             self._asking.receive_notification(link, Frame(method=change.method, params=change.params), None)
 
-    def receive_end(self, link: Link, number: int) -> None:
+    def receive_end(self, link: Link, number: int, *, is_refused: bool = False) -> None:
         """A subscription is over, though nobody wanted that: have it again, and tell everybody that something may have
-        been missed."""
+        been missed. One that was refused is asked for again when something else is wanted."""
         ear = link.ears.pop(number, None)
         link.pending.pop(number, None)
         if ear is None or link.upstream.state not in (State.READY, State.REPLAYING):
@@ -207,9 +207,10 @@ class News:
             if newest.granted is not None:
                 self._settle_subscribing(link, is_lost=True)
             return
-        at = self._desk.now + self._resuming.pause(None, link.listen_failures)
-        link.listen_failures += 1
-        self._desk.timers.set(("news", link.id), at, "subscription to be had again")
+        if not is_refused:
+            at = self._desk.now + self._resuming.pause(None, link.listen_failures)
+            link.listen_failures += 1
+            self._desk.timers.set(("news", link.id), at, "subscription to be had again")
         self._settle_subscribing(link, is_lost=True)
         self.readiness.receive_news_open(link)
 
@@ -244,6 +245,7 @@ class News:
         else:
             session.subscriptions.add(uri)
             link.subscribing.append(exchange)
+            self._uplink.expect_reply(link, exchange)
             self.receive_change(link)
 
     def _settle_subscribing(self, link: Link, *, is_lost: bool = False) -> None:
@@ -257,11 +259,13 @@ class News:
             if exchange.is_over:
                 continue
             uri = jsonrpc.text_of(jsonrpc.member_of(exchange.params, "uri")) or ""
+            if newest is not None and uri not in newest.wanted.uris and not is_lost:
+                link.subscribing.append(exchange)  # it came after that one was opened
+                continue
+            self._uplink.expect_none(exchange)
             if uri in granted:
                 link.upstream.remember(exchange.method, exchange.params)  # it may come back with sessions
                 self.onward.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
-            elif newest is not None and uri not in newest.wanted.uris and not is_lost:
-                link.subscribing.append(exchange)  # it came after that one was opened
             else:
                 link.session_of(exchange).subscriptions.discard(uri)
                 self._refuse(link, exchange, INVALID_PARAMS, f"the server does not tell of changes of {uri}")

@@ -75,9 +75,10 @@ class Park(Machine[State, Input]):
         outcome: the message that ends the call, in HELD.
         progress: the params of the last progress that no leg could be told.
         missed: log messages, likewise, the oldest first.
+        ticks: signs of life that the server was given.
     """
 
-    __slots__ = ("_last_key", "id", "missed", "open", "outcome", "progress", "round")
+    __slots__ = ("_last_key", "id", "missed", "open", "outcome", "progress", "round", "ticks")
 
     TRANSITIONS = TRANSITIONS
 
@@ -89,6 +90,7 @@ class Park(Machine[State, Input]):
         self.outcome: bytes | None = None
         self.progress: bytes | None = None
         self.missed: list[bytes] = []
+        self.ticks = 0
         self._last_key = 0
 
     @property
@@ -119,7 +121,7 @@ class Park(Machine[State, Input]):
     def check_round(self, round: int) -> None:
         """Raises RemoteProtocolError where a token of that round can claim nothing."""
         if not self.may(Input.CLAIM) or round != self.round:
-            raise RemoteProtocolError("Invalid or expired requestState", rpc_code=INVALID_PARAMS)
+            raise invalid_state()
 
     def claim(self, round: int, responses: Mapping[str, bytes]) -> list[tuple[Wanted, bytes]]:
         """The client is back with answers of a round. Returns those that somebody waits for; keys that are not known
@@ -153,3 +155,10 @@ class Park(Machine[State, Input]):
             self.step(Input.END)
         self.open.clear()
         self.outcome = None
+
+
+def invalid_state() -> RemoteProtocolError:
+    """What anybody is told whose `requestState` is worth nothing: that, and not why."""
+    return RemoteProtocolError(
+        "Invalid or expired requestState", rpc_code=INVALID_PARAMS, data={"reason": "invalid_request_state"}
+    )

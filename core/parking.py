@@ -9,7 +9,7 @@ Source: 2026-07-28 basic/patterns/mrtr.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -25,7 +25,9 @@ from .effects import Headers
 from .errors import INTERNAL_ERROR, METHOD_NOT_FOUND, RemoteProtocolError
 from .exchange import Exchange, Reply
 from .jsonrpc import Frame
-from .park import Park, State, Wanted
+from .levels import LEVELS
+from .park import Park, State, Wanted, invalid_state
+from .replay import digests, take_answer
 from .rewrite import set_member
 from .session import Ask, Session
 from .sharing import MAY_ASK
@@ -41,11 +43,15 @@ class Upward(Protocol):
 
     def reply(self, session: Session, ask: Ask, answer: Frame, headers: Headers) -> None: ...
 
+    def tick(self, session: Session, ask: Ask, count: int) -> None:
+        """Tell the server that its question is still being answered."""
+
 
 class Deferral(Protocol):
     """What can wait for a call."""
 
-    def take(self, session: Session, ask: Ask, params: bytes | None) -> bool: ...
+    def take(self, session: Session, ask: Ask, params: bytes | None) -> bool:
+        """Raises RemoteProtocolError where the question cannot be read."""
 
 
 class Legs(Protocol):
@@ -59,7 +65,9 @@ class Legs(Protocol):
 
 
 class Cancelling(Protocol):
-    """How calls end that nobody wants any more."""
+    """How calls end that nobody wants any more, and who must know that one is over."""
+
+    over: Callable[[Session], None]
 
     def cancel(self, session: Session, exchange: Exchange, params: bytes, headers: Headers) -> None:
         """Nobody wants the call any more."""
@@ -84,7 +92,18 @@ class Parking:
     # --- From the server --------------------------------------------------------------------------------------------
 
     def ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None:
-        """The server asks: its question belongs to the call on whose stream it came, or to the one most likely."""
+        """The server asks: its question belongs to the call on whose stream it came, or to the one most likely.
+
+        One that cannot be read is refused.
+        """
+        try:
+            self._ask(session, ask, params, related)
+        except RemoteProtocolError as fault:
+            refusal = jsonrpc.error_object(fault.rpc_code, fault.message)
+            self.up.reply(session, ask, Frame(error=refusal), session.headers)
+
+    def _ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None:
+        """Raises RemoteProtocolError where the question cannot be read. Nothing has changed then."""
         exchange = self._whose(session, ask, params, related)
         if exchange is None:
             self._answer_nobody(session, ask, params)
@@ -94,14 +113,15 @@ class Parking:
             return
         lacking = None if exchange.leg is None else missing(exchange.leg.capabilities, ask.method, params)
         if lacking is not None:
+            if related is not None or len(self._askers(session)) == 1:
+                exchange.lacking = lacking
             self.up.reply(session, ask, refusal_of(ask.method), session.headers)
             return
-        try:
-            abilities = None if exchange.leg is None else exchange.leg.capabilities
-            entry = questions.embed(ask.method, params, capabilities=abilities)
-        except RemoteProtocolError as fault:
-            refusal = jsonrpc.error_object(fault.rpc_code, fault.message)
-            self.up.reply(session, ask, Frame(error=refusal), session.headers)
+        abilities = None if exchange.leg is None else exchange.leg.capabilities
+        entry = questions.embed(ask.method, params, capabilities=abilities)
+        known = take_answer(exchange.known, entry)
+        if known is not None:
+            self.up.reply(session, ask, Frame(result=known), session.headers)
             return
         park = exchange.park or self._begin(session, exchange)
         if park is None:
@@ -116,9 +136,12 @@ class Parking:
     def _whose(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> Exchange | None:
         if related is not None:
             return related if related.method in MAY_ASK else None
-        calls = [e for e in session.exchanges.values() if e.upstream_id is not None and e.method in MAY_ASK]
+        calls = self._askers(session)
         able = [e for e in calls if e.leg is None or missing(e.leg.capabilities, ask.method, params) is None]
         return (able or calls)[-1] if calls else None
+
+    def _askers(self, session: Session) -> list[Exchange]:
+        return [e for e in session.exchanges.values() if e.upstream_id is not None and e.method in MAY_ASK]
 
     def _answer_nobody(self, session: Session, ask: Ask, params: bytes | None) -> None:
         """No call is open that the question could travel with: the server is told what it would hear of nobody."""
@@ -156,12 +179,14 @@ class Parking:
     def _issue(self, session: Session, exchange: Exchange, park: Park) -> None:
         self._desk.timers.cancel(("collect", park.id))
         entries = park.issue()
-        state = self._token(session, exchange, park)
+        state = self._token(session, exchange, park, entries)
         self._desk.timers.cancel(("reply", (session.sid, exchange.key)))  # the server waits now, not its client
         self._desk.timers.set(("park", park.id), self._desk.now + self._desk.limits.park_ttl_s, "client's answers")
+        if any(ask.token_raw is not None for ask in session.asks.values() if ask.exchange is exchange):
+            self._desk.timers.set(("tick", park.id), self._desk.now + self._desk.limits.park_tick_s, "sign of life")
         self._legs.end_leg(session, exchange, asking(exchange.id_raw, entries, state))
 
-    def _token(self, session: Session, exchange: Exchange, park: Park) -> str:
+    def _token(self, session: Session, exchange: Exchange, park: Park, entries: Mapping[str, bytes]) -> str:
         now_unix = self._desk.now_unix
         claims = Claims(
             kind=Kind.PARK,
@@ -175,17 +200,24 @@ class Parking:
             method=exchange.method,
             target=target_of(exchange.method, exchange.said),
             digest=digest_of(exchange.said),
+            questions=digests(entries),
         )
         return self._seal.mint(claims)
 
     # --- From the client --------------------------------------------------------------------------------------------
 
     def find(self, claims: Claims) -> tuple[Session, Exchange] | None:
-        """The call that a token is for, if it is here and still waits for its client."""
+        """The call that a token is for; None: it was another run of the proxy that had it.
+
+        Raises:
+            RemoteProtocolError: it was here, and has ended.
+        """
         if claims.owner != self._owner:
             return None
         found = self._by_id.get(claims.park)
-        return None if found is None or found[1].park is None else found
+        if found is None:
+            raise invalid_state()
+        return found
 
     def resume(
         self,
@@ -211,11 +243,12 @@ class Parking:
                 questions.check_response(wanted.method, response)
         outcome = park.outcome
         answered = park.claim(round, responses)
+        exchange.leg, exchange.token_raw = leg, token_raw
         if park.state is State.GONE:
             self._forget(park)
+            self._tell_missed(session, exchange, park)
             return outcome or b""
         self._desk.timers.cancel(("park", park.id))
-        exchange.leg, exchange.token_raw = leg, token_raw
         for wanted, response in answered:
             ask = session.asks.pop(wanted.number, None)
             if ask is not None:
@@ -226,13 +259,7 @@ class Parking:
         """The leg is attached: what it missed, and what is still to be asked, comes at once."""
         park = exchange.park
         assert park is not None
-        for message in park.missed:
-            self._legs.tell(session, exchange, message)
-        park.missed.clear()
-        progress, park.progress = park.progress, None
-        if progress is not None and exchange.token_raw is not None:
-            params = set_member(progress, "progressToken", exchange.token_raw)
-            self._legs.tell(session, exchange, jsonrpc.encode_notification("notifications/progress", params))
+        self._tell_missed(session, exchange, park)
         for key, wanted in list(park.open.items()):
             if exchange.leg is not None and self._is_unable(exchange.leg, wanted):
                 del park.open[key]
@@ -244,6 +271,17 @@ class Parking:
                 self._issue(session, exchange, park)
             else:
                 park.receive_withdrawal(0)
+
+    def _tell_missed(self, session: Session, exchange: Exchange, park: Park) -> None:
+        """What came for nobody, as far as this leg wants it: it may want less of the log than the one before."""
+        missed, park.missed = park.missed, []
+        for message in missed:
+            if wants(exchange, message):
+                self._legs.tell(session, exchange, message)
+        progress, park.progress = park.progress, None
+        if progress is not None and exchange.token_raw is not None:
+            params = set_member(progress, "progressToken", exchange.token_raw)
+            self._legs.tell(session, exchange, jsonrpc.encode_notification("notifications/progress", params))
 
     def _is_unable(self, leg: Envelope, wanted: Wanted) -> bool:
         return missing(leg.capabilities, wanted.method, jsonrpc.member_of(wanted.entry, "params")) is not None
@@ -262,6 +300,19 @@ class Parking:
             return True
         self._forget(park)
         return False
+
+    def handle_tick(self, id: str) -> None:
+        """Servers give up on a question after a minute or so, unless they hear of progress."""
+        found = self._by_id.get(id)
+        if found is None or found[1].park is None or found[1].park.state is not State.PARKED:
+            return
+        session, exchange = found
+        park = found[1].park
+        park.ticks += 1
+        for ask in session.asks.values():
+            if ask.exchange is exchange and ask.token_raw is not None:
+                self.up.tick(session, ask, park.ticks)
+        self._desk.timers.set(("tick", id), self._desk.now + self._desk.limits.park_tick_s, "sign of life")
 
     def keep(self, exchange: Exchange, method: str, message: bytes) -> None:
         """Something came for a client that is away."""
@@ -288,6 +339,7 @@ class Parking:
         if exchange.park.state is State.HELD:
             exchange.park.end()
             self._forget(exchange.park)
+            self._calls.over(session)
         else:
             reason = msgspec.json.encode({"requestId": 0, "reason": "the client did not come back"})
             self._calls.cancel(session, exchange, reason, session.headers)
@@ -316,8 +368,20 @@ class Parking:
 
     def _forget(self, park: Park) -> None:
         self._by_id.pop(park.id, None)
-        self._desk.timers.cancel(("collect", park.id))
-        self._desk.timers.cancel(("park", park.id))
+        for purpose in ("collect", "park", "tick"):
+            self._desk.timers.cancel((purpose, park.id))
+
+
+def wants(exchange: Exchange, message: bytes) -> bool:
+    """Whether the client of a call is to be told: of the log only what it has asked for with this request."""
+    frame = jsonrpc.decode(message)
+    if frame.method != "notifications/message":
+        return True
+    wanted = None if exchange.leg is None else exchange.leg.log_level
+    if wanted is None:
+        return False
+    level = jsonrpc.text_of(jsonrpc.member_of(frame.params, "level"))
+    return level not in LEVELS or LEVELS.index(level) >= LEVELS.index(wanted)
 
 
 def asking(id_raw: bytes, entries: Mapping[str, bytes], state: str) -> bytes:

@@ -22,7 +22,7 @@ from .session import State as SessionState
 from .stateless import Stateless, read_leg, unsupported
 from .stream import Stream
 from .streams import Streams
-from .wire.mirroring import check
+from .wire.mirroring import check, check_revision
 
 NO_ROOM = "too much was sent that is not taken yet: wait, and try again"
 
@@ -220,9 +220,14 @@ class Posts:
         assert frame.method is not None
         revision = revision_of(frame.params)
         assert revision is not None
+        if opening.revision is not None and revision:
+            check_revision(opening.revision, revision)  # whether or not what the body names is served
         leg = read_leg(frame)
         mirrors = self._stateless.mirrors_for(opening, frame)
         check(frame.method, frame.params, leg.revision, opening.mirrored, mirrors, header_revision=opening.revision)
+        if frame.method == "subscriptions/listen" and not opening.accepts_events:
+            text = "got an Accept without text/event-stream, expected it: what is subscribed comes as events"
+            raise RemoteProtocolError(text, http_status=406)
         stream = Stream(channel)
         reply = Reply(stream, ends_channel=True, can_stream=opening.accepts_events)
         mirrored = tuple(pair for pair in opening.mirrored if pair[0].startswith("mcp-param-"))

@@ -76,10 +76,14 @@ class Rounds:
             text = f"the server asked {self._desk.limits.rounds_max} times and was not content: given up"
             self._fail(link, exchange, TOO_MANY_ROUNDS, text, is_tools=True)
             return
-        for question in asked:
-            self._ask(link, session, exchange, round, question)
-            if exchange.state is not ExchangeState.ASKING:
-                return  # it could not be asked, and that ended the call
+        try:
+            for question in asked:
+                self._ask(link, session, exchange, round, question)
+                if exchange.state is not ExchangeState.ASKING:
+                    return  # it could not be asked, and that ended the call
+        except RemoteProtocolError as error:
+            self._fail(link, exchange, INTERNAL_ERROR, f"the server asked what cannot be shown: {error.message}")
+            return
         self._go_on(link, exchange)
 
     def _check(self, session: Session, link: Link, asked: tuple[Question, ...]) -> None:
@@ -99,7 +103,13 @@ class Rounds:
             round.answers[question.key] = self._roots_of(session)
             return
         visit = self._desk.mint()
-        params = questions.shown(question.method, question.params, session.features, elicitation_id=visit)
+        params = questions.shown(
+            question.method,
+            question.params,
+            session.features,
+            elicitation_id=visit,
+            capabilities=session.client.capabilities,
+        )
         number = session.last_ask + 1
         round.open[number] = question
         if params is not None and b'"elicitationId"' in params:
@@ -150,7 +160,7 @@ class Rounds:
             round.answers[question.key] = CANCELLED_FORM
             self._go_on(link, exchange)
             return
-        said = jsonrpc.text_of(jsonrpc.member_of(error, "message")) or "no reason was given"
+        said = jsonrpc.text_of(jsonrpc.member_of(jsonrpc.usable_error(error), "message")) or "no reason was given"
         text = f"the server asked for {question.method}, which the client refused: {said}"
         if exchange.method == "tools/call":
             self._finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, tool_error(text)))

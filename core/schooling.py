@@ -43,7 +43,6 @@ class Schooling:
         self._uplink = uplink
         self._write = write
         self.advertised: dict[str, dict[str, tuple[Mirror, ...]]] = {}
-        self._pages: dict[str, int] = {}  # by link
 
     def wants(self, link: Link, session: Session, exchange: Exchange) -> bool:
         """Whether the list must be read before a request goes up. It waits then, if it is not refused."""
@@ -55,26 +54,32 @@ class Schooling:
         """Read the list; the request goes up afterwards."""
         link.learning.append(exchange)
         if len(link.learning) == 1:
-            self._pages[link.id] = 0
+            link.pages_read = 0
             self._ask(link, b"{}", link.session_of(exchange))
 
     def _ask(self, link: Link, params: bytes, session: Session) -> None:
         revision = link.upstream.revision
         assert revision is not None
-        self._pages[link.id] += 1
+        link.pages_read += 1
         who = msgspec.structs.replace(session.client, revision=revision)
         self._uplink.run(link, "schemas", "tools/list", add(params, who))
+        self._desk.timers.set(("schemas", link.id), self._desk.now + self._desk.limits.lookup_s, "list of tools")
+
+    def handle_schemas(self, link: Link) -> None:
+        """It takes too long."""
+        self._uplink.give_up(link, "schemas")
+        self.receive_end(link)
 
     def receive_page(self, link: Link, frame: Frame) -> None:
         """A page of the list, or the failure to get it: then calls go as they can."""
         cursor = None
         if frame.result is not None:
-            self.learn(link, frame.result)
             try:
+                self.learn(link, frame.result, is_first=link.pages_read == 1)
                 cursor = jsonrpc.member_of(frame.result, "nextCursor")
-            except RemoteProtocolError:
-                cursor = None
-        if cursor not in (None, b"null") and self._pages.get(link.id, 0) < self._desk.limits.schema_pages_max:
+            except RemoteProtocolError as error:
+                self._desk.note("warning", f"its list of tools cannot be read: {error.message}", link.plan.id)
+        if cursor not in (None, b"null") and link.pages_read < self._desk.limits.schema_pages_max:
             waiting = next((exchange for exchange in link.learning if not exchange.is_over), None)
             if waiting is not None:
                 self._ask(link, set_member(b"{}", "cursor", cursor), link.session_of(waiting))
@@ -83,7 +88,7 @@ class Schooling:
 
     def receive_end(self, link: Link) -> None:
         """There is no more to learn."""
-        self._pages.pop(link.id, None)
+        self._desk.timers.cancel(("schemas", link.id))
         if link.mirrors is None:
             link.mirrors = {}
         waiting, link.learning = link.learning, []
@@ -91,20 +96,37 @@ class Schooling:
             if not exchange.is_over:
                 self._write(link, exchange)
 
-    def learn(self, link: Link, result: bytes) -> bytes:
+    def learn(self, link: Link, result: bytes, *, is_first: bool) -> bytes:
         """A list of tools came by. Returns it without those that cannot be called, for their marks are broken.
+
+        Args:
+            is_first: it is the first page, which holds for all that was read before.
 
         Raises:
             RemoteProtocolError: it cannot be read.
         """
-        if b"x-mcp-header" not in result:
-            return result
-        shown, mirrors, faults = read_tools(result)
-        link.mirrors = {**(link.mirrors or {}), **mirrors}
-        self.advertised[link.plan.id] = link.mirrors
+        shown, faults = self._read(link, result, is_first=is_first)
         for fault in faults[:NOTED_MAX]:
             self._desk.note("warning", f"a tool is left out: {fault}", link.plan.id)
         return shown
+
+    def advertise(self, link: Link, result: bytes, *, is_first: bool) -> None:
+        """A list of tools goes to a client that says arguments in headers, from a server that reads none: who shows
+        such a tool over HTTP has to compare them all the same.
+
+        Raises:
+            RemoteProtocolError: it cannot be read.
+        """
+        self._read(link, result, is_first=is_first)
+
+    def _read(self, link: Link, result: bytes, *, is_first: bool) -> tuple[bytes, list[str]]:
+        known = link.mirrors or {}
+        if b"x-mcp-header" not in result and not (is_first and known):
+            return result, []
+        shown, mirrors, faults = read_tools(result)
+        link.mirrors = mirrors if is_first else {**known, **mirrors}
+        self.advertised[link.plan.id] = link.mirrors
+        return shown, faults
 
     def forget(self, link: Link) -> None:
         """The list has changed."""

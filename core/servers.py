@@ -16,13 +16,12 @@ from .asking import Asking
 from .bridge.capabilities import client_to_modern
 from .bridge.discovery import initialize_params
 from .bridge.envelope import Envelope, is_implementation
-from .bridge.questions import answer_to_legacy
 from .clients import Clients
 from .courier import Courier
 from .crossings import Crossings
 from .desk import Desk
 from .effects import Headers
-from .eras import LATEST_LEGACY, LEGACY, Features, features_of
+from .eras import LATEST_LEGACY, LEGACY, Era, features_of
 from .errors import INTERNAL_ERROR, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey
 from .exchange import Input as ExchangeInput
@@ -72,6 +71,7 @@ class Servers:
         self._desk = desk
         self._clients = clients
         self._courier = courier
+        self._legwork = legwork
         self._by_sid: dict[str, Link] = {}
         self._shared: dict[str, Link] = {}  # by server
         self._uplink = uplink = Uplink(desk)
@@ -86,7 +86,9 @@ class Servers:
         self._rounds = Rounds(desk, courier, roots_of=roots_of)
         self._news = news = News(desk, uplink, resuming, self._asking)
         self._listens = listens = Listens(desk, uplink, legwork, courier, handshakes.crowds)
-        self.crossings = crossings = Crossings(desk, uplink, self._rounds, news, listens, write=self._send_up)
+        self.crossings = crossings = Crossings(
+            desk, uplink, self._rounds, news, listens, handshakes.crowds, write=self._send_up
+        )
         self._hearing = hearing = Hearing(
             desk, uplink, resuming, self._asking, handshakes, losses, crossings, news, listens
         )
@@ -227,6 +229,9 @@ class Servers:
             self.handshakes.advance(link, exchange)
             return
         self._uplink.write(link, exchange, params, mirrored)
+        session = link.session_of(exchange)
+        if session.is_stateless:
+            self._legwork.deferring.receive_sent(session, exchange)
 
     def resend(self, link: Link, exchange: Exchange) -> None:
         """It goes up once more, with what its server wanted to know."""
@@ -238,6 +243,19 @@ class Servers:
         else:
             link.queue.append(exchange)
             self.handshakes.need(link)
+
+    def renegotiate(self, link: Link, exchange: Exchange) -> None:
+        """Its server does not speak the revision that it did: find out what it speaks, and send it once more."""
+        self.handshakes.verdicts[link.plan.id].forget(*Era)
+        exchange.upstream_id = None
+        link.queue.append(exchange)
+        self._losses.lose(link, "it does not speak the revision that it did")
+
+    def tick(self, session: Session, ask: Ask, count: int) -> None:
+        link = self._by_sid.get(session.sid)
+        if link is not None and ask.token_raw is not None and ask.incarnation == link.upstream.incarnation:
+            params = b'{"progressToken":%b,"progress":%d}' % (ask.token_raw, count)
+            self._uplink.tell(link, jsonrpc.encode_notification("notifications/progress", params))
 
     def repeat(self, session: Session, exchange: Exchange) -> None:
         self.resend(self._by_sid[session.sid], exchange)
@@ -262,9 +280,9 @@ class Servers:
                 link.queue.remove(exchange)
             if crowd is not None:
                 crowd.waiting.pop(exchange, None)
+        self._uplink.expect_none(exchange)
         if exchange.state is not ExchangeState.SENT or exchange.upstream_id is None:
             return
-        self._uplink.expect_none(exchange)
         self._resuming.forget(link, exchange.upstream_id)
         if link.pending.pop(exchange.upstream_id, None) is None:
             return
@@ -308,12 +326,13 @@ class Servers:
         link = self._by_sid.get(session.sid)
         if link is None:
             return
-        if session.is_stateless:
-            self._asking.reply(link, ask, _as_legacy(ask, answer, features_of(link.upstream.revision)), headers)
-        elif ask.exchange is not None:
+        if ask.exchange is not None and not session.is_stateless:
             self._rounds.receive_answer(link, ask.number, ask.exchange, answer)
-        else:
-            self._asking.reply(link, ask, answer, headers)
+            return
+        server = features_of(link.upstream.revision)
+        if server != session.features:
+            answer = self._asking.restore(session, ask, answer, server)
+        self._asking.reply(link, ask, answer, headers)
 
     def end(self, session: Session, asks: list[Ask]) -> None:
         link = self._by_sid.pop(session.sid, None)
@@ -422,7 +441,11 @@ class Servers:
             self.handshakes.handle_start_timeout(link)
 
     def handle_listening_timeout(self, id: str) -> None:
-        if (link := self.links.get(id)) is not None:
+        if (link := self.links.get(id)) is None:
+            return
+        if link.is_stateless:
+            self.handshakes.receive_news_open(link)
+        else:
             self.handshakes.receive_listening(link)
 
     def handle_relisten(self, id: str) -> None:
@@ -436,6 +459,14 @@ class Servers:
     def handle_probe_timeout(self, id: str) -> None:
         if (link := self.links.get(id)) is not None:
             self.handshakes.handle_probe_timeout(link)
+
+    def handle_level(self, id: str) -> None:
+        if (link := self.links.get(id)) is not None:
+            self.crossings.handle_level(link)
+
+    def handle_schemas(self, id: str) -> None:
+        if (link := self.links.get(id)) is not None:
+            self.crossings.schooling.handle_schemas(link)
 
     def handle_news(self, id: str) -> None:
         if (link := self.links.get(id)) is not None:
@@ -469,13 +500,6 @@ def introduction(initialize: bytes, *, owns_roots: bool) -> Envelope:
     info = take(initialize, spans.get("clientInfo"))
     is_named = info is not None and is_implementation(info)
     return Envelope(revision, client_to_modern(declared, features_of(revision or None)), info if is_named else None)
-
-
-def _as_legacy(ask: Ask, answer: Frame, server: Features) -> Frame:
-    """A client's answer as its server's revision has it."""
-    if answer.result is None:
-        return answer
-    return Frame(result=answer_to_legacy(ask.method, answer.result, server))
 
 
 def _with_roots(initialize: bytes) -> bytes:

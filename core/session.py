@@ -51,6 +51,8 @@ class Affinities(NamedTuple):
     Attributes:
         fingerprint: of what the client can do; "" where the server is told that with each request.
         group: the pipe they came on, the one request, or 0: any of the principal's.
+        headers: what goes on to the server of their headers, those left out that are about a request: by it the server
+            may know whose they are.
         is_for_one: it is the one request, with what becomes of it.
     """
 
@@ -58,6 +60,7 @@ class Affinities(NamedTuple):
     principal: str
     fingerprint: str
     group: int
+    headers: Headers = ()
     is_for_one: bool = False
 
 
@@ -73,6 +76,7 @@ class Ask(NamedTuple):
         exchange: the call in whose course it is asked, where the answer has a longer way: to a `Round`, or from another
             request of the client.
         number: under which the client is asked.
+        params: what the server said, where the client is shown it as its older revision has it.
     """
 
     id_raw: bytes
@@ -83,6 +87,7 @@ class Ask(NamedTuple):
     ordinal: int = 0
     exchange: Exchange | None = None
     number: int = 0
+    params: bytes | None = None
 
 
 class Held(NamedTuple):

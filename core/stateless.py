@@ -36,6 +36,7 @@ from .jsonrpc import Frame
 from .legs import Legs
 from .legwork import Legwork
 from .plan import Affinity
+from .replay import Replays, answers
 from .rewrite import remove_members
 from .session import Affinities, Session
 from .sharing import MAY_ASK
@@ -55,6 +56,8 @@ REMOVED: Final = frozenset(
 )
 """Requests that 2026-07-28 has taken away (changelog); what stands in their place is no request, or another."""
 
+OF_A_REQUEST: Final = frozenset({"traceparent", "tracestate", "baggage"})
+"""Headers that tell of a request and not of who makes it (W3C Trace Context, Baggage)."""
 
 RETRIED: Final = frozenset({"inputResponses", "requestState"})
 """What a request has when it comes again with answers."""
@@ -72,6 +75,7 @@ class Stateless:
         seal: Seal,
         verdicts: dict[str, Verdict],
         mirrors: Mapping[str, Mapping[str, tuple[Mirror, ...]]],
+        replays: Replays,
     ) -> None:
         self._desk = desk
         self._courier = courier
@@ -83,6 +87,7 @@ class Stateless:
         self._seal = seal
         self._verdicts = verdicts
         self._mirrors = mirrors
+        self._replays = replays
         self._by_affinity: dict[Affinities, Session] = {}
 
     # --- Requests ---------------------------------------------------------------------------------------------------
@@ -128,19 +133,20 @@ class Stateless:
         claims = self._read_state(opening, frame)
         if claims is not None and claims.kind is Kind.PARK:
             found = self._parking.find(claims)
-            if found is None:
+            if found is None and not self._replays.may_repeat(opening.server, frame.method, frame.params):
                 self._lose(frame, reply)
                 return None
-            session, exchange = found
-            self._resume(session, exchange, claims, frame, leg, reply, token_raw)
         else:
-            begun = self._begin(opening, key, frame, leg, reply, token_raw, headers, mirrored, claims)
-            if begun is None:
-                return None
-            session, exchange = begun
+            found = None
+        if found is None:
+            found = self._begin(opening, key, frame, leg, reply, token_raw, headers, mirrored, claims)
+        else:
+            assert claims is not None
+            self._resume(*found, claims, frame, leg, reply, token_raw)
+        session, exchange = found
         if legs is not None and not exchange.is_over:
             assert id_key is not None
-            legs.open[id_key] = session, exchange
+            legs.add(id_key, session, exchange)
         return session, exchange
 
     def _read_state(self, opening: PostOpening | PipeOpening | EventPipeOpening, frame: Frame) -> Claims | None:
@@ -189,6 +195,7 @@ class Stateless:
         id_key = jsonrpc.id_key(frame.id_raw)
         assert id_key is not None
         responses = questions.read_responses(frame.params)
+        fingerprint(leg.capabilities)  # which raises where they cannot be read in one way
         if exchange.park is not None:
             exchange.park.check_round(claims.round)
         before = exchange.reply, exchange.id_raw, exchange.id_key
@@ -218,14 +225,15 @@ class Stateless:
         headers: Headers,
         mirrored: Headers,
         claims: Claims | None,
-    ) -> tuple[Session, Exchange] | None:
+    ) -> tuple[Session, Exchange]:
         assert frame.id_raw is not None
         assert frame.method is not None
         id_key = jsonrpc.id_key(frame.id_raw)
         assert id_key is not None
         if self._desk.is_draining:
             raise RemoteProtocolError("shutting down: no new requests", rpc_code=OVERLOADED, http_status=503)
-        params, responses = frame.params, {}
+        params = frame.params
+        responses: Mapping[str, bytes] = {}
         if claims is not None:
             assert params is not None
             responses = questions.read_responses(params)
@@ -234,6 +242,9 @@ class Stateless:
         limit = self._desk.limits.exchanges_per_session_max
         if len(session.exchanges) >= limit:
             text = f"{limit} requests are open, the most a client may have"
+            raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
+        if isinstance(opening, PostOpening) and not self._courier.up.has_room(session):
+            text = "too much was sent that is not taken yet: wait, and try again"
             raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
         exchange = Exchange(
             key,
@@ -247,17 +258,30 @@ class Stateless:
             headers=headers,
         )
         exchange.leg, exchange.mirrored = leg, mirrored
+        if claims is not None and claims.kind is Kind.PARK:
+            exchange.known = answers(claims, responses)
         session.exchanges[key] = exchange
         session.receive_headers(headers)
         self._courier.touch(session)
+        try:
+            self._send_on(session, exchange, claims, responses)
+        except RemoteProtocolError:  # it is no request after all
+            session.exchanges.pop(key, None)
+            self.receive_settled(session)
+            raise
+        return session, exchange
+
+    def _send_on(
+        self, session: Session, exchange: Exchange, claims: Claims | None, responses: Mapping[str, bytes]
+    ) -> None:
         if claims is not None and claims.kind is Kind.URL:
             self._visits.resume(session, exchange, claims, responses)
-        elif claims is not None and claims.kind is Kind.DEFER:
+            return
+        if claims is not None and claims.kind is Kind.DEFER:
             self._deferring.resume(session, claims, responses)
-            self._courier.up.request(session, exchange)
-        elif not self._deferring.ask_first(session, exchange):
-            self._courier.up.request(session, exchange)
-        return session, exchange
+        elif self._deferring.ask_first(session, exchange):
+            return
+        self._courier.up.request(session, exchange)
 
     def mirrors_for(self, opening: PostOpening, frame: Frame) -> Sequence[Mirror] | None:
         """Which arguments of the tool that a request calls are to be in headers, as far as its server has said."""
@@ -303,8 +327,11 @@ class Stateless:
         says_all = verdict.choose(Era.STATELESS, self._desk.now) is Era.STATELESS and verdict.discovered is not None
         is_for_one = isinstance(opening, PostOpening) and self._desk.plan.affinity is Affinity.REQUEST
         group = key.channel if is_for_one or not isinstance(opening, PostOpening) else 0
-        abilities = "" if says_all else fingerprint(leg.capabilities)
-        affinity = Affinities(opening.server, opening.principal, abilities, group, is_for_one)
+        abilities = fingerprint(leg.capabilities)  # which raises where no handshake could be made with them
+        if says_all:
+            abilities = ""
+        known_by = tuple(pair for pair in opening.headers if pair[0].lower() not in OF_A_REQUEST)
+        affinity = Affinities(opening.server, opening.principal, abilities, group, known_by, is_for_one)
         session = self._by_affinity.get(affinity)
         if session is not None:
             return session

@@ -57,6 +57,16 @@ class Uplink:
         self._emit(link, message, number, link.headers, is_own=True, is_repeated=is_repeated, mirrored=mirrored)
         return number
 
+    def give_up(self, link: Link, purpose: str) -> None:
+        """What was asked for this purpose is not waited for any more."""
+        numbers = [n for n, entry in link.pending.items() if isinstance(entry, Errand) and entry.purpose == purpose]
+        for number in numbers:
+            del link.pending[number]
+        for channel in sorted(link.posts):
+            role = self._desk.role_of(channel)
+            if isinstance(role, UpPostRole) and role.number in numbers:
+                self._desk.close(channel, reason="it took too long")
+
     def repeat(self, role: UpPostRole, errand: Errand | None, cause: Cause) -> bool:
         """What was our own, or a notification or an answer, met a connection that the server had closed: send it once
         more, if it may be. A client's request is its own story.
@@ -96,7 +106,9 @@ class Uplink:
         self._emit(link, message, None, link.headers, is_own=True, is_confirmation=True)
 
     def expect_reply(self, link: Link, exchange: Exchange) -> None:
-        """The server's time to say something about the exchange begins anew."""
+        """The server's time to say something about the exchange begins anew; not while it waits for the client."""
+        if exchange.park is not None and not exchange.park.has_leg:
+            return
         at = self._desk.now + (link.plan.reply_timeout_s or self._desk.limits.reply_timeout_s)
         self._desk.timers.set(("reply", (exchange.sid, exchange.key)), at, "upstream reply")
 

@@ -40,11 +40,13 @@ class Verdict:
 
     Attributes:
         discovered: its last `DiscoverResult`.
+        spoken: the eras it was spoken to in, with the revision of the last time; None: it named none.
         is_mute: over HTTP, its handshake began no session, without which it can ask and tell nobody anything.
     """
 
     def __init__(self, forced: Era | None, limits: Limits) -> None:
         self.discovered: bytes | None = None
+        self.spoken: dict[Era, str | None] = {}
         self.is_mute = False
         self._forced = forced
         self._limits = limits
@@ -84,14 +86,16 @@ class Verdict:
         """It is asked that. Whatever comes of it, it is not asked again so soon."""
         self._asked_at = now
 
-    def receive_proof(self, era: Era) -> None:
+    def receive_proof(self, era: Era, revision: str | None) -> None:
         """It was spoken to in that era, and answered so."""
         self._speaks[era] = True
+        self.spoken[era] = revision
 
     def receive_denial(self, era: Era, now: float) -> None:
         """It answered as one does who does not speak it."""
         self._speaks[era] = False
         self._denied_at[era] = now
+        self.spoken.pop(era, None)
 
     def receive_silence(self, era: Era, now: float) -> None:
         """It said nothing, or died, when it was spoken to so, and works otherwise. Of one that is known to speak so,
@@ -101,9 +105,11 @@ class Verdict:
         else:
             self.receive_denial(era, now)
 
-    def forget(self, era: Era) -> None:
-        """It does not do as it did."""
-        self._speaks.pop(era, None)
+    def forget(self, *eras: Era) -> None:
+        """It does not do as it did: nothing is known of these."""
+        for era in eras:
+            self._speaks.pop(era, None)
+            self.spoken.pop(era, None)
 
 
 def denies_handshake(error: bytes) -> bool:

@@ -10,7 +10,7 @@ Source: 2025-11-25 client/elicitation, "URL Elicitation Required Error"; 2026-07
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -18,7 +18,7 @@ from . import jsonrpc
 from .artifact import tool_error
 from .bridge import questions
 from .bridge.capabilities import missing
-from .bridge.seal import Claims, Kind, Seal, digest_of, target_of
+from .bridge.seal import Claims, Kind, Seal, digest_of, digest_of_value, target_of
 from .desk import Desk
 from .errors import INPUT_REFUSED, MISSING_CAPABILITY, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey
@@ -28,8 +28,15 @@ from .parking import asking
 from .rewrite import elements
 from .session import Session
 
-DONE_MAX = 64
+DONE_MAX: Final = 64
 """Visits of a session that the server called done, and that nobody waited for yet."""
+
+PAGES_MAX: Final = 16
+"""Pages that one refusal may name: all of them are in one token, and a user would not visit more."""
+
+NAME_MAX: Final = 64
+"""Characters of a visit's name that stand in the token as they are, a UUID's with room to spare; of longer ones, a
+digest."""
 
 
 class Upward(Protocol):
@@ -56,7 +63,7 @@ class Visits:
         self._done: dict[str, list[str]] = {}
 
     def receive_visits(self, link: Link, exchange: Exchange, error: bytes) -> bool:
-        """A call was refused. False if the refusal names no page."""
+        """A call was refused. False if the refusal names no page, or too many."""
         session = link.session_of(exchange)
         leg = exchange.leg
         try:
@@ -64,11 +71,11 @@ class Visits:
             entries = {
                 f"r{index}": questions.embed("elicitation/create", page) for index, page in enumerate(pages, start=1)
             }
+            visits = {f"r{index}": _visit(page) for index, page in enumerate(pages, start=1)}
         except RemoteProtocolError:
             return False
-        if not pages or leg is None:
+        if leg is None or not 0 < len(pages) <= PAGES_MAX:
             return False
-        visits = {f"r{index}": _visit(page) for index, page in enumerate(pages, start=1)}
         if exchange.visited >= set(visits.values()):
             self._wait(session, exchange)
             return True
@@ -125,6 +132,7 @@ class Visits:
 
     def receive_done(self, session: Session, visit: str) -> None:
         """The server says that a visit has served its purpose. Of unknown ones nothing follows."""
+        visit = _short(visit)
         done = self._done.setdefault(session.sid, [])
         if visit not in done:
             done.append(visit)
@@ -147,6 +155,9 @@ class Visits:
 
     def close_session(self, session: Session) -> None:
         self._done.pop(session.sid, None)
+        for waiting, exchange, _ in list(self._waiting.values()):
+            if waiting is session:
+                self.forget(session, exchange)
 
 
 def _pages(error: bytes) -> list[bytes]:
@@ -158,7 +169,11 @@ def _pages(error: bytes) -> list[bytes]:
 
 
 def _visit(page: bytes) -> str:
-    return jsonrpc.text_of(jsonrpc.member_of(page, "elicitationId")) or ""
+    return _short(jsonrpc.text_of(jsonrpc.member_of(page, "elicitationId")) or "")
+
+
+def _short(name: str) -> str:
+    return name if name.isascii() and len(name) <= NAME_MAX else digest_of_value(msgspec.json.encode(name))
 
 
 def _is_accepted(response: bytes | None) -> bool:

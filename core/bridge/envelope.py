@@ -62,6 +62,11 @@ class Envelope(msgspec.Struct, frozen=True):
     log_level: str | None = None
 
 
+def own_envelope(revision: str, version: str) -> Envelope:
+    """What the proxy says of itself with requests of its own: it can be asked nothing."""
+    return Envelope(revision, b"{}", msgspec.json.encode({"name": "isthmus", "version": version}))
+
+
 def revision_of(params: bytes | None) -> str | None:
     """The revision a request names, or "" where that is no string; None: it has no envelope, and is a handshake's.
 

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from ..artifact import tool_error
-from ..enrich import readable_members, readable_text
+from ..enrich import readable_elements, readable_members, readable_text
 from ..errors import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
@@ -34,6 +34,7 @@ from .draft import Draft
 
 ORIGINAL_CODE: Final = "dev.isthmus/originalCode"
 ORIGINAL_DATA: Final = "dev.isthmus/originalData"
+ORIGINAL_RESULT: Final = "dev.isthmus/originalResult"
 
 READS: Final = "resources/read"
 """The one method for which a code says that a resource is missing."""
@@ -123,6 +124,35 @@ def to_tool_result(method: str, error: bytes) -> bytes | None:
     return tool_error(f"The server asks to have a page visited, which it cannot ask this client: {message}")
 
 
+def to_missing_capability(required: bytes, *, error: bytes | None = None, result: bytes | None = None) -> bytes | None:
+    """What a client of 2026-07-28 is told instead, if a server with sessions asked for what it has not declared, was
+    refused, and then failed: -32021, as of a server of its own era (2026-07-28 basic, "_meta"). A server that did
+    without has not failed: None.
+
+    Args:
+        required: the JSON of `requiredCapabilities`.
+        error: what the server answered; or
+        result: that.
+    """
+    draft = Draft(b'{"code":%d}' % MISSING_CAPABILITY)
+    kept = Draft(b"{}")
+    kept.set("requiredCapabilities", required)
+    if error is not None:
+        said = readable_text(take(error, readable_members(error).get("message")))
+        kept.set(ORIGINAL_CODE, b"%d" % _code(error))
+        if (data := take(error, readable_members(error).get("data"))) is not None:
+            kept.set(ORIGINAL_DATA, data)
+    elif result is not None and take(result, readable_members(result).get("isError")) == b"true":
+        said = _first_text(result)
+        kept.set(ORIGINAL_RESULT, result)
+    else:
+        return None
+    text = f"The server asked for what this client has not declared, and failed: {said or 'see data'}"
+    draft.set("message", msgspec.json.encode(text))
+    draft.set("data", kept.json())
+    return draft.json()
+
+
 def http_status(error: bytes, *, is_envelope: bool = False) -> int:
     """The status of a response to a client of 2026-07-28 that is this error alone, before anything else was sent.
 
@@ -203,3 +233,12 @@ def _lacking(error: bytes) -> str:
     message = readable_text(take(error, readable_members(error).get("message")))
     needed = f"a client that can do {names}" if names else "more than this client can do"
     return f"The server needs {needed}: {message}"
+
+
+def _first_text(result: bytes) -> str | None:
+    """What a tool says of its failure: that is for whoever called it, and must not get lost."""
+    for block in readable_elements(take(result, readable_members(result).get("content"))):
+        spans = readable_members(block)
+        if readable_text(take(block, spans.get("type"))) == "text":
+            return readable_text(take(block, spans.get("text")))
+    return None

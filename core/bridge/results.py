@@ -156,7 +156,7 @@ def to_legacy(method: str, result: bytes, *, client: Features, server: Features,
             client without a session could continue; or a member that is judged stands there twice.
     """
     assert client.sessions
-    is_older = _is_older(client, server)
+    is_older = client is not server and _is_older(client, server)
     if server.sessions and not is_older and TRACE not in result:
         return result
     draft = _open(result)

@@ -187,7 +187,8 @@ def check(
             raise _mismatch(f"got two {_spelled(name)} headers, expected one")
         lines[name] = value
     is_needed = method is not None and not method.startswith("notifications/")
-    _compare("MCP-Protocol-Version", header_revision, revision if is_needed or header_revision is not None else None)
+    if is_needed or header_revision is not None:
+        check_revision(header_revision, revision)
     sent = lines.get(METHOD_HEADER)
     _compare("Mcp-Method", sent, method if is_needed or sent is not None else None)
     if method is None:
@@ -199,6 +200,15 @@ def check(
         _compare("Mcp-Name", _decoded(lines.get(NAME_HEADER)), named)
     for mirror in mirrors or () if method == "tools/call" else ():
         _check_argument(lines.get(PARAM_PREFIX + mirror.name.lower()), params, mirror)
+
+
+def check_revision(sent: str | None, revision: str) -> None:
+    """Compare the `MCP-Protocol-Version` header, if it was sent, with the revision that the body names.
+
+    Raises:
+        RemoteProtocolError: they differ, or there is no header (HEADER_MISMATCH, 400).
+    """
+    _compare("MCP-Protocol-Version", sent, revision)
 
 
 def _check_argument(value: str | None, params: bytes | None, mirror: Mirror) -> None:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core import errors
 from isthmus.core.bridge.faults import HTTP_STATUS, http_status, to_legacy, to_modern, to_tool_result
-from isthmus.core.bridge.lossy import LOSSES
+from isthmus.core.bridge.lossy import LOSSES, SERVER_CAPABILITIES, Loss, losses_for_older, losses_of
+from isthmus.core.eras import Era
 from isthmus.core.jsonrpc import usable_error
 from isthmus.core.rewrite import members
 
@@ -196,5 +197,31 @@ def test_the_table_of_losses_reads_well() -> None:
     assert len({row["feature"] for row in rows}) == len(rows)
     for row in rows:
         assert row["carried"].endswith(".")
-        assert {row["from_era"], row["to_era"]} <= {"handshake", "stateless", "older"}
-        assert row["from_era"] != "older"
+        assert row["from_era"] in {"handshake", "stateless", "any"}
+        assert row["to_era"] in {"handshake", "stateless", "older"}
+        assert row["from_era"] != "any" or row["to_era"] == "older"
+        if row["to_era"] == "older":
+            assert row["speaker"] == "server"
+
+
+def test_each_loss_between_eras_is_told_of_the_servers_it_can_happen_with() -> None:
+    """Whoever asks for both kinds of servers, and for older clients, with all capabilities, is told every one but
+    those within an era; with none, all that hang on nothing a server declares."""
+    every = {loss.capability for loss in LOSSES}
+    eras = (Era.HANDSHAKE, Era.STATELESS)
+
+    def told(declared: set[str]) -> list[Loss]:
+        between = [loss for server, client in (eras, eras[::-1]) for loss in losses_of(server, client, declared)]
+        return between + [loss for server in eras for loss in losses_for_older(server, declared)]
+
+    within = [loss for loss in LOSSES if loss.from_era == loss.to_era]
+    assert {loss.feature for loss in told(every)} == {loss.feature for loss in LOSSES if loss not in within}
+    bare = {loss.feature for loss in told(set())}
+    assert bare == {
+        loss.feature
+        for loss in LOSSES
+        if loss not in within and loss.capability.partition(".")[0] not in SERVER_CAPABILITIES
+    }
+    only_handshake = {loss.feature for loss in losses_of(*eras, every)}
+    assert {"vendor's question", "retry without its state"} <= only_handshake
+    assert only_handshake.isdisjoint({"server without a name", "log level", "rich forms"})

@@ -44,6 +44,7 @@ def test_the_tables_are_found() -> None:
     assert {
         "exchange",
         "listen",
+        "park",
         "session",
         "upstream",
         "wire.http_client",

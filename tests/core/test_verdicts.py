@@ -28,7 +28,7 @@ KNOWN = (None, True, False)
 
 def told(era: Era, known: bool | None, verdict: Verdict) -> None:
     if known is True:
-        verdict.receive_proof(era)
+        verdict.receive_proof(era, None)
     elif known is False:
         verdict.receive_denial(era, 0.0)
 
@@ -65,7 +65,7 @@ def test_a_denial_has_its_time_and_a_proof_has_none() -> None:
     """A "no" is believed for a day, a "yes" until the server says otherwise."""
     verdict = Verdict(None, LIMITS)
     verdict.receive_denial(Era.STATELESS, 50.0)
-    verdict.receive_proof(Era.HANDSHAKE)
+    verdict.receive_proof(Era.HANDSHAKE, None)
     assert verdict.speaks(Era.STATELESS, 149.9) is False
     assert verdict.speaks(Era.STATELESS, 150.0) is None
     assert verdict.speaks(Era.HANDSHAKE, 1e9) is True
@@ -78,7 +78,7 @@ def test_silence_never_turns_a_yes_into_a_no(steps: list[str], era: Era) -> None
     for step in steps:
         before = verdict.speaks(era, now)
         if step == "proof":
-            verdict.receive_proof(era)
+            verdict.receive_proof(era, None)
             assert verdict.speaks(era, now) is True
         elif step == "denial":
             verdict.receive_denial(era, now)
@@ -112,7 +112,7 @@ def test_a_question_is_asked_once_a_verdict() -> None:
     assert verdict.may_ask(110.0)
     verdict.receive_denial(Era.STATELESS, 110.0)
     assert not verdict.may_ask(111.0)
-    verdict.receive_proof(Era.STATELESS)
+    verdict.receive_proof(Era.STATELESS, None)
     assert verdict.may_ask(111.0)
 
 

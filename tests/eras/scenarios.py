@@ -142,11 +142,12 @@ def methods_of_the_other_era(talk: Conversation) -> object:
 
 
 def may_hear(pair: Pair) -> tuple[str, ...]:
-    """Methods unknown to its revision that the server may hear: those that are tried on purpose, by a client of its
-    own era. A client of the other era is answered before."""
+    """Methods unknown to its revision that the server may hear: the question which era it is of; and what is tried on
+    purpose by a client of its own era, for one of the other is answered before."""
+    probe = ("server/discover",) if pair.is_legacy_server else ("initialize",)
     if pair.is_legacy != pair.is_legacy_server:
-        return ()
-    return ONLY_STATELESS if pair.is_legacy else ONLY_SESSIONS
+        return probe
+    return (*probe, *(ONLY_STATELESS if pair.is_legacy else ONLY_SESSIONS))
 
 
 # --- Tools ------------------------------------------------------------------------------------------------------------

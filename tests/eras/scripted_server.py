@@ -25,6 +25,8 @@ from abilities import ABILITIES, QUESTIONS, K, askable
 from server_tools import Answer, Failure, Lacking, Memory, Questions, tools_of
 
 PATIENCE_S: Final = 30.0
+VISIT_S: Final = 0.1
+"""How long a user looks at a page."""
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 INFO: Final = {"name": "scripted", "version": "1"}
 INSTRUCTIONS: Final = "Ask it anything."
@@ -305,6 +307,13 @@ class Running:
 
     def changed(self, method: str, params: dict[str, Any] | None = None) -> None:
         self.peer.server.announce(method, params)
+
+    def tell_later(self, method: str, params: dict[str, Any]) -> None:
+        """When the call is over, on the stream that belongs to no call."""
+        frame = {"jsonrpc": "2.0", "method": method, "params": params}
+        timer = threading.Timer(VISIT_S, self.peer.main.write, (frame,))
+        timer.daemon = True
+        timer.start()
 
     # Answers
 

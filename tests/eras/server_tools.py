@@ -52,6 +52,7 @@ class Call(Protocol):
     def step(self, done: int, total: int) -> None: ...
     def wait_cancelled(self) -> bool: ...
     def changed(self, method: str, params: dict[str, Any] | None = None) -> None: ...
+    def tell_later(self, method: str, params: dict[str, Any]) -> None: ...
 
 
 class Memory:
@@ -227,12 +228,13 @@ def ask_url(call: Call) -> Script:
 
 
 def url_first(call: Call) -> dict[str, Any]:
-    """Refused until a page was visited: by then the call is over."""
+    """Refused until a page was visited: by then the call is over, and the visit soon."""
     need(call, "url")
     key = call.arguments["key"]
     if key in call.memory.visited:
         return text("visited")
     call.memory.visited.add(key)
+    call.tell_later("notifications/elicitation/complete", {"elicitationId": f"visit-{key}"})
     raise Failure(-32042, "a page must be visited first", {"elicitations": [visit(call, key)]})
 
 

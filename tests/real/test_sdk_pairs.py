@@ -90,8 +90,8 @@ WORKSHOPS: Final = {
 
 # --- What the proxy speaks ------------------------------------------------------------------------------------------
 
-TO_CLIENTS: Final = (HANDSHAKE,)
-TO_SERVERS: Final = (HANDSHAKE,)
+TO_CLIENTS: Final = (STATELESS, HANDSHAKE)
+TO_SERVERS: Final = (STATELESS, HANDSHAKE)
 """What Isthmus speaks on either side. A client and a server that have nothing in common with it on their side cannot
 meet through it: that is expected to fail, and a failure to fail is one."""
 
