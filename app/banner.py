@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from ..core.catalog import helper_name
+from ..core.plan import Affinity
 from ..core.wire.http_headers import is_loopback
 from .addresses import SCHEMES, scheme_of
 from .documents import without_credentials
@@ -35,6 +36,14 @@ def listening(service: Service, reports: list[ServerReport]) -> str:
     lines = [f"isthmus {VERSION} listens on {' and '.join(places)}" if places else f"isthmus {VERSION}"]
     if core.port is not None and not is_loopback(host_of(core.host)):
         lines.append(f"WARNING open to other machines, as {core.host}, and nobody is asked who they are")
+    if settings.sessions.affinity is None and service.plan.affinity is Affinity.REQUEST:
+        lines.append(
+            "WARNING other machines may call: each request of a client without sessions gets a session with its"
+        )
+        lines.append(
+            "        server, or a process, of its own, and finds nothing that an earlier one left there, unless"
+        )
+        lines.append("        sessions.affinity says shared")
     lines.append("")
     for server, report in zip(settings.servers, reports, strict=True):
         lines += describe(settings, server, report)

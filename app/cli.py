@@ -198,6 +198,9 @@ async def _probe_all(service: Service, *, is_logged: bool, in_both_eras: bool = 
         stderr = service.stderr.get(server.id)
         if report.problem and stderr and LAST_WORDS not in report.problem:  # it went on running
             report = msgspec.structs.replace(report, problem=f"{report.problem}; {last_words(stderr)}")
+        if report.problem and server.upstream.era != "auto":
+            said = f"{report.problem}; its era is said to be {server.upstream.era}, so no other was tried"
+            report = msgspec.structs.replace(report, problem=said)
         if not report.problem:
             service.tool_counts[server.id] = sum(map(server.tools.selection.admits, report.tools))
         reports[server.id] = report

@@ -13,6 +13,7 @@ from ..core.bridge.envelope import Envelope, add
 from ..core.effects import PipeOpening
 from ..core.eras import LATEST_MODERN
 from ..core.errors import RemoteProtocolError
+from ..core.report import Status
 from ..transports.memory import MemoryClient
 from .conversations import Conversation, Refusal
 from .hub import Hub
@@ -28,13 +29,15 @@ class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
     `schemas` are the input schemas of the tools that were asked for, in whatever shape the server gave them. `status`
     is the HTTP status of the answer that was the problem, if it was one. `eras` are those it was found to speak, each
     with the revision it named, and `declared` its capabilities and the members of these that are not false, dotted; of
-    a server that was asked in one era only, what is known from that.
+    a server that was asked in one era only, what is known from that. `era` is the one in which it is spoken to for
+    clients with sessions.
     """
 
     id: str
     name: str = ""
     version: str = ""
     eras: dict[str, str] = {}
+    era: str = ""
     capabilities: tuple[str, ...] = ()
     declared: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
@@ -65,6 +68,7 @@ async def probe(
         try:
             with anyio.fail_after(timeout_s):
                 report = await _ask(conversation, server, with_schemas)
+                report = msgspec.structs.replace(report, era=_status(hub, server).era or "")
                 found = await _discover(hub, server, version) if in_both_eras else {}
             report = _with_eras(hub, report, found)
         except Refusal as refusal:
@@ -128,11 +132,15 @@ async def _discover(hub: Hub, server: str, version: str) -> dict[str, object]:
 
 def _with_eras(hub: Hub, report: ServerReport, discovered: dict[str, object]) -> ServerReport:
     """What a client of the other era is shown is not the server's own."""
-    spoken = next(status.eras for status in hub.engine.report() if status.id == report.id)
+    spoken = _status(hub, report.id).eras
     own = () if "handshake" not in spoken and discovered else report.declared
     own += _declared(discovered.get("capabilities")) if "stateless" in spoken else ()
     eras = {era: revision or "" for era, revision in spoken.items()}
     return msgspec.structs.replace(report, eras=eras, declared=tuple(sorted(set(own), key=_by_parts)))
+
+
+def _status(hub: Hub, server: str) -> Status:
+    return next(status for status in hub.engine.report() if status.id == server)
 
 
 def _by_parts(name: str) -> list[str]:

@@ -27,11 +27,15 @@ def describe(report: ServerReport) -> list[str]:
     if eras == [Era.HANDSHAKE]:
         lines.append(f"    clients without sessions ({', '.join(MODERN)}) are translated for:")
         lines += _told(losses_of(Era.HANDSHAKE, Era.STATELESS, declared))
-    elif eras == [Era.STATELESS]:
+    elif eras == [Era.STATELESS] or report.era == Era.STATELESS.value:
         lines.append(f"    clients with sessions ({_OLDEST} to {_LATEST}) are translated for:")
         between = losses_of(Era.STATELESS, Era.HANDSHAKE, declared)
         lines += _told(between + losses_for_older(Era.STATELESS, declared))
-    if Era.HANDSHAKE in eras and is_older(_OLDEST, report.eras[Era.HANDSHAKE.value]):
+    if (
+        eras[0] is Era.HANDSHAKE
+        and report.era != Era.STATELESS.value
+        and is_older(_OLDEST, report.eras[Era.HANDSHAKE.value])
+    ):
         lines.append(f"    clients with sessions older than {plain(report.eras[Era.HANDSHAKE.value])}:")
         lines += _told(losses_for_older(Era.HANDSHAKE, declared))
     return lines

@@ -311,7 +311,7 @@ class Clients:
         session = self._by_sid.get(sid)
         if session is None:
             return
-        if session.is_busy:
+        if session.is_busy or self._courier.keeps(session):
             self._courier.touch(session)
         else:
             self._desk.note("info", "session ended: idle", session.server)

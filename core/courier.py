@@ -80,6 +80,10 @@ class Courier:
         at = self._desk.now + self._desk.limits.session_idle_ttl_s
         self._desk.timers.set(("idle", session.sid), at, "session idle")
 
+    def keeps(self, session: Session) -> bool:
+        """Whether something is kept here that its client may come for."""
+        return session.is_stateless and self._legwork.parking.holds(session)
+
     # --- Answers ------------------------------------------------------------------------------------------------
 
     def answer(self, session: Session, exchange: Exchange, message: bytes) -> None:

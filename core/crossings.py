@@ -7,7 +7,7 @@ What is left are the same requests with other metadata, for which `bridge` has t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -39,7 +39,9 @@ from .rewrite import remove_member
 from .rounds import Rounds
 from .schooling import Schooling
 from .session import Session
+from .sharing import MAY_ASK, Crowd
 from .uplink import Uplink
+from .upstream import REMEMBERED
 from .wire.mirroring import headers_for
 
 ONLY_STATELESS: Final = frozenset({"server/discover", "subscriptions/listen", "tasks/update"})
@@ -73,6 +75,7 @@ class Finish(Protocol):
 class Crossings:
     """
     Args:
+        crowds: of links that several sessions share, by the links' ids.
         write: sends a request up that has waited here.
     """
 
@@ -83,6 +86,7 @@ class Crossings:
         rounds: Rounds,
         news: News,
         listens: Listens,
+        crowds: Mapping[str, Crowd],
         *,
         write: Callable[[Link, Exchange], None],
     ) -> None:
@@ -95,6 +99,7 @@ class Crossings:
         self._rounds = rounds
         self._news = news
         self._listens = listens
+        self._crowds = crowds
         self._write = write
 
     # --- Up ---------------------------------------------------------------------------------------------------------
@@ -158,7 +163,25 @@ class Crossings:
             self._refuse(link, exchange, INVALID_PARAMS, f"got no known log level, expected one of {', '.join(LEVELS)}")
         else:
             session.level = level
+            if not link.is_shared:
+                link.upstream.remember(exchange.method, exchange.params)
             self._finish(link, exchange, b"{}")
+
+    def receive_set(self, link: Link, exchange: Exchange) -> None:
+        """A server with sessions has set something: should it come back without them, it is wanted all the same."""
+        session = link.session_of(exchange)
+        if link.is_shared or session.is_stateless or exchange.method not in REMEMBERED:
+            return
+        name = "level" if exchange.method == "logging/setLevel" else "uri"
+        value = jsonrpc.text_of(jsonrpc.member_of(exchange.params, name))
+        if value is None:
+            return
+        if exchange.method == "logging/setLevel":
+            session.level = value if value in LEVELS else session.level
+        elif exchange.method == "resources/unsubscribe":
+            session.subscriptions.discard(value)
+        elif len(session.subscriptions) < self._desk.limits.subscriptions_per_session_max:
+            session.subscriptions.add(value)
 
     def _must_learn(self, link: Link, session: Session, exchange: Exchange) -> bool:
         if not self.schooling.wants(link, session, exchange):
@@ -177,6 +200,9 @@ class Crossings:
         if link.levelling is not None:
             link.levelling[1].append(exchange)
             return True
+        crowd = self._crowds.get(link.id)
+        if crowd is not None:
+            wanted = crowd.want_level(session, wanted)
         link.levelling = (wanted, [exchange])
         self._uplink.run(link, "level", "logging/setLevel", msgspec.json.encode({"level": wanted}))
         self._desk.timers.set(("level", link.id), self._desk.now + self._desk.limits.lookup_s, "log level")
@@ -250,6 +276,9 @@ class Crossings:
             return exchange.lacking is not None and self._lack(link, exchange, result=frame.result)
         if frame.result is None or not is_input_required(frame.result):
             return False
+        if exchange.method not in MAY_ASK:
+            text = f"got input_required for {exchange.method}, expected it for {', '.join(sorted(MAY_ASK))} only"
+            raise RemoteProtocolError(text, clause="2026-07-28 basic/patterns/mrtr, Supported Requests")
         if not session.is_stateless:
             self._rounds.receive_questions(link, exchange, frame.result)
             return True

@@ -33,11 +33,18 @@ class Down(Protocol):
     def answer(self, session: Session, exchange: Exchange, message: bytes) -> None: ...
 
 
+class Asking(Protocol):
+    """How questions are asked in the course of a call."""
+
+    def ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None: ...
+
+
 class Deferring:
     """The questions of all sessions that wait for a call."""
 
     def __init__(self, desk: Desk, seal: Seal, down: Down, owner: str) -> None:
         self.up: Upward
+        self.parking: Asking
         self._desk = desk
         self._seal = seal
         self._down = down
@@ -101,6 +108,19 @@ class Deferring:
                 ask = self._drop(session, number)
                 if ask is not None:
                     self.up.reply(session, ask, Frame(result=response), session.headers)
+
+    def receive_sent(self, session: Session, exchange: Exchange) -> None:
+        """A call went up that was not asked first: it had come before the question, and waited itself. Its server may
+        not answer it before it knows, so that the question belongs to it now."""
+        waiting = self._waiting.get(session.sid)
+        if not waiting or exchange.method not in MAY_ASK or exchange.leg is None:
+            return
+        if missing(exchange.leg.capabilities, "roots/list", None) is not None:
+            return
+        for number, entry in list(waiting.items()):
+            ask = self._drop(session, number)
+            if ask is not None:
+                self.parking.ask(session, ask, jsonrpc.member_of(entry, "params"), exchange)
 
     def withdraw(self, session: Session, number: int) -> bool:
         """The server does not want to know it any more. False if it did not wait here."""

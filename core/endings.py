@@ -77,3 +77,11 @@ def error_in(cause: Cause) -> bytes | None:
         return None if error is None or not error.startswith(b"{") else jsonrpc.usable_error(error)
     except RemoteProtocolError:
         return None
+
+
+def id_in(cause: Cause) -> bytes | None:
+    """The JSON of the id in such a body."""
+    try:
+        return jsonrpc.member_of(cause.body.strip(), "id")
+    except RemoteProtocolError:
+        return None

@@ -112,7 +112,7 @@ class Engine:
         legwork.deferring = Deferring(desk, seal, courier, owner)
         self._servers = servers = Servers(desk, self._clients, courier, legwork)
         legwork.parking.up = legwork.visits.up = legwork.deferring.up = servers
-        legwork.parking.deferring = legwork.deferring
+        legwork.parking.deferring, legwork.deferring.parking = legwork.deferring, legwork.parking
         verdicts = servers.handshakes.verdicts
         crossings = servers.crossings
         self._stateless = stateless = Stateless(

@@ -18,7 +18,7 @@ from .desk import Desk
 from .effects import Cause, End, Join, Listen, Spawn
 from .endings import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, describe, error_in
 from .eras import LATEST_LEGACY, LATEST_MODERN, LEGACY, Era, features_of, is_known_legacy, is_known_modern
-from .errors import RemoteProtocolError
+from .errors import UNSUPPORTED_VERSION, RemoteProtocolError
 from .exchange import Exchange
 from .health import Health
 from .jsonrpc import Frame
@@ -30,7 +30,7 @@ from .session import Session
 from .sharing import Crowd
 from .uplink import Uplink
 from .upstream import Input, State
-from .verdicts import OTHER, Verdict, denies_handshake, denies_stateless
+from .verdicts import OTHER, Verdict, denies_handshake, denies_stateless, is_modern
 
 
 class Adaptation(Protocol):
@@ -113,6 +113,7 @@ class Handshakes:
         self._desk.timers.set(("start", link.id), at, "upstream start")
         link.refusal = link.refused = None
         link.tried.clear()
+        link.is_asked_again = False
         link.answered = None
         link.is_pipe = link.plan.kind is not Kind.HTTP or link.plan.id in self._event_pipes
         is_event_pipe = link.is_pipe and link.plan.kind is Kind.HTTP
@@ -142,9 +143,10 @@ class Handshakes:
         other = OTHER[link.era]
         if link.upstream.state not in (State.DIALING, State.INITIALIZING) or other in link.tried:
             return False
-        if is_said:
-            verdict.forget(other)
-        if not verdict.may_turn(link.era, self._desk.now) or (link.is_pipe and link.plan.kind is Kind.HTTP):
+        if link.is_pipe and link.plan.kind is Kind.HTTP:
+            return False
+        if not verdict.may_turn(link.era, self._desk.now, is_said=is_said):
+            verdict.forget(other)  # it cannot be that it speaks neither
             return False
         link.tried[link.era] = is_said
         link.refused = link.refused or error
@@ -294,7 +296,7 @@ class Handshakes:
             to_initialize_result(shown, client=LEGACY[LATEST_LEGACY], name=link.plan.id)
             link.upstream.receive_discovered(frame.result, max(revisions))
         except (RemoteProtocolError, msgspec.DecodeError) as fault:
-            if not (self._go_back(link, is_denied=True) or self.turn(link, error)):
+            if not (self._ask_again(link, error) or self._go_back(link, is_denied=True) or self.turn(link, error)):
                 self.losses.lose(link, str(fault), error=link.refused or error)
             return
         link.handshake, link.refusal, link.refused = shown, None, None
@@ -308,6 +310,19 @@ class Handshakes:
         link.replaying = 0
         if self.news.open(link):
             self._receive_ready(link)
+
+    def _ask_again(self, link: Link, error: bytes | None) -> bool:
+        """It refuses the revision it was asked in, and names one that is known here: it is asked once more, in that.
+
+        Source: 2026-07-28 basic/versioning, "Protocol Version Negotiation".
+        """
+        if error is None or jsonrpc.error_code(error) != UNSUPPORTED_VERSION or not is_modern(error):
+            return False
+        if link.upstream.state is not State.INITIALIZING or link.is_asked_again:
+            return False
+        link.is_asked_again = True
+        self._discover(link)
+        return True
 
     def receive_news_open(self, link: Link) -> None:
         """What is subscribed is subscribed again, or cannot be."""
@@ -445,6 +460,7 @@ class Handshakes:
     def receive_listening(self, link: Link) -> None:
         """The stream is open, refused, or long in coming: requests need not wait for it any longer."""
         self._desk.timers.cancel(("listening", link.id))
+        self.receive_news_open(link)
         if link.upstream.state is not State.LISTENING:
             return
         link.upstream.step(Input.LISTENED)
@@ -500,6 +516,8 @@ class Handshakes:
         """The POST of a handshake ended without an answer to it. True if it goes on in another way."""
         error = error_in(cause)
         if purpose == "discover":
+            if self._ask_again(link, error):
+                return True
             is_denied = denies_stateless(cause)
             return self._go_back(link, is_denied=is_denied) or (is_denied and self.turn(link, error))
         if error is not None and denies_handshake(error) and (self.turn(link, error) or self._probe_again(link)):

@@ -213,6 +213,7 @@ class Hearing:
             if not link.upstream.remember(exchange.method, exchange.params):
                 text = f"{exchange.method} is not set again if the server is lost: too many are remembered"
                 self._desk.note("warning", text, link.plan.id)
+            self._crossings.receive_set(link, exchange)
             result = self._crossings.result_down(link, exchange, frame.result)
             result = visibility.shown(link, exchange, result)
             if link.plan.has_files and self.files.receive_result(link, exchange, result):

@@ -43,6 +43,7 @@ class Link:
     noise: how many messages of the server could not be read.
     notices: open POSTs that carry a notification or an answer.
     has_listened: whether this upstream session has ever granted a GET stream.
+    is_asked_again: in this handshake it was asked in a revision it named, after it had refused another.
     is_pipe: whether the server is spoken to over one two-way stream, rather than with a POST a message.
     refusal: why the server is not spoken to over Streamable HTTP, if that was tried first.
     handshake: the result of its last `initialize`, or `server/discover`, as clients are shown it.
@@ -74,6 +75,7 @@ class Link:
         "handshake",
         "has_listened",
         "id",
+        "is_asked_again",
         "is_pipe",
         "last_id",
         "learning",
@@ -123,6 +125,7 @@ class Link:
         self.noise = 0
         self.notices = 0
         self.has_listened = False
+        self.is_asked_again = False
         self.is_pipe = plan.kind is not Kind.HTTP
         self.refusal: Cause | None = None
         self.handshake: bytes | None = None
@@ -253,11 +256,13 @@ class UpPostRole(Role):
         has_spoken: a message came.
         own: what it carries, if that is not a client's request: those are kept elsewhere. Headers go with it.
         is_repeated: that was sent before.
+        era: how it was written.
     """
 
     __slots__ = (
         "channel",
         "dialled_at",
+        "era",
         "failures",
         "has_begun",
         "has_spoken",
@@ -304,6 +309,7 @@ class UpPostRole(Role):
         self.failures = 0
         self.names_session = link.upstream.session is not None
         self.session: str | None = None
+        self.era = link.era
 
 
 class UpStreamRole(Role):

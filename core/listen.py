@@ -147,7 +147,7 @@ def parse_filter(params: bytes | None, *, names_max: int) -> Filter:
     try:
         raw = member_of(params, "notifications")
         if raw is None or not raw.startswith(b"{"):
-            raise _malformed("no object notifications in the params of a listen", "one")
+            raise _unreadable("no object notifications in the params of a listen", "one")
         spans = members(raw)
     except RemoteProtocolError as error:
         error.rpc_code = INVALID_PARAMS
@@ -169,7 +169,7 @@ def format_filter(wanted: Filter) -> bytes:
 
 def _flag(raw: bytes | None, name: str) -> bool:
     if raw not in (None, b"null", b"true", b"false"):
-        raise _malformed(f"another value for {name}", "true or false")
+        raise _unreadable(f"another value for {name}", "true or false")
     return raw == b"true"
 
 
@@ -177,7 +177,7 @@ def _texts(raw: bytes | None, name: str, texts_max: int) -> list[str]:
     if raw is None or raw == b"null":
         return []
     if not raw.startswith(b"["):
-        raise _malformed(f"another value for {name}", "a list of texts")
+        raise _unreadable(f"another value for {name}", "a list of texts")
     spans = elements(raw)
     if len(spans) > texts_max:
         raise RemoteProtocolError(
@@ -185,11 +185,11 @@ def _texts(raw: bytes | None, name: str, texts_max: int) -> list[str]:
         )
     texts = [text_of(raw[start:stop]) for start, stop in spans]
     if None in texts:
-        raise _malformed(f"an entry of {name} that is no Unicode text", "texts only")
+        raise _unreadable(f"an entry of {name} that is no Unicode text", "texts only")
     return [text for text in texts if text is not None]
 
 
-def _malformed(seen: str, expected: str) -> RemoteProtocolError:
+def _unreadable(seen: str, expected: str) -> RemoteProtocolError:
     return RemoteProtocolError(
         f"got {seen}, expected {expected}",
         rpc_code=INVALID_PARAMS,

@@ -9,7 +9,7 @@ Source: 2026-07-28 basic/patterns/subscriptions.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -27,6 +27,8 @@ from .resuming import Resuming
 from .session import Session
 from .uplink import Uplink
 from .upstream import State
+
+VISITED: Final = "notifications/elicitation/complete"
 
 
 class Readiness(Protocol):
@@ -158,6 +160,8 @@ class News:
             if ear is not None:  # anything else is not a server's to cancel (2026-07-28 basic/patterns/cancellation)
                 self.receive_end(link, ear.number)
             return
+        if frame.method == VISITED:
+            return  # it has not named any visit: the ids are ours (2026-07-28 changelog)
         if frame.method == ACKNOWLEDGED:
             ear = None if number is None else link.ears.get(number)
             if ear is not None:
@@ -197,13 +201,16 @@ class News:
         link.pending.pop(number, None)
         if ear is None or link.upstream.state not in (State.READY, State.REPLAYING):
             return
-        if link.ears:
-            return  # another has taken its place, or is about to
+        link.missed |= ear.granted or Filter()
+        newest = self._newest(link)
+        if newest is not None:  # another has taken its place, or is about to; or was to be replaced by this one
+            if newest.granted is not None:
+                self._settle_subscribing(link, is_lost=True)
+            return
         if not is_refused:
             at = self._desk.now + self._resuming.pause(None, link.listen_failures)
             link.listen_failures += 1
             self._desk.timers.set(("news", link.id), at, "subscription to be had again")
-        link.missed |= ear.granted or Filter()
         self._settle_subscribing(link, is_lost=True)
         self.readiness.receive_news_open(link)
 
@@ -228,6 +235,8 @@ class News:
             self._refuse(link, exchange, INVALID_PARAMS, f"got {exchange.method} without a uri, expected one")
         elif exchange.method == "resources/unsubscribe":
             session.subscriptions.discard(uri)
+            if not any(uri in other.subscriptions for other in link.sessions.values()):
+                link.upstream.forget_subscription(uri)
             self.receive_change(link)
             self.onward.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
         elif len(session.subscriptions) >= self._desk.limits.subscriptions_per_session_max:
@@ -255,6 +264,7 @@ class News:
                 continue
             self._uplink.expect_none(exchange)
             if uri in granted:
+                link.upstream.remember(exchange.method, exchange.params)  # it may come back with sessions
                 self.onward.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
             else:
                 link.session_of(exchange).subscriptions.discard(uri)

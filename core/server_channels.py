@@ -9,7 +9,7 @@ from .courier import Courier
 from .credentials import handshake_error_of, is_denied
 from .desk import Desk
 from .effects import Cause, Connected, CookieChanges, End, Primed, Sweep
-from .endings import BAD_REQUEST, NO_CONTENT, NOT_FOUND, denies_session, describe, error_in, is_about_session
+from .endings import NO_CONTENT, denies_session, describe, error_in
 from .eras import Era
 from .errors import INTERNAL_ERROR
 from .exchange import Exchange
@@ -25,6 +25,7 @@ from .resuming import Resuming
 from .session import Session
 from .uplink import Uplink
 from .upstream import State
+from .verdicts import lacks_revision, lacks_session
 
 
 class Folders(Protocol):
@@ -177,13 +178,12 @@ class ServerChannels:
                     self._courier.release(link.session_of(entry), entry)
                 return
             self._uplink.expect_none(entry)
-            answer = None if is_about_session(cause.body) else error_in(cause)
-            if link.is_stateless and answer is not None and not is_denied(cause):
+            is_lost = is_lost or self._is_of_another_era(link, role, cause)
+            answer = error_in(cause) if link.is_stateless and not is_lost and not is_denied(cause) else None
+            if answer is not None:
                 self._hearing.receive_answer(link, entry, Frame(error=answer))  # 2026-07-28: errors have statuses
                 self._handshakes.advance(link, entry)
                 return
-            if self._is_of_another_era(link, cause):
-                is_lost = True
             is_unsent = (cause.unsent or is_lost) and not role.is_resumed
             if cause.end is End.DONE and role.problem:
                 cause = Cause(End.BROKEN, detail=role.problem)
@@ -212,13 +212,16 @@ class ServerChannels:
         elif link.queue:
             self._handshakes.need(link)
 
-    def _is_of_another_era(self, link: Link, cause: Cause) -> bool:
-        """A server that had no sessions refuses a request as one does that has: it was replaced (2026-07-28
-        basic/versioning, "Backward Compatibility"), and did not run it."""
-        if not link.is_stateless or cause.end is not End.REFUSED or cause.status not in (BAD_REQUEST, NOT_FOUND):
-            return False
-        self._handshakes.verdicts[link.plan.id].forget(*Era)
-        return True
+    def _is_of_another_era(self, link: Link, role: UpPostRole, cause: Cause) -> bool:
+        """A server that had no sessions refuses a request as one does that has, or the other way round: it was replaced
+        (2026-07-28 basic/versioning, "Backward Compatibility"), and did not run it."""
+        if role.era is Era.STATELESS:
+            is_other = lacks_session(cause, role.number)
+        else:
+            is_other = lacks_revision(cause)
+        if is_other:
+            self._handshakes.verdicts[link.plan.id].forget(role.era)
+        return is_other
 
     def _receive_errand_close(self, link: Link, errand: Errand, cause: Cause, number: int) -> None:
         if errand.purpose == "replay":

@@ -71,6 +71,7 @@ class Servers:
         self._desk = desk
         self._clients = clients
         self._courier = courier
+        self._legwork = legwork
         self._by_sid: dict[str, Link] = {}
         self._shared: dict[str, Link] = {}  # by server
         self._uplink = uplink = Uplink(desk)
@@ -85,7 +86,9 @@ class Servers:
         self._rounds = Rounds(desk, courier, roots_of=roots_of)
         self._news = news = News(desk, uplink, resuming, self._asking)
         self._listens = listens = Listens(desk, uplink, legwork, courier, handshakes.crowds)
-        self.crossings = crossings = Crossings(desk, uplink, self._rounds, news, listens, write=self._send_up)
+        self.crossings = crossings = Crossings(
+            desk, uplink, self._rounds, news, listens, handshakes.crowds, write=self._send_up
+        )
         self._hearing = hearing = Hearing(
             desk, uplink, resuming, self._asking, handshakes, losses, crossings, news, listens
         )
@@ -226,6 +229,9 @@ class Servers:
             self.handshakes.advance(link, exchange)
             return
         self._uplink.write(link, exchange, params, mirrored)
+        session = link.session_of(exchange)
+        if session.is_stateless:
+            self._legwork.deferring.receive_sent(session, exchange)
 
     def resend(self, link: Link, exchange: Exchange) -> None:
         """It goes up once more, with what its server wanted to know."""
@@ -349,7 +355,7 @@ class Servers:
         self._news.receive_change(link)
         for uri in self.handshakes.crowds[link.id].leave(session):
             link.upstream.forget_subscription(uri)
-            if link.upstream.state is State.READY:
+            if link.upstream.state is State.READY and not link.is_stateless:
                 params = msgspec.json.encode({"uri": uri})
                 self._uplink.run(link, "unsubscribe", "resources/unsubscribe", params)
         if link.sessions:

@@ -51,6 +51,8 @@ class Affinities(NamedTuple):
     Attributes:
         fingerprint: of what the client can do; "" where the server is told that with each request.
         group: the pipe they came on, the one request, or 0: any of the principal's.
+        headers: what goes on to the server of their headers, those left out that are about a request: by it the server
+            may know whose they are.
         is_for_one: it is the one request, with what becomes of it.
     """
 
@@ -58,6 +60,7 @@ class Affinities(NamedTuple):
     principal: str
     fingerprint: str
     group: int
+    headers: Headers = ()
     is_for_one: bool = False
 
 

@@ -56,6 +56,8 @@ REMOVED: Final = frozenset(
 )
 """Requests that 2026-07-28 has taken away (changelog); what stands in their place is no request, or another."""
 
+OF_A_REQUEST: Final = frozenset({"traceparent", "tracestate", "baggage"})
+"""Headers that tell of a request and not of who makes it (W3C Trace Context, Baggage)."""
 
 RETRIED: Final = frozenset({"inputResponses", "requestState"})
 """What a request has when it comes again with answers."""
@@ -328,7 +330,8 @@ class Stateless:
         abilities = fingerprint(leg.capabilities)  # which raises where no handshake could be made with them
         if says_all:
             abilities = ""
-        affinity = Affinities(opening.server, opening.principal, abilities, group, is_for_one)
+        known_by = tuple(pair for pair in opening.headers if pair[0].lower() not in OF_A_REQUEST)
+        affinity = Affinities(opening.server, opening.principal, abilities, group, known_by, is_for_one)
         session = self._by_affinity.get(affinity)
         if session is not None:
             return session

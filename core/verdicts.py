@@ -12,17 +12,22 @@ from typing import Final
 
 from .bridge.discovery import refused_revisions
 from .effects import Cause, End
-from .endings import error_in
+from .endings import BAD_REQUEST, NOT_FOUND, error_in, id_in
 from .eras import MODERN, Era
 from .errors import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
 )
-from .jsonrpc import error_code
+from .jsonrpc import error_code, number_of
 from .limits import Limits
+
+NO_SESSION: Final = -32000
+"""What servers made after the official TypeScript examples say where a session is missing: none of it is in the text
+of the specification."""
 
 OTHER: Final = {Era.HANDSHAKE: Era.STATELESS, Era.STATELESS: Era.HANDSHAKE}
 
@@ -67,9 +72,10 @@ class Verdict:
             return other
         return wanted
 
-    def may_turn(self, era: Era, now: float) -> bool:
-        """Whether the other era is worth trying after this one failed."""
-        return self.speaks(OTHER[era], now) is not False and self._forced is None
+    def may_turn(self, era: Era, now: float, *, is_said: bool = True) -> bool:
+        """Whether the other era is worth trying after this one failed. What a server said now weighs more than what it
+        said some time ago: it may have been replaced."""
+        return self._forced is None and (is_said or self.speaks(OTHER[era], now) is not False)
 
     def may_ask(self, now: float) -> bool:
         """Whether it is worth asking one that has no sessions in its handshake if it speaks the era that needs none."""
@@ -133,6 +139,29 @@ def denies_stateless(cause: Cause) -> bool:
         return False
     error = error_in(cause)
     return error is None or not is_modern(error)
+
+
+def lacks_session(cause: Cause, number: int | None) -> bool:
+    """Whether a request that names no session is refused by a server that wants one: 400 or 404 without an error, or
+    with one that is not about the request, as official servers of 2025 write them.
+
+    Args:
+        number: the id of the request.
+    """
+    if cause.end is not End.REFUSED or cause.status not in (BAD_REQUEST, NOT_FOUND):
+        return False
+    error = error_in(cause)
+    if error is None:
+        return True
+    id_raw = id_in(cause)
+    is_addressed = id_raw is not None and number_of(id_raw) == number
+    return not is_addressed and error_code(error) in (NO_SESSION, INVALID_REQUEST)
+
+
+def lacks_revision(cause: Cause) -> bool:
+    """Whether a request in a session is refused by a server that knows none: it serves only what has none."""
+    error = error_in(cause)
+    return error is not None and error_code(error) == UNSUPPORTED_VERSION and is_modern(error)
 
 
 def is_modern(error: bytes) -> bool:

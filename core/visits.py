@@ -32,7 +32,11 @@ DONE_MAX: Final = 64
 """Visits of a session that the server called done, and that nobody waited for yet."""
 
 PAGES_MAX: Final = 16
-"""Pages that one refusal may name: its token has to fit them. Real ones name one."""
+"""Pages that one refusal may name: all of them are in one token, and a user would not visit more."""
+
+NAME_MAX: Final = 64
+"""Characters of a visit's name that stand in the token as they are, a UUID's with room to spare; of longer ones, a
+digest."""
 
 
 class Upward(Protocol):
@@ -70,7 +74,7 @@ class Visits:
             visits = {f"r{index}": _visit(page) for index, page in enumerate(pages, start=1)}
         except RemoteProtocolError:
             return False
-        if not pages or len(pages) > PAGES_MAX or leg is None:
+        if leg is None or not 0 < len(pages) <= PAGES_MAX:
             return False
         if exchange.visited >= set(visits.values()):
             self._wait(session, exchange)
@@ -128,7 +132,7 @@ class Visits:
 
     def receive_done(self, session: Session, visit: str) -> None:
         """The server says that a visit has served its purpose. Of unknown ones nothing follows."""
-        visit = _digest(visit)
+        visit = _short(visit)
         done = self._done.setdefault(session.sid, [])
         if visit not in done:
             done.append(visit)
@@ -151,6 +155,9 @@ class Visits:
 
     def close_session(self, session: Session) -> None:
         self._done.pop(session.sid, None)
+        for waiting, exchange, _ in list(self._waiting.values()):
+            if waiting is session:
+                self.forget(session, exchange)
 
 
 def _pages(error: bytes) -> list[bytes]:
@@ -162,13 +169,11 @@ def _pages(error: bytes) -> list[bytes]:
 
 
 def _visit(page: bytes) -> str:
-    """What stands for a visit in a token: servers give it names of any length. "" if it has no name."""
-    name = jsonrpc.text_of(jsonrpc.member_of(page, "elicitationId"))
-    return _digest(name) if name else ""
+    return _short(jsonrpc.text_of(jsonrpc.member_of(page, "elicitationId")) or "")
 
 
-def _digest(name: str) -> str:
-    return digest_of_value(msgspec.json.encode(name))[:16]
+def _short(name: str) -> str:
+    return name if name.isascii() and len(name) <= NAME_MAX else digest_of_value(msgspec.json.encode(name))
 
 
 def _is_accepted(response: bytes | None) -> bool:

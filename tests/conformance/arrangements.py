@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
-from suites import CLIENT_TIMEOUT_MS, HERE, OTHER, Suite, rig
+from suites import CLIENT_TIMEOUT_MS, HERE, MODERN, OTHER, Suite, rig
 
 Arrangement = Callable[[Path], AbstractContextManager[Sequence[str | Path]]]
 """Sets a cell up, with a folder for its logs, and gives the suite's arguments for it."""
@@ -65,8 +65,10 @@ def client_arrangements(suite: Suite) -> dict[str, Arrangement]:
 
     own = ("node", suite.client, suite.node_modules)
     other = ("node", OTHER[suite.revision].client, OTHER[suite.revision].node_modules)
-    through = (sys.executable, HERE / "through.py", FOLDER)
-    wrap = (rig.ISTHMUS, "wrap", "--listen", "stdio")
+    # The suite's servers of 2026-07-28 take a handshake, too, and count it as a fault.
+    era = ("--era", "stateless") if suite is MODERN else ()
+    through = (sys.executable, HERE / "through.py", FOLDER, *era, "--")
+    wrap = (rig.ISTHMUS, "wrap", "--listen", "stdio", *era)
     return {
         DIRECT: started(*own),
         "HTTP downstream": started(*through, *own),

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from arrangements import DIRECT, Arrangement, client_arrangements, reference_server, server_arrangements
-from differences import NOT_YET, UNCHECKED, UNTRANSLATABLE, reason
+from differences import HURRIED, NOT_YET, UNCHECKED, UNTRANSLATABLE, reason
 from suites import LEGACY, MODERN, Cell, Suite, install, rig, run_scenario, say, scenarios
 
 SUITES: Final = {suite.revision: suite for suite in (LEGACY, MODERN)}
@@ -41,6 +41,11 @@ class Table(NamedTuple):
     def why(self, table: dict[tuple[str, str, str, str], str], scenario: str, column: str) -> str | None:
         return reason(table, self.suite.revision, self.mode, scenario, column)
 
+    def expected(self, scenario: str, column: str) -> str | None:
+        """Why this cell may fail."""
+        found = (self.why(table, scenario, column) for table in (UNTRANSLATABLE, NOT_YET, HURRIED))
+        return next((text for text in found if text is not None), None)
+
     def __str__(self) -> str:
         """Markdown, its columns aligned."""
         role = {"server": "client", "client": "server"}[self.mode]
@@ -60,7 +65,7 @@ class Table(NamedTuple):
             for title, cell in row.items():
                 where = f"{self.suite.revision} {name}, {title}"
                 yield from (f"{where}: {complaint}" for complaint in cell.complaints)
-                expected = self.why(UNTRANSLATABLE, name, title) or self.why(NOT_YET, name, title)
+                expected = self.expected(name, title)
                 if cell.complaints and expected is not None and title != DIRECT:
                     yield f"{where}: expected, for {expected}"
                 unreached = row[DIRECT].succeeded - cell.succeeded if DIRECT in row else frozenset()
@@ -75,8 +80,7 @@ class Table(NamedTuple):
             if DIRECT in row and row[DIRECT].complaints:
                 continue
             for title, cell in row.items():
-                is_known = self.why(UNTRANSLATABLE, name, title) or self.why(NOT_YET, name, title)
-                if cell.complaints and not is_known:
+                if cell.complaints and self.expected(name, title) is None:
                     yield f"{self.suite.revision} {name}, {title}"
 
     def surprises(self) -> Iterator[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driving import GONE, LATEST, Client, Driver, Heard, driver, notification, request, result
+from isthmus.core import jsonrpc
 from isthmus.core.desk import Desk
 from isthmus.core.effects import Connected, Headers, Join, PipeOpening, PostOpening, Spawn
 from isthmus.core.effects import Listen as Get
@@ -114,9 +115,8 @@ class Modern:
             self.driver.say(self.pipe, message)
             return self.pipe
         if mirrored is None:
-            frame = json.loads(message)
-            method, params = frame.get("method"), frame.get("params")
-            mirrored = () if method is None else headers_for(method, json.dumps(params).encode())
+            frame = jsonrpc.decode(message)
+            mirrored = () if frame.method is None else headers_for(frame.method, frame.params)
         channel = self.driver.engine.new_channel()
         opening = PostOpening(
             server=self.server,
@@ -260,12 +260,13 @@ def rounds(client: Modern, channel: ChannelId, id: Any = None) -> tuple[dict[str
 
 
 def parked(
-    world: Driver, client: Modern, method: str = "elicitation/create", **said: Any
+    world: Driver, client: Modern, method: str = "elicitation/create", asked: str = '"q"', **said: Any
 ) -> tuple[Heard, dict[str, Any], str]:
-    """A call that its server, which is ready, has asked something for. Returns the call, questions and state."""
+    """A call that its server, which is ready, has asked something for, under the id `asked`. Returns the call, the
+    questions and the state."""
     channel = client.call(**said)
     heard = world.hear("tools/call")
-    ask(world, heard, method)
+    ask(world, heard, method, asked)
     collect(world)
     questions, state = rounds(client, channel, client.last_id)
     return heard, questions, state

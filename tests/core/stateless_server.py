@@ -161,6 +161,8 @@ class Pair:
     ) -> tuple[ChannelId, Heard]:
         """Make a request. Returns where its answer comes, and what the server was sent."""
         channel = self.client.request(id_raw, method, params)
+        if method == "tools/call" and self.world.hears("tools/list"):  # to learn what it wants in headers
+            self.world.answer(self.world.hear("tools/list"), '{"resultType":"complete","tools":[]}')
         return channel, self.world.hear(method)
 
     def reply(self, id: object, text: str) -> None:

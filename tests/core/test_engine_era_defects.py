@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 from driving import LATEST, NO_STREAM, Driver, Heard, driver, error, request, result
-from isthmus.core.effects import Connected, Dial, Listen, PostOpening, Spawn
+from isthmus.core.effects import Cause, Connected, Dial, End, Listen, PipeOpening, PostOpening, Spawn
 from isthmus.core.ids import ChannelId
 
 REVISION: Final = "2026-07-28"
@@ -137,6 +137,21 @@ def test_a_refusal_names_the_request(case: str, id_raw: str) -> None:
     assert world.messages(channel)[0].startswith(b'{"jsonrpc":"2.0","id":%b,' % id_raw.encode())
     assert world.sent[channel][0].status == 400
     assert not world.heard
+
+
+@pytest.mark.parametrize("id_raw", ['"q"', "7"])
+@pytest.mark.parametrize(
+    "case", ["no capabilities", "unknown revision", "a revision that is a number", "a member twice"]
+)
+def test_a_refusal_on_a_pipe_names_the_request(case: str, id_raw: str) -> None:
+    """The same where there are no headers."""
+    _, params, code = REFUSED[case]
+    world = driver()
+    channel = world.engine.new_channel()
+    world.open(channel, PipeOpening("http"))
+    world.say(channel, request(id_raw, "tools/list", params))
+    assert world.said(channel)["error"]["code"] == code
+    assert world.messages(channel)[0].startswith(b'{"jsonrpc":"2.0","id":%b,' % id_raw.encode())
 
 
 @pytest.mark.parametrize("id_raw", ['"q"', "7"])
@@ -276,3 +291,41 @@ def test_a_mark_that_is_gone_is_wanted_no_more(server: str) -> None:
     channel = ask(world, server, "tools/call", IN, named="tool")
     world.answer(world.hear("tools/call"), '{"content":[]}')
     assert world.said(channel)["result"]["content"] == []
+
+
+REFUSAL: Final = '{"code":-32022,"message":"no","data":{"supported":["2026-07-28"],"requested":"2026-07-28"}}'
+
+
+def refuses(world: Driver, heard: Heard) -> None:
+    """Refuse a revision: over HTTP with 400, and the error as its body."""
+    said = error(str(heard.id), REFUSAL)
+    if heard.post is None:
+        world.say(heard.channel, said)
+    else:
+        world.end(heard.channel, Cause(End.REFUSED, status=400, body=said))
+
+
+@pytest.mark.parametrize("server", ["pipe", "http"])
+def test_a_server_is_asked_again_in_a_revision_it_names(server: str) -> None:
+    """Whoever is refused its revision, and told others, SHOULD try one of them; once, or it would never end."""
+    world = driver()
+    channel = ask(world, server, "tools/list")
+    if isinstance(world.last(Dial).target, Spawn):
+        world.open(world.last(Dial).channel, Connected())
+    refuses(world, world.hear("server/discover"))
+    world.answer(world.hear("server/discover"), DISCOVERED)
+    world.answer(world.hear("tools/list"), '{"tools":[],"resultType":"complete","ttlMs":0,"cacheScope":"private"}')
+    assert world.said(channel)["result"]["tools"] == []
+    assert not world.hears("initialize")
+
+
+@pytest.mark.parametrize("server", ["pipe", "http"])
+def test_a_server_is_asked_again_only_once(server: str) -> None:
+    """One that refuses what it has named itself is not asked for ever."""
+    world = driver()
+    ask(world, server, "tools/list")
+    if isinstance(world.last(Dial).target, Spawn):
+        world.open(world.last(Dial).channel, Connected())
+    for _ in range(2):
+        refuses(world, world.hear("server/discover"))
+    assert not world.hears("server/discover")

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from driving import Driver, error, request
+from driving import Driver, error, notification, request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from isthmus.core.ids import ChannelId
@@ -299,4 +299,45 @@ def test_a_client_that_lost_its_state_begins_anew() -> None:
     world.wait(Limits().park_ttl_s)
     assert world.hear("").frame["result"] == {"action": "cancel"}
     assert world.hear("notifications/cancelled").frame["params"]["requestId"] == first.id
+    assert_idle(world)
+
+
+# --- Pages to visit ---------------------------------------------------------------------------------------------------
+
+
+def visits(*names: str) -> str:
+    """A refusal until pages are visited."""
+    pages = [{"mode": "url", "elicitationId": name, "url": "http://x", "message": "m"} for name in names]
+    return json.dumps({"code": -32042, "message": "visit", "data": {"elicitations": pages}})
+
+
+@pytest.mark.parametrize(
+    "name", ["e", "e" * 10_000, "\u00e9" * 5_000, "\x01" * 64], ids=["short", "long", "wide", "odd"]
+)
+def test_a_visit_may_have_any_name(name: str) -> None:
+    """The call goes up again when all are agreed to, and, refused once more, when the server says that they are over,
+    whatever it calls them."""
+    world, client, _ = served()
+    channel = client.call()
+    heard = world.hear("tools/call")
+    world.say(heard.channel, error(str(heard.id), visits(name)))
+    _, state = rounds(client, channel, client.last_id)
+    channel = client.call(requestState=state, inputResponses={"r1": {"action": "accept"}})
+    heard = world.hear("tools/call")
+    world.say(heard.channel, error(str(heard.id), visits(name)))
+    assert not world.hears("tools/call"), "it waits to hear that the visit is over"
+    world.say(heard.channel, notification("notifications/elicitation/complete", json.dumps({"elicitationId": name})))
+    give(world, world.hear("tools/call"))
+    assert client.answered(channel, client.last_id)["result"]["resultType"] == "complete"
+    assert client.told(channel) == [], "the end of a visit is the server's affair"
+    assert_idle(world)
+
+
+def test_a_refusal_with_too_many_pages_is_one() -> None:
+    """More pages than can be asked for at once are a fault of the server, which its client is told."""
+    world, client, _ = served()
+    channel = client.call()
+    heard = world.hear("tools/call")
+    world.say(heard.channel, error(str(heard.id), visits(*map(str, range(1000)))))
+    assert client.answered(channel)["error"]["code"] == -32603
     assert_idle(world)
