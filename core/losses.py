@@ -85,7 +85,7 @@ class Losses:
             stage: how far it had come, for the data of the error that those who wait for the handshake get.
         """
         upstream = link.upstream
-        if upstream.state is State.IDLE:
+        if upstream.state in (State.IDLE, State.CLOSED):
             return
         has_worked = upstream.state is State.READY and not upstream.is_suspect
         self._handshakes.doubt(link)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from driving import GONE, driver, error, newcomer, notification, request
+from driving import FORGOTTEN, GONE, driver, error, newcomer, notification, request
 from isthmus.core.effects import Cause, Connected, End
 from isthmus.core.eras import Era
 from isthmus.core.limits import Limits
@@ -281,6 +281,19 @@ def test_a_server_that_was_there_for_one_request_is_lost_with_it() -> None:
     assert world.hears("resources/unsubscribe")
     world.end(heard.channel, DIED)
     assert client.answered(channel)["error"]["data"]["outcome"] == "unknown"
+    assert_empty(world)
+
+
+def test_a_server_that_forgets_the_session_of_one_request_each_time() -> None:
+    """The request is answered after its second try, and the session that was for it is over by then."""
+    plan = ServerPlan(id="http", kind=Kind.HTTP, era=Era.HANDSHAKE)
+    world = driver(plan, affinity=Affinity.REQUEST)
+    client = modern(world, "http")
+    channel = client.call()
+    for session in ("S1", "S2"):
+        rise(world, session=session)
+        world.end(world.hear("tools/call").channel, FORGOTTEN)
+    assert "error" in client.answered(channel)
     assert_empty(world)
 
 
