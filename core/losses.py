@@ -85,7 +85,7 @@ class Losses:
             stage: how far it had come, for the data of the error that those who wait for the handshake get.
         """
         upstream = link.upstream
-        if upstream.state is State.IDLE:
+        if upstream.state in (State.IDLE, State.CLOSED):
             return
         has_worked = upstream.state is State.READY and not upstream.is_suspect
         self._handshakes.doubt(link)
@@ -100,6 +100,8 @@ class Losses:
         upstream.receive_lost(reason, self._desk.now, is_forgotten=is_forgotten)
         self._count(link, reason, has_worked=has_worked)
         self._let_go(link, reason)
+        if upstream.state is State.CLOSED:
+            return
         if self._refuse_openers(link, reason, error, stage):
             return
         pause = link.pause_left(self._desk.now)
@@ -149,10 +151,12 @@ class Losses:
             crowd.waiting.clear()
         for number, entry in list(link.pending.items()):
             if isinstance(entry, Errand):
-                del link.pending[number]
+                link.pending.pop(number, None)
             elif entry.post is None:  # on a pipe, or between two connections; else the end of its POST settles it
-                del link.pending[number]
+                link.pending.pop(number, None)
                 self._settle_lost(link, entry, reason)
+                if link.upstream.state is State.CLOSED:
+                    return  # it was there for that request alone
         self._resuming.forget_all(link)
         self.close_posts(link, reason)
 

@@ -6,18 +6,21 @@ import json
 from typing import Any
 
 import pytest
-from driving import driver, error, newcomer, notification, request
+from driving import FORGOTTEN, GONE, driver, error, newcomer, notification, request
 from isthmus.core.effects import Cause, Connected, End
+from isthmus.core.eras import Era
 from isthmus.core.limits import Limits
-from isthmus.core.plan import Kind
+from isthmus.core.plan import Affinity, Kind, ServerPlan, Sharing
 from stateless_driving import (
     ANSWERS,
     K,
     ask,
+    assert_empty,
     bridge,
     modern,
     parked,
     refuse_discovery,
+    rise,
     rounds,
     served,
 )
@@ -259,6 +262,39 @@ def test_however_a_client_refuses_a_question_its_call_ends(said: str) -> None:
     answer = one.answer(channel)
     assert answer is not None
     assert answer["result"]["isError"] is True
+
+
+# --- Servers that are lost --------------------------------------------------------------------------------------------
+
+
+def test_a_server_that_was_there_for_one_request_is_lost_with_it() -> None:
+    """Its session ends with the answer, which is that nothing is known: whatever else was asked of it ends, too."""
+    plan = ServerPlan(id="shared", kind=Kind.PIPE, sharing=Sharing.CONCURRENT, era=Era.HANDSHAKE)
+    world = driver(plan, affinity=Affinity.REQUEST)
+    client = modern(world, "shared")
+    listen = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:b"]})
+    rise(world)
+    world.answer(world.hear("resources/subscribe"))
+    channel = client.call()
+    heard = world.hear("tools/call")
+    world.end(listen, GONE)
+    assert world.hears("resources/unsubscribe")
+    world.end(heard.channel, DIED)
+    assert client.answered(channel)["error"]["data"]["outcome"] == "unknown"
+    assert_empty(world)
+
+
+def test_a_server_that_forgets_the_session_of_one_request_each_time() -> None:
+    """The request is answered after its second try, and the session that was for it is over by then."""
+    plan = ServerPlan(id="http", kind=Kind.HTTP, era=Era.HANDSHAKE)
+    world = driver(plan, affinity=Affinity.REQUEST)
+    client = modern(world, "http")
+    channel = client.call()
+    for session in ("S1", "S2"):
+        rise(world, session=session)
+        world.end(world.hear("tools/call").channel, FORGOTTEN)
+    assert "error" in client.answered(channel)
+    assert_empty(world)
 
 
 # --- What comes before a call -----------------------------------------------------------------------------------------
