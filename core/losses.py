@@ -100,7 +100,7 @@ class Losses:
         upstream.receive_lost(reason, self._desk.now, is_forgotten=is_forgotten)
         self._count(link, reason, has_worked=has_worked)
         self._let_go(link, reason)
-        if upstream.state is State.CLOSED:
+        if upstream.is_over:
             return
         if self._refuse_openers(link, reason, error, stage):
             return
