@@ -94,6 +94,7 @@ class Courier:
     def fail(self, session: Session, exchange: Exchange, code: int, text: str, data: object = None) -> None:
         """Answer with an error of our own, and let the upstream know if it is at work."""
         self.up.withdraw(session, exchange, None, session.headers)
+        exchange.is_native = True  # it says what it means in either era
         self.answer(session, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
 
     def cancel(self, session: Session, exchange: Exchange, params: bytes, headers: Headers) -> None:

@@ -273,3 +273,35 @@ def test_each_request_that_may_ask_can_be_parked(up: str, down: str, method: str
     give(world, heard, '{"content":[],"messages":[],"contents":[]}')
     assert client.answered(channel, client.last_id)["result"]["resultType"] == "complete"
     assert_idle(world)
+
+
+def test_a_server_that_waits_for_answers_hears_that_somebody_is_at_it() -> None:
+    """Servers give up on a question after a minute, unless they hear of progress: one that wants to hear of it does, as
+    long as the call is parked, under its own token and with growing numbers; and no longer."""
+    world, client, _ = served()
+    channel = client.call()
+    heard = world.hear("tools/call")
+    params = json.dumps({**json.loads(QUESTIONS["elicitation/create"]), "_meta": {"progressToken": "their own"}})
+    ask(world, heard, params=params)
+    collect(world)
+    _, state = rounds(client, channel)
+    every = world.engine._desk.limits.park_tick_s
+    for count in range(1, 6):
+        world.wait(every)
+        (tick,) = world.heard
+        assert tick.frame["method"] == "notifications/progress"
+        assert tick.frame["params"] == {"progressToken": "their own", "progress": count}
+        world.heard.clear()
+    channel = client.call(requestState=state, inputResponses={"r1": ACCEPT})
+    assert world.heard.pop().frame["result"] == ACCEPT
+    world.wait(10 * every)
+    assert not world.heard
+    give(world, heard)
+    assert "result" in client.answered(channel, client.last_id)
+
+
+def test_a_server_that_does_not_want_to_hear_of_progress_does_not() -> None:
+    world, client, _ = served()
+    parked(world, client)
+    world.wait(10 * world.engine._desk.limits.park_tick_s)
+    assert not world.heard
