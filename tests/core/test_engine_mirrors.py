@@ -350,6 +350,8 @@ def test_faults_of_this_hop_never_reach_a_client(code: int, down: str) -> None:
         client.request("1", "tools/call", '{"name":"t"}')
     sent = 0
     for _ in range(4):
+        if world.hears("server/discover"):  # which revision it is to be is agreed on anew
+            discovered(world)
         if world.hears("tools/list"):
             world.answer(world.hear("tools/list"), page(tool()))
         if world.hears("tools/call"):
