@@ -93,7 +93,7 @@ class Crossings:
         self.onward: Finish
         self.visits: Visits
         self.schooling = Schooling(desk, uplink, write)
-        self.replays = Replays()
+        self.replays = Replays(desk.limits)
         self._desk = desk
         self._uplink = uplink
         self._rounds = rounds
@@ -347,8 +347,6 @@ class Crossings:
             result = self._listed(link, session, exchange, result)
         if session.is_stateless:
             exchange.is_native = link.is_stateless
-            if exchange.method == "tools/list" and not link.is_stateless:
-                self.replays.learn(link.plan.id, result)
             return result
         is_wrapped = False
         if link.wrapped and exchange.method == "tools/call":
@@ -360,11 +358,15 @@ class Crossings:
         """A list of tools, or a part of one: what it says of how they are called is remembered."""
         is_first = jsonrpc.member_of(exchange.params, "cursor") in (None, b"null")
         if link.is_stateless and not link.is_pipe:
-            result = self.schooling.learn(link, result, is_first=is_first)
+            result = self.schooling.learn(link, session, result, is_first=is_first)
         elif session.is_stateless:
-            self.schooling.advertise(link, result, is_first=is_first)
+            self.schooling.advertise(link, session, result, is_first=is_first)
         if link.is_stateless:
-            link.wrapped |= results.wrapped_tools(result)
+            wrapped = results.wrapped_tools(result)
+            has_room = len(link.wrapped) + len(wrapped) <= self._desk.limits.tools_known_max
+            link.wrapped = link.wrapped | wrapped if has_room and not is_first else wrapped
+        elif session.affinity is not None:
+            self.replays.learn(session.affinity.audience, result, is_first=is_first)
         return result
 
     # --- Ends -------------------------------------------------------------------------------------------------------

@@ -38,6 +38,12 @@ class Legs:
         found = [self.find(id_key) for id_key in list(self.open)]
         return any(one is not None and one[1].key not in one[0].listens for one in found)
 
+    def take_all(self) -> list[tuple[Session, Exchange]]:
+        """Those that are open. None is kept."""
+        found = [self.find(id_key) for id_key in list(self.open)]
+        self.open.clear()
+        return [one for one in found if one is not None]
+
     def find(self, id_key: IdKey | None) -> tuple[Session, Exchange] | None:
         """The open request of that id. Those that are over are forgotten on the way."""
         found = None if id_key is None else self.open.get(id_key)

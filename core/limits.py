@@ -138,6 +138,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Those of all clients together: each is a request that a server works on."""
     park_logs_max: int = 32
     """Log messages kept for a client that is away for answers."""
+    park_logs_max_bytes: int = 256 * KIB
+    """Those messages together."""
+    parks_held_max_bytes: int = 64 * MIB
+    """Answers kept for clients that are away, all together: one of the largest fits. Of what does not, its client hears
+    that it was lost."""
     listens_per_session_max: int = 64
     """Subscriptions (`subscriptions/listen`) of one client at once. Official servers stop at 1024 for all."""
     listen_ack_s: float = 5.0
@@ -163,6 +168,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How long further changes of what is subscribed are waited for before the server is told."""
     schema_pages_max: int = 100
     """Pages of `tools/list` read to learn which arguments a server wants in headers too."""
+    tools_known_max: int = 10_000
+    """Tools of a server of which something is remembered beside their list: hundreds are many."""
+    audiences_max: int = 1024
+    """Clients for whom that is kept apart, since a server may look different to each."""
     children_max: int = 512
     """Server processes at once, those that are ending included. A Node or Python server takes 50 to 100 MB."""
     notices_waiting_max: int = 256

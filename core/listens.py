@@ -64,7 +64,8 @@ class Listens:
         """The server can be asked."""
         limits = self._desk.limits
         try:
-            wanted = parse_filter(exchange.params, names_max=limits.subscriptions_per_session_max)
+            named = sum(len(other.wanted.uris) + len(other.wanted.tasks) for other in session.listens.values())
+            wanted = parse_filter(exchange.params, names_max=limits.subscriptions_per_session_max - named)
             if len(session.listens) >= limits.listens_per_session_max:
                 text = f"{limits.listens_per_session_max} subscriptions are open, the most a client may have"
                 raise RemoteProtocolError(text, rpc_code=OVERLOADED)
@@ -115,6 +116,10 @@ class Listens:
                     self._acknowledge_if_complete(link, session, listening)
         if not is_done:
             link.upstream.forget_subscription(errand.about)
+            crowd = self._crowds.get(link.id)
+            for session in link.sessions.values():
+                if crowd is not None and session.is_stateless:
+                    crowd.shares[session.sid].subscriptions.discard(errand.about)
 
     def receive_granted(self, link: Link, asked: Filter, granted: Filter) -> None:
         """A server without sessions confirmed what it tells of, of what it was asked for."""

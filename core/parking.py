@@ -22,7 +22,7 @@ from .bridge.seal import Claims, Kind, Seal, digest_of, target_of
 from .bridge.shapes import METHODS
 from .desk import Desk
 from .effects import Headers
-from .errors import INTERNAL_ERROR, METHOD_NOT_FOUND, RemoteProtocolError
+from .errors import INTERNAL_ERROR, METHOD_NOT_FOUND, OVERLOADED, RemoteProtocolError
 from .exchange import Exchange, Reply
 from .jsonrpc import Frame
 from .levels import LEVELS
@@ -132,6 +132,8 @@ class Parking:
         park.receive_question(Wanted(number, ask.method, entry))
         if park.state is State.COLLECT:
             self._desk.timers.set(("collect", park.id), self._desk.now + self._desk.limits.collect_s, "more questions")
+        elif park.state is State.PARKED and ask.token_raw is not None:
+            self._tick_later(park)
 
     def _whose(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> Exchange | None:
         if related is not None:
@@ -183,7 +185,7 @@ class Parking:
         self._desk.timers.cancel(("reply", (session.sid, exchange.key)))  # the server waits now, not its client
         self._desk.timers.set(("park", park.id), self._desk.now + self._desk.limits.park_ttl_s, "client's answers")
         if any(ask.token_raw is not None for ask in session.asks.values() if ask.exchange is exchange):
-            self._desk.timers.set(("tick", park.id), self._desk.now + self._desk.limits.park_tick_s, "sign of life")
+            self._tick_later(park)
         self._legs.end_leg(session, exchange, asking(exchange.id_raw, entries, state))
 
     def _token(self, session: Session, exchange: Exchange, park: Park, entries: Mapping[str, bytes]) -> str:
@@ -227,9 +229,10 @@ class Parking:
         responses: Mapping[str, bytes],
         leg: Envelope,
         token_raw: bytes | None,
+        headers: Headers,
     ) -> bytes | None:
         """The client is back. Returns the message that its call ended with meanwhile, if it did; else the call goes on,
-        with the leg that `exchange` has been given by now.
+        with the leg that `exchange` has been given by now. `headers` came with the answers, and go on with them.
 
         Raises:
             RemoteProtocolError: the round was claimed before, or an answer has not the form it must have. Nothing has
@@ -252,7 +255,7 @@ class Parking:
         for wanted, response in answered:
             ask = session.asks.pop(wanted.number, None)
             if ask is not None:
-                self.up.reply(session, ask, Frame(result=response), session.headers)
+                self.up.reply(session, ask, Frame(result=response), headers)
         return None
 
     def go_on(self, session: Session, exchange: Exchange) -> None:
@@ -296,6 +299,11 @@ class Parking:
         for number in [number for number, ask in session.asks.items() if ask.exchange is exchange]:
             del session.asks[number]
         self._desk.timers.cancel(("collect", park.id))
+        held_bytes = sum(len(e.park.outcome or b"") for _, e in self._by_id.values() if e.park is not None)
+        if not park.has_leg and held_bytes + len(message) > self._desk.limits.parks_held_max_bytes:
+            text = "the answer came while its client was away, and was too large to be kept: the call has run"
+            message = jsonrpc.encode_error(exchange.id_raw, OVERLOADED, text, {"outcome": "executed"})
+            exchange.is_native = True
         if park.settle(message):
             return True
         self._forget(park)
@@ -312,7 +320,10 @@ class Parking:
         for ask in session.asks.values():
             if ask.exchange is exchange and ask.token_raw is not None:
                 self.up.tick(session, ask, park.ticks)
-        self._desk.timers.set(("tick", id), self._desk.now + self._desk.limits.park_tick_s, "sign of life")
+        self._tick_later(park)
+
+    def _tick_later(self, park: Park) -> None:
+        self._desk.timers.set(("tick", park.id), self._desk.now + self._desk.limits.park_tick_s, "sign of life")
 
     def keep(self, exchange: Exchange, method: str, message: bytes) -> None:
         """Something came for a client that is away."""
@@ -321,8 +332,13 @@ class Parking:
             return
         if method == "notifications/progress":
             park.progress = jsonrpc.decode(message).params
-        elif len(park.missed) < self._desk.limits.park_logs_max:
+        elif self._has_room(park, message):
             park.missed.append(message)
+
+    def _has_room(self, park: Park, message: bytes) -> bool:
+        limits = self._desk.limits
+        size_bytes = sum(map(len, park.missed)) + len(message)
+        return len(park.missed) < limits.park_logs_max and size_bytes <= limits.park_logs_max_bytes
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ class Pipes:
             self._desk.timers.cancel(("greeting", channel))
         if role.session is not None:
             self._clients.close_session(role.session, "client hung up")
-        self._stateless.close_pipe(channel)
+        self._stateless.close_pipe(channel, role.legs)
 
     def handle_greeting(self, channel: ChannelId) -> None:
         role = self._desk.role_of(channel)

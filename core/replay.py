@@ -13,7 +13,9 @@ from typing import Final
 from . import jsonrpc
 from .bridge.seal import Claims, digest_of_value
 from .errors import RemoteProtocolError
+from .limits import Limits
 from .rewrite import elements
+from .session import Audience
 
 READS: Final = frozenset({"prompts/get", "resources/read"})
 """Of the requests in whose course servers ask, those that change nothing."""
@@ -26,16 +28,23 @@ QUESTIONS_MAX: Final = 32
 
 
 class Replays:
-    """Which tools may be called twice, by server, as far as their lists came by."""
+    """Which tools may be called twice, by whom their lists were shown to. Who was shown one longest ago is forgotten
+    first."""
 
-    def __init__(self) -> None:
-        self._tools: dict[str, set[str]] = {}
+    def __init__(self, limits: Limits) -> None:
+        self._tools: dict[Audience, set[str]] = {}
+        self._limits = limits
 
-    def learn(self, server: str, result: bytes) -> None:
+    def learn(self, audience: Audience, result: bytes, *, is_first: bool) -> None:
         """A page of a server's tools came by. What cannot be read is not learned from."""
         if not any(mark.encode() in result for mark in MARKS):
             return
-        known = self._tools.setdefault(server, set())
+        known = self._tools.pop(audience, set())
+        self._tools[audience] = known
+        if len(self._tools) > self._limits.audiences_max:
+            del self._tools[next(iter(self._tools))]
+        if is_first or len(known) >= self._limits.tools_known_max:
+            known.clear()
         try:
             tools = jsonrpc.member_of(result, "tools")
             for start, stop in elements(tools) if tools is not None and tools.startswith(b"[") else []:
@@ -46,12 +55,12 @@ class Replays:
         except RemoteProtocolError:
             known.clear()
 
-    def may_repeat(self, server: str, method: str, params: bytes | None) -> bool:
+    def may_repeat(self, audience: Audience, method: str, params: bytes | None) -> bool:
         """Whether a request is the same when it is made twice."""
         if method in READS:
             return True
         name = jsonrpc.text_of(jsonrpc.member_of(params, "name"))
-        return method == "tools/call" and name in self._tools.get(server, ())
+        return method == "tools/call" and name in self._tools.get(audience, ())
 
 
 def digests(entries: Mapping[str, bytes]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from .exchange import Exchange
 from .jsonrpc import Frame
 from .links import Link
 from .rewrite import set_member
-from .session import Session
+from .session import Audience, Session
 from .uplink import Uplink
 from .wire.annotations import Mirror, read_tools
 
@@ -32,7 +32,8 @@ NOTED_MAX: Final = 8
 class Schooling:
     """
     Attributes:
-        advertised: the same for clients who speak HTTP to us, by server and tool: what their headers must agree with.
+        advertised: the same for clients who speak HTTP to us, by whom it was shown to and tool: what their headers must
+            agree with. Who was shown a list longest ago is forgotten first.
 
     Args:
         write: sends a request up that has waited.
@@ -42,7 +43,7 @@ class Schooling:
         self._desk = desk
         self._uplink = uplink
         self._write = write
-        self.advertised: dict[str, dict[str, tuple[Mirror, ...]]] = {}
+        self.advertised: dict[Audience, dict[str, tuple[Mirror, ...]]] = {}
 
     def wants(self, link: Link, session: Session, exchange: Exchange) -> bool:
         """Whether the list must be read before a request goes up. It waits then, if it is not refused."""
@@ -75,7 +76,7 @@ class Schooling:
         cursor = None
         if frame.result is not None:
             try:
-                self.learn(link, frame.result, is_first=link.pages_read == 1)
+                self.learn(link, None, frame.result, is_first=link.pages_read == 1)
                 cursor = jsonrpc.member_of(frame.result, "nextCursor")
             except RemoteProtocolError as error:
                 self._desk.note("warning", f"its list of tools cannot be read: {error.message}", link.plan.id)
@@ -96,39 +97,48 @@ class Schooling:
             if not exchange.is_over:
                 self._write(link, exchange)
 
-    def learn(self, link: Link, result: bytes, *, is_first: bool) -> bytes:
+    def learn(self, link: Link, session: Session | None, result: bytes, *, is_first: bool) -> bytes:
         """A list of tools came by. Returns it without those that cannot be called, for their marks are broken.
 
         Args:
+            session: whose client it goes to, if it was one that asked.
             is_first: it is the first page, which holds for all that was read before.
 
         Raises:
             RemoteProtocolError: it cannot be read.
         """
-        shown, faults = self._read(link, result, is_first=is_first)
+        shown, faults = self._read(link, session, result, is_first=is_first)
         for fault in faults[:NOTED_MAX]:
             self._desk.note("warning", f"a tool is left out: {fault}", link.plan.id)
         return shown
 
-    def advertise(self, link: Link, result: bytes, *, is_first: bool) -> None:
+    def advertise(self, link: Link, session: Session, result: bytes, *, is_first: bool) -> None:
         """A list of tools goes to a client that says arguments in headers, from a server that reads none: who shows
         such a tool over HTTP has to compare them all the same.
 
         Raises:
             RemoteProtocolError: it cannot be read.
         """
-        self._read(link, result, is_first=is_first)
+        self._read(link, session, result, is_first=is_first)
 
-    def _read(self, link: Link, result: bytes, *, is_first: bool) -> tuple[bytes, list[str]]:
+    def _read(self, link: Link, session: Session | None, result: bytes, *, is_first: bool) -> tuple[bytes, list[str]]:
         known = link.mirrors or {}
         if b"x-mcp-header" not in result and not (is_first and known):
             return result, []
         shown, mirrors, faults = read_tools(result)
         link.mirrors = mirrors if is_first else {**known, **mirrors}
-        self.advertised[link.plan.id] = link.mirrors
+        if len(link.mirrors) > self._desk.limits.tools_known_max:
+            link.mirrors = mirrors
+        if session is not None and session.affinity is not None:
+            self.advertised.pop(session.affinity.audience, None)
+            self.advertised[session.affinity.audience] = link.mirrors
+            if len(self.advertised) > self._desk.limits.audiences_max:
+                del self.advertised[next(iter(self.advertised))]
         return shown, faults
 
     def forget(self, link: Link) -> None:
         """The list has changed."""
         link.mirrors = None
-        self.advertised.pop(link.plan.id, None)
+        for session in link.sessions.values():
+            if session.affinity is not None:
+                self.advertised.pop(session.affinity.audience, None)

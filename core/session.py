@@ -45,6 +45,18 @@ TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
 }
 
 
+class Audience(NamedTuple):
+    """For whom a server may look as it does: what one is shown of it is not for others.
+
+    Attributes:
+        headers: as in `Affinities`.
+    """
+
+    server: str
+    principal: str
+    headers: Headers = ()
+
+
 class Affinities(NamedTuple):
     """What requests of clients without sessions must have in common to share a session.
 
@@ -62,6 +74,10 @@ class Affinities(NamedTuple):
     group: int
     headers: Headers = ()
     is_for_one: bool = False
+
+    @property
+    def audience(self) -> Audience:
+        return Audience(self.server, self.principal, self.headers)
 
 
 class Ask(NamedTuple):

@@ -38,7 +38,7 @@ from .legwork import Legwork
 from .plan import Affinity
 from .replay import Replays, answers
 from .rewrite import remove_members
-from .session import Affinities, Session
+from .session import Affinities, Audience, Session
 from .sharing import MAY_ASK
 from .verdicts import Verdict
 from .wire.annotations import Mirror
@@ -74,7 +74,7 @@ class Stateless:
         legwork: Legwork,
         seal: Seal,
         verdicts: dict[str, Verdict],
-        mirrors: Mapping[str, Mapping[str, tuple[Mirror, ...]]],
+        mirrors: Mapping[Audience, Mapping[str, tuple[Mirror, ...]]],
         replays: Replays,
     ) -> None:
         self._desk = desk
@@ -133,7 +133,7 @@ class Stateless:
         claims = self._read_state(opening, frame)
         if claims is not None and claims.kind is Kind.PARK:
             found = self._parking.find(claims)
-            if found is None and not self._replays.may_repeat(opening.server, frame.method, frame.params):
+            if found is None and not self._replays.may_repeat(audience_of(opening), frame.method, frame.params):
                 self._lose(frame, reply)
                 return None
         else:
@@ -142,7 +142,7 @@ class Stateless:
             found = self._begin(opening, key, frame, leg, reply, token_raw, headers, mirrored, claims)
         else:
             assert claims is not None
-            self._resume(*found, claims, frame, leg, reply, token_raw)
+            self._resume(*found, claims, frame, leg, reply, token_raw, headers)
         session, exchange = found
         if legs is not None and not exchange.is_over:
             assert id_key is not None
@@ -190,6 +190,7 @@ class Stateless:
         leg: Envelope,
         reply: Reply,
         token_raw: bytes | None,
+        headers: Headers,
     ) -> None:
         assert frame.id_raw is not None
         id_key = jsonrpc.id_key(frame.id_raw)
@@ -202,7 +203,9 @@ class Stateless:
         exchange.reply, exchange.id_raw, exchange.id_key = reply, frame.id_raw, id_key
         reply.remaining += 1
         try:
-            outcome = self._parking.resume(session, exchange, claims.round, responses, leg, token_raw)
+            outcome = self._parking.resume(
+                session, exchange, claims.round, responses, leg, token_raw, headers or session.headers
+            )
         except RemoteProtocolError:
             exchange.reply, exchange.id_raw, exchange.id_key = before
             raise
@@ -288,7 +291,7 @@ class Stateless:
         if frame.method != "tools/call":
             return ()
         tool = jsonrpc.text_of(jsonrpc.member_of(frame.params, "name"))
-        known = self._mirrors.get(opening.server)
+        known = self._mirrors.get(audience_of(opening))
         return None if known is None or tool is None else known.get(tool, ())
 
     # --- Cancellation -----------------------------------------------------------------------------------------------
@@ -312,8 +315,12 @@ class Stateless:
             assert params is not None
             self._courier.cancel(session, exchange, params, headers)
 
-    def close_pipe(self, channel: ChannelId) -> None:
-        """A pipe is gone, and with it everybody who spoke on it."""
+    def close_pipe(self, channel: ChannelId, legs: Legs) -> None:
+        """A pipe is gone, and with it everybody who spoke on it. A call that began elsewhere is cancelled, too, if it
+        went on here."""
+        for session, exchange in legs.take_all():
+            if exchange.reply.stream.channel == channel:
+                self.hang_up(session, exchange, exchange.reply)
         for affinity, session in list(self._by_affinity.items()):
             if affinity.group == channel and session.affinity is affinity:
                 self._clients.close_session(session, "client hung up")
@@ -330,8 +337,8 @@ class Stateless:
         abilities = fingerprint(leg.capabilities)  # which raises where no handshake could be made with them
         if says_all:
             abilities = ""
-        known_by = tuple(pair for pair in opening.headers if pair[0].lower() not in OF_A_REQUEST)
-        affinity = Affinities(opening.server, opening.principal, abilities, group, known_by, is_for_one)
+        audience = audience_of(opening)
+        affinity = Affinities(opening.server, opening.principal, abilities, group, audience.headers, is_for_one)
         session = self._by_affinity.get(affinity)
         if session is not None:
             return session
@@ -356,6 +363,12 @@ class Stateless:
         if session.affinity is not None:
             self._by_affinity.pop(session.affinity, None)
             self._legwork.forget(session)
+
+
+def audience_of(opening: PostOpening | PipeOpening | EventPipeOpening) -> Audience:
+    """Who speaks on a channel, as its server may tell them apart."""
+    headers = tuple(pair for pair in opening.headers if pair[0].lower() not in OF_A_REQUEST)
+    return Audience(opening.server, opening.principal, headers)
 
 
 def read_leg(frame: Frame) -> Envelope:

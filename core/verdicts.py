@@ -95,6 +95,7 @@ class Verdict:
         """It answered as one does who does not speak it."""
         self._speaks[era] = False
         self._denied_at[era] = now
+        self._forget_discovered(era)
         self.spoken.pop(era, None)
 
     def receive_silence(self, era: Era, now: float) -> None:
@@ -110,6 +111,11 @@ class Verdict:
         for era in eras:
             self._speaks.pop(era, None)
             self.spoken.pop(era, None)
+            self._forget_discovered(era)
+
+    def _forget_discovered(self, era: Era) -> None:
+        if era is Era.STATELESS:
+            self.discovered = None
 
 
 def denies_handshake(error: bytes) -> bool:

@@ -136,9 +136,9 @@ LOSSES: Final[tuple[Loss, ...]] = (
         to_era="handshake",
         speaker="client",
         fate="refused",
-        carried="After a restart of the proxy a prompt, a resource, or a tool known to be marked read-only or idempotent"
-        " is asked for again, and what its server asks is answered with what the client brought. Any other call ends as a"
-        " failed tool, or with -31001: it may have had effects.",
+        carried="After a restart of the proxy a prompt, a resource, or a tool known to be marked read-only or"
+        " idempotent is asked for again, and what its server asks is answered with what the client brought. Any other"
+        " call ends as a failed tool, or with -31001: it may have had effects.",
     ),
     Loss(
         feature="rounds of questions",
