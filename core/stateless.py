@@ -335,10 +335,10 @@ class Stateless:
         is_for_one = isinstance(opening, PostOpening) and self._desk.plan.affinity is Affinity.REQUEST
         group = key.channel if is_for_one or not isinstance(opening, PostOpening) else 0
         abilities = fingerprint(leg.capabilities)  # which raises where no handshake could be made with them
-        if says_all:
-            abilities = ""
         audience = audience_of(opening)
         affinity = Affinities(opening.server, opening.principal, abilities, group, audience.headers, is_for_one)
+        if says_all:
+            affinity = self._merged(affinity)
         session = self._by_affinity.get(affinity)
         if session is not None:
             return session
@@ -349,6 +349,15 @@ class Stateless:
         self._by_affinity[affinity] = session
         self._courier.up.begin_stateless(session)
         return session
+
+    def _merged(self, affinity: Affinities) -> Affinities:
+        """What stands for clients of any abilities. The first request came before its server was known to be told them
+        with each: the session that it began becomes that of all."""
+        merged = affinity._replace(fingerprint="")
+        if merged not in self._by_affinity and (first := self._by_affinity.pop(affinity, None)) is not None:
+            first.affinity = merged
+            self._by_affinity[merged] = first
+        return merged
 
     def receive_settled(self, session: Session) -> None:
         """A request is over: a session that was for it alone is, too."""

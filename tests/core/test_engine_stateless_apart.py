@@ -7,7 +7,20 @@ import json
 import pytest
 from driving import GONE, notification
 from isthmus.core.limits import Limits
-from stateless_driving import ACCEPT, QUESTIONS, ask, collect, give, modern, parked, rise, served
+from stateless_driving import (
+    ACCEPT,
+    QUESTIONS,
+    ask,
+    bridge,
+    collect,
+    emerge,
+    give,
+    modern,
+    parked,
+    rise,
+    served,
+    tables,
+)
 
 MARKED = (
     '{"tools":[{"name":"ask","inputSchema":{"type":"object","properties":{"a":'
@@ -92,3 +105,19 @@ def test_a_question_that_comes_while_the_client_is_away_keeps_its_server_waiting
     collect(world)
     world.wait(world.engine._desk.limits.park_tick_s)
     assert [told.frame["method"] for told in world.heard] == ["notifications/progress"] * wants
+
+
+@pytest.mark.parametrize("down", ["http", "pipe"])
+def test_one_process_serves_what_comes_before_and_after_its_era_is_known(down: str) -> None:
+    """A server that is told abilities with each request needs one session for all of them, the first included."""
+    world = bridge()
+    client = modern(world, "pipe", down)
+    client.request("tools/list")
+    emerge(world)
+    world.answer(world.hear("tools/list"), '{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"private"}')
+    dialled = len(world.dials)
+    client.request("tools/list")
+    client.request("tools/list", capabilities={})
+    assert len(world.dials) == dialled
+    assert len([heard for heard in world.heard if heard.frame["method"] == "tools/list"]) == 2
+    assert len(tables(world.engine)["by_affinity"]) == len(tables(world.engine)["sessions"]) == 1
