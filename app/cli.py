@@ -26,6 +26,7 @@ from .config import ConfigError, load, schema
 from .documents import without_credentials
 from .errors import StartError
 from .fitting import awaits_clients, misfits
+from .planning import era_of
 from .probe import ServerReport, probe
 from .service import VERSION, Service, running
 from .settings import Core, Filter, Management, Server, Settings, Upstream
@@ -186,7 +187,7 @@ async def _probe_all(service: Service, *, is_logged: bool, in_both_eras: bool = 
             reports[server.id] = ServerReport(id=server.id, problem=problem, is_transparent=True)
             return
         wired = {tool for adapter in server.adapters for tool in adapter.tools}
-        is_asked_twice = in_both_eras and server.upstream.era == "auto"
+        is_asked_twice = in_both_eras and era_of(server.upstream) is None
         report = await probe(
             service.hub,
             server.id,

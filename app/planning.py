@@ -133,9 +133,17 @@ def _server_plan(server: Server, retries: int) -> ServerPlan:
         passes_authorization=any(
             (name.lower(), sent.lower()) == (AUTHORIZATION, AUTHORIZATION) for name, sent in server.upstream.passes
         ),
-        era=None if server.upstream.era == "auto" else Era(server.upstream.era),
+        era=era_of(server.upstream),
         forwards_roots=server.roots == "client",
     )
+
+
+def era_of(upstream: Upstream) -> Era | None:
+    """How a server is spoken to; None: that is found out. HTTP+SSE is of a revision that has sessions."""
+    if upstream.era != "auto":
+        return Era(upstream.era)
+    is_event_pipe = upstream.url is not None and settle(upstream.url, upstream.transport)[1] == "sse"
+    return Era.HANDSHAKE if is_event_pipe else None
 
 
 def _kind(upstream: Upstream) -> Kind:

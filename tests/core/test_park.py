@@ -83,7 +83,7 @@ class ParkWorld(RuleBasedStateMachine):
     @precondition(lambda self: not self.is_over)
     @rule(data=st.data())
     def withdraw(self, data: st.DataObject) -> None:
-        number = data.draw(st.integers(1, self.count + 1))
+        number = data.draw(st.integers(0, self.count))  # 0: one that was never asked
         self.park.receive_withdrawal(number)
         self.waiting = [question for question in self.waiting if question.number != number]
         self.withdrawn.add(number)

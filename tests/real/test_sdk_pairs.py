@@ -156,14 +156,15 @@ def can_meet(way: str, client: str, server: str) -> bool:
 
 
 def visits() -> list[Visit]:
-    """All; but those who share no era meet through Isthmus only, and directly over stdio an SDK meets itself only.
+    """All; but those of one language meet directly over HTTP, and an SDK itself over stdio.
 
-    The direct ones show that the tables are right, which takes them over one transport.
+    The direct ones show that the tables are right, which takes each client and each server once in each era.
     """
     found = []
     for way, client, server in itertools.product(WAYS, VISITORS, WORKSHOPS):
         is_wanted = can_meet(way, client, server) or not way.startswith("direct")
-        if is_wanted and (way != "direct-stdio" or client.split("-")[:2] == server.split("-")[:2]):
+        depth = {"direct-http": 1, "direct-stdio": 2}.get(way, 0)
+        if is_wanted and client.split("-")[:depth] == server.split("-")[:depth]:
             found.append((way, client, server))
     return found
 
