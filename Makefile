@@ -51,7 +51,7 @@ chaos: $(STAMP)
 leaks: $(STAMP)
 	@$(BIN)/python tests/chaos/leaks.py
 
-# The official conformance suite, directly and through the proxy. Not part of the tests either.
+# The official conformance suites, directly and through the proxy. Not part of the tests either.
 conformance: $(STAMP)
 	@$(BIN)/python tests/conformance/run.py
 

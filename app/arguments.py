@@ -75,6 +75,13 @@ def parser() -> argparse.ArgumentParser:
         ("--exclude-tool", "tool that clients do not see, or a pattern"),
     ):
         wrap.add_argument(option, action="append", default=[], metavar="NAME", help=about)
+    wrap.add_argument(
+        "--era",
+        choices=("auto", "handshake", "stateless"),
+        default="auto",
+        help="how the server is spoken to: with initialize and sessions, or as 2026-07-28 has it; default auto, as "
+        "each client speaks if the server can",
+    )
     wrap.add_argument("--cwd", metavar="DIR", help="working directory of the command")
     wrap.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
     wrap.add_argument(

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from ..core.catalog import helper_name
-from ..core.eras import features_of
+from ..core.plan import Affinity
 from ..core.wire.http_headers import is_loopback
 from .addresses import SCHEMES, scheme_of
 from .documents import without_credentials
@@ -36,6 +36,14 @@ def listening(service: Service, reports: list[ServerReport]) -> str:
     lines = [f"isthmus {VERSION} listens on {' and '.join(places)}" if places else f"isthmus {VERSION}"]
     if core.port is not None and not is_loopback(host_of(core.host)):
         lines.append(f"WARNING open to other machines, as {core.host}, and nobody is asked who they are")
+    if settings.sessions.affinity is None and service.plan.affinity is Affinity.REQUEST:
+        lines.append(
+            "WARNING other machines may call: each request of a client without sessions gets a session with its"
+        )
+        lines.append(
+            "        server, or a process, of its own, and finds nothing that an earlier one left there, unless"
+        )
+        lines.append("        sessions.affinity says shared")
     lines.append("")
     for server, report in zip(settings.servers, reports, strict=True):
         lines += describe(settings, server, report)
@@ -96,8 +104,8 @@ def describe(settings: Settings, server: Server, report: ServerReport) -> list[s
         lines.append(f"    server  transparent, at {_plain(without_credentials(server.upstream.url or ''))}")
     else:
         name = " ".join(part for part in (report.name, report.version) if part) or "without a name"
-        era = features_of(report.revision).era
-        lines.append(_plain(f"    server  {name} ({kind}, {era} era, revision {report.revision})"))
+        eras = "; ".join(f"{era} era, revision {revision or 'unknown'}" for era, revision in report.eras.items())
+        lines.append(_plain(f"    server  {name} ({kind}, {eras})"))
         tools = visible_tools(server, report)
         hidden = f" ({hidden_count} hidden)" if (hidden_count := len(own_tools(server, report)) - len(tools)) else ""
         shown = _plain(", ".join(tools[:TOOLS_SHOWN]))

@@ -28,6 +28,7 @@ from .value_checks import (
     check_host,
     check_origin,
     check_path,
+    check_secret,
     check_selection,
     check_socket_path,
     check_token,
@@ -51,6 +52,9 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
         yield from _core(settings.core)
     if is_sound("storage"):
         yield from check_path("storage.root", settings.storage.root)
+    if is_sound("sessions.request_state_keys"):
+        for i, secret in enumerate(settings.sessions.request_state_keys):
+            yield from check_secret(f"sessions.request_state_keys[{i}]", secret)
     if is_sound("servers") and is_sound("mcpServers") and not settings.servers:
         if not settings.mcp_servers:
             yield Problem("servers", "at least one server", "no server here or in mcpServers")
@@ -135,6 +139,8 @@ def _uninspected(key: str, server: Server, is_sound: Callable[[str], bool]) -> I
             yield Problem(f"{key}.{kind}", right, "got a filter")
     if is_sound(f"{key}.upstream") and server.upstream.pass_headers:
         yield Problem(f"{key}.upstream.pass_headers", "none with inspect: false: forwarding.allow says what passes")
+    if is_sound(f"{key}.upstream") and server.upstream.era != "auto":
+        yield Problem(f"{key}.upstream.era", "auto with inspect: false: clients are not served in another era than its")
     if server.start_timeout_seconds is not None:
         yield Problem(f"{key}.start_timeout_seconds", "none with inspect: false: nobody greets the server")
 

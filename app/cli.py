@@ -19,13 +19,14 @@ from ..core.effects import PipeOpening
 from ..transports.child_ends import LAST_WORDS, last_words
 from ..transports.http_endpoint import Endpoint
 from ..transports.pipe import serve_pipe
-from . import banner, logs, remote, screen
+from . import banner, logs, remote, screen, translations
 from .addresses import scheme_of
 from .arguments import CONFIG_NAMES, TOKEN_VARIABLE, parser, why_unknown
 from .config import ConfigError, load, schema
 from .documents import without_credentials
 from .errors import StartError
 from .fitting import awaits_clients, misfits
+from .planning import era_of
 from .probe import ServerReport, probe
 from .service import VERSION, Service, running
 from .settings import Core, Filter, Management, Server, Settings, Upstream
@@ -131,6 +132,11 @@ def _wrapping(
         raise ConfigError("got --include-tool or --exclude-tool with --no-inspect, which looks into nothing")
     if not is_inspected and unix_socket is not None:
         raise ConfigError("got --no-inspect with --listen stdio+unix:…, expected it with HTTP only")
+    if not is_inspected and options.era != "auto":
+        raise ConfigError("got --era with --no-inspect, which translates nothing")
+    if upstream.transport == "sse" and options.era == "stateless":
+        raise ConfigError("got --era stateless with an sse+ URL, expected auto or handshake: HTTP+SSE is of 2024-11-05")
+    upstream = msgspec.structs.replace(upstream, era=options.era)
     server = Server(id=id, upstream=upstream, inspect=is_inspected, tools=tools, unix_socket=unix_socket)
     return Settings(core=core, servers=(server,))
 
@@ -166,11 +172,12 @@ async def _drain_when(is_stopping: anyio.Event, service: Service, scope: anyio.C
     scope.cancel()
 
 
-async def _probe_all(service: Service, *, is_logged: bool) -> list[ServerReport]:
+async def _probe_all(service: Service, *, is_logged: bool, in_both_eras: bool = False) -> list[ServerReport]:
     """Ask every upstream; say what is slow to answer while it is.
 
     Args:
         is_logged: whether the log warns of failures, which are in the reports as well.
+        in_both_eras: whether those that may have two are asked in either.
     """
     reports: dict[str, ServerReport] = {}
 
@@ -180,10 +187,21 @@ async def _probe_all(service: Service, *, is_logged: bool) -> list[ServerReport]
             reports[server.id] = ServerReport(id=server.id, problem=problem, is_transparent=True)
             return
         wired = {tool for adapter in server.adapters for tool in adapter.tools}
-        report = await probe(service.hub, server.id, VERSION, with_schemas=wired, timeout_s=PROBE_TIMEOUT_S)
+        is_asked_twice = in_both_eras and era_of(server.upstream) is None
+        report = await probe(
+            service.hub,
+            server.id,
+            VERSION,
+            with_schemas=wired,
+            in_both_eras=is_asked_twice,
+            timeout_s=PROBE_TIMEOUT_S,
+        )
         stderr = service.stderr.get(server.id)
         if report.problem and stderr and LAST_WORDS not in report.problem:  # it went on running
             report = msgspec.structs.replace(report, problem=f"{report.problem}; {last_words(stderr)}")
+        if report.problem and server.upstream.era != "auto":
+            said = f"{report.problem}; its era is said to be {server.upstream.era}, so no other was tried"
+            report = msgspec.structs.replace(report, problem=said)
         if not report.problem:
             service.tool_counts[server.id] = sum(map(server.tools.selection.admits, report.tools))
         reports[server.id] = report
@@ -233,12 +251,16 @@ def _check(options: argparse.Namespace, command: list[str]) -> int:
 
 async def _check_upstreams(settings: Settings, stop: Stop) -> int:
     async with running(settings, listen=False, is_lasting=False) as service:
-        reports = await _probe_all(service, is_logged=False)
-    is_good = True
+        reports = await _probe_all(service, is_logged=False, in_both_eras=True)
+    is_good, is_translated = True, False
     for server, report in zip(settings.servers, reports, strict=True):
-        screen.say("\n".join(banner.describe(settings, server, report)))
+        crossing = translations.describe(report)
+        screen.say("\n".join([*banner.describe(settings, server, report), *crossing]))
+        is_translated = is_translated or bool(crossing)
         is_answered = not report.problem or awaits_clients(server, report)
         is_good = is_good and is_answered and not misfits(server, report)
+    if is_translated:
+        screen.say("what becomes of each thing that is not carried as it is: docs/eras.md")
     screen.say("all is wired" if is_good else "not all is wired: see above")
     return DONE if is_good else FAILED
 

@@ -24,7 +24,7 @@ _PLAIN_NAMES: Final = {"str": "text", "int": "a whole number", "float": "a numbe
 _TYPE_NAME: Final = re.compile(rf"\b({'|'.join(_PLAIN_NAMES)})\b")
 _UNIONS: Final = (Union, types.UnionType)
 _UNKNOWN: Final = "unknown key"
-_SECRET: Final = re.compile(r"\.(env|headers|pass_headers)\.|\.token$")
+_SECRET: Final = re.compile(r"\.(env|headers|pass_headers)\.|\.token$|\.request_state_keys\b")
 FORMATS: Final = ("yaml", "toml", "json")
 
 

@@ -115,9 +115,14 @@ def _management(core: Core) -> Management | None:
         return None
     if core.management.token is not None:
         return Management.with_token(core.management.token)
+    return Management() if is_for_this_machine(core) else None
+
+
+def is_for_this_machine(core: Core) -> bool:
+    """Whether nobody elsewhere reaches this listener, neither directly nor through what stands in front of it."""
     names = [] if core.port is None else [core.host]
     names += [urlsplit(core.public_base_url).hostname or ""] if core.public_base_url else []
-    return Management() if all(is_loopback(host_of(name)) for name in names) else None
+    return all(is_loopback(host_of(name)) for name in names)
 
 
 def host_of(name: str) -> str:

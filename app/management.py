@@ -106,6 +106,8 @@ class ServerPages:
             "starts": status.starts,
             "failures": status.failures,
             "last_error": status.last_error,
+            "eras": status.eras,
+            "era": status.era,
             "protocol_version": status.revision,
             "capabilities": status.capabilities,
             "uptime_s": uptime_s,

@@ -5,19 +5,27 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
+from ..core.eras import Era
 from ..core.limits import Limits
-from ..core.plan import ArtifactProducer, Kind, OutputLocator, Plan, ServerPlan, Sharing, UploadConsumer
+from ..core.plan import Affinity, ArtifactProducer, Kind, OutputLocator, Plan, ServerPlan, Sharing, UploadConsumer
 from ..core.wire.forward_target import ForwardTarget
 from ..core.wire.forwarding import HeaderRules
 from ..core.wire.http_passing import AUTHORIZATION
 from .addresses import settle
+from .listening import is_for_this_machine
 from .settings import ArtifactProducerAdapter, Server, Settings, UploadConsumerAdapter, Upstream
 
 LINK_KEY_MIN_BYTES: Final = 16
 
 
 def to_plan(
-    settings: Settings, link_key: bytes, workspaces_path: str, fallback_base_url: str, version: str = "0"
+    settings: Settings,
+    link_key: bytes,
+    workspaces_path: str,
+    fallback_base_url: str,
+    version: str = "0",
+    *,
+    state_key: bytes = b"",
 ) -> Plan:
     """The plan of `settings` as `config.load` returned them.
 
@@ -26,8 +34,10 @@ def to_plan(
         workspaces_path: absolute path of the sessions' folders.
         fallback_base_url: what links start with when neither the settings nor the client's request say.
         version: of this proxy, for servers that ask.
+        state_key: what signs `requestState` if the settings have no keys for that; empty: one of this run's own.
     """
     assert len(link_key) >= LINK_KEY_MIN_BYTES
+    given_keys = tuple(key.encode() for key in settings.sessions.request_state_keys)
     retries = settings.sessions.upstream_session_termination_retries
     return Plan(
         servers=tuple(_server_plan(server, retries) for server in settings.servers if server.inspect),
@@ -43,7 +53,18 @@ def to_plan(
         mirrors_polling=settings.sessions.mirror_polling,
         stores_events=settings.sessions.event_store == "sqlite",
         version=version,
+        affinity=affinity_of(settings),
+        state_keys=given_keys or ((state_key,) if state_key else ()),
     )
+
+
+def affinity_of(settings: Settings) -> Affinity:
+    """Which clients without sessions share one of a server's. Nobody knows who they are: where others than the people
+    of this machine can call, what a server remembers of one must not be seen by the next."""
+    chosen = settings.sessions.affinity
+    if chosen is not None:
+        return Affinity(chosen)
+    return Affinity.SHARED if is_for_this_machine(settings.core) else Affinity.REQUEST
 
 
 def to_limits(settings: Settings) -> Limits:
@@ -112,8 +133,17 @@ def _server_plan(server: Server, retries: int) -> ServerPlan:
         passes_authorization=any(
             (name.lower(), sent.lower()) == (AUTHORIZATION, AUTHORIZATION) for name, sent in server.upstream.passes
         ),
+        era=era_of(server.upstream),
         forwards_roots=server.roots == "client",
     )
+
+
+def era_of(upstream: Upstream) -> Era | None:
+    """How a server is spoken to; None: that is found out. HTTP+SSE is of a revision that has sessions."""
+    if upstream.era != "auto":
+        return Era(upstream.era)
+    is_event_pipe = upstream.url is not None and settle(upstream.url, upstream.transport)[1] == "sse"
+    return Era.HANDSHAKE if is_event_pipe else None
 
 
 def _kind(upstream: Upstream) -> Kind:

@@ -8,6 +8,13 @@ from collections.abc import Collection
 import anyio
 import msgspec
 
+from ..core import jsonrpc
+from ..core.bridge.envelope import Envelope, add
+from ..core.effects import PipeOpening
+from ..core.eras import LATEST_MODERN
+from ..core.errors import RemoteProtocolError
+from ..core.report import Status
+from ..transports.memory import MemoryClient
 from .conversations import Conversation, Refusal
 from .hub import Hub
 
@@ -20,14 +27,19 @@ class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
 
     `is_transparent`: it was not asked, for nobody looks into what passes; a connection to it was tried instead.
     `schemas` are the input schemas of the tools that were asked for, in whatever shape the server gave them. `status`
-    is the HTTP status of the answer that was the problem, if it was one.
+    is the HTTP status of the answer that was the problem, if it was one. `eras` are those it was found to speak, each
+    with the revision it named, and `declared` its capabilities and the members of these that are not false, dotted; of
+    a server that was asked in one era only, what is known from that. `era` is the one in which it is spoken to for
+    clients with sessions.
     """
 
     id: str
     name: str = ""
     version: str = ""
-    revision: str = ""
+    eras: dict[str, str] = {}
+    era: str = ""
     capabilities: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     schemas: dict[str, object] = {}
     problem: str = ""
@@ -36,12 +48,19 @@ class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def probe(
-    hub: Hub, server: str, version: str, *, with_schemas: Collection[str] = (), timeout_s: float = math.inf
+    hub: Hub,
+    server: str,
+    version: str,
+    *,
+    with_schemas: Collection[str] = (),
+    in_both_eras: bool = False,
+    timeout_s: float = math.inf,
 ) -> ServerReport:
     """Open a session of our own, read the tool list, and leave. A server that cannot be asked becomes a `problem`.
 
     Args:
         with_schemas: the tools whose input schemas are kept.
+        in_both_eras: ask as a client without sessions, too, and so find out whether the server knows that.
     """
     conversation = Conversation(hub, server, version, sees_hidden=True)
     async with anyio.create_task_group() as tasks:
@@ -49,6 +68,9 @@ async def probe(
         try:
             with anyio.fail_after(timeout_s):
                 report = await _ask(conversation, server, with_schemas)
+                report = msgspec.structs.replace(report, era=_status(hub, server).era or "")
+                found = await _discover(hub, server, version) if in_both_eras else {}
+            report = _with_eras(hub, report, found)
         except Refusal as refusal:
             report = ServerReport(id=server, problem=str(refusal), status=refusal.status)
         except TimeoutError:
@@ -84,11 +106,53 @@ async def _ask(conversation: Conversation, server: str, with_schemas: Collection
         id=server,
         name=str(info.get("name", "")) if isinstance(info, dict) else "",
         version=str(info.get("version", "")) if isinstance(info, dict) else "",
-        revision=str(hello.get("protocolVersion", "")),
         capabilities=names,
+        declared=_declared(capabilities),
         tools=tuple(tools),
         schemas=schemas,
     )
+
+
+async def _discover(hub: Hub, server: str, version: str) -> dict[str, object]:
+    """The members of its `DiscoverResult`, or of ours in its place; none if there is no such answer."""
+    who = Envelope(LATEST_MODERN, b"{}", msgspec.json.encode({"name": "isthmus", "version": version}))
+    client = MemoryClient(hub)
+    try:
+        client.open(PipeOpening(server=server))
+        client.say(jsonrpc.encode_request(b"1", "server/discover", add(None, who)))
+        while True:
+            frame = jsonrpc.decode(await client.receive())
+            if frame.id_raw == b"1" and not frame.is_request:
+                return {} if frame.result is None else _members(frame.result)
+    except (anyio.EndOfStream, anyio.BrokenResourceError, RemoteProtocolError):
+        return {}
+    finally:
+        client.leave()
+
+
+def _with_eras(hub: Hub, report: ServerReport, discovered: dict[str, object]) -> ServerReport:
+    """What a client of the other era is shown is not the server's own."""
+    spoken = _status(hub, report.id).eras
+    own = () if "handshake" not in spoken and discovered else report.declared
+    own += _declared(discovered.get("capabilities")) if "stateless" in spoken else ()
+    eras = {era: revision or "" for era, revision in spoken.items()}
+    return msgspec.structs.replace(report, eras=eras, declared=tuple(sorted(set(own), key=_by_parts)))
+
+
+def _status(hub: Hub, server: str) -> Status:
+    return next(status for status in hub.engine.report() if status.id == server)
+
+
+def _by_parts(name: str) -> list[str]:
+    return name.split(".")
+
+
+def _declared(capabilities: object) -> tuple[str, ...]:
+    found: list[str] = []
+    for name, inner in capabilities.items() if isinstance(capabilities, dict) else ():
+        found.append(name)
+        found += [f"{name}.{part}" for part, value in inner.items() if value] if isinstance(inner, dict) else []
+    return tuple(found)
 
 
 def _members(result: bytes) -> dict[str, object]:

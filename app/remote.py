@@ -120,7 +120,19 @@ class _SocketConnection(http.client.HTTPConnection):
 
 def table(servers: list[_Json]) -> str:
     """A line for each server, below one of headings."""
-    heads = ["ID", "KIND", "STATE", "SESSIONS", "IN FLIGHT", "PIDS", "UPTIME", "STARTS", "FAILURES", "LAST ERROR"]
+    heads = [
+        "ID",
+        "KIND",
+        "ERAS",
+        "STATE",
+        "SESSIONS",
+        "IN FLIGHT",
+        "PIDS",
+        "UPTIME",
+        "STARTS",
+        "FAILURES",
+        "LAST ERROR",
+    ]
     rows = [heads, *map(_row, servers)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(itertools.starmap(str.ljust, zip(row, widths, strict=True))).rstrip() for row in rows)
@@ -134,6 +146,7 @@ def _row(server: _Json) -> list[str]:
     cells = [
         server.get("name"),
         server.get("kind"),
+        ",".join(eras) if isinstance(eras := server.get("eras"), dict) else eras,
         state,
         server.get("sessions"),
         server.get("in_flight"),

@@ -55,7 +55,7 @@ from .workspaces import Workspaces
 VERSION = metadata("isthmus")["Version"]
 DESCRIPTION = metadata("isthmus")["Summary"]
 T = TypeVar("T")
-LINK_KEY_BYTES = 32
+KEY_BYTES = 32
 OPEN_FILES_MAX = 65_536
 """What is asked for, where the system allows it. More is of no use here, and what our children inherit: some programs
 go through all numbers up to this one when they start."""
@@ -126,7 +126,8 @@ async def running(
             workspaces_path = os.path.realpath(os.path.join(root, "workspaces"))
             stack.enter_context(holding(workspaces_path))
             state = os.path.join(root, "state")
-            link_key = await to_thread.run_sync(_link_key, state)
+            link_key = await to_thread.run_sync(_kept_key, state, "link.key")
+            state_key = await to_thread.run_sync(_kept_key, state, "state.key")
             records = SqliteRecords(os.path.join(state, "records.sqlite"))
             stack.push_async_callback(records.aclose)
             blobs_path = os.path.join(root, "blobs")
@@ -150,7 +151,7 @@ async def running(
         listeners, base_url = await open_listeners(settings) if listen else ([], "")
         if listen and settings.core.unix_socket is not None:
             stack.callback(remove_socket, settings.core.unix_socket)
-        plan = to_plan(settings, link_key, workspaces.root, base_url, VERSION)
+        plan = to_plan(settings, link_key, workspaces.root, base_url, VERSION, state_key=state_key)
         stderr: dict[str, list[str]] = {}
         hub = Hub(
             functools.partial(_make_engine, plan, limits, stored, trace),
@@ -334,18 +335,19 @@ async def _stored_artifacts(records: Records) -> tuple[StoredArtifact, ...]:
     return tuple(found)
 
 
-def _link_key(folder: str) -> bytes:
-    """The key that signs links, made once and kept beside what it protects, so that links outlive a restart."""
+def _kept_key(folder: str, name: str) -> bytes:
+    """A key, made once and kept beside what it protects: links outlive a restart, and a `requestState` of an earlier
+    run is known for one."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    path = os.path.join(folder, "link.key")
+    path = os.path.join(folder, name)
     try:
         with open(path, "rb") as file:
             key = file.read()
-        if len(key) == LINK_KEY_BYTES:
+        if len(key) == KEY_BYTES:
             return key
     except FileNotFoundError:
         pass
-    key = secrets.token_bytes(LINK_KEY_BYTES)
+    key = secrets.token_bytes(KEY_BYTES)
     temporary = f"{path}.{os.getpid()}"
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(key)

@@ -120,9 +120,27 @@ class Sessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "one connection until its answer comes."
         ),
     ] = False
+    affinity: Annotated[
+        Literal["shared", "request"] | None,
+        _about(
+            "Which requests of clients without sessions (2026-07-28) use one session of a server that has them: shared "
+            "all that come over HTTP from clients of equal capabilities, request each one its own. null: shared while "
+            "only this machine is served, else request."
+        ),
+    ] = None
+    request_state_keys: Annotated[
+        Texts,
+        _about(
+            "Secrets of 16 bytes or more that sign requestState, better as ${NAME}: the first signs, all are accepted. "
+            "None: one that is made and kept in the storage folder."
+        ),
+    ] = ()
     upstream_session_termination_retries: Annotated[
         int, Meta(ge=0, le=5, description="Repeats of a request that did not run since the server forgot its session.")
     ] = 1
+
+    def __repr__(self) -> str:
+        return _without_secrets(self)
 
 
 class Uploads(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -208,6 +226,13 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "HTTP+SSE with a server that refuses Streamable HTTP."
         ),
     ] = None
+    era: Annotated[
+        Literal["auto", "handshake", "stateless"],
+        _about(
+            "How the server is spoken to: handshake, with initialize and a session (until 2025-11-25), or stateless "
+            "(2026-07-28). auto: as its client speaks, where the server is found to know that, else in the other way."
+        ),
+    ] = "auto"
     headers: Annotated[dict[str, str], _about("Headers of every request to the URL.")] = {}
     pass_headers: Annotated[
         dict[str, str] | Texts,
@@ -227,10 +252,13 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def _without_secrets(shape: Struct) -> str:
-    """The struct for a log: of variables and headers it has the names only."""
+    """The struct for a log: of variables and headers it has the names only, of keys their number."""
     shown = {name: getattr(shape, name) for name in shape.__struct_fields__}
     for name in ("env", "headers"):
-        shown[name] = dict.fromkeys(shown[name] or (), "…")
+        if name in shown:
+            shown[name] = dict.fromkeys(shown[name] or (), "…")
+    if "request_state_keys" in shown:
+        shown["request_state_keys"] = ("…",) * len(shown["request_state_keys"] or ())
     return f"{type(shape).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 

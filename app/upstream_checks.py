@@ -9,7 +9,7 @@ from ..core.wire.http_passing import may_pass
 from ..transports.http_endpoint import Endpoint, is_websocket
 from .addresses import SCHEMES, scheme_of, settle, unix_path
 from .documents import Problem
-from .settings import McpServer, Transport, Upstream
+from .settings import McpServer, Upstream
 from .value_checks import HEADER_NAME, UNIX_PATH_MAX_BYTES, check_headers, check_path, check_url
 
 _HTTP_TYPES: Final = ("http", "streamable-http", "streamable_http", "streamableHttp")
@@ -26,7 +26,7 @@ def check_upstream(key: str, upstream: Upstream, *, is_inspected: bool = True) -
     elif upstream.command is not None:
         yield from _command(key, upstream)
     elif upstream.url is not None:
-        yield from _endpoint(key, upstream.url, upstream.transport, upstream.headers, is_inspected=is_inspected)
+        yield from _endpoint(key, upstream, upstream.url, is_inspected=is_inspected)
         yield from _pass_headers(key, upstream)
         for name in ("env", "cwd", "inherit_env"):
             if getattr(upstream, name):
@@ -35,9 +35,8 @@ def check_upstream(key: str, upstream: Upstream, *, is_inspected: bool = True) -
             yield from check_path(f"{key}.ca_file", upstream.ca_file)
 
 
-def _endpoint(
-    key: str, url: str, transport: Transport | None, headers: Mapping[str, str], *, is_inspected: bool
-) -> Iterator[Problem]:
+def _endpoint(key: str, upstream: Upstream, url: str, *, is_inspected: bool) -> Iterator[Problem]:
+    transport, headers = upstream.transport, upstream.headers
     schemes, seen = SCHEMES[transport or "auto"], scheme_of(url)
     if seen in SCHEMES["auto"] and seen not in schemes:
         yield Problem(
@@ -48,6 +47,8 @@ def _endpoint(
         yield Problem(f"{key}.url", "a URL without a transport beside inspect: false: nothing is looked into")
         return
     url, settled = settle(url, transport)
+    if settled == "sse" and upstream.era == "stateless":
+        yield Problem(f"{key}.era", "auto or handshake: HTTP+SSE is a transport of revision 2024-11-05")
     if settled == "unix":
         yield from _unix(key, url, headers)
         return

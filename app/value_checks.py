@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
+from ..core.bridge.seal import KEY_MIN_BYTES
 from ..core.selection import Selection
 from .documents import Problem
 
@@ -23,6 +24,13 @@ def check_token(key: str, token: str | None) -> Iterator[Problem]:
     """It stands in a header. What it says is a secret, also where it is wrong."""
     if token is not None and _TOKEN.fullmatch(token) is None:
         yield Problem(key, "a secret of visible ASCII characters, and no spaces", "got another text")
+
+
+def check_secret(key: str, secret: str) -> Iterator[Problem]:
+    """What signs something. What it says is a secret, also where it is wrong."""
+    size = len(secret.encode())
+    if size < KEY_MIN_BYTES:
+        yield Problem(key, f"a secret of {KEY_MIN_BYTES} bytes or more", f"got one of {size}")
 
 
 def check_origin(key: str, origin: str) -> Iterator[Problem]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from . import jsonrpc
+from .bridge.questions import answer_to_legacy, answered, to_older
 from .courier import Courier
 from .desk import Desk
 from .effects import Headers
+from .eras import Features, features_of
 from .errors import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RemoteProtocolError
 from .exchange import Exchange
 from .jsonrpc import Frame
@@ -75,7 +77,21 @@ class Asking:
             if related is not None:
                 self._uplink.expect_reply(link, related)
             ask = Ask(frame.id_raw, token, frame.method, link.upstream.incarnation, None)
-            self._courier.ask(session, ask, frame.params, related)
+            try:
+                shown = self._shown(link, session, frame)
+            except RemoteProtocolError as error:
+                self._uplink.tell(link, jsonrpc.encode_error(frame.id_raw, error.rpc_code, error.message))
+                return
+            if shown is not frame.params:
+                ask = ask._replace(params=frame.params)
+            self._courier.ask(session, ask, shown, related)
+
+    def _shown(self, link: Link, session: Session, frame: Frame) -> bytes | None:
+        """The params of a question as the client's revision has them, if that is older than its server's."""
+        assert frame.method is not None
+        if frame.params is None or session.is_stateless or session.features == features_of(link.upstream.revision):
+            return frame.params
+        return to_older(frame.method, frame.params, session.features)
 
     def receive_notification(self, link: Link, frame: Frame, related: Exchange | None) -> None:
         assert frame.method is not None
@@ -164,6 +180,18 @@ class Asking:
         else:
             assert answer.error is not None
             self._uplink.tell(link, jsonrpc.encode_error_raw(ask.id_raw, jsonrpc.usable_error(answer.error)), headers)
+
+    def restore(self, session: Session, ask: Ask, answer: Frame, server: Features) -> Frame:
+        """A client's answer as its server's revision has it."""
+        if answer.result is None:
+            return answer
+        try:
+            result = answer.result
+            if ask.params is not None:
+                result = answered(ask.method, ask.params, session.features, result)
+            return Frame(result=answer_to_legacy(ask.method, result, server))
+        except RemoteProtocolError as error:
+            return Frame(error=jsonrpc.error_object(error.rpc_code, error.message))
 
     def restore_token(self, session: Session, params: bytes | None) -> bytes | None:
         """Progress on a server's request: its own token again. None when nothing of the kind is open."""

@@ -5,19 +5,21 @@ The rules of each transport are in `posts` and `pipes`; what clients are given i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from . import jsonrpc
+from .bridge.envelope import Envelope
 from .courier import Courier
 from .desk import Desk
 from .effects import EventPipeOpening, Headers, PipeOpening, PostOpening
-from .eras import features_of
+from .eras import LATEST_MODERN, MODERN, features_of
 from .errors import INVALID_REQUEST, OVERLOADED, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey, Reply
 from .ids import ChannelId
 from .jsonrpc import Frame
+from .session import Affinities, Session
 from .session import Input as SessionInput
-from .session import Session
 from .session import State as SessionState
 from .stream import Stream
 from .streams import Streams
@@ -37,10 +39,12 @@ class Clients:
 
     Attributes:
         sessions: by the secret that their clients prove themselves with.
+        forget: to be told of each session that is about to end.
     """
 
     def __init__(self, desk: Desk, courier: Courier, streams: Streams) -> None:
         self.sessions: dict[str, Session] = {}
+        self.forget: Callable[[Session], None]
         self._by_sid: dict[str, Session] = {}
         self._desk = desk
         self._courier = courier
@@ -242,6 +246,20 @@ class Clients:
         session.exchanges[key] = exchange
         self._courier.up.begin(session, frame.params or b"{}")
 
+    def open_stateless(
+        self, opening: PostOpening | PipeOpening | EventPipeOpening, affinity: Affinities, leg: Envelope
+    ) -> Session:
+        """A session of ours, for requests that say all."""
+        session = self._new_session(opening, pipe=None)
+        session.affinity = affinity
+        session.client = leg
+        session.features = MODERN[LATEST_MODERN]
+        session.receive_headers(opening.headers)
+        session.sees_hidden = isinstance(opening, PipeOpening) and opening.sees_hidden
+        session.step(SessionInput.ACCEPT)
+        session.step(SessionInput.CONFIRM)
+        return session
+
     def accept_session(self, session: Session, result: bytes, revision: str | None) -> None:
         """The upstream answered `initialize`: so is the client, and it is told its session id."""
         opener = session.opener
@@ -270,6 +288,7 @@ class Clients:
         """End it: every open request is answered, every stream ends, the upstream session is let go."""
         if session.state is SessionState.CLOSED:
             return
+        self.forget(session)
         for exchange in list(session.exchanges.values()):
             self._courier.fail(session, exchange, INVALID_REQUEST, why)
         session.step(SessionInput.CLOSE)
@@ -292,7 +311,7 @@ class Clients:
         session = self._by_sid.get(sid)
         if session is None:
             return
-        if session.is_busy:
+        if session.is_busy or self._courier.keeps(session):
             self._courier.touch(session)
         else:
             self._desk.note("info", "session ended: idle", session.server)

@@ -5,6 +5,7 @@ A message of the server that has no stream to travel on waits in the session, wi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -13,9 +14,10 @@ from . import jsonrpc
 from .desk import Desk
 from .effects import Headers
 from .errors import CANCELLED, INTERNAL_ERROR, TIMED_OUT
-from .exchange import Exchange
+from .exchange import Exchange, Reply
 from .exchange import Input as ExchangeInput
 from .jsonrpc import Frame
+from .legwork import Legwork
 from .rewrite import set_member
 from .session import Ask, Held, Session
 from .session import State as SessionState
@@ -42,7 +44,13 @@ class Upward(Protocol):
     def has_room(self, session: Session) -> bool:
         """Whether more can be sent to the upstream of a client that cannot be paused."""
 
+    def begin_stateless(self, session: Session) -> None:
+        """The same, for a client that knows nothing of its session; there is no hurry."""
+
     def request(self, session: Session, exchange: Exchange) -> None: ...
+
+    def expect_reply(self, session: Session, exchange: Exchange) -> None:
+        """The server is waited for again, after it had waited for the client."""
 
     def withdraw(self, session: Session, exchange: Exchange, params: bytes | None, headers: Headers) -> None:
         """Nobody waits for it any more: the upstream, if it is at work, is told so. `params` are those of the client's
@@ -60,15 +68,21 @@ class Upward(Protocol):
 class Courier:
     """The way down to clients."""
 
-    def __init__(self, desk: Desk, streams: Streams) -> None:
+    def __init__(self, desk: Desk, streams: Streams, legwork: Legwork) -> None:
         self.up: Upward
+        self.over: Callable[[Session], None]
         self._desk = desk
         self._streams = streams
+        self._legwork = legwork
 
     def touch(self, session: Session) -> None:
         """The session is in use: its idle time starts anew."""
         at = self._desk.now + self._desk.limits.session_idle_ttl_s
         self._desk.timers.set(("idle", session.sid), at, "session idle")
+
+    def keeps(self, session: Session) -> bool:
+        """Whether something is kept here that its client may come for."""
+        return session.is_stateless and self._legwork.parking.holds(session)
 
     # --- Answers ------------------------------------------------------------------------------------------------
 
@@ -80,6 +94,7 @@ class Courier:
     def fail(self, session: Session, exchange: Exchange, code: int, text: str, data: object = None) -> None:
         """Answer with an error of our own, and let the upstream know if it is at work."""
         self.up.withdraw(session, exchange, None, session.headers)
+        exchange.is_native = True  # it says what it means in either era
         self.answer(session, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
 
     def cancel(self, session: Session, exchange: Exchange, params: bytes, headers: Headers) -> None:
@@ -87,6 +102,8 @@ class Courier:
 
         A stream that has named an event id is the exception: if it just ended, its client would come back for the rest.
         """
+        if session.is_stateless:
+            self._legwork.cancel(session, exchange)
         self.up.withdraw(session, exchange, params, headers)
         exchange.step(ExchangeInput.CANCEL)
         message = None
@@ -102,6 +119,21 @@ class Courier:
     def _settle(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
         del session.exchanges[exchange.key]
         self.touch(session)
+        if not session.is_stateless:
+            self.close_reply(session, exchange, message)
+            return
+        if message is None or not self._legwork.keeps(session, exchange, message):
+            shown = None if message is None else self._legwork.shown(session, exchange, message)
+            self.close_reply(session, exchange, shown)
+        self.over(session)
+
+    def answer_at_once(self, reply: Reply, message: bytes) -> None:
+        """Answer a request that is no exchange."""
+        assert reply.stream.channel is not None
+        self._desk.send(reply.stream.channel, message, is_last=reply.ends_channel, status=reply.status)
+
+    def close_reply(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
+        """The request has its answer, or is to have none."""
         reply = exchange.reply
         reply.remaining -= 1
         assert reply.remaining >= 0
@@ -132,6 +164,9 @@ class Courier:
 
     def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
         """Send the client a notification of the server, on the stream it belongs to, or keep it until there is one."""
+        if session.is_stateless:
+            self._legwork.deliver(session, method, message, related)
+            return
         stream = self._stream_for(session, method, related)
         if stream is not None:
             self._put_notification(session, stream, method, message)
@@ -140,7 +175,9 @@ class Courier:
 
     def tell_progress(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """Send progress of a request, on that request's own stream or not at all."""
-        if exchange.reply.can_stream:
+        if session.is_stateless:
+            self._legwork.tell_progress(session, exchange, message)
+        elif exchange.reply.can_stream:
             self._streams.put(session, exchange.reply.stream, message, is_lossy=True)
 
     def prime(self, session: Session, exchange: Exchange) -> None:
@@ -157,6 +194,9 @@ class Courier:
 
     def ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None:
         """Ask the client what the server wants to know, under an id of ours."""
+        if session.is_stateless:
+            self._legwork.ask(session, ask, params, related)
+            return
         number = session.record_ask(ask)
         id_raw = b"%d" % number
         if ask.token_raw is not None and params is not None:
@@ -220,6 +260,9 @@ class Courier:
     def unask(self, session: Session, number: int, params: bytes | None) -> None:
         """The server withdrew its request, or is gone; or the client takes too long. `params` are those of the server's
         notification, an object with each member once."""
+        if session.is_stateless:
+            self._legwork.unask(session, number)
+            return
         ask = self._drop_ask(session, number)
         if ask is None or ask.stream is None:
             return

@@ -45,6 +45,8 @@ class PostOpening(Fact, frozen=True):
     """`http://host:port` as this client reached us; links handed to it start so, unless the plan names a public one."""
     headers: Headers = ()
     """What of the request's headers goes on to the server, under the names it is to have there."""
+    mirrored: Headers = ()
+    """The lines of `Mcp-Method`, `Mcp-Name` and `Mcp-Param-…`, in order, names in lower case (2026-07-28)."""
 
 
 class GetOpening(Fact, frozen=True):
@@ -261,6 +263,8 @@ class Post(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     revision: str | None = None
     headers: Headers = ()
     cookies: Cookies = ()
+    mirrored: Headers = ()
+    """What of the message is said again in headers, under their names there (2026-07-28)."""
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):

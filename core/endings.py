@@ -48,10 +48,10 @@ def denies_session(cause: Cause, *, names_session: bool) -> bool:
     """
     if cause.end is not End.REFUSED or not names_session:
         return False
-    return cause.status == NOT_FOUND or (cause.status == BAD_REQUEST and _is_about_session(cause.body))
+    return cause.status == NOT_FOUND or (cause.status == BAD_REQUEST and is_about_session(cause.body))
 
 
-def _is_about_session(body: bytes) -> bool:
+def is_about_session(body: bytes) -> bool:
     """Whether the body is an error about the session, not about a request: that would have the request's id."""
     try:
         frame = jsonrpc.decode(body)
@@ -75,5 +75,13 @@ def error_in(cause: Cause) -> bytes | None:
     try:
         error = jsonrpc.member_of(cause.body.strip(), "error")
         return None if error is None or not error.startswith(b"{") else jsonrpc.usable_error(error)
+    except RemoteProtocolError:
+        return None
+
+
+def id_in(cause: Cause) -> bytes | None:
+    """The JSON of the id in such a body."""
+    try:
+        return jsonrpc.member_of(cause.body.strip(), "id")
     except RemoteProtocolError:
         return None

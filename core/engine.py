@@ -16,10 +16,12 @@ from typing import Final
 
 from . import jsonrpc
 from .archive import Archive
+from .bridge.seal import Seal
 from .calls import Calls
 from .clients import Clients
 from .counter import Counter, UploadRole
 from .courier import Courier
+from .deferring import Deferring
 from .desk import Desk
 from .effects import (
     Cause,
@@ -41,9 +43,11 @@ from .errors import LocalProtocolError
 from .exchange import ExchangeKey
 from .handle import Nonces
 from .ids import ChannelId, Entropy, Ticket
+from .legwork import Legwork
 from .limits import Limits
 from .links import ChildRole, FarewellRole, UpPostRole, UpStreamRole
 from .nursery import SpareRole
+from .parking import Parking
 from .pipes import Pipes
 from .plan import Plan
 from .plane import FilePlane
@@ -52,13 +56,18 @@ from .report import Command, Status, report
 from .roles import MessageRole, PipeRole, PostRole, StreamRole
 from .servers import Servers
 from .shelf import Shelf, StoredArtifact
+from .stateless import Stateless
 from .streams import Streams
 from .timers import Deadline
+from .visits import Visits
 from .waiting import Waiting
 from .wire.websocket import GOING_AWAY
 
 LINK_KEY_MIN_BYTES: Final = 16
 """Links are whole credentials: whoever guesses the key can make them."""
+
+STATE_KEY_BYTES: Final = 32
+"""Of a key that is made for one run: as many as its hash has."""
 
 UPSTREAM_ROLES = (ChildRole, SpareRole, UpPostRole, UpStreamRole)
 
@@ -93,11 +102,25 @@ class Engine:
         self._desk = desk
         self._waiting = Waiting(desk)
         self._streams = streams = Streams(desk, Archive(desk, self._waiting))
-        self._courier = courier = Courier(desk, streams)
+        self._legwork = legwork = Legwork(desk, streams)
+        self._courier = courier = Courier(desk, streams, legwork)
         self._clients = clients = Clients(desk, courier, streams)
-        self._posts = Posts(desk, courier, clients, streams)
-        self._pipes = Pipes(desk, courier, clients)
-        self._servers = Servers(desk, self._clients, courier)
+        seal, owner = Seal(plan.state_keys or (entropy(STATE_KEY_BYTES),)), desk.mint()
+        legwork.sender = courier
+        legwork.parking = Parking(desk, seal, legwork, courier, owner)
+        legwork.visits = Visits(desk, seal, courier, owner)
+        legwork.deferring = Deferring(desk, seal, courier, owner)
+        self._servers = servers = Servers(desk, self._clients, courier, legwork)
+        legwork.parking.up = legwork.visits.up = legwork.deferring.up = servers
+        legwork.parking.deferring, legwork.deferring.parking = legwork.deferring, legwork.parking
+        verdicts = servers.handshakes.verdicts
+        crossings = servers.crossings
+        self._stateless = stateless = Stateless(
+            desk, courier, clients, legwork, seal, verdicts, crossings.schooling.advertised, crossings.replays
+        )
+        clients.forget, courier.over = stateless.forget, stateless.receive_settled
+        self._posts = Posts(desk, courier, clients, streams, stateless)
+        self._pipes = Pipes(desk, courier, clients, stateless)
         nonces, shelf = Nonces(), Shelf(desk)
         self._shelf = shelf
         for record in stored:
@@ -117,13 +140,15 @@ class Engine:
 
     @property
     def exchange_count(self) -> int:
-        """Requests of clients that are still owed an answer."""
-        return sum(len(session.exchanges) for session in self._clients.sessions.values())
+        """Requests of clients that are still owed an answer. A subscription is not: it has none before its end."""
+        return sum(len(session.exchanges) - len(session.listens) for session in self._clients.sessions.values())
 
     def owes(self, channel: ChannelId) -> bool:
         """Whether the client of a pipe is still owed an answer."""
         role = self._desk.role_of(channel)
-        return isinstance(role, PipeRole) and role.session is not None and bool(role.session.exchanges)
+        if not isinstance(role, PipeRole):
+            return False
+        return role.legs.is_waiting or (role.session is not None and bool(role.session.exchanges))
 
     def report(self) -> tuple[Status, ...]:
         """How each server fares now."""
@@ -223,9 +248,11 @@ class Engine:
         return self._effects()
 
     def receive_drain(self, now: float) -> list[Effect]:
-        """Take no new sessions and requests from now on; what runs may finish."""
+        """Take no new sessions and requests from now on; what runs may finish. Subscriptions, which would not, end."""
         self._begin(now, None)
         self._desk.is_draining = True
+        for session in list(self._clients.sessions.values()):
+            self._legwork.listens.end_all(session)
         return self._effects()
 
     def receive_stop(self, now: float) -> list[Effect]:
@@ -233,6 +260,7 @@ class Engine:
         self._begin(now, None)
         self._desk.is_draining = True
         for session in list(self._clients.sessions.values()):
+            self._legwork.listens.end_all(session)
             self._clients.close_session(session, "the proxy is shutting down")
         self._servers.stop()
         for channel, role in self._desk.channels():
@@ -286,6 +314,9 @@ class Engine:
         elif purpose == "resume":
             assert isinstance(whose, tuple)
             self._servers.handle_resume(*whose)
+        elif purpose in ("round", "ack", "visit", "defer"):
+            assert isinstance(whose, tuple)
+            self._handle_call(purpose, *whose)
         elif purpose == "commit":
             self._streams.handle_commit()
         elif purpose == "greeting":
@@ -299,15 +330,38 @@ class Engine:
             self._waiting.handle_timeout(Ticket(whose))
         else:
             assert isinstance(whose, str)
-            {
-                "idle": self._clients.handle_idle,
-                "start": self._servers.handle_start_timeout,
-                "listening": self._servers.handle_listening_timeout,
-                "relisten": self._servers.handle_relisten,
-                "restart": self._servers.handle_restart,
-                "linger": self._servers.handle_linger,
-                "rest": self._servers.handle_rest,
-            }[purpose](whose)
+            self._handle_named(purpose, whose)
+
+    def _handle_named(self, purpose: str, whose: str) -> None:
+        """What a session waits for, a parked call, or else a link."""
+        parking = self._legwork.parking
+        if purpose == "idle":
+            self._clients.handle_idle(whose)
+        elif purpose == "collect":
+            parking.handle_collect(whose)
+        elif purpose == "park":
+            parking.handle_park(whose)
+        elif purpose == "tick":
+            parking.handle_tick(whose)
+        else:
+            self._servers.handle_timeout(purpose, whose)
+
+    def _handle_call(self, purpose: str, sid: str, key: ExchangeKey | int) -> None:
+        """What one session waits for, or one request of it."""
+        session = self._clients.by_sid(sid)
+        if session is None:
+            return
+        if purpose == "defer":
+            assert isinstance(key, int)
+            self._legwork.deferring.handle_defer(session, key)
+            return
+        assert isinstance(key, ExchangeKey)
+        if purpose == "round":
+            self._servers.handle_round(session, key)
+        elif purpose == "ack":
+            self._servers.handle_ack(session, key)
+        else:
+            self._legwork.visits.handle_visit(sid, key)
 
     def _handle_reply_timeout(self, whose: object) -> None:
         assert isinstance(whose, tuple)

@@ -9,10 +9,13 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
+from .bridge.envelope import Envelope
 from .effects import Headers
 from .ids import ChannelId
 from .jsonrpc import IdKey
 from .machine import Machine
+from .park import Park
+from .round import Round
 from .stream import Stream
 
 
@@ -20,6 +23,7 @@ class State(enum.Enum):
     PREPARING = "preparing"  # its file handles are being resolved
     QUEUED = "queued"  # ready to go; the upstream is not
     SENT = "sent"  # written upstream: from here on it may have run
+    ASKING = "asking"  # the server wants to know more first, and ended the request with its questions
     CAPTURING = "capturing"  # the reply is in hand; files it names are being taken in
     ANSWERED = "answered"
     CANCELLED = "cancelled"  # the client does not want an answer any more
@@ -30,6 +34,7 @@ class Input(enum.Enum):
     SEND = "send"
     REQUEUE = "requeue"  # provably did not run, or may safely run again
     REPLY = "reply"
+    ASKED = "asked"
     ANSWER = "answer"
     CANCEL = "cancel"
 
@@ -50,6 +55,12 @@ TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
     State.SENT: {
         Input.REQUEUE: State.QUEUED,
         Input.REPLY: State.CAPTURING,
+        Input.ASKED: State.ASKING,
+        Input.ANSWER: State.ANSWERED,
+        Input.CANCEL: State.CANCELLED,
+    },
+    State.ASKING: {
+        Input.PREPARED: State.QUEUED,
         Input.ANSWER: State.ANSWERED,
         Input.CANCEL: State.CANCELLED,
     },
@@ -120,12 +131,21 @@ class Exchange(Machine[State, Input]):
         sid: the public name of the session it belongs to.
         id_raw: the client's id, echoed byte for byte.
         params: what is sent upstream: the client's, with handles and tokens replaced.
+        said: the client's own.
         token_raw: the client's progress token, if it wants progress.
         headers: what of the client's HTTP headers goes on to the server.
         upstream_id: the number it travels under, once sent.
         post: the channel of its POST to an HTTP upstream, while that is open.
         attempts: how often it was written upstream.
         may_have_run: whether an earlier attempt may have reached the server.
+        leg: what the client said of itself with the request, if it says that with each (2026-07-28).
+        park: what its server asks of such a client, once it does.
+        lacking: a capability that its server asked for in vain, as the JSON of `requiredCapabilities`.
+        round: what its server, without sessions, wants to know before it answers.
+        mirrored: what of the request its client said in headers.
+        known: answers to what its server asks, from before the call was lost, by what was asked.
+        visited: the pages that its user has agreed to visit, by their names.
+        is_native: its answer is of the client's own era already.
     """
 
     __slots__ = (
@@ -133,15 +153,24 @@ class Exchange(Machine[State, Input]):
         "headers",
         "id_key",
         "id_raw",
+        "is_native",
         "key",
+        "known",
+        "lacking",
+        "leg",
         "may_have_run",
         "method",
+        "mirrored",
         "params",
+        "park",
         "post",
         "reply",
+        "round",
+        "said",
         "sid",
         "token_raw",
         "upstream_id",
+        "visited",
     )
 
     TRANSITIONS = TRANSITIONS
@@ -166,13 +195,21 @@ class Exchange(Machine[State, Input]):
         self.id_raw = id_raw
         self.id_key = id_key
         self.method = method
-        self.params = params
+        self.params = self.said = params
         self.token_raw = token_raw
         self.headers = headers
         self.upstream_id: int | None = None
         self.post: ChannelId | None = None
         self.attempts = 0
         self.may_have_run = False
+        self.leg: Envelope | None = None
+        self.park: Park | None = None
+        self.lacking: bytes | None = None
+        self.round: Round | None = None
+        self.mirrored: Headers = ()
+        self.visited: set[str] = set()
+        self.known: dict[str, bytes] = {}
+        self.is_native = False
         reply.remaining += 1
 
     def may_repeat(self, *, is_unsent: bool, retries: int) -> bool:

@@ -11,20 +11,25 @@ from typing import Protocol
 import msgspec
 
 from . import jsonrpc
+from .bridge.discovery import served_revisions, to_initialize_result
+from .bridge.envelope import add, own_envelope
 from .clients import Clients
 from .desk import Desk
-from .effects import Cause, End, Join, Listen, Spawn
-from .endings import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, describe
-from .errors import RemoteProtocolError
+from .effects import Cause, End, Listen
+from .endings import BAD_REQUEST, METHOD_NOT_ALLOWED, NOT_FOUND, describe, error_in
+from .eras import LATEST_LEGACY, LATEST_MODERN, LEGACY, Era, is_known_modern
+from .errors import UNSUPPORTED_VERSION, RemoteProtocolError
 from .exchange import Exchange
+from .greetings import NOTHING_KNOWN, discovery_of, handshake_for
 from .health import Health
 from .jsonrpc import Frame
-from .links import ChildRole, Link, Notice, UpStreamRole
-from .nursery import Nursery
+from .links import Errand, Link, Notice, UpPostRole, UpStreamRole
 from .plan import Kind
+from .reaching import Reaching
 from .sharing import Crowd
 from .uplink import Uplink
 from .upstream import Input, State
+from .verdicts import OTHER, Verdict, denies_handshake, denies_stateless, is_modern
 
 
 class Adaptation(Protocol):
@@ -42,21 +47,39 @@ class Losses(Protocol):
     def give_up(self, link: Link, reason: str) -> None: ...
 
 
+class News(Protocol):
+    """What is subscribed with servers without sessions."""
+
+    def open(self, link: Link) -> bool:
+        """The server can be spoken to. True if nothing is wanted of it that must be subscribed first."""
+
+
+class Listens(Protocol):
+    """Who must know that the server tells of changes again."""
+
+    def receive_ready(self, link: Link) -> None: ...
+
+
 class Handshakes:
     """
     Attributes:
         health: of each server, by its id.
+        verdicts: which era each speaks, likewise.
         crowds: of each shared link, by its id.
-        children: the processes of all links and the spare ones.
+        nursery: the spare processes, and the number of all.
     """
 
     def __init__(self, desk: Desk, clients: Clients, uplink: Uplink) -> None:
         self.files: Adaptation
         self.losses: Losses
+        self.news: News
+        self.listens: Listens
         self.forward: Callable[[Link, Exchange], None]
         self.health = {id: Health(desk.limits) for id in desk.servers}
+        self.verdicts = {id: Verdict(plan.era, desk.limits) for id, plan in desk.servers.items()}
         self.crowds: dict[str, Crowd] = {}
-        self.nursery = Nursery(desk)
+        self._reaching = Reaching(desk, self.health, self._shake_hands)
+        self.nursery = self._reaching.nursery
         self._desk = desk
         self._clients = clients
         self._uplink = uplink
@@ -74,12 +97,12 @@ class Handshakes:
         else:
             self.dial(link)
         pause = max(pause, self.health[link.plan.id].pause_left(self._desk.now))
-        if pause > 0 and link.upstream.state is State.IDLE and link.upstream.has_subscriptions:
+        if pause > 0 and link.upstream.state is State.IDLE and link.is_awaited:
             self._desk.timers.set(("restart", link.id), self._desk.now + pause, "upstream restart")
 
     def dial(self, link: Link) -> None:
         """Begin a handshake, if there may be one now."""
-        fault = self._why_not(link)
+        fault = self._reaching.why_not(link)
         if fault is not None:
             self.losses.give_up(link, fault)
             return
@@ -88,54 +111,80 @@ class Handshakes:
         link.cookies.clear()  # they were those of the session before
         at = self._desk.now + self.start_timeout_s(link)
         self._desk.timers.set(("start", link.id), at, "upstream start")
-        link.refusal = None
+        link.refusal = link.refused = None
+        link.tried.clear()
+        link.is_asked_again = False
+        link.answered = None
         link.is_pipe = link.plan.kind is not Kind.HTTP or link.plan.id in self._event_pipes
-        if link.plan.kind is Kind.PIPE:
-            self._spawn(link)
-        elif link.is_pipe:
-            self._join(link)
-        else:
-            self.health[link.plan.id].receive_start()
-            self._shake_hands(link)
+        is_event_pipe = link.is_pipe and link.plan.kind is Kind.HTTP
+        wanted = Era.HANDSHAKE if is_event_pipe or not _is_for_stateless(link) else Era.STATELESS
+        link.era = self.verdicts[link.plan.id].choose(wanted, self._desk.now)
+        self._reaching.reach(link)
 
-    def _spawn(self, link: Link) -> None:
-        spare = self.nursery.take(link.plan) if self._may_move(link) else None
-        if spare is not None:
-            link.workspace = spare.workspace
-            if not link.is_shared:
-                link.session.workspace = spare.workspace
-            link.channel = spare.channel
-            link.children += 1
-            role = ChildRole(link, is_process=True)
-            self._desk.assign(spare.channel, role)
-            if spare.is_connected:
-                self._shake_hands(link)
-        else:
-            self.health[link.plan.id].receive_start()
-            target = Spawn(server=link.plan.id, workspace=link.workspace)
-            link.channel = self._desk.dial(ChildRole(link, is_process=True), target)
-            link.children += 1
-            self.nursery.children += 1
+    def turn(self, link: Link, error: bytes | None = None, *, is_said: bool = True) -> bool:
+        """The server does not speak the era that was tried: try the other one, on a connection or with a process of
+        its own, since some servers decide by the first message. False if that was tried, or is known to be in vain.
 
-    def _may_move(self, link: Link) -> bool:
-        """Where there are files, a session that has been served before has its own in its folders."""
-        return not link.plan.has_files or link.upstream.incarnation <= 1
+        Args:
+            error: what the server said.
+            is_said: it said anything: silence and a sudden end may have other causes. What it answers as the others do
+                counts, whatever it did before.
+        """
+        verdict = self.verdicts[link.plan.id]
+        other = OTHER[link.era]
+        if link.upstream.state not in (State.DIALING, State.INITIALIZING) or other in link.tried:
+            return False
+        if link.is_pipe and link.plan.kind is Kind.HTTP:
+            return False
+        if not verdict.may_turn(link.era, self._desk.now, is_said=is_said):
+            verdict.forget(other)  # it cannot be that it speaks neither
+            return False
+        link.tried[link.era] = is_said
+        link.refused = link.refused or error
+        link.era = other
+        if link.upstream.state is State.INITIALIZING:
+            link.upstream.step(Input.REDIAL)
+        self._drop_errands(link)
+        channel, link.channel = link.channel, None
+        self._desk.close(channel, reason="spoken to in another way")
+        self._desk.timers.cancel(("probe", link.id))
+        self._reaching.reach(link)
+        return True
 
-    def _why_not(self, link: Link) -> str | None:
-        """Why nothing can be started for it now."""
-        needs_room = link.plan.kind is Kind.PIPE and not self.nursery.spare_count(link.plan.id)
-        if needs_room and not self.nursery.has_room:
-            return f"{self.nursery.children} server processes run, the most allowed; try again later"
-        return self.health[link.plan.id].why_not(self._desk.now)
+    def _probe_again(self, link: Link) -> bool:
+        """It was silent when it was asked whether it has no sessions, and says now that it has none: it was slow to
+        start. Ask again where it has just answered, and only once."""
+        if link.upstream.state is not State.INITIALIZING or link.tried.get(Era.STATELESS) is not False:
+            return False
+        link.tried = {Era.HANDSHAKE: True}
+        link.era = Era.STATELESS
+        self._discover(link)
+        return True
 
-    def _join(self, link: Link) -> None:
-        self.health[link.plan.id].receive_start()
-        self.join(link)
+    def _drop_errands(self, link: Link) -> None:
+        """Nobody waits for what was asked in this handshake any more."""
+        numbers = {number for number, entry in link.pending.items() if isinstance(entry, Errand)}
+        for number in numbers:
+            del link.pending[number]
+        for channel in sorted(link.posts):
+            role = self._desk.role_of(channel)
+            if isinstance(role, UpPostRole) and role.number in numbers:
+                self._desk.close(channel, reason="spoken to in another way")
+
+    def _receive_verdict(self, link: Link) -> None:
+        """The handshake came through: what failed before it failed for good, if it is known why."""
+        verdict = self.verdicts[link.plan.id]
+        verdict.receive_proof(link.era, link.upstream.revision)
+        for era, is_said in link.tried.items():
+            if is_said:
+                verdict.receive_denial(era, self._desk.now)
+            elif link.is_pipe:  # over HTTP, silence is the network's as often as the server's
+                verdict.receive_silence(era, self._desk.now)
+        self._desk.timers.cancel(("probe", link.id))
 
     def join(self, link: Link, *, is_repeated: bool = False) -> None:
         """Connect to the server's two-way stream."""
-        role = ChildRole(link, is_process=False, is_repeated=is_repeated)
-        link.channel = self._desk.dial(role, Join(link.plan.id, link.headers))
+        self._reaching.join(link, is_repeated=is_repeated)
 
     def receive_connected(self, link: Link) -> None:
         """The two-way stream is open."""
@@ -152,10 +201,12 @@ class Handshakes:
             return False
         if cause.end is not End.REFUSED or cause.status not in (BAD_REQUEST, NOT_FOUND, METHOD_NOT_ALLOWED):
             return False
+        if link.era is not Era.HANDSHAKE:
+            return False
         link.refusal = cause
         link.is_pipe = True
         link.upstream.step(Input.REDIAL)
-        self._join(link)
+        self._reaching.reach(link)
         return True
 
     def doubt(self, link: Link) -> None:
@@ -175,14 +226,116 @@ class Handshakes:
         link.upstream.step(Input.CONNECTED)
         link.has_listened = False
         link.listen_event_id = None
-        self._uplink.run(link, "initialize", "initialize", link.upstream.initialize)
+        if link.era is Era.HANDSHAKE:
+            self._uplink.run(link, "initialize", "initialize", link.upstream.initialize)
+        else:
+            self._discover(link)
+
+    def _discover(self, link: Link) -> None:
+        who = own_envelope(LATEST_MODERN, self._desk.plan.version)
+        self._uplink.run(link, "discover", "server/discover", add(None, who))
+        at = self._desk.now + self._desk.limits.probe_timeout_s
+        self._desk.timers.set(("probe", link.id), at, "server/discover")
+
+    def receive_discovery(self, link: Link, frame: Frame) -> None:
+        """The answer to `server/discover`."""
+        link.babble = ""
+        error = None if frame.error is None else jsonrpc.usable_error(frame.error)
+        try:
+            if frame.result is None:
+                raise RemoteProtocolError("it refused server/discover")
+            revisions = [revision for revision in served_revisions(frame.result) if is_known_modern(revision)]
+            if not revisions:
+                raise RemoteProtocolError("it serves no revision without sessions that is known here")
+            shown = self.files.adapt_handshake(link, frame.result) if link.plan.has_files else frame.result
+            # Raises where no client with a session could be shown it: such a one may come later.
+            to_initialize_result(shown, client=LEGACY[LATEST_LEGACY], name=link.plan.id)
+            link.upstream.receive_discovered(frame.result, max(revisions))
+        except (RemoteProtocolError, msgspec.DecodeError) as fault:
+            if not (self._ask_again(link, error) or self._go_back(link, is_denied=True) or self.turn(link, error)):
+                self.losses.lose(link, str(fault), error=link.refused or error)
+            return
+        link.handshake, link.refusal, link.refused = shown, None, None
+        verdict = self.verdicts[link.plan.id]
+        verdict.discovered = frame.result
+        if link.answered is not None:
+            verdict.receive_proof(Era.HANDSHAKE, _revision_in(link.answered.result))
+            link.answered = None
+        self._receive_verdict(link)
+        self.accept_all(link)
+        link.replaying = 0
+        if self.news.open(link):
+            self._receive_ready(link)
+
+    def _ask_again(self, link: Link, error: bytes | None) -> bool:
+        """It refuses the revision it was asked in, and names one that is known here: it is asked once more, in that.
+
+        Source: 2026-07-28 basic/versioning, "Protocol Version Negotiation".
+        """
+        if error is None or jsonrpc.error_code(error) != UNSUPPORTED_VERSION or not is_modern(error):
+            return False
+        if link.upstream.state is not State.INITIALIZING or link.is_asked_again:
+            return False
+        link.is_asked_again = True
+        self._discover(link)
+        return True
+
+    def receive_news_open(self, link: Link) -> None:
+        """What is subscribed is subscribed again, or cannot be."""
+        if link.upstream.state is State.REPLAYING and link.is_stateless:
+            self._receive_ready(link)
+
+    def handle_probe_timeout(self, link: Link) -> None:
+        """It may be one that never answers what it does not know."""
+        if link.upstream.state is not State.INITIALIZING or link.era is not Era.STATELESS:
+            return
+        if self._go_back(link):
+            return
+        is_known = self.verdicts[link.plan.id].speaks(Era.STATELESS, self._desk.now) is True
+        if (is_known and not link.is_pipe) or not self.turn(link, is_said=False):
+            text = f"it did not answer server/discover within {self._desk.limits.probe_timeout_s:g} s"
+            self.losses.lose(link, text, error=link.refused)
 
     def receive_handshake(self, link: Link, frame: Frame, session: str | None) -> None:
         """The answer to `initialize`."""
         link.babble = ""
         if frame.error is not None:
-            self.losses.lose(link, "it refused to initialize", error=jsonrpc.usable_error(frame.error))
+            error = jsonrpc.usable_error(frame.error)
+            if not (denies_handshake(error) and (self.turn(link, error) or self._probe_again(link))):
+                self.losses.lose(link, "it refused to initialize", error=link.refused or error)
             return
+        if not self._must_ask(link, session):
+            self._accept_handshake(link, frame, session)
+            return
+        link.answered = frame
+        self.verdicts[link.plan.id].receive_question(self._desk.now)
+        link.era = Era.STATELESS
+        self._discover(link)
+
+    def _must_ask(self, link: Link, session: str | None) -> bool:
+        """Whether to see if the server can do without a handshake: over HTTP, one that begins no session has no stream
+        to ask anything on, or to tell of changes. In the era that needs none it can do both."""
+        verdict = self.verdicts[link.plan.id]
+        verdict.is_mute = session is None and not link.is_pipe
+        return verdict.is_mute and Era.STATELESS not in link.tried and verdict.may_ask(self._desk.now)
+
+    def _go_back(self, link: Link, *, is_denied: bool = False) -> bool:
+        """It cannot do without, or does not say: go on with the handshake that it has answered. False if there is none.
+
+        Args:
+            is_denied: it said that it cannot.
+        """
+        frame, link.answered = link.answered, None
+        if frame is None or link.upstream.state is not State.INITIALIZING:
+            return False
+        self._drop_errands(link)
+        link.era = Era.HANDSHAKE
+        if is_denied:
+            self.verdicts[link.plan.id].receive_denial(Era.STATELESS, self._desk.now)
+        self._accept_handshake(link, frame, None)
+        return True
+
+    def _accept_handshake(self, link: Link, frame: Frame, session: str | None) -> None:
         assert frame.result is not None
         try:
             link.upstream.receive_initialized(frame.result, session)
@@ -191,7 +344,8 @@ class Handshakes:
             link.upstream.session = session  # it may have begun one
             self.losses.lose(link, f"its answer to initialize is unusable: {error}")
             return
-        link.handshake, link.refusal = shown, None
+        link.handshake, link.refusal, link.refused = shown, None, None
+        self._receive_verdict(link)
         if link.plan.kind is Kind.HTTP:
             (self._event_pipes.add if link.is_pipe else self._event_pipes.discard)(link.plan.id)
         self.accept_all(link)
@@ -203,14 +357,20 @@ class Handshakes:
         """The sessions that wait for the server's greeting are shown it."""
         if link.handshake is None:
             return
-        crowd = self.crowds.get(link.id)
         for session in list(link.sessions.values()):
-            if session.opener is None:
-                continue
-            shown, revision = link.handshake, link.upstream.revision
-            if crowd is not None:
-                shown, revision = crowd.shown(session, shown)
-            self._clients.accept_session(session, shown, revision)
+            if session.is_stateless:
+                session.greeting = self._discovery(link)
+            elif session.opener is not None:
+                shown, revision = handshake_for(link, session)
+                self._clients.accept_session(session, shown, revision)
+
+    def _discovery(self, link: Link) -> bytes:
+        try:
+            return discovery_of(link)
+        except RemoteProtocolError as fault:
+            text = f"what it says of itself cannot be shown to clients without sessions: {fault.message}"
+            self._desk.note("warning", text, link.plan.id)
+            return NOTHING_KNOWN
 
     def receive_confirmed(self, link: Link) -> None:
         """`initialized` has arrived."""
@@ -238,6 +398,7 @@ class Handshakes:
     def receive_listening(self, link: Link) -> None:
         """The stream is open, refused, or long in coming: requests need not wait for it any longer."""
         self._desk.timers.cancel(("listening", link.id))
+        self.receive_news_open(link)
         if link.upstream.state is not State.LISTENING:
             return
         link.upstream.step(Input.LISTENED)
@@ -258,6 +419,7 @@ class Handshakes:
         link.upstream.receive_replayed(self._desk.now)
         self._desk.timers.cancel(("start", link.id))
         self.health[link.plan.id].receive_ready()
+        self.listens.receive_ready(link)
         self.flush(link)
         self.nursery.refill(link.plan, self.health[link.plan.id])
 
@@ -288,6 +450,37 @@ class Handshakes:
     def handle_start_timeout(self, link: Link) -> None:
         self.losses.lose(link, f"it did not answer within {self.start_timeout_s(link):g} s of being started")
 
+    def receive_refusal(self, link: Link, purpose: str, cause: Cause) -> bool:
+        """The POST of a handshake ended without an answer to it. True if it goes on in another way."""
+        error = error_in(cause)
+        if purpose == "discover":
+            if self._ask_again(link, error):
+                return True
+            is_denied = denies_stateless(cause)
+            return self._go_back(link, is_denied=is_denied) or (is_denied and self.turn(link, error))
+        if error is not None and denies_handshake(error) and (self.turn(link, error) or self._probe_again(link)):
+            return True
+        return self.fall_back(link, cause)
+
+    def handle_listening_timeout(self, link: Link) -> None:
+        """Requests need not wait any longer for what the server says first."""
+        if link.is_stateless:
+            self.receive_news_open(link)
+        else:
+            self.receive_listening(link)
+
     def handle_relisten(self, link: Link) -> None:
         if link.stream is None and link.upstream.state in (State.REPLAYING, State.READY):
             self.listen(link)
+
+
+def _is_for_stateless(link: Link) -> bool:
+    return bool(link.sessions) and all(session.is_stateless for session in link.sessions.values())
+
+
+def _revision_in(initialized: bytes | None) -> str | None:
+    """The revision that an answer to `initialize` names, as far as it can be read."""
+    try:
+        return jsonrpc.text_of(jsonrpc.member_of(initialized, "protocolVersion"))
+    except RemoteProtocolError:
+        return None

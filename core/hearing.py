@@ -8,15 +8,18 @@ import msgspec
 
 from . import jsonrpc, visibility
 from .asking import Asking
+from .crossings import Crossings
 from .desk import Desk
-from .errors import INTERNAL_ERROR, RemoteProtocolError
+from .errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, RemoteProtocolError
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
 from .handshakes import Handshakes
 from .ids import ChannelId
 from .jsonrpc import Frame
 from .links import ChildRole, Errand, Link, UpPostRole, UpStreamRole
+from .listens import Listens
 from .losses import Losses
+from .news import News
 from .resuming import Resuming
 from .uplink import Uplink
 from .upstream import State
@@ -26,6 +29,9 @@ UpRole = ChildRole | UpPostRole | UpStreamRole
 
 NOISE_NOTED: Final = 8
 """So many lines of noise are noted one by one."""
+
+REFUSALS: Final = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS, INVALID_REQUEST})
+"""Codes of errors that a request meets every time."""
 
 TAIL_BYTES: Final = 4096
 """How much of an unreadable message's end is searched for its id."""
@@ -47,8 +53,14 @@ class Hearing:
         asking: Asking,
         handshakes: Handshakes,
         losses: Losses,
+        crossings: Crossings,
+        news: News,
+        listens: Listens,
     ) -> None:
         self.files: Results
+        self._crossings = crossings
+        self._news = news
+        self._listens = listens
         self._desk = desk
         self._uplink = uplink
         self._resuming = resuming
@@ -81,7 +93,7 @@ class Hearing:
         self._note_noise(link, message, error)
         id_raw, shape = error.id_raw, error.shape
         if shape == "call":
-            if id_raw is not None and (isinstance(role, ChildRole) or is_current(role)):
+            if id_raw is not None and not link.is_stateless and (isinstance(role, ChildRole) or is_current(role)):
                 self._uplink.tell(link, jsonrpc.encode_error(id_raw, error.rpc_code, error.message))
             return
         if not shape and (id_raw := owner_of(message, message[-TAIL_BYTES:])) is not None:
@@ -114,15 +126,28 @@ class Hearing:
     def _receive_frame(self, link: Link, role: UpRole, frame: Frame) -> None:
         related = related_of(role)
         if frame.is_notification:
-            self._asking.receive_notification(link, frame, related)
+            self._receive_notification(link, frame, related)
         elif not frame.is_request:
             number = _number_of(frame, role)
             if number is not None:
                 self._receive_reply(link, role, frame, number)
+        elif link.is_stateless:
+            self._desk.note("warning", f"{frame.method} dropped: a server without sessions asks nothing", link.plan.id)
         elif isinstance(role, ChildRole) or is_current(role):
             self._asking.receive_request(link, frame, related)
         else:
             self._desk.note("debug", f"{frame.method} dropped: its session is lost, so is its answer", link.plan.id)
+
+    def _receive_notification(self, link: Link, frame: Frame, related: Exchange | None) -> None:
+        if frame.method == "notifications/tools/list_changed":
+            self._crossings.schooling.forget(link)
+        if not link.is_stateless:
+            self._asking.receive_notification(link, frame, related)
+            return
+        try:
+            self._news.receive_notification(link, frame, related)
+        except RemoteProtocolError as error:
+            self._desk.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
 
     def _receive_reply(self, link: Link, role: UpRole, frame: Frame, number: int) -> None:
         entry = link.pending.pop(number, None)
@@ -135,38 +160,66 @@ class Hearing:
                 crowd.forget_ghost(number)
             self._desk.note("debug", "server answered what nobody waits for: dropped", link.plan.id)
         elif isinstance(entry, Errand):
-            self._receive_errand(link, role, entry, frame)
+            self._receive_errand(link, role, entry, frame, number)
         else:
-            self._receive_answer(link, entry, frame)
+            self.receive_answer(link, entry, frame)
             self._handshakes.advance(link, entry)
 
-    def _receive_errand(self, link: Link, role: UpRole, errand: Errand, frame: Frame) -> None:
+    def _receive_errand(self, link: Link, role: UpRole, errand: Errand, frame: Frame, number: int) -> None:
         if errand.incarnation != link.upstream.incarnation:
+            return
+        if self.receive_errand(link, errand, frame, number):
             return
         if errand.purpose == "replay":
             self._handshakes.receive_replayed(link)
         elif errand.purpose == "initialize":
             self._handshakes.receive_handshake(link, frame, role.session if isinstance(role, UpPostRole) else None)
 
-    def _receive_answer(self, link: Link, exchange: Exchange, frame: Frame) -> None:
+    def receive_errand(self, link: Link, errand: Errand, frame: Frame, number: int) -> bool:
+        """The answer to a request of ours, or an error for none. False if it is for a handshake with sessions."""
+        is_done = frame.error is None
+        if errand.purpose == "discover":
+            self._handshakes.receive_discovery(link, frame)
+        elif errand.purpose == "listen":
+            is_refused = frame.error is not None and jsonrpc.error_code(frame.error) in REFUSALS
+            self._news.receive_end(link, number, is_refused=is_refused)
+        elif errand.purpose == "schemas":
+            self._crossings.schooling.receive_page(link, frame)
+        elif errand.purpose == "level":
+            self._crossings.receive_levelled(link, is_done=is_done)
+        elif errand.purpose == "subscribe":
+            self._listens.receive_subscribed(link, errand, is_done=is_done)
+        else:
+            return False
+        return True
+
+    def receive_answer(self, link: Link, exchange: Exchange, frame: Frame) -> None:
+        """The answer to a client's request."""
         self._uplink.expect_none(exchange)
-        exchange.step(ExchangeInput.REPLY)
         link.upstream.receive_proof()
         self._handshakes.health[link.plan.id].receive_proof()
+        try:
+            if self._crossings.receive_answer(link, exchange, frame):
+                return
+        except RemoteProtocolError as fault:
+            frame = Frame(error=jsonrpc.error_object(INTERNAL_ERROR, f"the server's answer is broken: {fault.message}"))
+        exchange.step(ExchangeInput.REPLY)
         if frame.error is not None:
-            message = jsonrpc.encode_error_raw(exchange.id_raw, jsonrpc.usable_error(frame.error))
-            self._losses.finish(link, exchange, message)
+            error = self._crossings.error_down(link, exchange, jsonrpc.usable_error(frame.error))
+            self._losses.finish(link, exchange, jsonrpc.encode_error_raw(exchange.id_raw, error))
             return
         assert frame.result is not None
         try:
             if not link.upstream.remember(exchange.method, exchange.params):
                 text = f"{exchange.method} is not set again if the server is lost: too many are remembered"
                 self._desk.note("warning", text, link.plan.id)
-            result = visibility.shown(link, exchange, frame.result)
+            self._crossings.receive_set(link, exchange)
+            result = self._crossings.result_down(link, exchange, frame.result)
+            result = visibility.shown(link, exchange, result)
             if link.plan.has_files and self.files.receive_result(link, exchange, result):
                 return
-        except RemoteProtocolError as error:
-            text = f"the server's answer could not be read: {error.message}"
+        except RemoteProtocolError as fault:
+            text = f"the server's answer could not be read: {fault.message}"
             self._losses.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, INTERNAL_ERROR, text))
             return
         self._losses.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, result))

@@ -222,6 +222,24 @@ def usable_error(error: bytes) -> bytes:
 # --- Members the protocol itself puts into params -------------------------------------------------------------------
 
 
+def error_object(code: int, message: str, data: object = None) -> bytes:
+    """The JSON of an error object."""
+    error: dict[str, object] = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return msgspec.json.encode(error)
+
+
+def error_code(error: bytes) -> int | None:
+    """The code of an error object; None if there is none that can be read."""
+    try:
+        raw = member_of(error, "code")
+        code = None if raw is None else msgspec.json.decode(raw)
+    except (RemoteProtocolError, msgspec.DecodeError):
+        return None
+    return code if isinstance(code, int) else None
+
+
 def progress_token(params: bytes | None) -> bytes | None:
     """The JSON of `params._meta.progressToken`; None if it is absent or null.
 

@@ -124,7 +124,54 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     subscriptions_per_session_max: int = 1024
     """Resource subscriptions remembered for replay after an upstream restart."""
 
+    # Clients without sessions (2026-07-28)
+    collect_s: float = 0.02
+    """How long more questions of a server are waited for after the first, to be asked together: its client counts the
+    rounds, and gives up after ten."""
+    park_ttl_s: float = 600.0
+    """How long a call waits for its client to come back with answers: as the official Python SDK's state does."""
+    park_tick_s: float = 15.0
+    """How often a server that asked hears that it is still being answered, if it wants to: they wait for a minute."""
+    parks_per_session_max: int = 64
+    """Calls of one client that wait so. Beyond it the server is told that the client cannot be asked."""
+    parks_max: int = 1024
+    """Those of all clients together: each is a request that a server works on."""
+    park_logs_max: int = 32
+    """Log messages kept for a client that is away for answers."""
+    park_logs_max_bytes: int = 256 * KIB
+    """Those messages together."""
+    parks_held_max_bytes: int = 64 * MIB
+    """Answers kept for clients that are away, all together: one of the largest fits. Of what does not, its client hears
+    that it was lost."""
+    listens_per_session_max: int = 64
+    """Subscriptions (`subscriptions/listen`) of one client at once. Official servers stop at 1024 for all."""
+    listen_ack_s: float = 5.0
+    """How long a subscription waits for the server to confirm its parts; what is not confirmed by then is left out."""
+    visit_wait_s: float = 10.0
+    """How long a call that needs a visit to a page waits, once its client agreed, to hear that the visit is over."""
+
     # Upstreams
+    probe_timeout_s: float = 10.0
+    """How long a server that may know no `server/discover` is given to answer it. The official Python SDK waits so."""
+    verdict_ttl_s: float = 86_400.0
+    """After a day it is tried again whether a server speaks a revision that it did not: it may have been updated."""
+    rounds_max: int = 32
+    """How often a server may ask more before it answers one request. Clients of it stop at ten."""
+    round_pause_s: float = 0.25
+    """Pause before a request is repeated for a server that wanted nothing but that, doubled each time."""
+    round_pause_max_s: float = 5.0
+    """Longest such pause."""
+    lookup_s: float = 10.0
+    """How long a call waits for its server's list of tools, or for it to have taken a log level, where either must come
+    first; then it goes up as it can."""
+    news_pause_s: float = 0.05
+    """How long further changes of what is subscribed are waited for before the server is told."""
+    schema_pages_max: int = 100
+    """Pages of `tools/list` read to learn which arguments a server wants in headers too."""
+    tools_known_max: int = 10_000
+    """Tools of a server of which something is remembered beside their list: hundreds are many."""
+    audiences_max: int = 1024
+    """Clients for whom that is kept apart, since a server may look different to each."""
     children_max: int = 512
     """Server processes at once, those that are ending included. A Node or Python server takes 50 to 100 MB."""
     notices_waiting_max: int = 256

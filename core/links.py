@@ -10,12 +10,16 @@ from typing import NamedTuple
 
 from .desk import Role
 from .effects import Cause, Delete, Headers
+from .eras import Era
 from .exchange import Exchange
 from .ids import ChannelId
+from .jsonrpc import Frame
 from .limits import Limits
+from .listen import Filter
 from .plan import Kind, ServerPlan, Sharing
 from .session import Session
 from .upstream import Upstream
+from .wire.annotations import Mirror
 from .wire.cookies import CookieStore
 
 
@@ -39,12 +43,26 @@ class Link:
     noise: how many messages of the server could not be read.
     notices: open POSTs that carry a notification or an answer.
     has_listened: whether this upstream session has ever granted a GET stream.
+    is_asked_again: in this handshake it was asked in a revision it named, after it had refused another.
     is_pipe: whether the server is spoken to over one two-way stream, rather than with a POST a message.
     refusal: why the server is not spoken to over Streamable HTTP, if that was tried first.
-    handshake: the result of its last `initialize`.
+    handshake: the result of its last `initialize`, or `server/discover`, as clients are shown it.
+    era: how the server is spoken to, or is to be.
+    answered: what it answered to `initialize`, while it is asked whether it can do without.
+    tried: the eras that failed in this handshake, and whether the server said so, or nothing at all.
+    refused: the error that the first of them failed with.
+    mirrors: which arguments of its tools the server wants in headers too, by tool; None: nobody has looked.
+    pages_read: of its list of tools, while that is read for this.
+    wrapped: the tools whose results have to be wrapped for clients that know only objects.
+    learning: requests that wait for that to be known.
+    levelling: requests that wait for the server to be told how much it is to log, and the level.
+    ears: our subscriptions with a server without sessions, by their numbers; the newest last.
+    missed: what may have changed while nothing was subscribed.
+    subscribing: requests that wait until a resource is among what is subscribed.
     """
 
     __slots__ = (
+        "answered",
         "babble",
         "channel",
         "children",
@@ -52,26 +70,38 @@ class Link:
         "cut",
         "denial",
         "dialled_with",
+        "ears",
+        "era",
         "handshake",
         "has_listened",
         "id",
+        "is_asked_again",
         "is_pipe",
         "last_id",
+        "learning",
+        "levelling",
         "listen_event_id",
         "listen_failures",
         "listen_idle",
+        "mirrors",
+        "missed",
         "noise",
         "notices",
+        "pages_read",
         "pending",
         "plan",
         "posts",
         "queue",
         "refusal",
+        "refused",
         "replaying",
         "sessions",
         "stream",
+        "subscribing",
+        "tried",
         "upstream",
         "workspace",
+        "wrapped",
     )
 
     def __init__(self, id: str, plan: ServerPlan, workspace: str, initialize: bytes, limits: Limits) -> None:
@@ -95,6 +125,7 @@ class Link:
         self.noise = 0
         self.notices = 0
         self.has_listened = False
+        self.is_asked_again = False
         self.is_pipe = plan.kind is not Kind.HTTP
         self.refusal: Cause | None = None
         self.handshake: bytes | None = None
@@ -102,6 +133,28 @@ class Link:
         self.replaying = 0
         self.listen_failures = 0
         self.listen_idle = 0
+        self.era = Era.HANDSHAKE
+        self.answered: Frame | None = None
+        self.tried: dict[Era, bool] = {}
+        self.refused: bytes | None = None
+        self.mirrors: dict[str, tuple[Mirror, ...]] | None = None
+        self.pages_read = 0
+        self.wrapped: frozenset[str] = frozenset()
+        self.learning: list[Exchange] = []
+        self.levelling: tuple[str, list[Exchange]] | None = None
+        self.ears: dict[int, Ear] = {}
+        self.missed = Filter()
+        self.subscribing: list[Exchange] = []
+
+    @property
+    def is_stateless(self) -> bool:
+        """Whether its server has no sessions: each request says all."""
+        return self.era is Era.STATELESS
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for news of the server, so that a lost one is made anew without being asked."""
+        return self.upstream.has_subscriptions or any(s.listens or s.subscriptions for s in self.sessions.values())
 
     @property
     def is_shared(self) -> bool:
@@ -133,6 +186,23 @@ class Link:
         return self.upstream.pause_left(now)
 
 
+class Ear:
+    """A subscription of ours (`subscriptions/listen`) with a server without sessions.
+
+    Attributes:
+        number: the request's.
+        wanted: what was asked for.
+        granted: what the server confirmed; None before.
+    """
+
+    __slots__ = ("granted", "number", "wanted")
+
+    def __init__(self, number: int, wanted: Filter) -> None:
+        self.number = number
+        self.wanted = wanted
+        self.granted: Filter | None = None
+
+
 class Notice(NamedTuple):
     """A message that waits for the upstream, or for what comes of it, and what of the client's headers goes with it."""
 
@@ -141,11 +211,12 @@ class Notice(NamedTuple):
 
 
 class Errand:
-    """A request of our own to the upstream."""
+    """A request of our own to the upstream; `about`: the resource it is about, if that is what tells it apart."""
 
-    __slots__ = ("incarnation", "purpose")
+    __slots__ = ("about", "incarnation", "purpose")
 
-    def __init__(self, purpose: str, incarnation: int) -> None:
+    def __init__(self, purpose: str, incarnation: int, about: str = "") -> None:
+        self.about = about
         self.purpose = purpose
         self.incarnation = incarnation
 
@@ -185,11 +256,13 @@ class UpPostRole(Role):
         has_spoken: a message came.
         own: what it carries, if that is not a client's request: those are kept elsewhere. Headers go with it.
         is_repeated: that was sent before.
+        era: how it was written.
     """
 
     __slots__ = (
         "channel",
         "dialled_at",
+        "era",
         "failures",
         "has_begun",
         "has_spoken",
@@ -236,6 +309,7 @@ class UpPostRole(Role):
         self.failures = 0
         self.names_session = link.upstream.session is not None
         self.session: str | None = None
+        self.era = link.era
 
 
 class UpStreamRole(Role):

@@ -6,7 +6,7 @@ an error that says its outcome is unknown.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -25,8 +25,26 @@ from .ids import ChannelId
 from .links import Errand, FarewellRole, Link, UpPostRole
 from .plan import Kind
 from .resuming import Resuming
+from .session import Session
 from .uplink import Uplink
 from .upstream import State
+
+TIMERS: Final = ("start", "probe", "listening", "relisten", "level", "schemas", "news", "restart", "linger", "rest")
+"""All that belong to a link."""
+
+
+class Crossings(Protocol):
+    """What waits, or goes back and forth, between the eras."""
+
+    def let_go(self, link: Link) -> list[Exchange]: ...
+
+    def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None: ...
+
+
+class Listens(Protocol):
+    """Who must know that nobody tells of changes any more."""
+
+    def receive_lost(self, link: Link) -> None: ...
 
 
 class Memory(Protocol):
@@ -46,6 +64,8 @@ class Losses:
         handshakes: Handshakes,
     ) -> None:
         self.files: Memory
+        self.crossings: Crossings
+        self.listens: Listens
         self._desk = desk
         self._clients = clients
         self._courier = courier
@@ -65,7 +85,7 @@ class Losses:
             stage: how far it had come, for the data of the error that those who wait for the handshake get.
         """
         upstream = link.upstream
-        if upstream.state is State.IDLE:
+        if upstream.state in (State.IDLE, State.CLOSED):
             return
         has_worked = upstream.state is State.READY and not upstream.is_suspect
         self._handshakes.doubt(link)
@@ -80,6 +100,8 @@ class Losses:
         upstream.receive_lost(reason, self._desk.now, is_forgotten=is_forgotten)
         self._count(link, reason, has_worked=has_worked)
         self._let_go(link, reason)
+        if upstream.is_over:
+            return
         if self._refuse_openers(link, reason, error, stage):
             return
         pause = link.pause_left(self._desk.now)
@@ -87,9 +109,9 @@ class Losses:
             self.fail_queue(link, reason)
         elif upstream.forgettings > 1 and not link.queue:
             pause = self._desk.limits.restart_backoff_s  # who forgets and forgets must not keep us busy
-        if pause > 0 and upstream.has_subscriptions:
+        if pause > 0 and link.is_awaited:
             self._desk.timers.set(("restart", link.id), self._desk.now + pause, "upstream restart")
-        elif link.queue or upstream.has_subscriptions:
+        elif link.queue or link.is_awaited:
             self._handshakes.need(link)
 
     def _count(self, link: Link, reason: str, *, has_worked: bool) -> None:
@@ -111,9 +133,12 @@ class Losses:
     def _let_go(self, link: Link, reason: str) -> None:
         """Nothing of the lost session is waited for any more."""
         self.cancel_timers(link)
+        link.queue.extend(self.crossings.let_go(link))
+        self.listens.receive_lost(link)
         for session in link.sessions.values():
-            for number in list(session.asks):
-                self._courier.unask(session, number, None)
+            for number, ask in list(session.asks.items()):
+                if ask.exchange is None or session.is_stateless:  # else it is a call's, which is made again
+                    self._courier.unask(session, number, None)
         child, link.channel = link.channel, None
         stream, link.stream = link.stream, None
         self._desk.close(child, reason=reason)
@@ -126,10 +151,12 @@ class Losses:
             crowd.waiting.clear()
         for number, entry in list(link.pending.items()):
             if isinstance(entry, Errand):
-                del link.pending[number]
+                link.pending.pop(number, None)
             elif entry.post is None:  # on a pipe, or between two connections; else the end of its POST settles it
-                del link.pending[number]
+                link.pending.pop(number, None)
                 self._settle_lost(link, entry, reason)
+                if link.upstream.state is State.CLOSED:
+                    return  # it was there for that request alone
         self._resuming.forget_all(link)
         self.close_posts(link, reason)
 
@@ -180,7 +207,7 @@ class Losses:
                 self._uplink.receive_settled(role)
 
     def cancel_timers(self, link: Link) -> None:
-        for purpose in ("start", "listening", "relisten", "restart", "linger", "rest"):
+        for purpose in TIMERS:
             self._desk.timers.cancel((purpose, link.id))
 
     # --- One request ------------------------------------------------------------------------------------------------
@@ -238,8 +265,10 @@ class Losses:
 
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
         """Give an exchange its answer."""
+        session = link.session_of(exchange)
         self.files.forget(exchange)
-        self._courier.answer(link.session_of(exchange), exchange, message)
+        self.crossings.forget(link, session, exchange)
+        self._courier.answer(session, exchange, message)
 
 
 def _unstarted(link: Link, reason: str) -> str:

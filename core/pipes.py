@@ -11,26 +11,30 @@ from __future__ import annotations
 import msgspec
 
 from . import jsonrpc
+from .bridge.envelope import revision_of
 from .clients import Body, Clients
 from .courier import Courier
 from .desk import Desk
 from .effects import EventPipeOpening, Headers, MessageOpening, PipeOpening
 from .errors import INTERNAL_ERROR, INVALID_REQUEST, OVERLOADED, RemoteProtocolError
-from .exchange import Reply
+from .exchange import ExchangeKey, Reply
 from .ids import ChannelId
 from .jsonrpc import Frame
 from .posts import NO_ROOM, is_bound_up
 from .roles import MessageRole, PipeRole, RefusedRole
 from .session import State as SessionState
+from .stateless import Stateless
+from .stream import Stream
 
 
 class Pipes:
     """Clients of two-way streams."""
 
-    def __init__(self, desk: Desk, courier: Courier, clients: Clients) -> None:
+    def __init__(self, desk: Desk, courier: Courier, clients: Clients, stateless: Stateless) -> None:
         self._desk = desk
         self._courier = courier
         self._clients = clients
+        self._stateless = stateless
         self._by_token: dict[str, ChannelId] = {}
 
     # --- Channels open and close ------------------------------------------------------------------------------------
@@ -67,6 +71,7 @@ class Pipes:
             self._desk.timers.cancel(("greeting", channel))
         if role.session is not None:
             self._clients.close_session(role.session, "client hung up")
+        self._stateless.close_pipe(channel, role.legs)
 
     def handle_greeting(self, channel: ChannelId) -> None:
         role = self._desk.role_of(channel)
@@ -120,6 +125,8 @@ class Pipes:
         for error in faults:
             self._desk.note("warning", f"client sent what is no message: {error.message}", role.opening.server)
             self._receive_garbage(role, channel, error, headers)
+        if not is_batch:
+            frames = [frame for frame in frames if not self._receive_stateless(role, channel, frame, headers)]
         if not frames:
             return
         session = role.session
@@ -139,6 +146,42 @@ class Pipes:
             reply.gathered = []
         self._clients.receive_frames(session, reply, frames, channel, role.last_ordinal + 1, headers)
         role.last_ordinal += len(frames)
+
+    def _receive_stateless(self, role: PipeRole, channel: ChannelId, frame: Frame, headers: Headers) -> bool:
+        """True if a message is of a client that has no session here, or that means none by it.
+
+        Both kinds may be spoken on one pipe, in any order: a request that names its revision says all by itself.
+        """
+        try:
+            if frame.method is None:
+                return False
+            if frame.is_notification:
+                if frame.method == "notifications/cancelled" and self._is_of_leg(role, frame):
+                    self._stateless.receive_cancel(role.legs, frame, headers)
+                    return True
+                return revision_of(frame.params) is not None
+            if revision_of(frame.params) is None:
+                return False
+        except RemoteProtocolError as error:
+            if frame.is_notification:
+                return True
+            self._desk.send(channel, jsonrpc.encode_error(frame.id_raw, error.rpc_code, error.message))
+            return True
+        role.last_ordinal += 1
+        reply = Reply(Stream(channel), ends_channel=False, can_stream=True)
+        key = ExchangeKey(channel, role.last_ordinal)
+        if role.token is not None:
+            self._expect_greeting(channel)
+        try:
+            self._stateless.receive_request(role.opening, key, frame, reply, headers, legs=role.legs)
+        except RemoteProtocolError as error:
+            message = jsonrpc.encode_error(frame.id_raw, error.rpc_code, error.message, error.data)
+            self._desk.send(channel, message)
+        return True
+
+    def _is_of_leg(self, role: PipeRole, frame: Frame) -> bool:
+        id_raw = jsonrpc.member_of(frame.params, "requestId")
+        return id_raw is not None and role.legs.find(jsonrpc.id_key(id_raw)) is not None
 
     def _receive_garbage(
         self, role: PipeRole, channel: ChannelId, error: RemoteProtocolError, headers: Headers

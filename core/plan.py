@@ -9,6 +9,7 @@ import enum
 
 import msgspec
 
+from .eras import Era
 from .handle import UPLOAD_SCHEME
 from .selection import Selection
 
@@ -27,6 +28,14 @@ class Sharing(enum.Enum):
     NONE = "none"  # one session
     CONCURRENT = "concurrent"  # all sessions at once; a question that could be anybody's is refused
     SERIAL = "serial"  # all sessions, one call at a time, so that every question is the caller's
+
+
+class Affinity(enum.Enum):
+    """Which requests of clients without sessions belong together, where principal and capabilities are equal. Those on
+    one pipe or socket always do, and those on different ones never."""
+
+    SHARED = "shared"  # all of a principal
+    REQUEST = "request"  # each for itself, and what it is asked in its course
 
 
 class UploadConsumer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,6 +105,8 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     prompts: Selection = Selection()
     resources: Selection = Selection()
     """By URI, and templates by their text."""
+    era: Era | None = None
+    """How it is spoken to; None: as its client is, if it can be."""
     forwards_roots: bool = False
     """With a file plane: answer the server's `roots/list` with the client's roots, not with the session's folders."""
 
@@ -143,3 +154,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Events for which there is no room in memory go into the storage, not away."""
     version: str = "0"
     """What shared servers are told is the version of this proxy."""
+    affinity: Affinity = Affinity.SHARED
+    """Which clients without sessions have one session with a server that has them."""
+    state_keys: tuple[bytes, ...] = ()
+    """Keys that seal `requestState`: the first seals, all open. At least 16 bytes each; none: one for this run."""

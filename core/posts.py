@@ -6,20 +6,23 @@ Source: 2025-03-26, 2025-06-18 and 2025-11-25 basic/transports, "Streamable HTTP
 from __future__ import annotations
 
 from . import jsonrpc
+from .bridge.envelope import revision_of
 from .clients import Clients
 from .courier import Courier
 from .desk import Desk
 from .effects import Cause, DeleteOpening, End, GetOpening, PostOpening
-from .eras import is_known_legacy
-from .errors import INVALID_REQUEST, OVERLOADED, LocalProtocolError
-from .exchange import Reply
+from .eras import is_known_legacy, is_known_modern
+from .errors import HEADER_MISMATCH, INVALID_REQUEST, OVERLOADED, LocalProtocolError, RemoteProtocolError
+from .exchange import ExchangeKey, Reply
 from .ids import ChannelId
 from .jsonrpc import Frame
 from .roles import PostRole, RefusedRole, StreamRole
 from .session import Session
 from .session import State as SessionState
+from .stateless import Stateless, read_leg, unsupported
 from .stream import Stream
 from .streams import Streams
+from .wire.mirroring import check, check_revision
 
 NO_ROOM = "too much was sent that is not taken yet: wait, and try again"
 
@@ -27,11 +30,12 @@ NO_ROOM = "too much was sent that is not taken yet: wait, and try again"
 class Posts:
     """Clients of Streamable HTTP."""
 
-    def __init__(self, desk: Desk, courier: Courier, clients: Clients, streams: Streams) -> None:
+    def __init__(self, desk: Desk, courier: Courier, clients: Clients, streams: Streams, stateless: Stateless) -> None:
         self._desk = desk
         self._courier = courier
         self._clients = clients
         self._streams = streams
+        self._stateless = stateless
 
     # --- Channels open and close ------------------------------------------------------------------------------------
 
@@ -97,7 +101,9 @@ class Posts:
     def receive_post_close(self, role: PostRole, channel: ChannelId, cause: Cause) -> None:
         """A client hung up. That cancels nothing (2025-03-26 basic/transports, "Sending Messages": a disconnection
         "SHOULD NOT be interpreted as the client cancelling its request"), except a handshake: nobody knows the id of
-        that session."""
+        that session. Without sessions it cancels (2026-07-28 basic/patterns/cancellation)."""
+        if role.leg is not None and cause.end is not End.DONE:
+            self._stateless.hang_up(*role.leg)
         if role.stream is not None:
             self._streams.detach(role.stream, channel)
         if role.session is not None and cause.end is not End.DONE:
@@ -129,6 +135,8 @@ class Posts:
         if faults:
             self._desk.send(channel, jsonrpc.parse_failure(faults[0]), is_last=True, status=faults[0].http_status)
             return
+        if self._receive_stateless(role, channel, frames, is_batch=is_batch):
+            return
         if any(frame.method == "initialize" and frame.is_request for frame in frames):
             self._open_session(role, channel, frames[0], is_batch=is_batch)
             return
@@ -155,6 +163,81 @@ class Posts:
         self._clients.receive_frames(session, reply, frames, channel, 0, opening.headers)
         if not has_request:
             self._desk.close(channel, status=202)
+
+    # --- Without sessions -------------------------------------------------------------------------------------------
+
+    def _receive_stateless(self, role: PostRole, channel: ChannelId, frames: list[Frame], *, is_batch: bool) -> bool:
+        """True if the body was one of a client without sessions, or of nobody who can be told apart from one.
+
+        The body decides, and the headers must agree with it: a request that names its revision belongs to no session,
+        and one that does not belongs to one, unless its header says otherwise.
+
+        Source: 2026-07-28 basic/versioning, "Backward Compatibility"; basic/transports/streamable-http.
+        """
+        opening = role.opening
+        try:
+            named = [self._revision_of(frame) for frame in frames]
+            if is_batch:
+                if any(revision is not None for revision in named):
+                    raise RemoteProtocolError("got a batch, expected one message: that revision has no batches")
+                return False
+            if not frames:
+                return False
+            (frame,), (revision,) = frames, named
+            header = opening.revision
+            is_modern_header = header is not None and is_known_modern(header)
+            if not frame.is_request:
+                if frame.is_notification and (revision is not None or is_modern_header):
+                    # A cancellation by an id that a client chose must not reach another's request.
+                    self._desk.close(channel, status=202)
+                    return True
+                if is_modern_header:
+                    raise RemoteProtocolError("got an answer, expected none: nobody is asked in that revision")
+                return False
+            if revision is not None:
+                self._receive_request(role, channel, frame)
+                return True
+            if frame.method == "initialize":
+                if is_modern_header:
+                    text = f"got initialize under MCP-Protocol-Version {header}, which has none"
+                    raise RemoteProtocolError(text, rpc_code=HEADER_MISMATCH)
+                return False
+            if is_modern_header:
+                read_leg(frame)  # which says what is missing
+            if header is not None and not is_known_legacy(header) and opening.session is None:
+                raise unsupported(header)
+        except RemoteProtocolError as error:
+            id_raw = frames[0].id_raw if len(frames) == 1 and frames[0].is_request else None
+            self._refuse(channel, error.http_status, error.rpc_code, error.message, id_raw, error.data)
+            return True
+        return False
+
+    def _revision_of(self, frame: Frame) -> str | None:
+        return None if frame.method is None else revision_of(frame.params)
+
+    def _receive_request(self, role: PostRole, channel: ChannelId, frame: Frame) -> None:
+        opening = role.opening
+        assert frame.method is not None
+        revision = revision_of(frame.params)
+        assert revision is not None
+        if opening.revision is not None and revision:
+            check_revision(opening.revision, revision)  # whether or not what the body names is served
+        leg = read_leg(frame)
+        mirrors = self._stateless.mirrors_for(opening, frame)
+        check(frame.method, frame.params, leg.revision, opening.mirrored, mirrors, header_revision=opening.revision)
+        if frame.method == "subscriptions/listen" and not opening.accepts_events:
+            text = "got an Accept without text/event-stream, expected it: what is subscribed comes as events"
+            raise RemoteProtocolError(text, http_status=406)
+        stream = Stream(channel)
+        reply = Reply(stream, ends_channel=True, can_stream=opening.accepts_events)
+        mirrored = tuple(pair for pair in opening.mirrored if pair[0].startswith("mcp-param-"))
+        found = self._stateless.receive_request(
+            opening, ExchangeKey(channel, 0), frame, reply, opening.headers, mirrored=mirrored
+        )
+        if found is not None:
+            role.leg = *found, reply
+
+    # --- Sessions ---------------------------------------------------------------------------------------------------
 
     def _open_session(self, role: PostRole, channel: ChannelId, frame: Frame, *, is_batch: bool) -> None:
         opening = role.opening
@@ -210,6 +293,10 @@ class Posts:
         self, channel: ChannelId, id: str | None, opening: PostOpening | GetOpening | DeleteOpening
     ) -> Session | None:
         """The session an HTTP request names. A foreign one is answered exactly as an unknown one."""
+        if id is None and not isinstance(opening, PostOpening) and is_known_modern(opening.revision or ""):
+            # 2026-07-28 basic/transports/streamable-http: GET and DELETE are answered 405.
+            self._refuse(channel, 405, INVALID_REQUEST, "got another method than POST, expected POST")
+            return None
         if id is None:
             text = "got no Mcp-Session-Id header, expected the one that initialize was answered with"
             self._refuse(channel, 400, INVALID_REQUEST, text)
@@ -221,8 +308,10 @@ class Posts:
             return None
         return session
 
-    def _refuse(self, channel: ChannelId, status: int, code: int, text: str, id_raw: bytes | None = None) -> None:
-        self._desk.send(channel, jsonrpc.encode_error(id_raw, code, text), is_last=True, status=status)
+    def _refuse(
+        self, channel: ChannelId, status: int, code: int, text: str, id_raw: bytes | None = None, data: object = None
+    ) -> None:
+        self._desk.send(channel, jsonrpc.encode_error(id_raw, code, text, data), is_last=True, status=status)
 
 
 def is_bound_up(frame: Frame) -> bool:

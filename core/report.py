@@ -7,6 +7,7 @@ from collections import Counter
 
 import msgspec
 
+from .eras import Era
 from .exchange import Exchange
 from .links import Link
 from .servers import Servers
@@ -31,6 +32,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         starts: processes or connections begun so far.
         failures: those that failed.
         last_error: how the last session with it ended, if it ended badly.
+        eras: how it was found to speak, `handshake`, `stateless` or both, each with the revision that it named.
+        era: how it is spoken to in the sessions where requests can pass now, `handshake`, `stateless` or `both`; None
+            if there are none.
         revision: the protocol revision it speaks, once it has said so.
         capabilities: what it declared, by name.
         ready_at: since when requests can pass, in the session that has stood longest; None if they cannot.
@@ -46,6 +50,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     starts: int
     failures: int
     last_error: str
+    eras: dict[str, str | None]
+    era: str | None
     revision: str | None
     capabilities: tuple[str, ...]
     ready_at: float | None
@@ -66,6 +72,8 @@ def report(servers: Servers, sessions: Counter[str]) -> tuple[Status, ...]:
 def _status(servers: Servers, id: str, links: list[Link], sessions: int) -> Status:
     health, nursery = servers.handshakes.health[id], servers.handshakes.nursery
     states = {link.upstream.state for link in links}
+    spoken = servers.handshakes.verdicts[id].spoken
+    now = {link.era for link in links if link.upstream.state is State.READY}
     known = next((link.upstream for link in reversed(links) if link.upstream.revision is not None), None)
     if State.READY in states:
         state = "running"
@@ -88,6 +96,8 @@ def _status(servers: Servers, id: str, links: list[Link], sessions: int) -> Stat
         starts=health.starts,
         failures=health.failures,
         last_error=health.last_error,
+        eras={era.value: spoken[era] for era in Era if era in spoken},
+        era="both" if len(now) > 1 else next((era.value for era in now), None),
         revision=None if known is None else known.revision,
         capabilities=() if known is None else tuple(sorted(known.capabilities or ())),
         ready_at=min((link.upstream.ready_at for link in links if link.upstream.state is State.READY), default=None),

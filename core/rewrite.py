@@ -8,7 +8,7 @@ key is refused, because two parsers that disagree about which of the two counts 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -144,6 +144,13 @@ def elements(data: bytes) -> list[Span]:
     return spans
 
 
+def items_of(data: bytes | None) -> list[bytes]:
+    """The JSON of each element; none, if `data` is absent or no array."""
+    if data is None or not data.startswith(b"["):
+        return []
+    return [data[span.start : span.stop] for span in elements(data)]
+
+
 def take(data: bytes, span: Span | None) -> bytes | None:
     """The JSON at a span; None stays None."""
     return None if span is None else data[span.start : span.stop]
@@ -191,6 +198,40 @@ def remove_member(data: bytes, key: str) -> bytes:
         assert comma is not None
         stop = comma.end()
     return splice(data, [Edit(data.index(b"{") + 1, stop, b"")])
+
+
+def remove_members(data: bytes, names: Container[str]) -> bytes:
+    """The object `data` without the members of these names; the others keep their bytes, keys and order."""
+    spans = members(data)
+    edits: list[Edit] = []
+    before = data.index(b"{") + 1  # what goes first, goes with the comma behind it
+    has_kept = False
+    for name, span in spans.items():
+        if name not in names:
+            if edits and not has_kept:
+                comma = _NEXT.match(data, before)
+                assert comma is not None
+                edits.append(Edit(before, comma.end(), b""))
+            has_kept = True
+        else:
+            edits.append(Edit(before, span.stop, b""))
+        before = span.stop
+    return splice(data, edits) if edits else data
+
+
+def insert_members(data: bytes, added: Mapping[str, bytes]) -> bytes:
+    """The object `data` with members it does not have yet, behind its own: `remove_members` takes them out again."""
+    spans = members(data)
+    assert not added.keys() & spans.keys(), "a member is there already"
+    if not added:
+        return data
+    at = max((span.stop for span in spans.values()), default=data.index(b"{") + 1)
+    return data[:at] + (b"," if spans else b"") + build_object(added)[1:-1] + data[at:]
+
+
+def build_object(parts: Mapping[str, bytes]) -> bytes:
+    """The JSON object of these members, each value JSON already."""
+    return b"{" + b",".join(msgspec.json.encode(key) + b":" + value for key, value in parts.items()) + b"}"
 
 
 def extend_array(data: bytes, items: Iterable[bytes], *, at_front: bool = False) -> bytes:

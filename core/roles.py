@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from .desk import Role
 from .effects import EventPipeOpening, MessageOpening, PipeOpening, PostOpening
+from .exchange import Exchange, Reply
 from .ids import ChannelId
+from .legs import Legs
 from .session import Session
 from .stream import Stream
 
@@ -15,15 +17,17 @@ class PostRole(Role):
     Attributes:
         session: the one it opened, if it did.
         stream: its reply, once it is known to belong to a session.
+        leg: the call it is a request of, with its reply, where the client has no session.
     """
 
-    __slots__ = ("has_body", "opening", "session", "stream")
+    __slots__ = ("has_body", "leg", "opening", "session", "stream")
 
     def __init__(self, opening: PostOpening) -> None:
         self.opening = opening
         self.has_body = False
         self.session: Session | None = None
         self.stream: Stream | None = None
+        self.leg: tuple[Session, Exchange, Reply] | None = None
 
 
 class StreamRole(Role):
@@ -41,14 +45,16 @@ class PipeRole(Role):
 
     Attributes:
         token: what POSTs of its other half name it by, if it is an event pipe.
+        legs: its open requests that belong to no session.
     """
 
-    __slots__ = ("last_ordinal", "opening", "session", "token")
+    __slots__ = ("last_ordinal", "legs", "opening", "session", "token")
 
     def __init__(self, opening: PipeOpening | EventPipeOpening, token: str | None = None) -> None:
         self.opening = opening
         self.session: Session | None = None
         self.last_ordinal = 0
+        self.legs = Legs()
         self.token = token
 
 

@@ -9,18 +9,23 @@ from .courier import Courier
 from .credentials import handshake_error_of, is_denied
 from .desk import Desk
 from .effects import Cause, Connected, CookieChanges, End, Primed, Sweep
-from .endings import NO_CONTENT, denies_session, describe
+from .endings import NO_CONTENT, denies_session, describe, error_in
+from .eras import Era
+from .errors import INTERNAL_ERROR
 from .exchange import Exchange
 from .handshakes import Handshakes
 from .hearing import Hearing, UpRole, is_current, related_of
 from .ids import ChannelId
+from .jsonrpc import Frame
 from .links import ChildRole, Errand, FarewellRole, Link, UpPostRole, UpStreamRole
 from .losses import Losses
+from .news import News
 from .nursery import SpareRole
 from .resuming import Resuming
 from .session import Session
 from .uplink import Uplink
 from .upstream import State
+from .verdicts import lacks_revision, lacks_session
 
 
 class Folders(Protocol):
@@ -42,6 +47,7 @@ class ServerChannels:
         handshakes: Handshakes,
         losses: Losses,
         hearing: Hearing,
+        news: News,
     ) -> None:
         self.files: Folders
         self._desk = desk
@@ -51,6 +57,7 @@ class ServerChannels:
         self._handshakes = handshakes
         self._losses = losses
         self._hearing = hearing
+        self._news = news
 
     def receive_open(self, role: UpRole | SpareRole, opening: Connected | Primed) -> None:
         """A channel that was dialled is open, or can be resumed."""
@@ -120,6 +127,9 @@ class ServerChannels:
             # There is nothing to speak to then, which an operator mends in another way than one who speaks no MCP.
             has_started = not role.is_process or cause.end is not End.UNREACHABLE
             stage = "" if has_started else "start"
+            has_tried = link.is_stateless and cause.end is not End.UNREACHABLE
+            if has_tried and self._handshakes.turn(link, is_said=False):
+                return  # some end at once when they are asked what they do not know
             error = handshake_error_of(link, cause)
             if error is not None and not is_denied(cause):  # of another protocol than ours: alone it would mislead
                 message = jsonrpc.text_of(jsonrpc.member_of(error, "message"))
@@ -168,6 +178,12 @@ class ServerChannels:
                     self._courier.release(link.session_of(entry), entry)
                 return
             self._uplink.expect_none(entry)
+            is_lost = is_lost or self._is_of_another_era(link, role, cause)
+            answer = error_in(cause) if link.is_stateless and not is_lost and not is_denied(cause) else None
+            if answer is not None:
+                self._hearing.receive_answer(link, entry, Frame(error=answer))  # 2026-07-28: errors have statuses
+                self._handshakes.advance(link, entry)
+                return
             is_unsent = (cause.unsent or is_lost) and not role.is_resumed
             if cause.end is End.DONE and role.problem:
                 cause = Cause(End.BROKEN, detail=role.problem)
@@ -178,7 +194,8 @@ class ServerChannels:
             return
         elif isinstance(entry, Errand):
             if is_current(role):
-                self._receive_errand_close(link, entry, cause)
+                assert role.number is not None
+                self._receive_errand_close(link, entry, cause, role.number)
             return
         elif role.is_confirmation and is_current(role) and link.upstream.state is State.CONFIRMING:
             if cause.end is End.DONE:
@@ -195,11 +212,27 @@ class ServerChannels:
         elif link.queue:
             self._handshakes.need(link)
 
-    def _receive_errand_close(self, link: Link, errand: Errand, cause: Cause) -> None:
+    def _is_of_another_era(self, link: Link, role: UpPostRole, cause: Cause) -> bool:
+        """A server that had no sessions refuses a request as one does that has, or the other way round: it was replaced
+        (2026-07-28 basic/versioning, "Backward Compatibility"), and did not run it."""
+        if role.era is Era.STATELESS:
+            is_other = lacks_session(cause, role.number)
+        else:
+            is_other = lacks_revision(cause)
+        if is_other:
+            self._handshakes.verdicts[link.plan.id].forget(role.era)
+        return is_other
+
+    def _receive_errand_close(self, link: Link, errand: Errand, cause: Cause, number: int) -> None:
         if errand.purpose == "replay":
             self._handshakes.receive_replayed(link)
-        elif errand.purpose == "initialize" and not self._handshakes.fall_back(link, cause):
-            self._losses.lose(link, describe(cause), error=handshake_error_of(link, cause))
+        elif errand.purpose in ("initialize", "discover"):
+            if not self._handshakes.receive_refusal(link, errand.purpose, cause):
+                error = handshake_error_of(link, cause)
+                self._losses.lose(link, describe(cause), error=link.refused or error)
+        elif link.upstream.state is not State.CLOSED:
+            text = error_in(cause) or jsonrpc.error_object(INTERNAL_ERROR, describe(cause))
+            self._hearing.receive_errand(link, errand, Frame(error=text), number)
 
 
 def _keep(role: UpRole, cookies: CookieChanges) -> None:

@@ -7,28 +7,36 @@ is told in `handshakes`, what is said on it in `uplink`, `hearing` and `asking`,
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Final, Protocol
 
 import msgspec
 
 from . import jsonrpc, visibility
 from .asking import Asking
+from .bridge.discovery import initialize_params, introduction
 from .clients import Clients
 from .courier import Courier
+from .crossings import Crossings
 from .desk import Desk
 from .effects import Headers
+from .eras import LATEST_LEGACY, LEGACY, Era, features_of
 from .errors import INTERNAL_ERROR, RemoteProtocolError
-from .exchange import Exchange
+from .exchange import Exchange, ExchangeKey
 from .exchange import Input as ExchangeInput
 from .exchange import State as ExchangeState
 from .handshakes import Adaptation, Handshakes
 from .hearing import Hearing, Results
 from .jsonrpc import Frame
+from .legwork import Legwork
 from .links import Link, Notice, UpPostRole
+from .listens import Listens
 from .losses import Losses, Memory
+from .news import News
 from .plan import Kind, ServerPlan, Sharing
 from .resuming import Resuming
-from .rewrite import members, set_member
+from .rewrite import set_member
+from .rounds import Rounds
 from .server_channels import Folders, ServerChannels
 from .session import Ask, Session
 from .sharing import MAY_ASK, Crowd, Share, greeting
@@ -56,25 +64,58 @@ class Servers:
         channels: what is told of the channels of servers.
     """
 
-    def __init__(self, desk: Desk, clients: Clients, courier: Courier) -> None:
+    def __init__(self, desk: Desk, clients: Clients, courier: Courier, legwork: Legwork) -> None:
         self.links: dict[str, Link] = {}
         self._files: FileRules
         self._desk = desk
         self._clients = clients
         self._courier = courier
+        self._legwork = legwork
         self._by_sid: dict[str, Link] = {}
         self._shared: dict[str, Link] = {}  # by server
         self._uplink = uplink = Uplink(desk)
-        self._resuming = Resuming(desk)
+        self._resuming = resuming = Resuming(desk)
         self.handshakes = handshakes = Handshakes(desk, clients, uplink)
-        self._losses = losses = Losses(desk, clients, courier, uplink, self._resuming, handshakes)
-        self._asking = Asking(
-            desk, courier, uplink, handshakes.crowds, roots_of=lambda session: self._files.roots_of(session)
+        self._losses = losses = Losses(desk, clients, courier, uplink, resuming, handshakes)
+
+        def roots_of(session: Session) -> bytes:
+            return self._files.roots_of(session)
+
+        self._asking = Asking(desk, courier, uplink, handshakes.crowds, roots_of=roots_of)
+        self._rounds = Rounds(desk, courier, roots_of=roots_of)
+        self._news = news = News(desk, uplink, resuming, self._asking)
+        self._listens = listens = Listens(desk, uplink, legwork, courier, handshakes.crowds)
+        self.crossings = crossings = Crossings(
+            desk, uplink, self._rounds, news, listens, handshakes.crowds, write=self._send_up
         )
-        self._hearing = hearing = Hearing(desk, uplink, self._resuming, self._asking, handshakes, losses)
-        self.channels = ServerChannels(desk, courier, uplink, self._resuming, handshakes, losses, hearing)
+        self._hearing = hearing = Hearing(
+            desk, uplink, resuming, self._asking, handshakes, losses, crossings, news, listens
+        )
+        self.channels = ServerChannels(desk, courier, uplink, resuming, handshakes, losses, hearing, news)
         handshakes.losses = losses
         handshakes.forward = self._send_up
+        handshakes.news = news
+        handshakes.listens = listens
+        losses.crossings = crossings
+        losses.listens = listens
+        news.readiness = handshakes
+        news.listens = listens
+        listens.news = news
+        legwork.listens = listens
+        crossings.visits = legwork.visits
+        crossings.onward = news.onward = self._rounds.onward = self
+        self._due: Final[dict[str, Callable[[Link], None]]] = {
+            "start": handshakes.handle_start_timeout,
+            "probe": handshakes.handle_probe_timeout,
+            "listening": handshakes.handle_listening_timeout,
+            "relisten": handshakes.handle_relisten,
+            "restart": handshakes.need,
+            "news": news.handle_change,
+            "level": crossings.handle_level,
+            "schemas": crossings.schooling.handle_schemas,
+            "linger": self._handle_linger,
+            "rest": self._handle_rest,
+        }
 
     def use(self, files: FileRules) -> None:
         """Let the file plane have its say."""
@@ -86,13 +127,12 @@ class Servers:
     def begin(self, session: Session, initialize: bytes) -> None:
         plan = self._desk.servers[session.server]
         try:
+            if plan.owns_roots:
+                initialize = _with_roots(initialize)
+            session.client = introduction(initialize)
             if plan.sharing is not Sharing.NONE:
                 self._share(session, plan, Share(session, initialize))
                 return
-            if plan.owns_roots:
-                initialize = _with_roots(initialize)
-            else:
-                members(initialize)
         except RemoteProtocolError as error:
             text = f"initialize: {error.message}"
             self._clients.refuse_session(session, msgspec.json.encode({"code": error.rpc_code, "message": text}))
@@ -101,11 +141,29 @@ class Servers:
         self._add(link, session)
         self.handshakes.dial(link)
 
-    def _share(self, session: Session, plan: ServerPlan, share: Share) -> None:
+    def begin_stateless(self, session: Session) -> None:
+        """The handshake, should there be one, is made with what the first request said; it waits for that."""
+        plan = self._desk.servers[session.server]
+        initialize = initialize_params(session.client, server=LEGACY[LATEST_LEGACY], version=self._desk.plan.version)
+        if plan.sharing is not Sharing.NONE:
+            self._join(session, plan, Share(session, initialize))
+            return
+        if plan.owns_roots:
+            initialize = _with_roots(initialize)
+        link = Link(session.sid, plan, session.workspace, initialize, self._desk.limits)
+        self._add(link, session)
+
+    def _join(self, session: Session, plan: ServerPlan, share: Share) -> Link:
         link = self._shared_link(plan)
         self._desk.timers.cancel(("linger", link.id))
         self.handshakes.crowds[link.id].shares[session.sid] = share
         self._add(link, session)
+        if session.is_stateless and link.upstream.state in (State.REPLAYING, State.READY):
+            self.handshakes.accept_all(link)
+        return link
+
+    def _share(self, session: Session, plan: ServerPlan, share: Share) -> None:
+        link = self._join(session, plan, share)
         if link.upstream.state is State.IDLE:
             self.handshakes.need(link)
         elif link.upstream.state not in (State.DIALING, State.INITIALIZING):
@@ -129,7 +187,7 @@ class Servers:
         link = self._by_sid[session.sid]
         self._rest_later(link)
         crowd = self.handshakes.crowds.get(link.id)
-        if crowd is not None and self._receive_wish(link, crowd, exchange):
+        if crowd is not None and not link.is_stateless and self._receive_wish(link, crowd, exchange):
             return
         if link.plan.has_files and self._files.receive_call(link, exchange):
             return
@@ -164,13 +222,56 @@ class Servers:
 
     def _send_up(self, link: Link, exchange: Exchange) -> None:
         """Write it; with serial sharing, when its turn comes."""
+        if self.crossings.receive_request(link, exchange):
+            return
         crowd = self.handshakes.crowds.get(link.id)
         if crowd is not None and link.plan.sharing is Sharing.SERIAL and exchange.method in MAY_ASK:
             if crowd.turn is not None:
                 crowd.waiting[exchange] = None
                 return
             crowd.turn = exchange
-        self._uplink.write(link, exchange)
+        try:
+            params = self.crossings.params_up(link, exchange)
+            mirrored = self.crossings.mirrored_up(link, exchange, params)
+        except RemoteProtocolError as error:
+            self.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, error.rpc_code, error.message))
+            self.handshakes.advance(link, exchange)
+            return
+        self._uplink.write(link, exchange, params, mirrored)
+        session = link.session_of(exchange)
+        if session.is_stateless:
+            self._legwork.deferring.receive_sent(session, exchange)
+
+    def resend(self, link: Link, exchange: Exchange) -> None:
+        """It goes up once more, with what its server wanted to know."""
+        if exchange.state is ExchangeState.ASKING:
+            exchange.step(ExchangeInput.PREPARED)
+        exchange.upstream_id = None
+        if link.upstream.state is State.READY:
+            self._send_up(link, exchange)
+        else:
+            link.queue.append(exchange)
+            self.handshakes.need(link)
+
+    def renegotiate(self, link: Link, exchange: Exchange) -> None:
+        """Its server does not speak the revision that it did: find out what it speaks, and send it once more."""
+        self.handshakes.verdicts[link.plan.id].forget(*Era)
+        exchange.upstream_id = None
+        link.queue.append(exchange)
+        self._losses.lose(link, "it does not speak the revision that it did")
+
+    def tick(self, session: Session, ask: Ask, count: int) -> None:
+        link = self._by_sid.get(session.sid)
+        if link is not None and ask.token_raw is not None and ask.incarnation == link.upstream.incarnation:
+            params = b'{"progressToken":%b,"progress":%d}' % (ask.token_raw, count)
+            self._uplink.tell(link, jsonrpc.encode_notification("notifications/progress", params))
+
+    def repeat(self, session: Session, exchange: Exchange) -> None:
+        self.resend(self._by_sid[session.sid], exchange)
+
+    def expect_reply(self, session: Session, exchange: Exchange) -> None:
+        if exchange.upstream_id is not None and exchange.state is ExchangeState.SENT:
+            self._uplink.expect_reply(self._by_sid[session.sid], exchange)
 
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
         """The file plane gives an exchange its answer."""
@@ -179,6 +280,7 @@ class Servers:
     def withdraw(self, session: Session, exchange: Exchange, params: bytes | None, headers: Headers) -> None:
         self._files.forget(exchange)
         link = self._by_sid.get(session.sid)
+        self.crossings.forget(link, session, exchange)
         if link is None:
             return
         crowd = self.handshakes.crowds.get(link.id)
@@ -187,9 +289,9 @@ class Servers:
                 link.queue.remove(exchange)
             if crowd is not None:
                 crowd.waiting.pop(exchange, None)
+        self._uplink.expect_none(exchange)
         if exchange.state is not ExchangeState.SENT or exchange.upstream_id is None:
             return
-        self._uplink.expect_none(exchange)
         self._resuming.forget(link, exchange.upstream_id)
         if link.pending.pop(exchange.upstream_id, None) is None:
             return
@@ -197,7 +299,10 @@ class Servers:
             role = self._desk.role_of(exchange.post)
             if isinstance(role, UpPostRole):
                 self._uplink.receive_settled(role)
-        if link.upstream.state is State.READY:
+        if link.is_stateless and not link.is_pipe:
+            # 2026-07-28 basic/patterns/cancellation: on HTTP, closing the stream is the cancellation.
+            self._desk.close(exchange.post, reason="the request was cancelled")
+        elif link.upstream.state is State.READY:
             params = set_member(params or b"{}", "requestId", b"%d" % exchange.upstream_id)
             self._uplink.tell(link, jsonrpc.encode_notification("notifications/cancelled", params), headers)
         if crowd is not None:
@@ -209,6 +314,8 @@ class Servers:
         link = self._by_sid[session.sid]
         if link.plan.owns_roots and method == "notifications/roots/list_changed":
             return  # its roots are not the client's
+        if link.is_stateless:
+            return  # such a server knows no notification but one, which is not sent from here
         if method == "notifications/progress":
             restored = self._asking.restore_token(session, params)
             if restored is None:
@@ -226,8 +333,15 @@ class Servers:
 
     def reply(self, session: Session, ask: Ask, answer: Frame, headers: Headers) -> None:
         link = self._by_sid.get(session.sid)
-        if link is not None:
-            self._asking.reply(link, ask, answer, headers)
+        if link is None:
+            return
+        if ask.exchange is not None and not session.is_stateless:
+            self._rounds.receive_answer(link, ask.number, ask.exchange, answer)
+            return
+        server = features_of(link.upstream.revision)
+        if server != session.features:
+            answer = self._asking.restore(session, ask, answer, server)
+        self._asking.reply(link, ask, answer, headers)
 
     def end(self, session: Session, asks: list[Ask]) -> None:
         link = self._by_sid.pop(session.sid, None)
@@ -247,9 +361,10 @@ class Servers:
         for ask in asks:
             self._asking.reply(link, ask, Frame(error=refusal), ())
         del link.sessions[session.sid]
+        self._news.receive_change(link)
         for uri in self.handshakes.crowds[link.id].leave(session):
             link.upstream.forget_subscription(uri)
-            if link.upstream.state is State.READY:
+            if link.upstream.state is State.READY and not link.is_stateless:
                 params = msgspec.json.encode({"uri": uri})
                 self._uplink.run(link, "unsubscribe", "resources/unsubscribe", params)
         if link.sessions:
@@ -260,19 +375,17 @@ class Servers:
             linger_s = link.plan.idle_stop_s or self._desk.limits.shared_linger_s
             self._desk.timers.set(("linger", link.id), self._desk.now + linger_s, "shared process without sessions")
 
-    def handle_linger(self, id: str) -> None:
+    def _handle_linger(self, link: Link) -> None:
         """Nobody has used it for a while."""
-        link = self.links.get(id)
-        if link is not None and not link.sessions:
+        if not link.sessions:
             self._end(link, "nobody uses it")
 
-    def handle_rest(self, id: str) -> None:
+    def _handle_rest(self, link: Link) -> None:
         """It has not been asked anything for a while."""
-        link = self.links.get(id)
-        if link is None or link.upstream.state is not State.READY:
+        if link.upstream.state is not State.READY:
             return
         asks = any(session.asks for session in link.sessions.values())
-        if link.pending or link.queue or asks or link.upstream.has_subscriptions:
+        if link.pending or link.queue or asks or link.is_awaited:
             self._rest_later(link)
         else:
             self._losses.rest(link)
@@ -330,21 +443,17 @@ class Servers:
 
     # --- Time -------------------------------------------------------------------------------------------------------
 
-    def handle_start_timeout(self, id: str) -> None:
+    def handle_timeout(self, purpose: str, id: str) -> None:
+        """Something that a link waited for is due, if there still is such a link."""
         if (link := self.links.get(id)) is not None:
-            self.handshakes.handle_start_timeout(link)
+            self._due[purpose](link)
 
-    def handle_listening_timeout(self, id: str) -> None:
-        if (link := self.links.get(id)) is not None:
-            self.handshakes.receive_listening(link)
+    def handle_round(self, session: Session, key: ExchangeKey) -> None:
+        if (link := self._by_sid.get(session.sid)) is not None:
+            self._rounds.handle_pause(link, key)
 
-    def handle_relisten(self, id: str) -> None:
-        if (link := self.links.get(id)) is not None:
-            self.handshakes.handle_relisten(link)
-
-    def handle_restart(self, id: str) -> None:
-        if (link := self.links.get(id)) is not None:
-            self.handshakes.need(link)
+    def handle_ack(self, session: Session, key: ExchangeKey) -> None:
+        self._listens.handle_ack(session, key)
 
     def handle_resume(self, id: str, number: int) -> None:
         if (link := self.links.get(id)) is not None:

@@ -11,11 +11,13 @@ import enum
 from collections import deque
 from typing import Final, NamedTuple
 
+from .bridge.envelope import Envelope
 from .effects import Headers
 from .eras import Features, features_of
 from .exchange import Exchange, ExchangeKey
 from .ids import ChannelId
 from .jsonrpc import IdKey
+from .listening import Listening
 from .machine import Machine
 from .stream import Stream
 
@@ -43,6 +45,41 @@ TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
 }
 
 
+class Audience(NamedTuple):
+    """For whom a server may look as it does: what one is shown of it is not for others.
+
+    Attributes:
+        headers: as in `Affinities`.
+    """
+
+    server: str
+    principal: str
+    headers: Headers = ()
+
+
+class Affinities(NamedTuple):
+    """What requests of clients without sessions must have in common to share a session.
+
+    Attributes:
+        fingerprint: of what the client can do; "" where the server is told that with each request.
+        group: the pipe they came on, the one request, or 0: any of the principal's.
+        headers: what goes on to the server of their headers, those left out that are about a request: by it the server
+            may know whose they are.
+        is_for_one: it is the one request, with what becomes of it.
+    """
+
+    server: str
+    principal: str
+    fingerprint: str
+    group: int
+    headers: Headers = ()
+    is_for_one: bool = False
+
+    @property
+    def audience(self) -> Audience:
+        return Audience(self.server, self.principal, self.headers)
+
+
 class Ask(NamedTuple):
     """A request of the server that waits for the client.
 
@@ -52,6 +89,10 @@ class Ask(NamedTuple):
         incarnation: which upstream session asked; an answer for an earlier one is dropped.
         stream: where the client was asked; None while held. Only who was asked can answer.
         ordinal: which event of that stream the question is, if its events have ids.
+        exchange: the call in whose course it is asked, where the answer has a longer way: to a `Round`, or from another
+            request of the client.
+        number: under which the client is asked.
+        params: what the server said, where the client is shown it as its older revision has it.
     """
 
     id_raw: bytes
@@ -60,6 +101,9 @@ class Ask(NamedTuple):
     incarnation: int
     stream: Stream | None
     ordinal: int = 0
+    exchange: Exchange | None = None
+    number: int = 0
+    params: bytes | None = None
 
 
 class Held(NamedTuple):
@@ -86,19 +130,30 @@ class Session(Machine[State, Input]):
         opener: the initialize exchange, until it is answered.
         sees_hidden: it is not a client's, and is shown what the plan hides from clients.
         headers: what of its client's latest HTTP headers goes on to the server.
+        affinity: what its requests have in common, if its client has no sessions; it is then one of ours.
+        client: what its client said of itself.
+        greeting: what it is told of the server (a `DiscoverResult`), if its client has no sessions.
+        level: the least severe log message it wants, for a server that wants to be told with each request.
+        subscriptions: the resources it wants to hear of, for such a server.
+        listens: its subscriptions, if its client has no sessions.
     """
 
     __slots__ = (
+        "affinity",
         "asks",
         "base_url",
+        "client",
         "exchanges",
         "features",
+        "greeting",
         "headers",
         "held",
         "id",
         "kept_bytes",
         "last_ask",
         "last_stream",
+        "level",
+        "listens",
         "opener",
         "pipe",
         "principal",
@@ -108,6 +163,7 @@ class Session(Machine[State, Input]):
         "sid",
         "stored_bytes",
         "streams",
+        "subscriptions",
         "workspace",
     )
 
@@ -137,6 +193,17 @@ class Session(Machine[State, Input]):
         self.asks: dict[int, Ask] = {}
         self.held: deque[Held] = deque()
         self.last_ask = 0
+        self.affinity: Affinities | None = None
+        self.client = Envelope("", b"{}")
+        self.greeting: bytes | None = None
+        self.level: str | None = None
+        self.subscriptions: set[str] = set()
+        self.listens: dict[ExchangeKey, Listening] = {}
+
+    @property
+    def is_stateless(self) -> bool:
+        """Whether its client knows nothing of it."""
+        return self.affinity is not None
 
     def receive_headers(self, headers: Headers) -> None:
         """A request of the client brought these. Others than before are normal: credentials are renewed."""
@@ -155,7 +222,7 @@ class Session(Machine[State, Input]):
     def record_ask(self, ask: Ask) -> int:
         """Note a server's request. Returns the id under which the client is asked."""
         self.last_ask += 1
-        self.asks[self.last_ask] = ask
+        self.asks[self.last_ask] = ask._replace(number=self.last_ask)
         return self.last_ask
 
     def only_call(self) -> Exchange | None:

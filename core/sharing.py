@@ -15,12 +15,10 @@ import msgspec
 from . import jsonrpc
 from .eras import LATEST_LEGACY, is_known_legacy, is_older
 from .exchange import Exchange
+from .levels import LEVELS
 from .links import Link
 from .rewrite import members, set_member, take
 from .session import Session
-
-LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""2025-11-25 server/utilities/logging, "Log Levels", least severe first."""
 
 NEEDED: Final = {
     "sampling/createMessage": "sampling",
@@ -71,7 +69,7 @@ class Share:
         declared = take(initialize, spans.get("capabilities"))
         self.capabilities = frozenset(members(declared) if declared is not None and declared.startswith(b"{") else ())
         self.level: int | None = None
-        self.subscriptions: set[str] = set()
+        self.subscriptions = session.subscriptions
 
 
 class Crowd:
@@ -191,6 +189,15 @@ class Crowd:
 
     def _is_wanted(self, uri: str) -> bool:
         return any(uri in share.subscriptions for share in self.shares.values())
+
+    def want_level(self, session: Session, level: str) -> str:
+        """A request of a session without a log level of its own wants to hear so much. Returns what the server must be
+        told, so that nobody hears less than before."""
+        share, wanted = self.shares[session.sid], LEVELS.index(level)
+        share.level = wanted if share.level is None else min(share.level, wanted)
+        least = self._least_level()
+        assert least is not None
+        return LEVELS[least]
 
     def _least_level(self) -> int | None:
         return min((share.level for share in self.shares.values() if share.level is not None), default=None)

@@ -94,7 +94,7 @@ class Stream:
         "stored_count",
     )
 
-    def __init__(self, channel: ChannelId, *, may_resume: bool = False, is_listening: bool = False) -> None:
+    def __init__(self, channel: ChannelId | None, *, may_resume: bool = False, is_listening: bool = False) -> None:
         self.channel: ChannelId | None = channel
         self.is_listening = is_listening
         self.may_resume = may_resume

@@ -72,7 +72,8 @@ class Recorder:
         self._write = write
         limits, stored = limits or Limits(), tuple(stored)
         self._engine = Engine(plan, entropy=self._draw, unix_at_zero=unix_at_zero, limits=limits, stored=stored)
-        self._note(Line("begin", plan=plan, limits=limits, unix_at_zero=unix_at_zero, stored=stored))
+        drawn, self._drawn = tuple(self._drawn), []
+        self._note(Line("begin", plan=plan, limits=limits, unix_at_zero=unix_at_zero, stored=stored, drawn=drawn))
 
     def _draw(self, size: int) -> bytes:
         drawn = self._entropy(size)
@@ -176,6 +177,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
         if line.input == "begin":
             if line.plan is None:
                 raise ValueError(f"line {number} begins a trace without a plan")
+            pool.extend(line.drawn)
             engine = Engine(
                 line.plan, entropy=draw, unix_at_zero=line.unix_at_zero, limits=line.limits, stored=line.stored
             )

@@ -5,12 +5,14 @@ from __future__ import annotations
 from . import jsonrpc
 from .desk import Desk
 from .effects import Cause, Headers, Post
+from .eras import LATEST_MODERN
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
 from .ids import ChannelId
 from .links import Errand, Link, Notice, UpPostRole
 from .repeating import may_send_again
 from .upstream import State
+from .wire.mirroring import headers_for
 
 
 class Uplink:
@@ -19,26 +21,51 @@ class Uplink:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    def write(self, link: Link, exchange: Exchange) -> None:
-        """Send a client's request: our number for its id, and for its progress token if it has one."""
+    def write(self, link: Link, exchange: Exchange, params: bytes | None, mirrored: Headers = ()) -> None:
+        """Send a client's request: our number for its id, and for its progress token if it has one.
+
+        Args:
+            params: the exchange's own, as the server's era has them.
+            mirrored: what of them a server without sessions wants in headers too.
+        """
         exchange.step(ExchangeInput.SEND)
         exchange.attempts += 1
         number = exchange.upstream_id = link.next_id()
         link.pending[number] = exchange
-        params = exchange.params
         if exchange.token_raw is not None:
             assert params is not None
             params = jsonrpc.replace_progress_token(params, b"%d" % number)
         self.expect_reply(link, exchange)
         message = jsonrpc.encode_request(b"%d" % number, exchange.method, params)
-        exchange.post = self._emit(link, message, number, exchange.headers)
+        exchange.post = self._emit(link, message, number, exchange.headers, mirrored=mirrored)
 
-    def run(self, link: Link, purpose: str, method: str, params: bytes | None, *, is_repeated: bool = False) -> None:
-        """Send a request of our own."""
+    def run(
+        self,
+        link: Link,
+        purpose: str,
+        method: str,
+        params: bytes | None,
+        *,
+        about: str = "",
+        is_repeated: bool = False,
+    ) -> int:
+        """Send a request of our own. Returns its number."""
         number = link.next_id()
-        link.pending[number] = Errand(purpose, link.upstream.incarnation)
+        link.pending[number] = Errand(purpose, link.upstream.incarnation, about)
         message = jsonrpc.encode_request(b"%d" % number, method, params)
-        self._emit(link, message, number, link.headers, is_own=True, is_repeated=is_repeated)
+        mirrored = headers_for(method, params) if link.is_stateless and not link.is_pipe else ()
+        self._emit(link, message, number, link.headers, is_own=True, is_repeated=is_repeated, mirrored=mirrored)
+        return number
+
+    def give_up(self, link: Link, purpose: str) -> None:
+        """What was asked for this purpose is not waited for any more."""
+        numbers = [n for n, entry in link.pending.items() if isinstance(entry, Errand) and entry.purpose == purpose]
+        for number in numbers:
+            del link.pending[number]
+        for channel in sorted(link.posts):
+            role = self._desk.role_of(channel)
+            if isinstance(role, UpPostRole) and role.number in numbers:
+                self._desk.close(channel, reason="it took too long")
 
     def repeat(self, role: UpPostRole, errand: Errand | None, cause: Cause) -> bool:
         """What was our own, or a notification or an answer, met a connection that the server had closed: send it once
@@ -66,7 +93,7 @@ class Uplink:
         else:
             frame = jsonrpc.decode(own.message)
             assert frame.method is not None
-            self.run(link, errand.purpose, frame.method, frame.params, is_repeated=True)
+            self.run(link, errand.purpose, frame.method, frame.params, about=errand.about, is_repeated=True)
         return True
 
     def tell(self, link: Link, message: bytes, headers: Headers | None = None) -> None:
@@ -79,7 +106,9 @@ class Uplink:
         self._emit(link, message, None, link.headers, is_own=True, is_confirmation=True)
 
     def expect_reply(self, link: Link, exchange: Exchange) -> None:
-        """The server's time to say something about the exchange begins anew."""
+        """The server's time to say something about the exchange begins anew; not while it waits for the client."""
+        if exchange.park is not None and not exchange.park.has_leg:
+            return
         at = self._desk.now + (link.plan.reply_timeout_s or self._desk.limits.reply_timeout_s)
         self._desk.timers.set(("reply", (exchange.sid, exchange.key)), at, "upstream reply")
 
@@ -96,6 +125,7 @@ class Uplink:
         is_own: bool = False,
         is_confirmation: bool = False,
         is_repeated: bool = False,
+        mirrored: Headers = (),
     ) -> ChannelId | None:
         """Write one message. Returns the POST's channel, on HTTP."""
         if link.is_pipe:
@@ -111,6 +141,8 @@ class Uplink:
         own = Notice(message, headers) if is_own else None
         role = UpPostRole(link, number, own=own, is_confirmation=is_confirmation, is_repeated=is_repeated)
         revision = upstream.revision if upstream.state is not State.INITIALIZING else None
+        if link.is_stateless and upstream.state is State.INITIALIZING:
+            revision = LATEST_MODERN
         target = Post(
             link.plan.id,
             message,
@@ -118,6 +150,7 @@ class Uplink:
             revision=revision,
             headers=headers,
             cookies=link.cookies.pairs,
+            mirrored=mirrored,
         )
         channel = role.channel = self._desk.dial(role, target)
         link.posts.add(channel)

@@ -27,7 +27,7 @@ REMEMBERED: Final = frozenset({"logging/setLevel", "resources/subscribe", "resou
 class State(enum.Enum):
     IDLE = "idle"  # nothing is there; the next need makes it
     DIALING = "dialing"  # a process is being started
-    INITIALIZING = "initializing"  # initialize was sent
+    INITIALIZING = "initializing"  # initialize was sent, or server/discover
     CONFIRMING = "confirming"  # initialized was sent, and must arrive before anything else
     LISTENING = "listening"  # the GET stream is being opened, so that no question of the server is lost
     REPLAYING = "replaying"  # log level and subscriptions are being set again
@@ -40,6 +40,7 @@ class Input(enum.Enum):
     CONNECTED = "connected"
     REDIAL = "redial"  # it is reached in another way
     INITIALIZED = "initialized"
+    DISCOVERED = "discovered"  # it answered `server/discover`: there is no more to a handshake then
     CONFIRMED = "confirmed"
     LISTENED = "listened"
     REPLAYED = "replayed"
@@ -51,7 +52,12 @@ _GONE: Final = {Input.LOST: State.IDLE, Input.CLOSE: State.CLOSED}
 TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
     State.IDLE: {Input.DIAL: State.DIALING, Input.CLOSE: State.CLOSED},
     State.DIALING: {Input.CONNECTED: State.INITIALIZING, **_GONE},
-    State.INITIALIZING: {Input.INITIALIZED: State.CONFIRMING, Input.REDIAL: State.DIALING, **_GONE},
+    State.INITIALIZING: {
+        Input.INITIALIZED: State.CONFIRMING,
+        Input.DISCOVERED: State.REPLAYING,
+        Input.REDIAL: State.DIALING,
+        **_GONE,
+    },
     State.CONFIRMING: {Input.CONFIRMED: State.LISTENING, **_GONE},
     State.LISTENING: {Input.LISTENED: State.REPLAYING, **_GONE},
     State.REPLAYING: {Input.REPLAYED: State.READY, **_GONE},
@@ -137,6 +143,19 @@ class Upstream(Machine[State, Input]):
         self.step(Input.INITIALIZED)
         self.revision = revision
         self.session = session
+        self.capabilities = frozenset(names)
+
+    def receive_discovered(self, result: bytes, revision: str) -> None:
+        """It answered `server/discover`, and is spoken to in a revision without sessions.
+
+        Raises:
+            RemoteProtocolError: the result is no object, or has a member twice. Nothing has changed.
+        """
+        declared = take(result, members(result).get("capabilities"))
+        names = members(declared) if declared is not None and declared.startswith(b"{") else {}
+        self.step(Input.DISCOVERED)
+        self.revision = revision
+        self.session = None
         self.capabilities = frozenset(names)
 
     def receive_replayed(self, now: float) -> None:

@@ -1,4 +1,4 @@
-"""Writes what the pages say of tables in the code: settings, limits and state machines. `make docs` runs it.
+"""Writes what the pages say of tables in the code: settings, limits, losses and state machines. `make docs` runs it.
 
 A page holds generated parts between `<!-- begin NAME -->` and `<!-- end NAME -->`; everything else is written by hand.
 `tests/test_docs.py` compares what is checked in with what this makes.
@@ -32,6 +32,7 @@ from isthmus.app.settings import (
     Upstream,
 )
 from isthmus.app.sizes import GIB, KIB, MIB
+from isthmus.core.bridge.lossy import LOSSES
 from isthmus.core.limits import Limits
 
 DOCS: Final = Path(__file__).parent
@@ -40,6 +41,8 @@ MACHINES: Final = {
     "exchange": "isthmus.core.exchange",
     "session": "isthmus.core.session",
     "upstream": "isthmus.core.upstream",
+    "listen": "isthmus.core.listen",
+    "park": "isthmus.core.park",
     "http_reply": "isthmus.core.wire.http_reply",
     "http_client": "isthmus.core.wire.http_client",
     "sse_client": "isthmus.core.wire.sse_client",
@@ -71,6 +74,7 @@ def pages() -> dict[Path, str]:
     parts = {
         "settings": _settings(),
         "limits": _limits(),
+        "losses": _losses(),
         **{f"machine {name}": _machine(module) for name, module in MACHINES.items()},
     }
     made = {}
@@ -218,6 +222,20 @@ def _keys_of_limits() -> dict[str, str]:
                 if getattr(limits, name) != getattr(plain, name):
                     keys[name] = f"{section}.{field.encode_name}"
     return keys
+
+
+# --- Losses ---------------------------------------------------------------------------------------------------------
+
+
+def _losses() -> str:
+    heads = ["What", "Said by", "To", "Hangs on", "Fate", "What happens"]
+    rows = []
+    for loss in LOSSES:
+        listener = "client" if loss.speaker == "server" else "server"
+        hangs_on = f"`{loss.capability}`" if loss.capability else ""
+        sides = [f"{loss.from_era} {loss.speaker}", f"{loss.to_era} {listener}"]
+        rows.append([loss.feature, *sides, hangs_on, loss.fate, loss.carried])
+    return _table(heads, rows)
 
 
 # --- State machines -------------------------------------------------------------------------------------------------

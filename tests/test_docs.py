@@ -26,6 +26,7 @@ from isthmus.app.config import loads, schema
 from isthmus.app.settings import Settings
 from isthmus.app.sizes import parse_size
 from isthmus.core import artifact, catalog
+from isthmus.core.bridge.lossy import LOSSES, Fate
 from isthmus.core.limits import Limits
 
 ROOT = Path(__file__).parent.parent
@@ -115,7 +116,7 @@ generate = load_generator()
 def test_generated_parts_are_as_generated() -> None:
     """`make docs` would change nothing."""
     made = generate.pages()
-    assert {page.name for page in made} == {"configuration.md", "machines.md", "operating.md"}
+    assert {page.name for page in made} == {"configuration.md", "eras.md", "machines.md", "operating.md"}
     for page, text in made.items():
         assert page.read_text(encoding="utf-8") == text, f"{page.name} is out of date: run `make docs`"
 
@@ -180,6 +181,16 @@ def test_every_limit_is_on_the_page() -> None:
     assert list(rows) == list(defaults)
     for name, value in defaults.items():
         assert (parse_size(rows[name]) if name.endswith("_bytes") else float(rows[name])) == value, name
+
+
+def test_every_loss_is_on_the_page() -> None:
+    """And the words its fate is told in are explained."""
+    text = (ROOT / "docs" / "eras.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in text.split("<!-- begin losses -->")[1].splitlines()[4:]]
+    found = {row[0]: (row[1].split()[1], row[4], row[-1]) for row in rows if len(row) == 6}
+    assert found == {loss.feature: (loss.speaker, loss.fate, loss.carried) for loss in LOSSES}
+    for fate in get_args(Fate):
+        assert f"*{fate}*" in text
 
 
 def test_every_machine_is_on_the_page() -> None:

@@ -14,7 +14,7 @@ from typing import Final
 from .. import effects
 from ..errors import LocalProtocolError, RemoteProtocolError
 from .http_headers import Headers
-from .http_request import FRAMING_HEADERS, PROTOCOL_HEADERS, encode_header
+from .http_request import FRAMING_HEADERS, MIRRORING, PROTOCOL_HEADERS, encode_header
 
 Passes = tuple[tuple[str, str], ...]
 """The client's name of a header, in any case, and the name it gets upstream."""
@@ -33,7 +33,7 @@ def may_pass(name: str) -> bool:
     bytes, or of the protocol, which each side sets for itself."""
     encoded = name.lower().encode(errors="replace")
     own = PROTOCOL_HEADERS | FRAMING_HEADERS | _HOP_BY_HOP | _REPRESENTATION
-    return encoded not in own and not encoded.startswith(_HANDSHAKE)
+    return encoded not in own and not encoded.startswith((_HANDSHAKE, *MIRRORING))
 
 
 def passed_headers(headers: Headers, passes: Passes) -> effects.Headers:

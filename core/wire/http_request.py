@@ -16,7 +16,11 @@ from .cookies import cookie_header
 PROTOCOL_HEADERS: Final = frozenset(
     {b"accept", b"accept-encoding", b"content-type", b"last-event-id", b"mcp-session-id", b"mcp-protocol-version"}
 )
-"""The names, in lower case, that `request_for` gives by itself. Nobody else may set them."""
+"""The names, in lower case, that `request_for` gives by itself. Nobody else may set them, nor those that mirror a part
+of the body."""
+
+MIRRORING: Final = (b"mcp-method", b"mcp-name", b"mcp-param-")
+"""How the names of those begin (2026-07-28 basic/transports/streamable-http)."""
 
 FRAMING_HEADERS: Final = frozenset(
     {b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"expect", b"upgrade", b"te"}
@@ -63,6 +67,8 @@ def request_for(
         headers.append((b"mcp-session-id", _encode_visible(target.session, "session id")))
     if target.revision is not None:
         headers.append((b"mcp-protocol-version", _encode_visible(target.revision, "revision")))
+    if isinstance(target, Post):
+        headers += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in target.mirrored]
     if target.headers:
         taken = {name for name, _ in own}
         headers += [field for field in map(_encode_pair, target.headers) if field[0] not in taken]
@@ -83,7 +89,7 @@ def encode_header(name: str, value: str) -> tuple[bytes, bytes]:
     if _NAME.fullmatch(encoded_name) is None:
         raise LocalProtocolError(f"got header name {name!r}, expected letters, digits and hyphens")
     encoded_name = encoded_name.lower()
-    if encoded_name in PROTOCOL_HEADERS | FRAMING_HEADERS:
+    if encoded_name in PROTOCOL_HEADERS | FRAMING_HEADERS or encoded_name.startswith(MIRRORING):
         raise LocalProtocolError(f"got header {name}, which is set for each request; expected others only")
     try:
         encoded = value.encode("latin-1")

@@ -21,6 +21,7 @@ from ..effects import (
     PostOpening,
     UploadOpening,
 )
+from ..eras import is_known_modern
 from ..errors import RemoteProtocolError
 from . import cors
 from .forward_target import ForwardTarget
@@ -55,6 +56,7 @@ from .http_routes import (
     UploadRoute,
 )
 from .http_target import decode_segment, parse_query, split_target
+from .mirroring import read_mirrored
 from .websocket import UpgradeRefused, accept_upgrade
 
 METHODS: Final[dict[str, tuple[str, ...]]] = {
@@ -102,7 +104,7 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
         if found is not None:
             return _page_route(head, *found, query, fields, surface, host=host)
         if area == "mcp":
-            route = _mcp_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
+            route = _mcp_route(head.method, rest, fields, surface, head.headers, base_url=f"{scheme}://{host}")
             return _with_headers(route, head.headers, surface)
         if area == "sse":
             route = _event_pipe_route(head.method, rest, fields, surface, base_url=f"{scheme}://{host}")
@@ -134,7 +136,8 @@ def reply_to(opening: McpOpening) -> Reply:
         return Reply(
             accepts_json=opening.accepts_json,
             accepts_events=opening.accepts_events,
-            may_commit=opening.session is not None,  # else the reply may have to name a new session
+            # Without a session the reply may have to name a new one, where there are such.
+            may_commit=opening.session is not None or is_known_modern(opening.revision or ""),
         )
     if isinstance(opening, GetOpening | EventPipeOpening):
         return Reply(accepts_json=False, is_stream=True)
@@ -164,11 +167,16 @@ class _NotAllowed(Exception):
 # --- Routes ---------------------------------------------------------------------------------------------------------
 
 
-def _mcp_route(method: str, rest: list[str], fields: dict[bytes, str], surface: Surface, *, base_url: str) -> McpRoute:
+def _mcp_route(
+    method: str, rest: list[str], fields: dict[bytes, str], surface: Surface, headers: Headers, *, base_url: str
+) -> McpRoute:
     server = _mcp_server(rest, surface)
     if method not in METHODS["mcp"]:
         raise _NotAllowed(method, METHODS["mcp"])
-    session, revision = read_session(fields), read_visible(fields, b"mcp-protocol-version", "MCP-Protocol-Version")
+    revision = read_visible(fields, b"mcp-protocol-version", "MCP-Protocol-Version")
+    is_stateless = revision is not None and is_known_modern(revision)
+    # 2026-07-28 basic/transports/streamable-http: there are no sessions, and a header that names one means nothing.
+    session = None if is_stateless else read_session(fields)
     if method == "DELETE":
         return McpRoute(DeleteOpening(server, session=session, revision=revision))
 
@@ -200,6 +208,7 @@ def _mcp_route(method: str, rest: list[str], fields: dict[bytes, str], surface: 
             accepts_json=accepts_json,
             accepts_events=accepts_events,
             base_url=base_url,
+            mirrored=read_mirrored(headers),
         )
     )
 

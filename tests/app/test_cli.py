@@ -35,7 +35,7 @@ from command import (
     run,
     until,
 )
-from isthmus.app import banner, cli, demo, logs, stopping
+from isthmus.app import banner, cli, demo, logs, stopping, translations
 from isthmus.app.fitting import misfits
 from isthmus.app.listening import host_of
 from isthmus.app.probe import ServerReport
@@ -50,10 +50,13 @@ from isthmus.app.settings import (
     Upstream,
 )
 from isthmus.app.targets import id_of
-from isthmus.core.eras import LATEST_LEGACY
+from isthmus.core.bridge.lossy import LOSSES, losses_for_older, losses_of
+from isthmus.core.eras import LATEST_LEGACY, LATEST_MODERN, Era
+from isthmus.core.verdicts import OTHER
 from isthmus.core.wire.http_headers import is_loopback
 
 TOOLBOX = [sys.executable, str(Path(__file__).parent / "peers" / "toolbox.py")]
+TWO_ERAS = Path(__file__).parent / "peers" / "two_eras.py"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ANY_PORT = ("--listen", "127.0.0.1:0")
 COMMANDS = ("serve", "wrap", "check", "ps", "start", "stop", "restart", "demo", "schema")
@@ -172,6 +175,12 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("wrap", "--header", "no-colon", "http://h/"), "got --header without a :, expected NAME: VALUE"),
         (("wrap", "--no-inspect", "--", "cmd"), "got --no-inspect with a command, expected it with a URL only"),
         (("wrap", "--listen", "stdio", "--no-inspect", "http://h/"), "got --no-inspect with --listen stdio, expected"),
+        (("wrap", "--era", "modern", "http://h/"), "choose from 'auto', 'handshake', 'stateless'"),
+        (
+            ("wrap", "--era", "stateless", "sse+http://h/"),
+            "got --era stateless with an sse+ URL, expected auto or hands",
+        ),
+        (("wrap", "--era", "handshake", "--no-inspect", "http://h/"), "got --era with --no-inspect, which translates"),
         (("wrap", "--no-inspect", "sse+http://h/"), "got the URL sse+http://h/, expected http(s)://… or ws(s)://…"),
         (("wrap", "--header", "A: b", "--", "cmd"), "got --header with a command, expected it with a URL only"),
         (("wrap", "--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
@@ -328,14 +337,71 @@ def test_check_says_what_is_wired(tmp_path: Path) -> None:
         f"    server  toolbox 1.2 (stdio, handshake era, revision {LATEST_LEGACY})",
         "    tools   6: echo, ask, progress, wait, environment, die",
         "    files   echo takes upload:// handles in text (from box_get_upload_url)",
+        *translations.describe(
+            ServerReport(id="box", eras={"handshake": LATEST_LEGACY}, declared=("resources", "tools"))
+        ),
+        "what becomes of each thing that is not carried as it is: docs/eras.md",
         "all is wired",
     ]
+
+
+@pytest.mark.parametrize("era", [None, "handshake", "stateless"])
+@pytest.mark.parametrize("knows", [("handshake",), ("stateless",), ("handshake", "stateless")], ids="+".join)
+def test_check_finds_the_eras_of_a_server(tmp_path: Path, knows: tuple[str, ...], era: str | None) -> None:
+    """Both, unless one was chosen; and what is said to be translated is for the clients of the other one."""
+    upstream = {"command": [sys.executable, str(TWO_ERAS), *knows]} | ({} if era is None else {"era": era})
+    configuration(tmp_path, [{"id": "a", "upstream": upstream}])
+    code, out, _ = run("check", cwd=tmp_path)
+    found = [one for one in knows if era in (None, one)]
+    if not found:
+        assert code == 1
+        assert f"; its era is said to be {era}, so no other was tried" in out
+        return
+    revisions = {"handshake": "handshake era, revision 2025-06-18", "stateless": "stateless era, revision 2026-07-28"}
+    assert code == 0
+    assert f"    server  two-eras 1 (stdio, {'; '.join(revisions[one] for one in found)})\n" in out
+    own = {"handshake": "logging", "stateless": "completions"}
+    assert f"    can     {', '.join(sorted(own[one] for one in found))}, tools (listChanged)\n" in out
+    assert ("clients without sessions (2026-07-28) are translated" in out) == (found == ["handshake"])
+    assert ("clients with sessions (2024-11-05 to 2025-11-25) are translated" in out) == (found == ["stateless"])
+    assert ("log messages of one request" in out) == (found == ["handshake"])  # it hangs on logging
+    assert "repeated changes" not in out  # that hangs on subscriptions
+
+
+def test_a_server_of_both_eras_is_translated_for_those_it_is_spoken_to_so_for() -> None:
+    """Its handshake may give no session, and what needs one goes another way then."""
+    both = {"handshake": LATEST_LEGACY, "stateless": LATEST_MODERN}
+    told = {
+        era: "\n".join(translations.describe(ServerReport(id="a", eras=both, era=era)))
+        for era in ("handshake", "stateless")
+    }
+    assert "are translated for" not in told["handshake"] and "older than" in told["handshake"]
+    assert "clients with sessions (2024-11-05 to 2025-11-25) are translated for" in told["stateless"]
+    assert "older than" not in told["stateless"]
+
+
+def test_every_loss_is_told_in_a_line_that_fits() -> None:
+    """With all that a server may declare, under the heading that its fate has in the table."""
+    declared = tuple(sorted({part for loss in LOSSES for part in (loss.capability, loss.capability.partition(".")[0])}))
+    for eras in ({"handshake": LATEST_LEGACY}, {"stateless": LATEST_MODERN}):
+        lines = translations.describe(ServerReport(id="a", eras=eras, declared=declared))
+        assert max(map(len, lines)) <= translations.WIDTH
+        text = re.sub(r"\n {15}", " ", "\n".join(lines))
+        era = Era(next(iter(eras)))
+        told = [*losses_of(era, OTHER[era], declared), *losses_for_older(era, declared)]
+        assert len(told) > 10
+        for loss in told:
+            assert re.search(rf"^      {loss.fate}  .*\b{re.escape(loss.feature)}(,|$)", text, re.MULTILINE), (
+                loss.feature
+            )
 
 
 def test_a_long_list_of_tools_is_cut() -> None:
     upstream = Upstream(command=("x",))
     for count, shown in ((0, "none"), (12, "12: t0, t1, "), (13, "13: t0, t1, ")):
-        report = ServerReport(id="a", name="n", version="1", revision="r", tools=tuple(f"t{i}" for i in range(count)))
+        report = ServerReport(
+            id="a", name="n", version="1", eras={"handshake": "r"}, tools=tuple(f"t{i}" for i in range(count))
+        )
         lines = banner.describe(Settings(), Server(id="a", upstream=upstream), report)
         assert lines[:2] == ["  a", "    server  n 1 (stdio, handshake era, revision r)"]
         assert lines[2].startswith(f"    tools   {shown}")
@@ -346,9 +412,9 @@ def test_hidden_tools_are_counted_and_not_named() -> None:
     """The helper tool is none of the server's, and counts nowhere."""
     adapter = UploadConsumerAdapter(tools=("get_a",), file_path_argument="p")
     server = Server(id="a", upstream=Upstream(command=("x",)), tools=Filter(include=("get_*",)), adapters=(adapter,))
-    report = ServerReport(id="a", revision="r", tools=("a_get_upload_url", "get_a", "drop", "wipe"))
+    report = ServerReport(id="a", eras={"handshake": "r"}, tools=("a_get_upload_url", "get_a", "drop", "wipe"))
     assert "    tools   1: get_a (2 hidden)" in banner.describe(Settings(), server, report)
-    report = ServerReport(id="a", revision="r", tools=("drop",))
+    report = ServerReport(id="a", eras={"handshake": "r"}, tools=("drop",))
     assert "    tools   none (1 hidden)" in banner.describe(Settings(), server, report)
 
 
@@ -387,7 +453,7 @@ def test_a_server_that_waits_for_clients_credentials_has_not_failed(
 
 def test_a_server_may_be_without_name_and_version() -> None:
     for name, version, said in (("n", "", "n"), ("", "2", "2"), ("", "", "without a name")):
-        report = ServerReport(id="a", name=name, version=version, revision="r")
+        report = ServerReport(id="a", name=name, version=version, eras={"handshake": "r"})
         lines = banner.describe(Settings(), Server(id="a", upstream=Upstream(command=("x",))), report)
         assert lines[1] == f"    server  {said} (stdio, handshake era, revision r)"
 
@@ -596,6 +662,7 @@ def test_the_banner_says_who_can_reach_it_and_how(tmp_path: Path) -> None:
     with Run("serve", str(path)) as served:
         base_url = served.wait_line(r"^isthmus \S+ listens on (http://127\.0\.0\.1:\d+)$")[1]
         served.wait_line("^WARNING open to other machines, as 0.0.0.0, and nobody is asked who they are$")
+        served.wait_line("^WARNING other machines may call: each request of a client without sessions gets a session")
         assert served.wait_url() == f"{base_url}/mcp"
         for line in (r'"url":"(.*?)"', r'"stdio","(.*?)"'):
             assert served.wait_line(line)[1] == "https://mcp.example/x/mcp"

@@ -20,8 +20,10 @@ from isthmus.app.listening import surface_of
 from isthmus.app.planning import to_limits, to_plan
 from isthmus.app.settings import ArtifactProducerAdapter, Settings, UploadConsumerAdapter
 from isthmus.app.sizes import parse_size
+from isthmus.core.eras import Era
 from isthmus.core.limits import Limits
 from isthmus.core.plan import (
+    Affinity,
     ArtifactProducer,
     Kind,
     LocatorMode,
@@ -156,6 +158,46 @@ def test_how_its_processes_are_used_reaches_its_plan() -> None:
     assert to_plan(read(server("warm: 3")), b"k" * 16, "/", "").servers[0].spares == 3
 
 
+@pytest.mark.parametrize(("said", "era"), [("auto", None), ("handshake", Era.HANDSHAKE), ("stateless", Era.STATELESS)])
+def test_the_era_of_a_server_reaches_its_plan(said: str, era: Era | None) -> None:
+    text = upstream(f"url: 'http://h', era: {said}")
+    SCHEMA.validate(yaml.safe_load(text))
+    assert to_plan(read(text), b"k" * 16, "/", "").servers[0].era is era
+
+
+@pytest.mark.parametrize(
+    ("said", "affinity"),
+    [
+        ("{}", Affinity.SHARED),
+        ("core: {host: '::1', public_base_url: 'http://localhost:1/x'}", Affinity.SHARED),
+        ("core: {host: 0.0.0.0}", Affinity.REQUEST),
+        ("core: {host: mcp.example}", Affinity.REQUEST),
+        ("core: {public_base_url: 'https://mcp.example'}", Affinity.REQUEST),
+        ("core: {host: 0.0.0.0, port: null, unix_socket: /run/x}", Affinity.SHARED),
+        ("core: {host: 0.0.0.0}\nsessions: {affinity: shared}", Affinity.SHARED),
+        ("sessions: {affinity: request}", Affinity.REQUEST),
+    ],
+)
+def test_nobody_elsewhere_shares_a_session_unless_that_is_said(said: str, affinity: Affinity) -> None:
+    """Anonymous clients share one while only this machine can call; else each request has its own, by default."""
+    text = (said if said != "{}" else "") + MINIMAL
+    SCHEMA.validate(yaml.safe_load(text))
+    assert to_plan(read(text), b"k" * 16, "/", "").affinity is affinity
+
+
+def test_keys_of_request_states_come_from_the_configuration_or_the_storage() -> None:
+    """The first signs, so their order is kept; one that is made here gives way to those that are given."""
+    text = "sessions: {request_state_keys: ['${NEW}', old-old-old-old-old]}" + MINIMAL
+    SCHEMA.validate(yaml.safe_load(text))
+    settings = read(text, {"NEW": "n\u00e4w-new-new-new"})
+    given = ("n\u00e4w-new-new-new".encode(), b"old-old-old-old-old")
+    for state_key in (b"", b"s" * 32):
+        assert to_plan(settings, b"k" * 16, "/", "", state_key=state_key).state_keys == given
+        kept = (state_key,) if state_key else ()
+        assert to_plan(read(MINIMAL), b"k" * 16, "/", "", state_key=state_key).state_keys == kept
+    assert "new" not in repr(settings) and "old" not in repr(settings)
+
+
 SOCKETS = """
 servers: [{id: a, upstream: {url: "ws://h/ws", headers: {A: b}}}]
 mcpServers: {b: {url: "WSS://h"}, c: {type: ws, url: "ws://h"}, d: {type: http, url: "http://h"}}
@@ -228,6 +270,7 @@ def test_the_plan_follows_the_settings() -> None:
         require_sha256=True,
         artifacts_enabled=False,
         expose_as_resources=False,
+        affinity=Affinity.REQUEST,
     )
     kinds = [server.kind for server in to_plan(read(SOCKETS), b"k" * 16, "/ws", "").servers]
     assert kinds == [Kind.SOCKET, Kind.SOCKET, Kind.SOCKET, Kind.HTTP]
@@ -327,6 +370,16 @@ REFUSED = {
     f"core: {{port: 70000}}\n{MINIMAL}": ["core.port: got 70000, expected a whole number <= 65535"],
     f"core: {{port: '80'}}\n{MINIMAL}": ['core.port: got "80", expected a whole number'],
     f"core: {{port: -1}}\n{MINIMAL}": ["core.port: got -1"],
+    "sessions: {request_state_keys: [fifteen-bytes-a, '${K:-sixteen-bytes-ab}']}\n" + MINIMAL: [
+        "sessions.request_state_keys[0]: got one of 15, expected a secret of 16 bytes or more"
+    ],
+    f"sessions: {{affinty: shared}}\n{MINIMAL}": ["sessions.affinty: unknown key, expected affinity"],
+    f"sessions: {{affinity: cookie}}\n{MINIMAL}": ['sessions.affinity: got "cookie", expected one of shared, request'],
+    upstream("command: [x], era: modern"): ['era: got "modern", expected one of auto, handshake, stateless'],
+    upstream("command: [x], eras: auto"): ["upstream.eras: unknown key, expected era"],
+    upstream("url: 'sse+http://h', era: stateless"): [
+        'upstream.era: got "stateless", expected auto or handshake: HTTP+SSE'
+    ],
     f"core: {{management: {{token: ''}}}}\n{MINIMAL}": [
         "core.management.token: got another text, expected a secret of"
     ],
@@ -555,6 +608,8 @@ def test_secrets_are_not_shown() -> None:
     assert "4711" not in refusal(upstream("url: 'http://me:4711@h'"))
     assert "4711" not in refusal(upstream("url: 'http://h', pass_headers: {Authorization: 'Bearer 4711'}"))
     assert "4711" not in refusal(upstream("url: 'http://h', pass_headers: {Authorization: 4711}"))
+    for keys in ("4711", "[4711]", "['4711']", "['${X:-4711}']", "[[4711]]", "{a: 4711}"):
+        assert "4711" not in refusal(f"sessions: {{request_state_keys: {keys}}}\n{MINIMAL}")
     for url in ("htps://h/?token=4711", "htps://me:4711@h/", "me:4711@h", "ftp://h#4711", "htps://4711@h/a?b@c"):
         assert "4711" not in refusal(upstream(f"url: '{url}'"))
         assert "4711" not in refusal(f"mcpServers: {{a: {{url: '{url}'}}}}")

@@ -766,7 +766,14 @@ async def test_a_probe_reads_every_page(tmp_path: Path) -> None:
     )
     async with world(tmp_path, one=one) as made:
         assert await report_of(made) == ServerReport(
-            id="one", name="box", version="3", revision="2025-06-18", capabilities=("tools",), tools=("a", "b", "c")
+            id="one",
+            name="box",
+            version="3",
+            eras={"handshake": "2025-06-18"},
+            era="handshake",
+            capabilities=("tools",),
+            declared=("tools",),
+            tools=("a", "b", "c"),
         )
 
 
@@ -791,7 +798,7 @@ async def test_a_probe_has_an_end(tmp_path: Path) -> None:
 async def test_a_probe_takes_a_server_that_says_little(info: object, tmp_path: Path) -> None:
     one = answering(initialize={"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": info})
     async with world(tmp_path, one=one) as made:
-        assert await report_of(made) == ServerReport(id="one", revision="2025-06-18")
+        assert await report_of(made) == ServerReport(id="one", eras={"handshake": "2025-06-18"}, era="handshake")
 
 
 @pytest.mark.anyio

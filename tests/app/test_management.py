@@ -158,6 +158,7 @@ async def test_a_server_that_is_used_says_how_it_fares() -> None:
         assert (shown["status"], shown["state"], shown["kind"]) == ("running", "running", "pipe")
         assert (shown["sessions"], shown["processes"], shown["starts"], shown["in_flight"]) == (2, 2, 2, 0)
         assert shown["pids"] == service.hub.child_pids and len(shown["pids"]) == 2
+        assert (shown["eras"], shown["era"]) == ({"handshake": "2025-11-25"}, "handshake")
         assert (shown["protocol_version"], shown["capabilities"], shown["tools"]) == ("2025-11-25", ["tools"], 6)
         assert shown["uptime_s"] >= 0
         assert (shown["failures"], shown["last_error"], shown["on_demand"]) == (0, "", False)

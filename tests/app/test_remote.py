@@ -42,14 +42,15 @@ def rows(out: str) -> list[list[str]]:
 def test_the_table_and_the_orders(tmp_path: Path) -> None:
     with gateway(tmp_path) as url:
         heads, box, broken = rows(run("ps", "--url", url)[1])
-        assert heads[:3] + heads[-1:] == ["ID", "KIND", "STATE", "LAST ERROR"]
-        assert box[:5] + box[6:] == ["box", "pipe", "idle", "0", "0", "-", "1", "0", "-"]
-        assert broken[:3] + broken[7:9] == ["broken", "pipe", "failed", "1", "1"]
+        assert heads[:4] + heads[-1:] == ["ID", "KIND", "ERAS", "STATE", "LAST ERROR"]
+        assert box[:6] + box[7:] == ["box", "pipe", "handshake", "idle", "0", "0", "-", "1", "0", "-"]
+        assert broken[:4] + broken[8:10] == ["broken", "pipe", "-", "failed", "1", "1"]
         assert broken[-1].startswith("command '/nonexistent' does not exist") and broken[-1].endswith("…")
 
         assert run("start", "box", "--url", url) == (0, "box runs", "")
         row = rows(run("ps", "--url", f"{url}/")[1])[1]
-        assert row[2:5] == ["running", "1", "0"] and row[5].isdigit() and re.fullmatch(r"\d+s", row[6])
+        assert row[2:6] == ["handshake", "running", "1", "0"]
+        assert row[6].isdigit() and re.fullmatch(r"\d+s", row[7])
         assert run("start", "box", "--url", url) == (1, "", "isthmus: box is running already")
         assert run("restart", "box", "--url", url) == (0, "box runs again", "")
         assert run("stop", "box", "--url", url) == (0, "box is stopped", "")
@@ -69,7 +70,7 @@ def test_a_unix_socket_is_asked_as_well(tmp_path: Path) -> None:
     with Run("wrap", "--listen", f"unix:{path}", "--", *TOOLBOX) as wrapped:
         wrapped.wait_line("at      /mcp")
         for url in (f"unix:{path}", f"unix://{path}"):
-            assert rows(run("ps", "--url", url)[1])[1][:3] == ["toolbox.py", "pipe", "idle"]
+            assert rows(run("ps", "--url", url)[1])[1][:4] == ["toolbox.py", "pipe", "handshake", "idle"]
         assert run("start", "toolbox.py", "--url", f"unix:{path}")[0] == 0
     gone = f"unix:{tmp_path}/gone"
     wanted = f"isthmus: nothing listens at {gone}: start isthmus there, or name another --url"
@@ -92,7 +93,7 @@ def test_a_wrapped_server_is_looked_after_as_well() -> None:
     with Run("wrap", *ANY_PORT, "--", *TOOLBOX, env={"ISTHMUS_TOKEN": TOKEN}) as wrapped:
         url = wrapped.wait_url().removesuffix("/mcp")
         assert run("ps", "--url", url)[0] == 1
-        assert rows(run("ps", "--url", url, "--token", TOKEN)[1])[1][:3] == ["toolbox.py", "pipe", "idle"]
+        assert rows(run("ps", "--url", url, "--token", TOKEN)[1])[1][:4] == ["toolbox.py", "pipe", "handshake", "idle"]
         assert TOKEN not in wrapped.stdout + wrapped.stderr
     with Run("wrap", *ANY_PORT, "--", *TOOLBOX) as wrapped:
         url = wrapped.wait_url().removesuffix("/mcp")
@@ -163,14 +164,27 @@ def test_the_table_takes_what_it_is_told_and_no_control_characters() -> None:
         "name": "a\x1b[31m",
         "state": "running",
         "status": "stopping",
+        "eras": {"handshake": "2025-11-25", "stateless": None},
         "pids": [1, 22],
         "uptime_s": 3725.9,
         "last_error": "x" * 99,
         "sessions": 0,
     }
     _, first, second = rows(remote.table([bare, odd]))
-    assert first == ["-", "-", "idle", "-", "-", "-", "-", "-", "-", "-"]
-    assert second == ["a [31m", "-", "stopping", "0", "-", "1,22", "1h 2m", "-", "-", "x" * 59 + "…"]
+    assert first == ["-", "-", "-", "idle", "-", "-", "-", "-", "-", "-", "-"]
+    assert second == [
+        "a [31m",
+        "-",
+        "handshake,stateless",
+        "stopping",
+        "0",
+        "-",
+        "1,22",
+        "1h 2m",
+        "-",
+        "-",
+        "x" * 59 + "…",
+    ]
 
 
 @pytest.mark.parametrize(

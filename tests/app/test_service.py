@@ -437,6 +437,20 @@ async def test_the_key_of_links_outlives_a_restart_and_is_private(tmp_path: Path
 
 
 @pytest.mark.anyio
+async def test_the_key_of_request_states_outlives_a_restart_and_is_private(tmp_path: Path) -> None:
+    """So that what an earlier run signed is known for that, and not taken for a forgery."""
+    key = tmp_path / "state" / "state.key"
+    async with proxy(root=tmp_path) as first:
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600
+        assert first.plan.state_keys == (key.read_bytes(),)
+        assert first.plan.link_key not in first.plan.state_keys
+    async with proxy(root=tmp_path) as second:
+        assert second.plan.state_keys == first.plan.state_keys
+    async with proxy() as temporary:
+        assert temporary.plan.state_keys != first.plan.state_keys
+
+
+@pytest.mark.anyio
 async def test_a_trace_is_private_and_replays_without_a_difference(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     async with proxy(trace_path=path) as service:

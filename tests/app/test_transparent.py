@@ -285,6 +285,10 @@ def far(url: str = "https://up.example/base", **more: object) -> dict[str, objec
         (far(forwarding={"set": {"Host": "x"}}), "servers[0].forwarding.set: got header Host"),
         (far(forwarding={"set": {"X": "a\nb"}}), "servers[0].forwarding.set.X: got"),
         (far(forwarding={"dny": []}), "deny (the nearest known key)"),
+        (
+            {"upstream": {"url": "https://h", "era": "stateless"}, "inspect": False},
+            "expected auto with inspect: false: clients are not served in another era",
+        ),
         (far(url="sse+http://h/ws"), "a URL without a transport beside inspect: false"),
         (far(url="unix:///run/s"), "a URL without a transport beside inspect: false"),
         (far(url="ftp://h/"), "an http://, https://, ws:// or wss:// URL"),

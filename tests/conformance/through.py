@@ -1,9 +1,9 @@
 """The client that the conformance suite starts, with isthmus between the two.
 
-    through.py FOLDER COMMAND ARGUMENT… URL
+    through.py FOLDER OPTION… -- COMMAND ARGUMENT… URL
 
-starts `isthmus wrap` in front of the URL, runs the command with isthmus's URL instead, and ends isthmus. The exit code
-is the command's, or 1 if isthmus did not start or did not end well. Logs go to the folder.
+starts `isthmus wrap`, with these options, in front of the URL, runs the command with isthmus's URL instead, and ends
+isthmus. The exit code is the command's, or 1 if isthmus did not start or did not end well. Logs go to the folder.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real"))
 import rig
 
 
-def main(folder: Path, client: list[str], url: str) -> int:
+def main(folder: Path, options: list[str], client: list[str], url: str) -> int:
     proxy = rig.Proxy(
-        [rig.ISTHMUS, "wrap", "--listen", "127.0.0.1:0", url],
+        [rig.ISTHMUS, "wrap", "--listen", "127.0.0.1:0", *options, url],
         folder=folder,
         tag=os.environ.get(rig.TAG_NAME),  # the caller ends what it finds under its own tag
     )
@@ -40,4 +40,5 @@ def main(folder: Path, client: list[str], url: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2:-1], sys.argv[-1]))
+    at = sys.argv.index("--")
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:at], sys.argv[at + 1 : -1], sys.argv[-1]))

@@ -109,6 +109,7 @@ class Driver:
     dials: list[Dial] = field(default_factory=list)
     heard: list[Heard] = field(default_factory=list)
     children: set[ChannelId] = field(default_factory=set)
+    opened: set[ChannelId] = field(default_factory=set)
 
     # --- Inputs -----------------------------------------------------------------------------------------------------
 
@@ -199,7 +200,7 @@ class Driver:
         return next(dial for dial in reversed(self.dials) if isinstance(dial.target, target))
 
     def shake_hands(
-        self, *, capabilities: str = "{}", revision: str = LATEST, session: str = "S1", listens: bool = False
+        self, *, capabilities: str = "{}", revision: str = LATEST, session: str | None = "S1", listens: bool = False
     ) -> ChannelId | None:
         """Be a server that starts: up to where requests may pass. Returns its GET stream, if it has one."""
         spawned = isinstance(self.dials[-1].target, Spawn | Join)
@@ -207,6 +208,8 @@ class Driver:
             self.open(self.dials[-1].channel, Connected())
         text = f'{{"protocolVersion":"{revision}","capabilities":{capabilities}}}'
         self.answer(self.hear("initialize"), text, session=session)
+        if self.hears("server/discover"):  # without a session it might have none at all
+            self.end(self.hear("server/discover").channel, FORGOTTEN)
         self.acknowledge(self.hear("notifications/initialized"))
         if spawned:
             return None
@@ -355,7 +358,7 @@ def connect(
 ) -> Client:
     """A client that is through with its handshake, and so is its server. Nothing is left to be heard."""
     client = newcomer(world, down, server, principal, headers)
-    channel = client.initialize()
+    channel = client.initialize(f'{{"protocolVersion":"{revision}","capabilities":{{}}}}')
     world.shake_hands(capabilities=capabilities, revision=revision, session=session, listens=listens)
     client.session = world.sent[channel][-1].session
     client.notify("notifications/initialized")

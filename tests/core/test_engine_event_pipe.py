@@ -84,7 +84,7 @@ def opened(world: Driver, server: str = "http", principal: str = "") -> EventPip
 def shaken(world: Driver, server: str = "http", *, revision: str = "2024-11-05", listens: bool = False) -> EventPipe:
     """A client that is through with its handshake."""
     pipe = opened(world, server)
-    pipe.say(INITIALIZE)
+    pipe.say(INITIALIZE.replace(b"2024-11-05", revision.encode()))
     world.shake_hands(revision=revision, listens=listens)
     pipe.say(notification("notifications/initialized"))
     assert [frame["result"]["protocolVersion"] for frame in pipe.told] == [revision]

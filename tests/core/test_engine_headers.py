@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from driving import (
     FORGOTTEN,
+    LATEST,
     NO_STREAM,
     Client,
     Driver,
@@ -39,8 +40,10 @@ from isthmus.core.effects import (
     MessageOpening,
     Note,
     Post,
+    PostOpening,
     Send,
 )
+from isthmus.core.eras import LATEST_MODERN, Era
 from isthmus.core.ids import ChannelId
 from isthmus.core.plan import Kind, ServerPlan
 from isthmus.core.wire.http_request import request_for
@@ -451,3 +454,37 @@ def test_notes_hold_no_challenge_and_no_header() -> None:
     assert world.every(Note)
     noted = msgspec.json.encode(world.every(Note))
     assert b"Bearer" not in noted
+
+
+ENVELOPE = (
+    '"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_shared"),
+    [
+        (OLD, OLD, True),
+        ((), (), True),
+        (OLD, NEW, False),
+        (OLD, (), False),
+        ((("X-Key", "1"),), (("X-Key", "2"),), False),
+        ((*OLD, ("traceparent", "00-1")), (*OLD, ("Traceparent", "00-2")), True),
+    ],
+)
+def test_clients_without_sessions_share_none_with_other_credentials(
+    first: Headers, second: Headers, is_shared: bool
+) -> None:
+    """What goes on to the server of a client's headers says who the client is there, but for those that name the
+    request."""
+    world = driver(ServerPlan(id="http", kind=Kind.HTTP, era=Era.HANDSHAKE))
+    for number, headers in enumerate((first, second)):
+        mirrored = (("mcp-method", "tools/list"),)
+        opening = PostOpening(server="http", revision=LATEST_MODERN, headers=headers, mirrored=mirrored)
+        channel = world.engine.new_channel()
+        world.open(channel, opening)
+        world.say(channel, request(f"{number}", "tools/list", f"{{{ENVELOPE}}}"))
+    while world.hears("initialize"):
+        world.answer(world.hear("initialize"), f'{{"protocolVersion":"{LATEST}","capabilities":{{}}}}', session="S")
+    begun = [json.loads(dial.target.message) for dial in world.dials if isinstance(dial.target, Post)]
+    assert [one["method"] for one in begun].count("initialize") == (1 if is_shared else 2)

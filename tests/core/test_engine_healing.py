@@ -130,6 +130,7 @@ def test_404_of_a_server_without_sessions_is_an_ordinary_refusal() -> None:
     client = newcomer(world, "http", "http")
     init = client.initialize()
     world.answer(world.hear("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}', session=None)
+    world.end(world.hear("server/discover").channel, FORGOTTEN)
     world.acknowledge(world.hear("notifications/initialized"))
     world.end(world.last_dial(Listen).channel, NO_STREAM)
     client.session = world.sent[init][-1].session

@@ -552,6 +552,8 @@ class World(RuleBasedStateMachine):
         client = self.pick(self.usable())
         if client is None:
             return
+        while self.orders:  # what is still to be read from the storage would be lost with the session
+            self.store(False)
         client.is_over = True
         self.acting = client
         if client.pipe is not None:

@@ -41,7 +41,16 @@ def mover(module: ModuleType) -> Any:
 def test_the_tables_are_found() -> None:
     """The walk sees the machines that are known to be there, so that an empty walk cannot pass for a good one."""
     names = {param.id for param in MODULES}
-    assert {"exchange", "session", "upstream", "wire.http_client", "wire.http_reply", "wire.sse_client"} <= names
+    assert {
+        "exchange",
+        "listen",
+        "park",
+        "session",
+        "upstream",
+        "wire.http_client",
+        "wire.http_reply",
+        "wire.sse_client",
+    } <= names
 
 
 @pytest.mark.parametrize("module", MODULES)

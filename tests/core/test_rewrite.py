@@ -14,11 +14,15 @@ from hypothesis import strategies as st
 from isthmus.core.errors import INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
 from isthmus.core.rewrite import (
     Edit,
+    build_object,
     check_utf8,
     elements,
     extend_array,
+    insert_members,
+    items_of,
     members,
     remove_member,
+    remove_members,
     set_member,
     splice,
     take,
@@ -258,6 +262,9 @@ def test_nothing_else_is_ever_raised(data: bytes) -> None:
         lambda: elements(data),
         lambda: set_member(data, "k", b"1"),
         lambda: remove_member(data, "k"),
+        lambda: remove_members(data, {"k"}),
+        lambda: insert_members(data, {"not a key of these": b"1"}),
+        lambda: items_of(data),
         lambda: extend_array(data, [b"1"]),
         lambda: extend_array(data, [b"1"], at_front=True),
     ):
@@ -364,6 +371,42 @@ def test_a_member_removed_leaves_the_others_as_they_were(made: tuple[bytes, dict
             kept.append(left[at:stop].lstrip(b", \t\r\n"))
             at = stop
         assert kept == texts[:gone] + texts[gone + 1 :]
+
+
+@given(made=objects(), data=st.data())
+def test_members_removed_leave_the_others_as_they_were(
+    made: tuple[bytes, dict[str, bytes], list[bytes]], data: st.DataObject
+) -> None:
+    """Several at once are what one after the other is; what is not there is not missed."""
+    text, values, _ = made
+    names = data.draw(st.sets(st.sampled_from([*values, "absent"])))
+    expected = text
+    for name in names:
+        expected = remove_member(expected, name)
+    left = remove_members(text, names)
+    assert parse(left) == parse(expected)
+    assert [take(left, span) for span in members(left).values()] == [
+        value for name, value in values.items() if name not in names
+    ]
+
+
+@given(made=objects(), added=st.dictionaries(st.sampled_from(["new", "ü", 'q"']), VALUES, max_size=2))
+def test_members_inserted_can_be_taken_out(
+    made: tuple[bytes, dict[str, bytes], list[bytes]], added: dict[str, bytes]
+) -> None:
+    """They stand behind the others, in their order; without them every byte is as it was."""
+    data, values, _ = made
+    longer = insert_members(data, added)
+    assert [(key, take(longer, span)) for key, span in members(longer).items()] == [*values.items(), *added.items()]
+    assert remove_members(longer, added) == data
+    assert members(build_object(added)).keys() == added.keys()
+
+
+@given(made=arrays())
+def test_items_are_the_elements(made: tuple[bytes, list[bytes]]) -> None:
+    data, items = made
+    assert items_of(data.lstrip()) == items
+    assert items_of(None) == items_of(b"{}") == items_of(b"1") == []
 
 
 @given(made=arrays(), items=st.lists(VALUES, max_size=3), at_front=st.booleans())

@@ -88,4 +88,4 @@ def test_questions_get_numbers_of_their_own() -> None:
     numbers += [target.record_ask(ask) for _ in range(2)]
     assert len(set(numbers)) == 5
     assert list(target.asks) == numbers[3:]
-    assert set(target.asks.values()) == {ask}
+    assert list(target.asks.values()) == [ask._replace(number=number) for number in numbers[3:]]

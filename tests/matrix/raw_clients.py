@@ -127,7 +127,7 @@ class Refused(NamedTuple):
     body: bytes
 
 
-class _OverHttp(Client):
+class OverHttp(Client):
     def __init__(self, url: str) -> None:
         super().__init__()
         self.url = url
@@ -204,7 +204,7 @@ class _OverHttp(Client):
             assert not thread.is_alive()
 
 
-class HttpClient(_OverHttp):
+class HttpClient(OverHttp):
     """Streamable HTTP: a connection for each POST; the GET stream once the handshake is confirmed."""
 
     session: str | None = None
@@ -272,7 +272,7 @@ class HttpClient(_OverHttp):
         super().close()
 
 
-class SseClient(_OverHttp):
+class SseClient(OverHttp):
     """HTTP+SSE: an event stream that says where to POST."""
 
     def __init__(self, url: str) -> None:

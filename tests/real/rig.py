@@ -24,6 +24,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 REAL: Final = Path(os.environ.get("ISTHMUS_REAL", ROOT / ".real"))
 CLIENTS: Final = Path(__file__).resolve().parent / "clients"
+PEERS: Final = Path(__file__).resolve().parent / "peers"
 ISTHMUS: Final = Path(sys.executable).with_name("isthmus")
 EVERYTHING: Final = REAL / "node/node_modules/.bin/mcp-server-everything"
 PLAYWRIGHT: Final = REAL / "node/node_modules/.bin/playwright-mcp"
@@ -454,8 +455,16 @@ CLIENT_COMMANDS: Final[Mapping[str, Sequence[str | Path]]] = {
     "python-1": (REAL / "client1/bin/python", CLIENTS / "python1.py"),
     "python-2": (REAL / "client2/bin/python", CLIENTS / "python2.py"),
     "typescript-1": ("node", CLIENTS / "typescript1.mjs"),
+    "visit-python-1": (REAL / "client1/bin/python", CLIENTS / "visit_python1.py"),
+    "visit-python-2": (REAL / "client2/bin/python", CLIENTS / "visit_python2.py"),
+    "visit-typescript-1": ("node", CLIENTS / "visit_typescript.mjs"),
+    "visit-typescript-2": ("node", CLIENTS / "visit_typescript.mjs"),
 }
-"""Official SDKs at work: mcp 1.x and 2.x of PyPI, @modelcontextprotocol/sdk 1.x of npm."""
+"""Official SDKs at work: mcp 1.x and 2.x of PyPI; @modelcontextprotocol/sdk 1.x and @modelcontextprotocol/client 2.x of
+npm. The first three carry out a plan, the others come for a visit (peers/README.md)."""
+
+NODE_MODULES: Final[Mapping[str, Path]] = {"visit-typescript-2": REAL / "node2/node_modules"}
+"""Where a client finds its SDK, if not with the others."""
 
 
 def run_client(
@@ -471,14 +480,15 @@ def run_client(
     Args:
         kind: a key of `CLIENT_COMMANDS`.
         target: a URL, or the command line of a stdio server, which the client starts.
-        sessions: `{"capabilities": "none" | "all", "steps": […]}`, see `clients/README.md`.
+        sessions: `{"capabilities": "none" | "all", "steps": […]}`, see `clients/README.md`; for a visit one, which may
+            name the `mode` that the SDK finds its revision in.
 
     Raises:
         RigError: it failed or got stuck, or left a process behind.
     """
     command = CLIENT_COMMANDS[kind]
     require(Path(command[-1]))
-    require(REAL / "node/node_modules")
+    node_modules = require(NODE_MODULES.get(kind, REAL / "node/node_modules"))
     tag = new_tag()
     # A stdio client starts its server with the few variables of its own choice: these are what matters here.
     env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "ISTHMUS_REAL") if name in os.environ}
@@ -486,7 +496,7 @@ def run_client(
     plan = {
         "target": {"url": target} if isinstance(target, str) else {"command": list(target), "env": env},
         "sessions": list(sessions),
-        "node_modules": str(REAL / "node/node_modules"),
+        "node_modules": str(node_modules),
     }
     plan_file = folder / f"plan-{tag}.json"
     plan_file.write_text(json.dumps(plan))

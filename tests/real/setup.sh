@@ -20,12 +20,16 @@ if ! command -v chromium >/dev/null 2>&1; then
 fi
 command -v npm >/dev/null 2>&1 || { echo "tests/real needs Node.js with npm" >&2; exit 1; }
 
-packages="@modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/sdk@1.32.2 @playwright/mcp@0.0.83"
-if wanted node "$packages"; then
-    mkdir -p "$real/node"
-    (cd "$real/node" && { [ -f package.json ] || npm init -y >/dev/null; } && npm install --no-fund --no-audit --silent $packages)
-    installed node "$packages"
-fi
+# packages NAME PACKAGE…
+packages() {
+    name=$1; shift
+    wanted "$name" "$*" || return 0
+    mkdir -p "$real/$name"
+    (cd "$real/$name" && { [ -f package.json ] || npm init -y >/dev/null; } && npm install --no-fund --no-audit --silent "$@")
+    installed "$name" "$*"
+}
+packages node @modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/sdk@1.32.2 @playwright/mcp@0.0.83
+packages node2 @modelcontextprotocol/client@2.4.0 @modelcontextprotocol/server@2.4.0 @modelcontextprotocol/node@2.1.2
 
 # venv NAME PACKAGE…
 venv() {
@@ -38,3 +42,13 @@ venv() {
 venv client1 mcp==1.30.0 websockets==17.4
 venv client2 mcp==2.3.0
 venv markitdown markitdown-mcp==0.0.1a7 'markitdown[docx,pdf]' mcp==2.3.0
+
+# The official JSON Schemas of the protocol, for tests/eras: only what the conformance suite's package holds, not the suite.
+suite="@modelcontextprotocol/conformance@0.2.0-alpha.12"
+if wanted schemas "$suite"; then
+    mkdir -p "$real/schemas"
+    (cd "$real/schemas" && npm pack --silent "$suite" >/dev/null && tar xzf modelcontextprotocol-conformance-*.tgz package/dist/index.js)
+    node tests/eras/schemas.mjs "$real/schemas/package/dist/index.js" "$real/schemas"
+    rm -r "$real/schemas/package" "$real"/schemas/*.tgz
+    installed schemas "$suite"
+fi

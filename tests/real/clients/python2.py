@@ -1,6 +1,7 @@
 """The official Python client, mcp 2.x, carries out a plan. See README.md beside this file.
 
-It runs in its default mode: it asks for the newest revision first, and does the handshake if that is not understood.
+It does the handshake, as do the others with which it is compared: a proxy understands the newest revision also where a
+server does not. What it does without a handshake is in visit_python2.
 """
 
 from __future__ import annotations
@@ -189,8 +190,8 @@ async def run_session(target: dict[str, Any], plan: dict[str, Any]) -> None:
     else:
         command, *arguments = target["command"]
         server = StdioServerParameters(command=command, args=arguments, env=target["env"])
-    async with Client(server, message_handler=take, **abilities) as client:
-        result = client.session.initialize_result or client.session.discover_result
+    async with Client(server, message_handler=take, mode="legacy", **abilities) as client:
+        result = client.session.initialize_result
         assert result is not None
         say("begin", initialize=dump(result))
         run = Run(client, inbox)

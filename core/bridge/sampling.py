@@ -1,0 +1,86 @@
+"""What the model is to be told, and what it says, for a peer of a revision that knows less of it.
+
+Before 2025-11-25 a message was one block of content and there were no tools; before 2025-03-26 there was no audio.
+A message of several blocks becomes several messages of one role, which models read alike.
+
+Source: 2024-11-05 to 2026-07-28 client/sampling.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ..eras import Features
+from ..jsonrpc import member_of, text_of
+from ..rewrite import items_of, remove_members, set_member
+
+TOOL_BLOCKS: Final = frozenset({"tool_use", "tool_result"})
+"""Content that only a client with `sampling.tools` understands."""
+
+
+def uses_tools(params: bytes | None) -> bool:
+    """Whether a question for the model offers it tools, or tells of their use."""
+    if any(member_of(params, name) not in (None, b"null") for name in ("tools", "toolChoice")):
+        return True
+    if params is None or (b"tool_" not in params and b"\\u" not in params):
+        return False
+    blocks = (block for message in items_of(member_of(params, "messages")) for block in blocks_of(message))
+    return any(text_of(member_of(block, "type")) in TOOL_BLOCKS for block in blocks)
+
+
+def blocks_of(message: bytes) -> list[bytes]:
+    """The content of one message for the model, which may be one block or, since 2025-11-25, several."""
+    content = member_of(message, "content")
+    if content is None:
+        return []
+    return items_of(content) if content.startswith(b"[") else [content]
+
+
+def older_messages(params: bytes, client: Features) -> bytes:
+    """Messages of one block each, none of them of a kind the client does not know, and no tools."""
+    params = remove_members(params, {"tools", "toolChoice"})
+    messages = member_of(params, "messages")
+    if messages is None or not messages.startswith(b"["):
+        return params
+    older: list[bytes] = []
+    for message in items_of(messages):
+        content = member_of(message, "content")
+        blocks = [_heard(block, client) for block in blocks_of(message)]
+        if content is None or [content] == blocks:
+            older.append(message)
+        else:
+            older += [set_member(message, "content", block) for block in blocks or [_note("")]]
+    return params if older == items_of(messages) else set_member(params, "messages", b"[" + b",".join(older) + b"]")
+
+
+def older_answer(result: bytes, server: Features) -> bytes:
+    """What the model says as one block of a kind that the server knows."""
+    return set_member(result, "content", _merged([_heard(block, server) for block in blocks_of(result)]))
+
+
+def _heard(block: bytes, peer: Features) -> bytes:
+    """One block of content, or words in its place where the peer does not know its kind."""
+    kind = text_of(member_of(block, "type"))
+    if kind == "audio" and not peer.audio:
+        return _note(f"[audio, {text_of(member_of(block, 'mimeType')) or 'of unknown type'}]")
+    return _note(f"[{kind}]") if kind in TOOL_BLOCKS else block
+
+
+def _merged(blocks: list[bytes]) -> bytes:
+    """Several blocks as one: the words, with a note of what else was said; or the first, where there are none."""
+    if len(blocks) < 2:
+        return blocks[0] if blocks else _note("")
+    kinds = [text_of(member_of(block, "type")) for block in blocks]
+    if "text" not in kinds:
+        return blocks[0]
+    lines = [
+        text_of(member_of(block, "text")) or "" if kind == "text" else f"[{kind}]"
+        for block, kind in zip(blocks, kinds, strict=True)
+    ]
+    return _note("\n".join(lines))
+
+
+def _note(text: str) -> bytes:
+    return msgspec.json.encode({"type": "text", "text": text})

@@ -1,0 +1,254 @@
+"""Subscriptions of clients without sessions (`subscriptions/listen`), whatever their server has instead.
+
+A server with sessions tells of its lists unasked, and of resources once each is subscribed; one without is asked by
+`news`. What it tells goes to every subscription that covers it, under that one's own id.
+
+Source: 2026-07-28 basic/patterns/subscriptions.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from . import jsonrpc
+from .desk import Desk
+from .errors import OVERLOADED, RemoteProtocolError
+from .exchange import Exchange, ExchangeKey
+from .links import Errand, Link
+from .listen import Change, Filter, Listen, State, parse_filter
+from .listening import Listening
+from .session import Session
+from .sharing import Crowd
+from .uplink import Uplink
+from .upstream import State as UpstreamState
+
+
+class Telling(Protocol):
+    """How clients are told."""
+
+    def tell(self, session: Session, exchange: Exchange, message: bytes) -> None: ...
+
+
+class Answering(Protocol):
+    """How their requests are answered."""
+
+    def answer(self, session: Session, exchange: Exchange, message: bytes) -> None: ...
+
+
+class Wishes(Protocol):
+    """What servers without sessions are asked for."""
+
+    def receive_change(self, link: Link) -> None: ...
+
+    def offered(self, link: Link) -> Filter: ...
+
+
+class Listens:
+    """The subscriptions of all clients without sessions."""
+
+    def __init__(
+        self, desk: Desk, uplink: Uplink, telling: Telling, answering: Answering, crowds: dict[str, Crowd]
+    ) -> None:
+        self.news: Wishes
+        self._desk = desk
+        self._uplink = uplink
+        self._telling = telling
+        self._answering = answering
+        self._crowds = crowds
+
+    # --- They begin -------------------------------------------------------------------------------------------------
+
+    def begin(self, link: Link, session: Session, exchange: Exchange) -> None:
+        """The server can be asked."""
+        limits = self._desk.limits
+        try:
+            named = sum(len(other.wanted.uris) + len(other.wanted.tasks) for other in session.listens.values())
+            wanted = parse_filter(exchange.params, names_max=limits.subscriptions_per_session_max - named)
+            if len(session.listens) >= limits.listens_per_session_max:
+                text = f"{limits.listens_per_session_max} subscriptions are open, the most a client may have"
+                raise RemoteProtocolError(text, rpc_code=OVERLOADED)
+        except RemoteProtocolError as error:
+            message = jsonrpc.encode_error(exchange.id_raw, error.rpc_code, error.message)
+            self._answering.answer(session, exchange, message)
+            return
+        machine = Listen(exchange.id_raw, wanted, queue_max=limits.held_per_session_max)
+        listening = Listening(exchange, machine)
+        session.listens[exchange.key] = listening
+        at = self._desk.now + limits.listen_ack_s
+        self._desk.timers.set(("ack", (session.sid, exchange.key)), at, "what is subscribed")
+        if link.is_stateless:
+            listening.is_asked = bool(wanted & self.news.offered(link))
+            self.news.receive_change(link)
+        else:
+            self._subscribe(link, session, listening)
+        self._acknowledge_if_complete(link, session, listening)
+
+    def _subscribe(self, link: Link, session: Session, listening: Listening) -> None:
+        """A server with sessions is subscribed to each resource once, however many want it."""
+        if not self._offered(session).uris_any:
+            return
+        held = self._held(session, listening)
+        crowd = self._crowds.get(link.id)
+        for uri in sorted(listening.wanted.uris):
+            if uri in held:
+                listening.confirmed.add(uri)
+                continue
+            if crowd is not None:
+                crowd.shares[session.sid].subscriptions.add(uri)
+            listening.awaited.add(uri)
+            params = msgspec.json.encode({"uri": uri})
+            self._uplink.run(link, "subscribe", "resources/subscribe", params, about=uri)
+            link.upstream.remember("resources/subscribe", params)
+
+    def _held(self, session: Session, but: Listening) -> set[str]:
+        return {uri for other in session.listens.values() if other is not but for uri in other.confirmed}
+
+    def receive_subscribed(self, link: Link, errand: Errand, *, is_done: bool) -> None:
+        """The server was asked to tell of a resource."""
+        for session in link.sessions.values():
+            for listening in list(session.listens.values()):
+                if errand.about in listening.awaited:
+                    listening.awaited.discard(errand.about)
+                    if is_done:
+                        listening.confirmed.add(errand.about)
+                    self._acknowledge_if_complete(link, session, listening)
+        if not is_done:
+            link.upstream.forget_subscription(errand.about)
+            crowd = self._crowds.get(link.id)
+            for session in link.sessions.values():
+                if crowd is not None and session.is_stateless:
+                    crowd.shares[session.sid].subscriptions.discard(errand.about)
+
+    def receive_granted(self, link: Link, asked: Filter, granted: Filter) -> None:
+        """A server without sessions confirmed what it tells of, of what it was asked for."""
+        for session in link.sessions.values():
+            for listening in list(session.listens.values()):
+                if not listening.is_asked:
+                    continue
+                listening.granted = granted & listening.wanted
+                if listening.wanted & asked == listening.wanted & self.news.offered(link):  # else it came later
+                    listening.is_asked = False
+                    self._acknowledge_if_complete(link, session, listening)
+
+    def _acknowledge_if_complete(self, link: Link, session: Session, listening: Listening) -> None:
+        if listening.awaited or listening.is_asked or listening.machine.state is not State.OPENING:
+            return
+        self._acknowledge(session, listening)
+
+    def handle_ack(self, session: Session, key: ExchangeKey) -> None:
+        """The server takes too long over the rest: it is left out."""
+        listening = session.listens.get(key)
+        if listening is not None and listening.machine.state is State.OPENING:
+            self._acknowledge(session, listening)
+
+    def _acknowledge(self, session: Session, listening: Listening) -> None:
+        self._desk.timers.cancel(("ack", (session.sid, listening.exchange.key)))
+        granted = listening.granted
+        if granted is None:
+            offered = self._offered(session)
+            granted = Filter(offered.tools, offered.prompts, offered.resources, frozenset(listening.confirmed))
+        self._tell(session, listening, listening.machine.receive_acknowledged(granted))
+
+    def _offered(self, session: Session) -> Offer:
+        """What the client was told that its server tells of."""
+
+        def declares(name: str, ability: str) -> bool:
+            try:
+                declared = jsonrpc.member_of(session.greeting, "capabilities")
+                return jsonrpc.member_of(jsonrpc.member_of(declared, name), ability) == b"true"
+            except RemoteProtocolError:
+                return False
+
+        return Offer(
+            tools=declares("tools", "listChanged"),
+            prompts=declares("prompts", "listChanged"),
+            resources=declares("resources", "listChanged"),
+            uris_any=declares("resources", "subscribe"),
+        )
+
+    # --- They are told ----------------------------------------------------------------------------------------------
+
+    def deliver(self, session: Session, method: str, message: bytes) -> None:
+        """A change: to every subscription that covers it."""
+        params = jsonrpc.decode(message).params
+        for listening in list(session.listens.values()):
+            try:
+                changes = listening.machine.receive_change(method, params)
+            except RemoteProtocolError as error:
+                self._desk.note("warning", f"server sent a broken {method}: {error.message}", session.server)
+                return
+            self._tell(session, listening, changes)
+
+    def _tell(self, session: Session, listening: Listening, changes: list[Change]) -> None:
+        for change in changes:
+            message = jsonrpc.encode_notification(change.method, change.params)
+            self._telling.tell(session, listening.exchange, message)
+
+    # --- The server is lost, and back -------------------------------------------------------------------------------
+
+    def receive_lost(self, link: Link) -> None:
+        for session in link.sessions.values():
+            for listening in session.listens.values():
+                listening.awaited.clear()
+                listening.is_asked = False
+                if listening.machine.state is State.LIVE:
+                    listening.machine.receive_lost()
+
+    def receive_ready(self, link: Link) -> None:
+        """Something may have been missed: whoever is subscribed reads anew."""
+        for session in link.sessions.values():
+            for listening in session.listens.values():
+                if listening.machine.state is State.STALE:
+                    self._tell(session, listening, listening.machine.receive_recovered())
+
+    # --- They end ---------------------------------------------------------------------------------------------------
+
+    def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None:
+        """It is over: what nobody else wants is not subscribed any more."""
+        listening = session.listens.pop(exchange.key)
+        self._desk.timers.cancel(("ack", (session.sid, exchange.key)))
+        if listening.machine.state is not State.CLOSED:
+            listening.machine.receive_close()
+        if link is None:
+            return
+        if link.is_stateless:
+            self.news.receive_change(link)
+            return
+        crowd = self._crowds.get(link.id)
+        held = {uri for other in session.listens.values() for uri in other.confirmed | other.awaited}
+        for uri in sorted((listening.confirmed | listening.awaited) - held):
+            if crowd is not None:
+                crowd.shares[session.sid].subscriptions.discard(uri)
+                if any(uri in share.subscriptions for share in crowd.shares.values()):
+                    continue
+            link.upstream.forget_subscription(uri)
+            if link.upstream.state is UpstreamState.READY:
+                params = msgspec.json.encode({"uri": uri})
+                self._uplink.run(link, "unsubscribe", "resources/unsubscribe", params)
+
+    def end_all(self, session: Session) -> None:
+        """The proxy is about to go: each subscription ends with its last word, the answer to its request.
+
+        On a pipe it is cancelled as well: a server "MUST send `notifications/cancelled` referencing a
+        `subscriptions/listen` request ID when it tears down that subscription stream" (2026-07-28
+        basic/patterns/cancellation). Whoever reads the first ignores the second.
+        """
+        for listening in list(session.listens.values()):
+            exchange = listening.exchange
+            result = listening.machine.receive_close()
+            self.forget(None, session, exchange)
+            self._answering.answer(session, exchange, jsonrpc.encode_result(exchange.id_raw, result))
+            if not exchange.reply.ends_channel:
+                params = b'{"requestId":%b}' % exchange.id_raw
+                self._telling.tell(session, exchange, jsonrpc.encode_notification("notifications/cancelled", params))
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """Which changes a server tells of. `uris_any`: of resources, of those that one subscribes to."""
+
+    tools: bool
+    prompts: bool
+    resources: bool
+    uris_any: bool

@@ -1,0 +1,144 @@
+"""Which arguments of a server's tools are to be said in headers too, learned from its own list of tools.
+
+A server without sessions that is reached over HTTP may mark arguments so, and refuses a call whose headers lack them.
+Clients that speak as it does say them themselves; for the others the list is read, once, before the first call.
+
+Source: 2026-07-28 server/tools, "x-mcp-header", and basic/transports/streamable-http.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from . import jsonrpc
+from .bridge.envelope import add
+from .desk import Desk
+from .errors import RemoteProtocolError
+from .exchange import Exchange
+from .jsonrpc import Frame
+from .links import Link
+from .rewrite import set_member
+from .session import Audience, Session
+from .uplink import Uplink
+from .wire.annotations import Mirror, read_tools
+
+NOTED_MAX: Final = 8
+"""So many tools that are left out are named."""
+
+
+class Schooling:
+    """
+    Attributes:
+        advertised: the same for clients who speak HTTP to us, by whom it was shown to and tool: what their headers must
+            agree with. Who was shown a list longest ago is forgotten first.
+
+    Args:
+        write: sends a request up that has waited.
+    """
+
+    def __init__(self, desk: Desk, uplink: Uplink, write: Callable[[Link, Exchange], None]) -> None:
+        self._desk = desk
+        self._uplink = uplink
+        self._write = write
+        self.advertised: dict[Audience, dict[str, tuple[Mirror, ...]]] = {}
+
+    def wants(self, link: Link, session: Session, exchange: Exchange) -> bool:
+        """Whether the list must be read before a request goes up. It waits then, if it is not refused."""
+        if link.is_pipe or not link.is_stateless or exchange.method != "tools/call" or link.mirrors is not None:
+            return False
+        return not exchange.mirrored  # its client has read the list, and says them itself
+
+    def begin(self, link: Link, exchange: Exchange) -> None:
+        """Read the list; the request goes up afterwards."""
+        link.learning.append(exchange)
+        if len(link.learning) == 1:
+            link.pages_read = 0
+            self._ask(link, b"{}", link.session_of(exchange))
+
+    def _ask(self, link: Link, params: bytes, session: Session) -> None:
+        revision = link.upstream.revision
+        assert revision is not None
+        link.pages_read += 1
+        who = msgspec.structs.replace(session.client, revision=revision)
+        self._uplink.run(link, "schemas", "tools/list", add(params, who))
+        self._desk.timers.set(("schemas", link.id), self._desk.now + self._desk.limits.lookup_s, "list of tools")
+
+    def handle_schemas(self, link: Link) -> None:
+        """It takes too long."""
+        self._uplink.give_up(link, "schemas")
+        self.receive_end(link)
+
+    def receive_page(self, link: Link, frame: Frame) -> None:
+        """A page of the list, or the failure to get it: then calls go as they can."""
+        cursor = None
+        if frame.result is not None:
+            try:
+                self.learn(link, None, frame.result, is_first=link.pages_read == 1)
+                cursor = jsonrpc.member_of(frame.result, "nextCursor")
+            except RemoteProtocolError as error:
+                self._desk.note("warning", f"its list of tools cannot be read: {error.message}", link.plan.id)
+        if cursor not in (None, b"null") and link.pages_read < self._desk.limits.schema_pages_max:
+            waiting = next((exchange for exchange in link.learning if not exchange.is_over), None)
+            if waiting is not None:
+                self._ask(link, set_member(b"{}", "cursor", cursor), link.session_of(waiting))
+                return
+        self.receive_end(link)
+
+    def receive_end(self, link: Link) -> None:
+        """There is no more to learn."""
+        self._desk.timers.cancel(("schemas", link.id))
+        if link.mirrors is None:
+            link.mirrors = {}
+        waiting, link.learning = link.learning, []
+        for exchange in waiting:
+            if not exchange.is_over:
+                self._write(link, exchange)
+
+    def learn(self, link: Link, session: Session | None, result: bytes, *, is_first: bool) -> bytes:
+        """A list of tools came by. Returns it without those that cannot be called, for their marks are broken.
+
+        Args:
+            session: whose client it goes to, if it was one that asked.
+            is_first: it is the first page, which holds for all that was read before.
+
+        Raises:
+            RemoteProtocolError: it cannot be read.
+        """
+        shown, faults = self._read(link, session, result, is_first=is_first)
+        for fault in faults[:NOTED_MAX]:
+            self._desk.note("warning", f"a tool is left out: {fault}", link.plan.id)
+        return shown
+
+    def advertise(self, link: Link, session: Session, result: bytes, *, is_first: bool) -> None:
+        """A list of tools goes to a client that says arguments in headers, from a server that reads none: who shows
+        such a tool over HTTP has to compare them all the same.
+
+        Raises:
+            RemoteProtocolError: it cannot be read.
+        """
+        self._read(link, session, result, is_first=is_first)
+
+    def _read(self, link: Link, session: Session | None, result: bytes, *, is_first: bool) -> tuple[bytes, list[str]]:
+        known = link.mirrors or {}
+        if b"x-mcp-header" not in result and not (is_first and known):
+            return result, []
+        shown, mirrors, faults = read_tools(result)
+        link.mirrors = mirrors if is_first else {**known, **mirrors}
+        if len(link.mirrors) > self._desk.limits.tools_known_max:
+            link.mirrors = mirrors
+        if session is not None and session.affinity is not None:
+            self.advertised.pop(session.affinity.audience, None)
+            self.advertised[session.affinity.audience] = link.mirrors
+            if len(self.advertised) > self._desk.limits.audiences_max:
+                del self.advertised[next(iter(self.advertised))]
+        return shown, faults
+
+    def forget(self, link: Link) -> None:
+        """The list has changed."""
+        link.mirrors = None
+        for session in link.sessions.values():
+            if session.affinity is not None:
+                self.advertised.pop(session.affinity.audience, None)

@@ -1,0 +1,50 @@
+"""Where a cell may differ from its direct run, and why: data, which the runner takes off its list of faults.
+
+A key is a suite's revision, its mode, a scenario and the beginning of a column's name; `ANY` is any scenario.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from arrangements import ACROSS
+
+ANY: Final = "*"
+Key = tuple[str, str, str, str]
+
+V4: Final = "2025-11-25"
+V5: Final = "2026-07-28"
+
+NOT_YET: Final[dict[Key, str]] = {}
+"""What Isthmus has to learn. A line is deleted once it has."""
+
+UNCHECKED: Final[dict[Key, str]] = {
+    (V4, "server", "server-sse-polling", "stdio upstream"): "over stdio a server cuts nobody off, so a call is answered"
+    " at once, as JSON, where the suite looks for nothing",
+    (V4, "server", "server-sse-polling", ACROSS): "2026-07-28 has no streams that one comes back to",
+}
+"""Where it is right that the suite finds nothing to check."""
+
+UNTRANSLATABLE: Final[dict[Key, str]] = {
+    (V5, "server", "input-required-result-basic-elicitation", ACROSS): "the suite wants the question under the key"
+    " `user_name`, and in the handshake revisions questions have no keys",
+    (V5, "server", "input-required-result-ignore-extra-params", ACROSS): "the suite answers a question before it is"
+    " asked, and a server of the handshake revisions can be answered only once it has asked",
+}
+"""What one era can say and the other one cannot, so that no bridge makes it pass."""
+
+
+HURRIED: Final[dict[Key, str]] = {
+    (V5, "server", "server-stateless", f"{ACROSS}stdio"): "the suite waits 0.6 s for a question, and a client that"
+    " declares other capabilities than those before it has a process of the server started for it first",
+}
+"""What passes or fails with the time that something takes."""
+
+
+def reason(table: dict[Key, str], revision: str, mode: str, scenario: str, column: str) -> str | None:
+    """Why this cell differs, as far as the table says."""
+    for (of_revision, of_mode, of_scenario, of_column), text in table.items():
+        is_meant = (of_revision, of_mode) == (revision, mode) and of_scenario in (ANY, scenario)
+        if is_meant and column.startswith(of_column):
+            return text
+    return None

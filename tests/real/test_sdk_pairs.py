@@ -1,0 +1,240 @@
+"""Every official SDK as client meets every official SDK as server, directly and through Isthmus.
+
+One server, written on each of them (peers/README.md), is visited by one client, written on each of them, that uses
+every feature in one run and prints what it saw. That is the same for all: which SDK asks, which one answers, which
+revision they agree on and whether Isthmus is in between shows in the revision alone, and in the code by which they say
+that a resource is not there. The tables below hold those differences.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+from rig import PEERS, REAL, run_client, start_server, stdio_wrap, wrap
+
+pytestmark = pytest.mark.real
+
+WORKERS: Final = 4
+"""Visits at once: most of a visit is spent on starting processes, some of it on waiting for them."""
+
+# --- Who meets ------------------------------------------------------------------------------------------------------
+
+HANDSHAKE: Final = "2025-11-25"
+STATELESS: Final = "2026-07-28"
+"""The newest revision of each era, which all that know the era agree on."""
+
+
+class Visitor(NamedTuple):
+    """A client.
+
+    Attributes:
+        revisions: what it speaks, best first.
+        session: what its script is told.
+        miss: the code that its user sees, where its SDK puts one of its own in the place of the server's.
+    """
+
+    script: str
+    revisions: Sequence[str]
+    session: Mapping[str, Any]
+    miss: int | None = None
+
+
+class Workshop(NamedTuple):
+    """A server.
+
+    Attributes:
+        command: its program and arguments, which a transport goes behind, and then `arguments`.
+        revisions: what it speaks.
+        miss: the code by which it says in a handshake revision that a resource is not there.
+    """
+
+    command: Sequence[str | Path]
+    revisions: Sequence[str]
+    miss: int
+    arguments: Sequence[str] = ()
+
+
+BY_URI: Final = -32002
+"""Resource not found, as the handshake revisions say it."""
+BY_PARAMS: Final = -32602
+"""The same in 2026-07-28: a parameter is wrong."""
+
+VISITORS: Final = {
+    "python-1": Visitor("visit-python-1", [HANDSHAKE], {}),
+    "python-2-legacy": Visitor("visit-python-2", [HANDSHAKE], {"mode": "legacy"}),
+    "python-2": Visitor("visit-python-2", [STATELESS, HANDSHAKE], {"mode": "auto"}),
+    "typescript-1": Visitor("visit-typescript-1", [HANDSHAKE], {}),
+    "typescript-2-legacy": Visitor("visit-typescript-2", [HANDSHAKE], {"mode": "legacy"}, miss=BY_PARAMS),
+    "typescript-2": Visitor("visit-typescript-2", [STATELESS, HANDSHAKE], {"mode": "auto"}, miss=BY_PARAMS),
+}
+
+_TYPESCRIPT_2: Final = ("node", PEERS / "workshop_typescript2.mjs", REAL / "node2/node_modules")
+WORKSHOPS: Final = {
+    "python-1": Workshop([REAL / "client1/bin/python", PEERS / "workshop_python1.py"], [HANDSHAKE], BY_URI),
+    "python-2": Workshop(
+        [REAL / "client2/bin/python", PEERS / "workshop_python2.py"], [STATELESS, HANDSHAKE], BY_PARAMS
+    ),
+    "typescript-1": Workshop(
+        ["node", PEERS / "workshop_typescript1.mjs", REAL / "node/node_modules"], [HANDSHAKE], BY_URI
+    ),
+    "typescript-2-legacy": Workshop(_TYPESCRIPT_2, [HANDSHAKE], BY_PARAMS, ["legacy"]),
+    "typescript-2-modern": Workshop(_TYPESCRIPT_2, [STATELESS], BY_PARAMS, ["modern"]),
+    "typescript-2-dual": Workshop(_TYPESCRIPT_2, [STATELESS, HANDSHAKE], BY_PARAMS, ["dual"]),
+}
+
+# --- What the proxy speaks ------------------------------------------------------------------------------------------
+
+TO_CLIENTS: Final = (STATELESS, HANDSHAKE)
+TO_SERVERS: Final = (STATELESS, HANDSHAKE)
+"""What Isthmus speaks on either side. A client and a server that have nothing in common with it on their side cannot
+meet through it: that is expected to fail, and a failure to fail is one."""
+
+# --- What they see --------------------------------------------------------------------------------------------------
+
+SEEN: Final[Mapping[str, Any]] = {
+    "server": "workshop",
+    "tools": ["echo", "form", "sample", "where", "count", "log", "change"],
+    "echo": "snow \u2603",
+    "form": "accept blue",
+    "sample": "the model said canned",
+    "where": "file:///tmp/somewhere",
+    "count": "counted to 2",
+    "log": "logged",
+    "read": "the first note",
+    "prompt": "Hello, Ada!",
+    "complete": ["Ada", "Alan"],
+    "change": "changed",
+    "asked": ["Which colour?", "well?", "roots"],
+    "progress": [[1, 2], [2, 2]],
+    "logs": ["noted"],
+    "changes": ["note://one", "tools"],
+}
+"""Apart from `revision` and `missing`."""
+
+
+def common(best_first: Sequence[str], others: Sequence[str]) -> str | None:
+    """What the one who asks and the one who answers agree on."""
+    return next((revision for revision in best_first if revision in others), None)
+
+
+def misses(visitor: Visitor, workshop: Workshop, is_proxied: bool) -> set[int]:
+    """The codes by which the visitor may learn that a resource is not there.
+
+    A server of both eras may be asked in either one by a proxy, whatever the client speaks.
+    """
+    if visitor.miss is not None:
+        return {visitor.miss}
+    if not is_proxied:
+        agreed = common(visitor.revisions, workshop.revisions)
+        return {workshop.miss if agreed == HANDSHAKE else BY_PARAMS}
+    if common(visitor.revisions, TO_CLIENTS) == STATELESS:
+        return {BY_PARAMS}  # -32002 must not be emitted in this revision
+    codes = {HANDSHAKE: workshop.miss, STATELESS: BY_URI}  # of a server asked in 2026-07-28 it is put the old way
+    return {codes[revision] for revision in workshop.revisions if revision in TO_SERVERS}
+
+
+# --- Visits ---------------------------------------------------------------------------------------------------------
+
+WAYS: Final = ("direct-http", "direct-stdio", "http", "stdio")
+"""The last two through Isthmus, with the same transport on both sides."""
+
+Visit = tuple[str, str, str]
+"""Way, client, server."""
+
+
+def can_meet(way: str, client: str, server: str) -> bool:
+    visitor, workshop = VISITORS[client], WORKSHOPS[server]
+    if way.startswith("direct"):
+        return common(visitor.revisions, workshop.revisions) is not None
+    return None not in (common(visitor.revisions, TO_CLIENTS), common(TO_SERVERS, workshop.revisions))
+
+
+def visits() -> list[Visit]:
+    """All; but those of one language meet directly over HTTP, and an SDK itself over stdio.
+
+    The direct ones show that the tables are right, which takes each client and each server once in each era.
+    """
+    found = []
+    for way, client, server in itertools.product(WAYS, VISITORS, WORKSHOPS):
+        is_wanted = can_meet(way, client, server) or not way.startswith("direct")
+        depth = {"direct-http": 1, "direct-stdio": 2}.get(way, 0)
+        if is_wanted and client.split("-")[:depth] == server.split("-")[:depth]:
+            found.append((way, client, server))
+    return found
+
+
+class Book:
+    """What every visitor saw. The visits are made at the same time, in order; a server is up once it is asked for."""
+
+    def __init__(self, pool: ThreadPoolExecutor, folder: Path, stack: contextlib.ExitStack) -> None:
+        self._folder = folder
+        urls = {server: pool.submit(self._start, server, stack) for server in WORKSHOPS}
+        self._visits = {visit: pool.submit(self._visit, visit, urls[visit[2]]) for visit in visits()}
+
+    def entry(self, visit: Visit) -> dict[str, Any]:
+        return self._visits[visit].result()
+
+    def _start(self, server: str, stack: contextlib.ExitStack) -> Mapping[str, str]:
+        """The server over HTTP, and Isthmus in front of it: where they are."""
+        workshop = WORKSHOPS[server]
+        process, url = start_server([*workshop.command, "http", *workshop.arguments], "mcp", folder=self._folder)
+        stack.callback(process.clean_up)
+        proxy = stack.enter_context(wrap(url, folder=self._folder))
+        return {"direct-http": url, "http": proxy.url}
+
+    def _visit(self, visit: Visit, urls: Future[Mapping[str, str]]) -> dict[str, Any]:
+        way, client, server = visit
+        workshop = WORKSHOPS[server]
+        command = [str(part) for part in (*workshop.command, "stdio", *workshop.arguments)]
+        target = {"direct-stdio": command, "stdio": stdio_wrap(*command)}.get(way) or urls.result()[way]
+        visitor = VISITORS[client]
+        return run_client(visitor.script, target, [visitor.session], folder=self._folder)[0]
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Book]:
+    with contextlib.ExitStack() as stack:
+        # The pool ends first: nobody is visited any more when the servers go.
+        servers = stack.enter_context(contextlib.ExitStack())
+        pool = stack.enter_context(ThreadPoolExecutor(WORKERS))
+        stack.callback(pool.shutdown, wait=True, cancel_futures=True)
+        yield Book(pool, tmp_path_factory.mktemp("pairs"), servers)
+
+
+def parameter(visit: Visit) -> Any:
+    reason = "they have no revision in common with Isthmus"
+    marks = [] if can_meet(*visit) else [pytest.mark.xfail(reason=reason, strict=True)]
+    return pytest.param(visit, marks=marks, id="--".join(visit))
+
+
+@pytest.mark.parametrize("visit", [parameter(visit) for visit in visits()])
+def test_a_visitor_sees_all_of_the_workshop(book: Book, visit: Visit) -> None:
+    """Whoever asks and whoever answers, in whichever revision: every feature arrives, once and in order."""
+    way, client, server = visit
+    is_proxied = not way.startswith("direct")
+    visitor, workshop = VISITORS[client], WORKSHOPS[server]
+    seen = dict(book.entry(visit))
+    assert seen.pop("revision") == common(visitor.revisions, TO_CLIENTS if is_proxied else workshop.revisions)
+    assert seen.pop("missing")["code"] in misses(visitor, workshop, is_proxied)
+    assert seen == SEEN
+
+
+def test_the_tables_name_everybody() -> None:
+    """Each client and each server takes part in both eras that it knows, and both eras meet each other."""
+    direct = {
+        (common(VISITORS[client].revisions, WORKSHOPS[server].revisions), side, name)
+        for way, client, server in visits()
+        if way.startswith("direct")
+        for side, name in (("client", client), ("server", server))
+    }
+    known = {(revision, "client", name) for name, one in VISITORS.items() for revision in one.revisions}
+    known |= {(revision, "server", name) for name, one in WORKSHOPS.items() for revision in one.revisions}
+    assert known <= direct
+    through = {(client, server) for way, client, server in visits() if not way.startswith("direct")}
+    assert through == set(itertools.product(VISITORS, WORKSHOPS))
