@@ -631,7 +631,6 @@ def test_between_two_without_sessions_a_question_passes_as_it_is(up: Kind) -> No
     assert world.messages(channel)[-1].endswith(b'"result":' + raw.encode() + b"}")
     params = '{"name":"t","inputResponses":{"a":{"roots":[]}},"requestState":"A"}'
     channel = modern_call(client, "2", "tools/call", params, declared='{"roots":{}}')
-    discovered(world)
     heard = _call(world)
     assert bare(heard.frame["params"]) == json.loads(params)
     world.answer(heard, DONE)

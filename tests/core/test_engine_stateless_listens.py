@@ -252,10 +252,6 @@ def emerged(down: str = "http", up: str = "http", *, limits: Limits | None = Non
     client = modern(world, up, down)
     channel = client.request("server/discover")
     emerge(world)
-    # What is known of the server now makes for one session, of all that come.
-    world.sent[channel].clear()
-    channel = client.request("server/discover")
-    emerge(world)
     world.sent[channel].clear()
     client.last_id = 0
     return world, client
