@@ -15,7 +15,7 @@ from typing import Protocol
 from . import jsonrpc
 from .bridge import questions
 from .bridge.capabilities import missing
-from .bridge.seal import Claims, Kind, Seal, digest_of, target_of
+from .bridge.seal import Claims, Kind
 from .desk import Desk
 from .effects import Headers
 from .exchange import Exchange
@@ -23,6 +23,7 @@ from .jsonrpc import Frame
 from .parking import asking, fallback
 from .session import Ask, Session
 from .sharing import MAY_ASK
+from .stating import Stating
 
 
 class Upward(Protocol):
@@ -42,13 +43,12 @@ class Asking(Protocol):
 class Deferring:
     """The questions of all sessions that wait for a call."""
 
-    def __init__(self, desk: Desk, seal: Seal, down: Down, owner: str) -> None:
+    def __init__(self, desk: Desk, stating: Stating, down: Down) -> None:
         self.up: Upward
         self.parking: Asking
         self._desk = desk
-        self._seal = seal
+        self._stating = stating
         self._down = down
-        self._owner = owner
         self._waiting: dict[str, dict[int, bytes]] = {}  # by session: the entries, by their numbers
 
     def take(self, session: Session, ask: Ask, params: bytes | None) -> bool:
@@ -73,22 +73,11 @@ class Deferring:
             return False
         if missing(exchange.leg.capabilities, "roots/list", None) is not None:
             return False
-        now_unix = self._desk.now_unix
-        claims = Claims(
-            kind=Kind.DEFER,
-            issued_at_unix=int(now_unix),
-            expires_at_unix=int(now_unix + self._desk.limits.park_ttl_s),
-            owner=self._owner,
-            park="",
-            server=session.server,
-            principal=self._seal.tag(session.principal),
-            method=exchange.method,
-            target=target_of(exchange.method, exchange.said),
-            digest=digest_of(exchange.said),
-        )
         entries = {f"r{number}": entry for number, entry in waiting.items()}
         exchange.is_native = True
-        self._down.answer(session, exchange, asking(exchange.id_raw, entries, self._seal.mint(claims)))
+        self._down.answer(
+            session, exchange, asking(exchange.id_raw, entries, self._stating.state(session, exchange, Kind.DEFER))
+        )
         return True
 
     def resume(self, session: Session, claims: Claims, responses: Mapping[str, bytes]) -> None:

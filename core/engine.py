@@ -57,6 +57,7 @@ from .roles import MessageRole, PipeRole, PostRole, StreamRole
 from .servers import Servers
 from .shelf import Shelf, StoredArtifact
 from .stateless import Stateless
+from .stating import Stating
 from .streams import Streams
 from .timers import Deadline
 from .visits import Visits
@@ -105,11 +106,12 @@ class Engine:
         self._legwork = legwork = Legwork(desk, streams)
         self._courier = courier = Courier(desk, streams, legwork)
         self._clients = clients = Clients(desk, courier, streams)
-        seal, owner = Seal(plan.state_keys or (entropy(STATE_KEY_BYTES),)), desk.mint()
+        seal = Seal(plan.state_keys or (entropy(STATE_KEY_BYTES),))
+        stating = Stating(desk, seal, owner=desk.mint())
         legwork.sender = courier
-        legwork.parking = Parking(desk, seal, legwork, courier, owner)
-        legwork.visits = Visits(desk, seal, courier, owner)
-        legwork.deferring = Deferring(desk, seal, courier, owner)
+        legwork.parking = Parking(desk, stating, legwork, courier)
+        legwork.visits = Visits(desk, stating, courier)
+        legwork.deferring = Deferring(desk, stating, courier)
         self._servers = servers = Servers(desk, self._clients, courier, legwork)
         legwork.parking.up = legwork.visits.up = legwork.deferring.up = servers
         legwork.parking.deferring, legwork.deferring.parking = legwork.deferring, legwork.parking

@@ -18,7 +18,7 @@ from . import jsonrpc
 from .bridge import questions
 from .bridge.capabilities import missing
 from .bridge.envelope import Envelope
-from .bridge.seal import Claims, Kind, Seal, digest_of, target_of
+from .bridge.seal import Claims, Kind
 from .bridge.shapes import METHODS
 from .desk import Desk
 from .effects import Headers
@@ -31,6 +31,7 @@ from .replay import digests, take_answer
 from .rewrite import set_member
 from .session import Ask, Session
 from .sharing import MAY_ASK
+from .stating import Stating
 from .stream import Stream
 
 NOT_ASKED: Final = msgspec.json.encode(
@@ -76,14 +77,13 @@ class Cancelling(Protocol):
 class Parking:
     """The calls of all sessions that are parked, or may be."""
 
-    def __init__(self, desk: Desk, seal: Seal, legs: Legs, calls: Cancelling, owner: str) -> None:
+    def __init__(self, desk: Desk, stating: Stating, legs: Legs, calls: Cancelling) -> None:
         self.up: Upward
         self.deferring: Deferral
         self._desk = desk
-        self._seal = seal
+        self._stating = stating
         self._legs = legs
         self._calls = calls
-        self._owner = owner
         self._by_id: dict[str, tuple[Session, Exchange]] = {}
 
     def __len__(self) -> int:
@@ -181,30 +181,14 @@ class Parking:
     def _issue(self, session: Session, exchange: Exchange, park: Park) -> None:
         self._desk.timers.cancel(("collect", park.id))
         entries = park.issue()
-        state = self._token(session, exchange, park, entries)
+        state = self._stating.state(
+            session, exchange, Kind.PARK, park=park.id, round=park.round, questions=digests(entries)
+        )
         self._desk.timers.cancel(("reply", (session.sid, exchange.key)))  # the server waits now, not its client
         self._desk.timers.set(("park", park.id), self._desk.now + self._desk.limits.park_ttl_s, "client's answers")
         if any(ask.token_raw is not None for ask in session.asks.values() if ask.exchange is exchange):
             self._tick_later(park)
         self._legs.end_leg(session, exchange, asking(exchange.id_raw, entries, state))
-
-    def _token(self, session: Session, exchange: Exchange, park: Park, entries: Mapping[str, bytes]) -> str:
-        now_unix = self._desk.now_unix
-        claims = Claims(
-            kind=Kind.PARK,
-            issued_at_unix=int(now_unix),
-            expires_at_unix=int(now_unix + self._desk.limits.park_ttl_s),
-            owner=self._owner,
-            park=park.id,
-            round=park.round,
-            server=session.server,
-            principal=self._seal.tag(session.principal),
-            method=exchange.method,
-            target=target_of(exchange.method, exchange.said),
-            digest=digest_of(exchange.said),
-            questions=digests(entries),
-        )
-        return self._seal.mint(claims)
 
     # --- From the client --------------------------------------------------------------------------------------------
 
@@ -214,7 +198,7 @@ class Parking:
         Raises:
             RemoteProtocolError: it was here, and has ended.
         """
-        if claims.owner != self._owner:
+        if not self._stating.is_own(claims):
             return None
         found = self._by_id.get(claims.park)
         if found is None:

@@ -18,7 +18,7 @@ from . import jsonrpc
 from .artifact import tool_error
 from .bridge import questions
 from .bridge.capabilities import missing
-from .bridge.seal import Claims, Kind, Seal, digest_of, digest_of_value, target_of
+from .bridge.seal import Claims, Kind, digest_of_value
 from .desk import Desk
 from .errors import INPUT_REFUSED, MISSING_CAPABILITY, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey
@@ -27,6 +27,7 @@ from .links import Link
 from .parking import asking
 from .rewrite import elements
 from .session import Session
+from .stating import Stating
 
 DONE_MAX: Final = 64
 """Visits of a session that the server called done, and that nobody waited for yet."""
@@ -53,12 +54,11 @@ class Down(Protocol):
 class Visits:
     """All visits that calls wait for."""
 
-    def __init__(self, desk: Desk, seal: Seal, down: Down, owner: str) -> None:
+    def __init__(self, desk: Desk, stating: Stating, down: Down) -> None:
         self.up: Upward
         self._desk = desk
-        self._seal = seal
+        self._stating = stating
         self._down = down
-        self._owner = owner
         self._waiting: dict[tuple[str, ExchangeKey], tuple[Session, Exchange, set[str]]] = {}
         self._done: dict[str, list[str]] = {}
 
@@ -87,21 +87,8 @@ class Visits:
             text = "the server wants its user to visit a page, and the client cannot be asked for that"
             self._down.answer(session, exchange, jsonrpc.encode_error(exchange.id_raw, MISSING_CAPABILITY, text, data))
             return True
-        now_unix = self._desk.now_unix
-        claims = Claims(
-            kind=Kind.URL,
-            issued_at_unix=int(now_unix),
-            expires_at_unix=int(now_unix + self._desk.limits.park_ttl_s),
-            owner=self._owner,
-            park="",
-            server=session.server,
-            principal=self._seal.tag(session.principal),
-            method=exchange.method,
-            target=target_of(exchange.method, exchange.said),
-            digest=digest_of(exchange.said),
-            questions=visits,
-        )
-        self._down.answer(session, exchange, asking(exchange.id_raw, entries, self._seal.mint(claims)))
+        state = self._stating.state(session, exchange, Kind.URL, questions=visits)
+        self._down.answer(session, exchange, asking(exchange.id_raw, entries, state))
         return True
 
     def resume(self, session: Session, exchange: Exchange, claims: Claims, responses: Mapping[str, bytes]) -> None:
