@@ -520,9 +520,11 @@ class Tasked:
         remote = exchange.remote
         if remote is None or exchange.state is not ExchangeState.TASKED:
             return
+        if not link.is_left:
+            self._say_cancelled(link, exchange, remote)
         self.forget(link, exchange)
-        if link.is_left:
-            return
+
+    def _say_cancelled(self, link: Link, exchange: Exchange, remote: Remote) -> None:
         if not link.abilities.cancels:
             self._desk.note("info", "a task goes on though nobody wants it: its server cannot cancel", link.plan.id)
         elif link.upstream.state is State.READY:
