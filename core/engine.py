@@ -59,6 +59,7 @@ from .shelf import Shelf, StoredArtifact
 from .stateless import Stateless
 from .stating import Stating
 from .streams import Streams
+from .taskrecord import StoredTask, TaskStatus
 from .timers import Deadline
 from .visits import Visits
 from .waiting import Waiting
@@ -95,6 +96,7 @@ class Engine:
         unix_at_zero: float,
         limits: Limits | None = None,
         stored: Iterable[StoredArtifact] = (),
+        stored_tasks: Iterable[StoredTask] = (),
     ) -> None:
         if any(server.has_files for server in plan.servers) and len(plan.link_key) < LINK_KEY_MIN_BYTES:
             expected = f"expected at least {LINK_KEY_MIN_BYTES} secret bytes"
@@ -155,6 +157,10 @@ class Engine:
     def report(self) -> tuple[Status, ...]:
         """How each server fares now."""
         return report(self._servers, Tally(session.server for session in self._clients.sessions.values()))
+
+    def tasks(self) -> tuple[TaskStatus, ...]:
+        """Every task that is kept, the oldest first."""
+        return ()
 
     def next_timeout(self) -> Deadline | None:
         """When `handle_timeout` is wanted next, and why."""
@@ -280,6 +286,11 @@ class Engine:
         if command is not Command.STOP:
             self._servers.start_server(server)
         return self._effects()
+
+    def receive_task_cancel(self, id: str, now: float) -> list[Effect]:
+        """An operator's order."""
+        self._begin(now, None)
+        raise LocalProtocolError(f"there is no task {id!r}")
 
     def handle_timeout(self, now: float) -> list[Effect]:
         """Do what is due. Early calls do nothing; afterwards the next deadline is later than `now`."""

@@ -23,6 +23,7 @@ from .limits import Limits
 from .plan import Plan
 from .report import Command, Status
 from .shelf import StoredArtifact
+from .taskrecord import StoredTask, TaskStatus
 from .timers import Deadline
 
 
@@ -65,6 +66,7 @@ class Recorder:
         unix_at_zero: float,
         limits: Limits | None = None,
         stored: Iterable[StoredArtifact] = (),
+        stored_tasks: Iterable[StoredTask] = (),
         write: Callable[[bytes], object],
     ) -> None:
         self._drawn: list[bytes] = []
@@ -101,6 +103,12 @@ class Recorder:
 
     def report(self) -> tuple[Status, ...]:
         return self._engine.report()
+
+    def tasks(self) -> tuple[TaskStatus, ...]:
+        return self._engine.tasks()
+
+    def receive_task_cancel(self, id: str, now: float) -> list[Effect]:
+        return self._engine.receive_task_cancel(id, now)
 
     def next_timeout(self) -> Deadline | None:
         return self._engine.next_timeout()
