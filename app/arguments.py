@@ -82,6 +82,13 @@ def parser() -> argparse.ArgumentParser:
         help="how the server is spoken to: with initialize and sessions, or as 2026-07-28 has it; default auto, as "
         "each client speaks if the server can",
     )
+    wrap.add_argument(
+        "--tasks",
+        choices=("auto", "always", "never"),
+        default="never",
+        help="whether calls may run as tasks: the server's own, or where it has none this proxy's; always: at once for "
+        "clients of 2026-07-28 that know them; default never",
+    )
     wrap.add_argument("--cwd", metavar="DIR", help="working directory of the command")
     wrap.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
     wrap.add_argument(

@@ -29,7 +29,7 @@ from .fitting import awaits_clients, misfits
 from .planning import era_of
 from .probe import ServerReport, probe
 from .service import VERSION, Service, running
-from .settings import Core, Filter, Management, Server, Settings, Upstream
+from .settings import Core, Filter, Management, Server, ServerTasks, Settings, Upstream
 from .stopping import Stop, stoppable
 from .targets import address_of, target_of
 from .value_checks import check_host, check_origin, check_selection, check_token
@@ -134,10 +134,13 @@ def _wrapping(
         raise ConfigError("got --no-inspect with --listen stdio+unix:…, expected it with HTTP only")
     if not is_inspected and options.era != "auto":
         raise ConfigError("got --era with --no-inspect, which translates nothing")
+    if not is_inspected and options.tasks != "never":
+        raise ConfigError("got --tasks with --no-inspect, which looks into nothing")
     if upstream.transport == "sse" and options.era == "stateless":
         raise ConfigError("got --era stateless with an sse+ URL, expected auto or handshake: HTTP+SSE is of 2024-11-05")
     upstream = msgspec.structs.replace(upstream, era=options.era)
-    server = Server(id=id, upstream=upstream, inspect=is_inspected, tools=tools, unix_socket=unix_socket)
+    tasks = ServerTasks(offer=options.tasks) if is_inspected else ServerTasks()
+    server = Server(id=id, upstream=upstream, inspect=is_inspected, tools=tools, tasks=tasks, unix_socket=unix_socket)
     return Settings(core=core, servers=(server,))
 
 
