@@ -379,7 +379,8 @@ Source = FileSource | InlineSource
 class Collect(Effect, frozen=True):
     """Take files in: for each source that is an existing file under the workspace or the server's `artifact_roots`
     (symlinks resolved), copy it into blob `blobs[i]`, as long as no file has more than `size_max_bytes` and all of them
-    no more than `total_size_max_bytes`. Answer: `Collected`, one entry a source."""
+    no more than `total_size_max_bytes`. What came in messages alone needs no workspace: "" then. Answer: `Collected`,
+    one entry a source."""
 
     ticket: Ticket
     server: str
