@@ -49,6 +49,7 @@ from .management import ServerPages
 from .planning import to_forward_target, to_header_rules, to_limits, to_plan
 from .settings import Server, Settings
 from .stored import stored_artifacts, stored_tasks
+from .task_pages import TaskPages
 from .temporary import temporary_folder
 from .tool_pages import ToolPages
 from .tracing import Trace, open_trace
@@ -294,10 +295,13 @@ def _fixed_cwd(server: Server) -> str | None:
 
 
 def _pages(service: Service, conversations: Conversations) -> Pages:
+    from . import metrics  # it takes longest to import, and only listeners have pages
+
     hub, counts = service.hub, service.tool_counts
     servers = ServerPages(hub, conversations, service.limits, service.settings.servers, tool_counts=counts)
     by_id = {server.id: server for server in service.settings.servers}
     tools = ToolPages(conversations, by_id, service.limits, counts=counts)
+    tasks = TaskPages(hub, service.server_ids)
 
     async def answer(route: PageRoute, body: bytes) -> Refused:
         match route.page:
@@ -311,15 +315,24 @@ def _pages(service: Service, conversations: Conversations) -> Pages:
                 said = {"name": "isthmus", "version": VERSION, "description": DESCRIPTION}
                 return page_answer(200, msgspec.json.encode(said))
             case Page.TOOLS:
-                return await tools.show(route.server, route.query)
+                return await tools.show(route.id, route.query)
             case Page.CALL:
-                return await tools.call(route.server, route.query, body)
+                return await tools.call(route.id, route.query, body)
             case Page.SERVERS:
                 return servers.show_all()
             case Page.SERVER:
-                return servers.show(route.server)
+                return servers.show(route.id)
             case Page.START | Page.STOP | Page.RESTART:
-                return await servers.act(route.page, route.server)
+                return await servers.act(route.page, route.id)
+            case Page.TASKS:
+                return tasks.show_all(route.query)
+            case Page.TASK:
+                return tasks.show(route.id)
+            case Page.CANCEL:
+                return tasks.cancel(route.id)
+            case Page.METRICS:
+                counted = metrics.exposition(VERSION, hub.engine.report(), hub.tasks(), hub.now_unix())
+                return page_answer(200, counted, content_type=metrics.CONTENT_TYPE)
 
     return answer
 
