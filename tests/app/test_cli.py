@@ -63,7 +63,7 @@ TOOLBOX = [sys.executable, str(Path(__file__).parent / "peers" / "toolbox.py")]
 TWO_ERAS = Path(__file__).parent / "peers" / "two_eras.py"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ANY_PORT = ("--listen", "127.0.0.1:0")
-COMMANDS = ("serve", "wrap", "check", "ps", "start", "stop", "restart", "demo", "schema")
+COMMANDS = ("serve", "wrap", "check", "ps", "start", "stop", "restart", "tasks", "demo", "schema")
 
 
 Inside = Callable[..., tuple[int, str, str]]
@@ -150,7 +150,10 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
     "arguments, said",
     [
         ((), "COMMAND"),
-        (("surf",), "choose from 'serve', 'wrap', 'check', 'ps', 'start', 'stop', 'restart', 'demo', 'schema'"),
+        (
+            ("surf",),
+            "choose from 'serve', 'wrap', 'check', 'ps', 'start', 'stop', 'restart', 'tasks', 'demo', 'schema'",
+        ),
         (("wrap",), "got nothing to wrap, expected a URL, or -- COMMAND ARG…"),
         (("wrap", "--"), "got nothing to wrap"),
         (("wrap", "http://h/", "--", "cmd"), "got both a URL and a command to wrap"),
@@ -212,6 +215,21 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("ps", "--url", "ws://h/"), "got --url ws://h/, expected http(s)://HOST:PORT"),
         (("ps", "--url", "http://h:99999"), "got --url http://h:99999: "),
         (("ps", "--token", "a b"), "--token: got another text, expected a secret of visible ASCII"),
+        (("tasks", "--", "cmd"), "got a command after --, which `isthmus tasks` does not take"),
+        (("tasks", "surf"), "choose from 'list', 'show', 'cancel'"),
+        (("tasks", "show"), "isthmus tasks show: error: the following arguments are required: ID"),
+        (("tasks", "cancel", "0123456"), "got the id '0123456', expected the task's id, or at least its first 8 char"),
+        (
+            ("tasks", "--server", "a", "cancel", "01234567"),
+            "got --server with `tasks cancel`, expected it with `tasks l",
+        ),
+        (
+            ("tasks", "list", "--status", "done"),
+            "choose from 'working', 'input_required', 'completed', 'failed', 'canc",
+        ),
+        (("tasks", "list", "a"), "isthmus tasks list: error: too many arguments"),
+        (("tasks", "show", "01234567", "--frob"), "isthmus tasks show: error: unknown option --frob"),
+        (("tasks", "list", "--url", "ws://h/"), "got --url ws://h/, expected http(s)://HOST:PORT"),
         (("schema", "--", "cmd"), "got a command after --, which `isthmus schema` does not take"),
     ],
     ids=lambda value: " ".join(value).replace("\n", " ") if isinstance(value, tuple) else "",
