@@ -131,7 +131,17 @@ async def test_a_task_whose_blob_is_gone_goes_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [b"", b"{}", b"[]", b'{"id":"\xff"}', b'{"id":7}', b"[" * 100_000, b'{"id":"x","tool":null}'],
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'{"id":"\xff"}',
+        b'{"id":7}',
+        b'{"blob":"\xff"}',
+        b'{"x":' + b"[" * 100_000,
+        b"[" * 100_000,
+        b'{"id":"x","tool":null}',
+    ],
     ids=lambda value: repr(value[:12]),
 )
 async def test_one_that_nobody_can_read_is_removed_with_one_warning(
