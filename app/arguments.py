@@ -87,10 +87,10 @@ def parser() -> argparse.ArgumentParser:
     )
     wrap.add_argument(
         "--tasks",
-        choices=("auto", "always", "never"),
-        default="never",
-        help="whether calls may run as tasks: the server's own, or where it has none this proxy's; always: at once for "
-        "clients of 2026-07-28 that know them; default never",
+        choices=("auto", "always", "own", "never"),
+        default="own",
+        help="which calls may run as tasks: own, those of a server that has tasks; auto, those of any other too; "
+        "always, at once for clients of 2026-07-28 that know them; default own",
     )
     wrap.add_argument("--cwd", metavar="DIR", help="working directory of the command")
     wrap.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")

@@ -135,7 +135,7 @@ def _wrapping(
         raise ConfigError("got --no-inspect with --listen stdio+unix:…, expected it with HTTP only")
     if not is_inspected and options.era != "auto":
         raise ConfigError("got --era with --no-inspect, which translates nothing")
-    if not is_inspected and options.tasks != "never":
+    if not is_inspected and options.tasks != "own":
         raise ConfigError("got --tasks with --no-inspect, which looks into nothing")
     if upstream.transport == "sse" and options.era == "stateless":
         raise ConfigError("got --era stateless with an sse+ URL, expected auto or handshake: HTTP+SSE is of 2024-11-05")

@@ -322,7 +322,7 @@ class Filter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return Selection(self.include or (), self.exclude or ())
 
 
-Offer = Literal["auto", "always", "never"]
+Offer = Literal["auto", "always", "own", "never"]
 
 
 class ServerTasks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -333,7 +333,7 @@ class ServerTasks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         _about(
             "auto: the server's own tasks, in each client's terms, and tasks of the gateway where the server has none; "
             "a client without sessions gets one when the call takes long. always: such a client gets one at once. "
-            "never: none, not even the server's own."
+            "own: the server's own tasks only. never: none, not even those."
         ),
     ] = "auto"
     tools: Annotated[

@@ -21,7 +21,9 @@ async def stored_artifacts(records: Records) -> tuple[StoredArtifact, ...]:
 
 
 async def stored_tasks(records: Records) -> tuple[StoredTask, ...]:
-    return await _stored(records, PREFIX, StoredTask, "a task")
+    """Oldest first: records are in the order of their keys, which are random."""
+    found = await _stored(records, PREFIX, StoredTask, "a task")
+    return tuple(sorted(found, key=lambda task: task.expires_at_unix - task.ttl_ms / 1000))
 
 
 async def _stored(records: Records, prefix: str, kind: type[T], name: str) -> tuple[T, ...]:

@@ -189,7 +189,7 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         ),
         (("wrap", "--era", "handshake", "--no-inspect", "http://h/"), "got --era with --no-inspect, which translates"),
         (("wrap", "--tasks", "auto", "--no-inspect", "http://h/"), "got --tasks with --no-inspect, which looks into"),
-        (("wrap", "--tasks", "sometimes", "http://h/"), "choose from 'auto', 'always', 'never'"),
+        (("wrap", "--tasks", "sometimes", "http://h/"), "choose from 'auto', 'always', 'own', 'never'"),
         (("wrap", "--no-inspect", "sse+http://h/"), "got the URL sse+http://h/, expected http(s)://… or ws(s)://…"),
         (("wrap", "--header", "A: b", "--", "cmd"), "got --header with a command, expected it with a URL only"),
         (("wrap", "--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
@@ -474,7 +474,8 @@ def test_a_tool_of_its_own_offer_that_is_misspelt_is_named() -> None:
 @pytest.mark.parametrize(
     ("options", "rules"),
     [
-        ((), TaskRules(offer=Offer.NEVER)),
+        ((), TaskRules()),
+        (("--tasks", "own"), TaskRules(offer=Offer.OWN)),
         (("--tasks", "never"), TaskRules(offer=Offer.NEVER)),
         (("--tasks", "auto"), TaskRules(offer=Offer.AUTO)),
         (("--tasks", "always"), TaskRules(offer=Offer.ALWAYS)),
@@ -484,7 +485,7 @@ def test_a_tool_of_its_own_offer_that_is_misspelt_is_named() -> None:
 def test_a_wrapped_server_offers_the_tasks_that_are_asked_for(
     options: tuple[str, ...], rules: TaskRules, listen: str, inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is offered unasked: what is wrapped is relayed."""
+    """Unasked, the server's own: what is wrapped is relayed."""
     begun: list[Settings] = []
 
     def note(work: Any, if_stopped: int) -> int:

@@ -70,7 +70,7 @@ servers:
       - {type: artifact_producer, tools: [t], output_locator: {mode: structured, output_path_key: x.y}, persist: false}
     artifact_roots: [out, /abs/out]
     start_timeout_seconds: 7
-    tasks: {offer: always, tools: {"get_*": never, get_all: auto}, strict: true}
+    tasks: {offer: always, tools: {"get_*": never, get_all: auto, other: own}, strict: true}
   - {id: two, upstream: {url: "https://h/mcp", headers: {Authorization: "Bearer ${ARG}"}, ca_file: ca.pem},
      call_timeout_seconds: 9000}
 mcpServers:
@@ -295,7 +295,9 @@ def test_the_plan_follows_the_settings() -> None:
                 session_retries=0,
                 start_timeout_s=7,
                 tasks=TaskRules(
-                    offer=Offer.ALWAYS, tools=(("get_*", Offer.NEVER), ("get_all", Offer.AUTO)), strict=True
+                    offer=Offer.ALWAYS,
+                    tools=(("get_*", Offer.NEVER), ("get_all", Offer.AUTO), ("other", Offer.OWN)),
+                    strict=True,
                 ),
             ),
             ServerPlan(
@@ -473,10 +475,12 @@ REFUSED = {
     f"tasks: {{max_per_principal: -1}}\n{MINIMAL}": ["tasks.max_per_principal: got -1, expected a"],
     f"tasks: {{max_per_session: -1}}\n{MINIMAL}": ["tasks.max_per_session: got -1, expected a"],
     f"tasks: {{poll_interval_ms: -1}}\n{MINIMAL}": ["tasks.poll_interval_ms: got -1, expected a"],
-    server("tasks: {offer: maybe}"): ['servers[0].tasks.offer: got "maybe", expected one of auto, always, never'],
+    server("tasks: {offer: maybe}"): ['servers[0].tasks.offer: got "maybe", expected one of auto, always, own, never'],
     server("tasks: always"): ['servers[0].tasks: got "always", expected a mapping'],
     server("tasks: {tools: [a]}"): ["servers[0].tasks.tools: got a list of 1, expected a mapping"],
-    server("tasks: {tools: {a: optional}}"): ['tasks.tools.a: got "optional", expected one of auto, always, never'],
+    server("tasks: {tools: {a: optional}}"): [
+        'tasks.tools.a: got "optional", expected one of auto, always, own, never'
+    ],
     server("tasks: {tools: {' ': auto}}"): ["servers[0].tasks.tools: got an empty one, expected names of tools"],
     server("tasks: {strict: 1}"): ["servers[0].tasks.strict: got 1, expected true or false"],
     "servers: [{id: a, upstream: {url: 'http://h'}, inspect: false, tasks: {offer: never}}]": [

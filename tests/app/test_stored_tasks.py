@@ -109,6 +109,17 @@ async def test_what_was_saved_comes_back_as_it_was(tmp_path: Path) -> None:
         assert await left.blob_keys() == {"b2"}
 
 
+async def test_they_come_in_the_order_in_which_they_began(tmp_path: Path) -> None:
+    """Whatever they are called, and however long they are kept."""
+    tasks = [stored_task(id * 32, left_s=left_s, ttl_ms=ttl_ms) for id, left_s, ttl_ms in (
+        ("3", 500.0, 3_600_000), ("1", 100.0, 600_000), ("2", 5000.0, 5_001_000)
+    )]  # fmt: skip
+    async with earlier(tmp_path) as left:
+        await left.save(*tasks)
+        async with proxy(tmp_path):
+            assert TaskEngine.began_with == tuple(tasks)
+
+
 async def test_what_expired_takes_its_blob_along(tmp_path: Path) -> None:
     async with earlier(tmp_path) as left:
         kept = stored_task("1" * 32, blob="b1", size_bytes=5)
