@@ -182,17 +182,23 @@ class Tasking:
     def _full(self, session: Session) -> str | None:
         limits = self._desk.limits
         owner = owners.owner_of(session)
-        if len(self._tasks) + len(self._reserved) >= limits.tasks_max:
+        for name, limit in (
+            ("tasks_max", limits.tasks_max),
+            ("tasks_per_principal_max", limits.tasks_per_principal_max),
+            ("tasks_per_session_max", limits.tasks_per_session_max),
+        ):
+            if self._used(name, owner, session.sid) < limit:
+                continue
             for task in [task for task in self._tasks.values() if task.expires_at_unix <= self._desk.now_unix]:
                 self._expire(task)
-        for name, count, limit in (
-            ("tasks_max", len(self._tasks) + len(self._reserved), limits.tasks_max),
-            ("tasks_per_principal_max", self._by_owner[owner], limits.tasks_per_principal_max),
-            ("tasks_per_session_max", self._by_sid[session.sid], limits.tasks_per_session_max),
-        ):
-            if count >= limit:
+            if (count := self._used(name, owner, session.sid)) >= limit:
                 return f"there are {count} tasks, the most allowed ({name}): wait until some are over their time"
         return None
+
+    def _used(self, name: str, owner: str, sid: str) -> int:
+        if name == "tasks_max":
+            return len(self._tasks) + len(self._reserved)
+        return self._by_owner[owner] if name == "tasks_per_principal_max" else self._by_sid[sid]
 
     def _new(self, session: Session, exchange: Exchange) -> Task:
         limits = self._desk.limits
@@ -326,8 +332,6 @@ class Tasking:
         if created.poll_ms is not None:
             task.poll_ms = created.poll_ms
         task.message = created.message or ""
-        if created.created_at:
-            task.created_at, task.updated_at = created.created_at, created.updated_at or created.created_at
         run = self._runs[task.id]
         if task.is_legacy and run.leg is not None:
             meta = jsonrpc.member_of(related.without_related(result), "_meta")
@@ -345,7 +349,7 @@ class Tasking:
         if (seen.message or "") == task.message or seen.status in tasks.TERMINAL:
             return
         task.message = seen.message or ""
-        self._touch(task, seen.updated_at)
+        self._touch(task)
         self._tell(task)
 
     def receive_progress(self, session: Session, exchange: Exchange, message: bytes) -> None:
@@ -668,7 +672,7 @@ class Tasking:
         """The tasks of earlier runs. What ran in those is lost; what servers do by themselves is asked for when its
         client comes."""
         known = set(servers)
-        for record in records:
+        for record in sorted(records, key=lambda each: (each.expires_at_unix - each.ttl_ms / 1000, each.id)):
             self._last_ordinal += 1
             task = restored(record, ordinal=self._last_ordinal, now_unix=self._desk.unix_at_zero)
             self._tasks[task.id] = task
@@ -690,7 +694,7 @@ class Tasking:
             ExchangeKey(OF_NOBODY, self._last_ordinal),
             detached(),
             sid=session.sid,
-            id_raw=b"null",
+            id_raw=b"0",
             id_key=("task", task.id),
             method="tools/call",
             params=msgspec.json.encode({"name": task.tool}),
@@ -714,9 +718,10 @@ class Tasking:
 
     # --- What is told -----------------------------------------------------------------------------------------------
 
-    def _touch(self, task: Task, at: str = "", *, at_unix: float | None = None) -> None:
+    def _touch(self, task: Task, *, at_unix: float | None = None) -> None:
+        """By our own clock: the server's may be another, and what is shown of a time to live goes by ours."""
         task.updated_at_unix = self._desk.now_unix if at_unix is None else at_unix
-        task.updated_at = at or format_time(task.updated_at_unix)
+        task.updated_at = format_time(task.updated_at_unix)
 
     def _shape(self, task: Task, *, state: State | None = None) -> tasks.Task:
         return tasks.Task(

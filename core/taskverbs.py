@@ -94,7 +94,7 @@ class TaskVerbs:
     def tell_state(self, id: str) -> None:
         """Somebody began to listen to a task: it may have changed since they were told of it."""
         task = self._tasking.get(id)
-        if task is not None:
+        if task is not None and task.state is not State.WORKING:
             self._store.get(task, lambda outcome, fault: self._tasking.tell_now(task, outcome))
 
     def _has_tasks(self, link: Link, session: Session) -> bool:
