@@ -11,14 +11,14 @@ from typing import Final
 
 import msgspec
 
+from ..core.task import TRANSITIONS, State
 from ..core.taskrecord import TaskStatus
 from ..core.wire.http_refusals import page_answer, page_error
 from ..core.wire.http_routes import Refused
 from .hub import Hub
 
-OVER: Final = ("completed", "failed", "cancelled")
-STATUSES: Final = ("working", "input_required", *OVER)
-"""Source: 2025-11-25 basic/utilities/tasks, "Task Status Lifecycle"."""
+STATUSES: Final = tuple(state.value for state in State)
+OVER: Final = tuple(state.value for state, row in TRANSITIONS.items() if not row)
 
 FILTERS: Final = ("server", "status", "session")
 

@@ -44,6 +44,7 @@ MACHINES: Final = {
     "upstream": "isthmus.core.upstream",
     "listen": "isthmus.core.listen",
     "park": "isthmus.core.park",
+    "task": "isthmus.core.task",
     "http_reply": "isthmus.core.wire.http_reply",
     "http_client": "isthmus.core.wire.http_client",
     "sse_client": "isthmus.core.wire.sse_client",

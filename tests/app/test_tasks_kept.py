@@ -152,5 +152,6 @@ async def test_where_none_are_offered_there_are_none(offer: str, tmp_path: Path)
         (echo, *_) = (await caller.request("tools/list"))["result"]["tools"]
         assert "execution" not in echo
         assert (await caller.request("tasks/list"))["error"]["code"] == -32601
-        await caller.request("tools/call", {"name": "echo", "arguments": {"text": "y"}, "task": {}})
+        answer = await caller.request("tools/call", {"name": "echo", "arguments": {"text": "y"}, "task": {}})
+        assert answer["result"]["content"][0]["text"] == "toolbox says y"
         assert await listed(service) == []
