@@ -79,6 +79,8 @@ class PipeOpening(Fact, frozen=True):
     headers: Headers = ()
     sees_hidden: bool = False
     """It is the driver's own, and is shown what the plan hides from clients."""
+    is_own: bool = False
+    """It is the driver's own, and is told of tasks what the server says, not what clients are offered."""
 
 
 class EventPipeOpening(Fact, frozen=True):
