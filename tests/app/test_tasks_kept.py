@@ -113,6 +113,7 @@ async def test_what_was_at_work_has_failed_after_a_restart(tmp_path: Path) -> No
     async with gateway(tmp_path / "root") as service:
         (shown,) = await listed(service)
         assert (shown["id"], shown["status"], shown["session"]) == (id, "failed", "")
+        assert "stopped while the call ran" in shown["message"]
         assert (await fetch(f"{service.base_url}/tasks/{id}/cancel", "POST"))[0] == 409
         caller = await client(service)
         assert (await caller.request("tasks/get", {"taskId": id}))["result"]["status"] == "failed"
