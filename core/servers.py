@@ -368,9 +368,7 @@ class Servers:
         if link is None:
             return
         if ask.of_task is not None and answer.result is not None:
-            remote = ask.of_task.remote
-            bare = related.without_related(answer.result) or b"{}"
-            answer = Frame(result=bare if remote is None else related.with_related(bare, remote.id))
+            answer = _renamed(ask.of_task, answer.result)
         asker = ask.exchange
         if asker is not None and asker.remote is not None and ask.number in asker.remote.open:
             self.tasked.asking.receive_answer(link, ask.number, asker, answer)
@@ -510,6 +508,15 @@ class Servers:
     def handle_resume(self, id: str, number: int) -> None:
         if (link := self.links.get(id)) is not None:
             self._resuming.handle_resume(link, number)
+
+
+def _renamed(exchange: Exchange, result: bytes) -> Frame:
+    """A client's answer to a question of a task: it names that as the server knows it, if it does."""
+    try:
+        bare = related.without_related(result) or b"{}"
+        return Frame(result=bare if exchange.remote is None else related.with_related(bare, exchange.remote.id))
+    except RemoteProtocolError as error:
+        return Frame(error=jsonrpc.error_object(error.rpc_code, error.message))
 
 
 def _with_roots(initialize: bytes) -> bytes:
