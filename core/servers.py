@@ -36,6 +36,7 @@ from .listens import Listens
 from .losses import Losses, Memory
 from .news import News
 from .plan import Kind, ServerPlan, Sharing
+from .remote import Remote
 from .resuming import Resuming
 from .rewrite import set_member
 from .rounds import Rounds
@@ -368,7 +369,7 @@ class Servers:
         if link is None:
             return
         if ask.of_task is not None and answer.result is not None:
-            answer = _renamed(ask.of_task, answer.result)
+            answer = _renamed(None if link.is_stateless else ask.of_task.remote, answer.result)
         asker = ask.exchange
         if asker is not None and asker.remote is not None and ask.number in asker.remote.open:
             self.tasked.asking.receive_answer(link, ask.number, asker, answer)
@@ -510,11 +511,11 @@ class Servers:
             self._resuming.handle_resume(link, number)
 
 
-def _renamed(exchange: Exchange, result: bytes) -> Frame:
-    """A client's answer to a question of a task: it names that as the server knows it, if it does."""
+def _renamed(remote: Remote | None, result: bytes) -> Frame:
+    """A client's answer to a question of a task: it names that as the server knows it, if it is one there."""
     try:
         bare = related.without_related(result) or b"{}"
-        return Frame(result=bare if exchange.remote is None else related.with_related(bare, exchange.remote.id))
+        return Frame(result=bare if remote is None else related.with_related(bare, remote.id))
     except RemoteProtocolError as error:
         return Frame(error=jsonrpc.error_object(error.rpc_code, error.message))
 
