@@ -507,8 +507,9 @@ class Tasking:
             assert frame.result is not None
             run.outcome = Outcome(frame.result, is_error=False)
         remote = exchange.remote
+        task.message = "" if remote is None or remote.status not in tasks.TERMINAL else remote.message
         if remote is not None and remote.status == "cancelled" and run.outcome.is_error:
-            self._end(task, Input.CANCEL, "the server cancelled it")
+            self._end(task, Input.CANCEL, task.message or "the server cancelled it")
         elif run.leg is None:
             self._keep(task, run)
 
@@ -545,9 +546,11 @@ class Tasking:
                 self._desk.note("warning", f"what a task came to is lost with this process: {fault}", task.server)
             task.outcome, task.is_error = outcome, outcome.is_error
             task.blob, task.size_bytes = blob, len(outcome.data)
-            self._end(task, how, _summary(outcome) if how is Input.FAIL else task.message)
+            self._end(task, how, task.message)
 
         self._touch(task)
+        if how is Input.FAIL:
+            task.message = task.message or _summary(outcome)
         self._store.save(record_of(task, state=state, outcome=outcome, blob=blob), saved)
 
     def _how(self, task: Task, outcome: Outcome) -> Input:
@@ -604,7 +607,8 @@ class Tasking:
                 reason = msgspec.json.encode({"requestId": 0, "reason": "the task is over"})
                 self._courier.unask(session, number, reason)
             session.asks.pop(number, None)
-            self.up.reply(session, ask, fallback(ask.method), session.headers)
+            if ask.exchange is None:  # else whoever made it a question of the client's is told that the call is over
+                self.up.reply(session, ask, fallback(ask.method), session.headers)
 
     def handle_end(self, id: str) -> None:
         """Its time is over."""
@@ -701,6 +705,8 @@ class Tasking:
             token_raw=None,
             headers=session.headers,
         )
+        self._count(task, task.counted_for, -1)
+        self._count(task, session.sid, 1)
         exchange.task, exchange.is_augmented = task, True
         exchange.leg = session.client if session.is_stateless else None
         session.exchanges[exchange.key] = exchange

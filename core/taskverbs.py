@@ -178,7 +178,7 @@ class TaskVerbs:
             if exchange.is_over:
                 return
             if outcome is None and task.state in (State.COMPLETED, State.FAILED):
-                self._refuse(session, exchange, INTERNAL_ERROR, f"what the task came to cannot be read: {fault}")
+                self._refuse(session, exchange, INTERNAL_ERROR, f"what task {task.id} came to cannot be read: {fault}")
                 return
             try:
                 shown = self._tasking.detailed(task, outcome, is_result=True)
