@@ -46,9 +46,17 @@ MODERN: Final = "2026-07-28"
 
 
 class Peer(NamedTuple):
+    """A client or a server.
+
+    Attributes:
+        era: the revision in which it has tasks.
+        command: of a server: its program and arguments, behind which go a file for its marks, and a transport.
+        spoken: how Isthmus is told to speak to it, where the server knows both ways and has tasks in one of them only.
+    """
+
     era: str
     command: Sequence[str | Path] = ()
-    """Of a server: its program and arguments, behind which go a file for its marks, and a transport."""
+    spoken: str = "auto"
 
 
 CLIENTS: Final = {
@@ -60,7 +68,7 @@ CLIENTS: Final = {
 SERVERS: Final = {
     "typescript-1": Peer(LEGACY, ["node", PEERS / "tasks_typescript1.mjs", REAL / "node/node_modules"]),
     "python-1": Peer(LEGACY, [REAL / "client1/bin/python", PEERS / "tasks_python1.py"]),
-    "fastmcp": Peer(MODERN, [REAL / "fastmcp/bin/python", PEERS / "tasks_fastmcp.py"]),
+    "fastmcp": Peer(MODERN, [REAL / "fastmcp/bin/python", PEERS / "tasks_fastmcp.py"], "stateless"),
 }
 WAYS: Final = ("direct-http", "direct-stdio", "http", "stdio")
 """The last two through Isthmus, with the same transport on both sides."""
@@ -195,7 +203,8 @@ class Book:
     def target(self, way: str, server: str) -> str | Sequence[str]:
         if way.endswith("stdio"):
             command = self.command(server)
-            return command if way.startswith("direct") else stdio_wrap(*command, options=["--tasks", "auto"])
+            options = ["--tasks", "auto", "--era", SERVERS[server].spoken]
+            return command if way.startswith("direct") else stdio_wrap(*command, options=options)
         return self._direct[server].result() if way.startswith("direct") else self._proxy.result()[server]
 
     def _start(self, server: str, stack: contextlib.ExitStack) -> str:
@@ -208,7 +217,7 @@ class Book:
     def _stand_between(self, stack: contextlib.ExitStack) -> Mapping[str, str]:
         """One Isthmus in front of all: where each server is served."""
         servers = [
-            {"id": name, "upstream": {"url": url.result()}, "tasks": {"offer": "auto"}}
+            {"id": name, "upstream": {"url": url.result(), "era": SERVERS[name].spoken}, "tasks": {"offer": "auto"}}
             for name, url in self._direct.items()
         ]
         config = self.folder / "isthmus.json"
@@ -291,12 +300,12 @@ TASKLESS: Final[Mapping[str, Mapping[str, Any]]] = {
 @pytest.mark.parametrize("client", TASKLESS)
 def test_a_client_that_knows_no_tasks_gets_what_comes_of_them(book: Book, client: str, server: str) -> None:
     """It is told of no task; a question in one is a question of its call."""
-    steps = [{"op": "tools"}, *({"op": "call", "name": name} for name in ("must", "quick", "asks", "fails", "breaks"))]
+    steps = [{"op": "call", "name": name} for name in ("must", "quick", "asks", "fails", "breaks")]
     session = {"capabilities": "all", "steps": steps, **TASKLESS[client]}
     kind = client.removesuffix("-modern")
     said = run_client(kind, book.target("http", server), [session], folder=book.folder)
     asked = [line["params"]["message"] for line in said if line["kind"] == "asked"]
-    _, must, quick, asks, fails, breaks = (line for line in said if line["kind"] == "step")
+    must, quick, asks, fails, breaks = (line for line in said if line["kind"] == "step")
     texts = [step["result"]["content"][0]["text"] for step in (must, quick, asks, fails)]
     assert texts == ["must", "quick", "hello canned", "it failed"]
     assert [step["result"].get("isError", False) for step in (must, quick, asks, fails)] == [False, False, False, True]

@@ -15,6 +15,7 @@ from fastmcp_tasks import call_tool_task
 from mcp import MCPError
 
 PATIENCE_S = 20.0
+RELATED = "io.modelcontextprotocol/related-task"
 
 
 def text_of(result: Any) -> str:
@@ -50,7 +51,7 @@ class Visit:
         await must.wait()
         once, twice = (await must.status()).result, (await must.status()).result
         seen["again"] = once == twice and once is not None and once["content"][0]["text"] == "must"
-        seen["related"] = bool((once or {}).get("_meta"))
+        seen["related"] = RELATED in ((once or {}).get("_meta") or {})
         slow = await self.begin(f"cancel {self._label}")
         seen["working"] = (await slow.status()).status
         await slow.cancel()

@@ -19,7 +19,6 @@ from fastmcp_tasks import TasksExtension
 from mcp import MCPError
 from serving import Telling
 
-SLOW_S = 30.0
 BROKEN = 4001
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 POLL = timedelta(milliseconds=100)
@@ -66,7 +65,7 @@ async def asks(ctx: Context) -> str | types.InputRequiredResult:
 async def slow(label: str) -> str:
     mark(f"started {label}")
     try:
-        await asyncio.sleep(SLOW_S)
+        await anyio.sleep_forever()
     except asyncio.CancelledError:
         mark(f"cancelled {label}")
         raise

@@ -26,7 +26,6 @@ from starlette.routing import Mount
 
 warnings.simplefilter("ignore")  # the SDK is to lose its tasks
 
-SLOW_S = 30.0
 POLL_MS = 100
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 NOTHING = {"type": "object", "properties": {}}
@@ -44,16 +43,27 @@ marks, transport_name = sys.argv[1:]
 
 
 class Store(InMemoryTaskStore):
-    """Has clients ask more often than the SDK's own."""
+    """Has clients ask more often than the SDK's own, and says what is cancelled: a task's work does not hear of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.labels: dict[str, str] = {}
 
     async def create_task(self, metadata: types.TaskMetadata, task_id: str | None = None) -> types.Task:
         task = await super().create_task(metadata, task_id)
         self._tasks[task.taskId].task.pollInterval = POLL_MS
         return task.model_copy(update={"pollInterval": POLL_MS})
 
+    async def update_task(self, task_id: str, status: Any = None, status_message: str | None = None) -> types.Task:
+        task = await super().update_task(task_id, status, status_message)
+        if task.status == types.TASK_STATUS_CANCELLED and task_id in self.labels:
+            mark(f"cancelled {self.labels[task_id]}")
+        return task
+
 
 server: Server[Any, Any] = Server("task workshop", version="1")
-support = server.experimental.enable_tasks(Store())
+store = Store()
+support = server.experimental.enable_tasks(store)
 
 
 def mark(line: str) -> None:
@@ -91,7 +101,9 @@ async def call_tool(name: str, arguments: dict[str, Any]) -> types.CallToolResul
                 answer = await task.elicit("Who?", FORM)
                 return said(f"hello {(answer.content or {}).get('name')}")
             case "slow":
-                await be_slow(task.task_id, arguments["label"])
+                store.labels[task.task_id] = arguments["label"]
+                mark(f"started {arguments['label']}")
+                await anyio.sleep_forever()
             case "fails":
                 return said("it failed", is_error=True)
             case "breaks":
@@ -101,18 +113,6 @@ async def call_tool(name: str, arguments: dict[str, Any]) -> types.CallToolResul
         return said(name)
 
     return await experimental.run_task(work)
-
-
-async def be_slow(task_id: str, label: str) -> None:
-    """Returns after a while, unless cancelled: the SDK takes no result of a task that is over, nor lets it be."""
-    mark(f"started {label}")
-    with anyio.move_on_after(SLOW_S):
-        while True:
-            await support.store.wait_for_update(task_id)
-            task = await support.store.get_task(task_id)
-            if task is not None and task.status == types.TASK_STATUS_CANCELLED:
-                mark(f"cancelled {label}")
-                await anyio.sleep_forever()
 
 
 async def over_stdio() -> None:

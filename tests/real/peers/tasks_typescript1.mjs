@@ -11,16 +11,11 @@ const { InMemoryTaskMessageQueue, InMemoryTaskStore } = require('@modelcontextpr
 const types = require('@modelcontextprotocol/sdk/types.js');
 const { z } = require('zod');
 
-const SLOW_MS = 30_000;
 const POLL_MS = 100;
 const FORM = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] };
 
 const mark = (line) => fs.appendFileSync(marks, `${line}\n`);
-const pause = (ms, signal) =>
-  new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal?.addEventListener('abort', () => (clearTimeout(timer), resolve()));
-  });
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const text = (said) => ({ content: [{ type: 'text', text: said }] });
 
 /** Says when a task is cancelled; the SDK's own store lets the work go on. */
@@ -51,8 +46,8 @@ const TOOLS = {
     { label: z.string() },
     async ({ label }, { signal }) => {
       mark(`started ${label}`);
-      await pause(SLOW_MS, signal);
-      if (signal.aborted) mark(`cancelled ${label}`);
+      await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      mark(`cancelled ${label}`);
       return text('slow');
     },
   ],
