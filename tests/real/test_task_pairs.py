@@ -36,7 +36,7 @@ from rig import (
 pytestmark = pytest.mark.real
 
 WORKERS: Final = 4
-"""Visits at once: most of a visit is spent on starting processes."""
+"""Visits at once: most of a visit is spent on starting processes, and some of it on waiting for tasks."""
 
 # --- Who meets ------------------------------------------------------------------------------------------------------
 
@@ -77,15 +77,23 @@ Visit = tuple[str, str, str]
 """Way, client, server."""
 
 
+BY_PIPE: Final = (
+    ("typescript-1", "typescript-1"),
+    ("typescript-1", "fastmcp"),
+    ("python-1", "python-1"),
+    ("fastmcp", "python-1"),
+)
+"""Who meets through Isthmus over stdio, which takes more processes: each client and server, of one era and of both."""
+
+
 def visits() -> list[Visit]:
-    """All; directly those of one era over HTTP, and over stdio those of one library that starts in no time."""
+    """All over HTTP, directly those of one era; over stdio directly those of one library that starts in no time."""
     found = []
     for way, client, server in itertools.product(WAYS, CLIENTS, SERVERS):
-        is_own = CLIENTS[client].era == SERVERS[server].era
         is_wanted = {
-            "direct-http": is_own,
-            "direct-stdio": client == server and is_own and client != "fastmcp",
-            "stdio": client != "raw",  # it speaks HTTP only
+            "direct-http": CLIENTS[client].era == SERVERS[server].era,
+            "direct-stdio": client == server != "fastmcp",
+            "stdio": (client, server) in BY_PIPE,
         }.get(way, True)
         if is_wanted:
             found.append((way, client, server))
@@ -180,18 +188,24 @@ def expected(way: str, client: str, server: str) -> dict[str, Any]:
 
 
 class Book:
-    """What every visitor saw. The visits are made at the same time, in order, and each has a label of its own."""
+    """What came of everything that is done here. It is all done at the same time, in the order of the tests.
 
-    def __init__(self, pool: ThreadPoolExecutor, folder: Path, stack: contextlib.ExitStack) -> None:
+    Attributes:
+        marks: the file in which the servers say what their slow tools do, with the labels that they were given.
+    """
+
+    def __init__(
+        self, pool: ThreadPoolExecutor, folder: Path, stack: contextlib.ExitStack, deeds: Sequence[Deed]
+    ) -> None:
         self.folder = folder
         self.marks = folder / "marks"
         self.marks.touch()
         self._direct = {name: pool.submit(self._start, name, stack) for name in SERVERS}
         self._proxy = pool.submit(self._stand_between, stack)
-        self._visits = {visit: pool.submit(self._visit, visit) for visit in visits()}
+        self._entries = {deed: pool.submit(deed[0], self, *deed[1:]) for deed in deeds}
 
-    def entry(self, visit: Visit) -> dict[str, Any]:
-        return self._visits[visit].result()
+    def entry(self, *deed: Any) -> Any:
+        return self._entries[deed].result()
 
     def command(self, server: str, transport: str = "stdio") -> list[str]:
         return [str(part) for part in (*SERVERS[server].command, self.marks, transport)]
@@ -201,11 +215,11 @@ class Book:
         until(lambda: line in self.marks.read_text().splitlines(), line)
 
     def target(self, way: str, server: str) -> str | Sequence[str]:
-        if way.endswith("stdio"):
-            command = self.command(server)
-            options = ["--tasks", "auto", "--era", SERVERS[server].spoken]
-            return command if way.startswith("direct") else stdio_wrap(*command, options=options)
-        return self._direct[server].result() if way.startswith("direct") else self._proxy.result()[server]
+        if way == "direct-stdio":
+            return self.command(server)
+        if way == "stdio":
+            return between(*self.command(server), era=SERVERS[server].spoken)
+        return self._direct[server].result() if way == "direct-http" else self._proxy.result()[server]
 
     def _start(self, server: str, stack: contextlib.ExitStack) -> str:
         command = self.command(server, "http")
@@ -225,51 +239,63 @@ class Book:
         proxy = stack.enter_context(serve(config, folder=self.folder))
         return {name: proxy.url_of(name) for name in SERVERS}
 
-    def _visit(self, visit: Visit) -> dict[str, Any]:
-        way, client, server = visit
-        session = {"marks": str(self.marks), "label": "--".join(visit)}
-        if way.startswith("direct") and server == "python-1":
-            session |= {"task": {"ttl": 60_000}}  # that library leaves the ttl out where it is told none
-        return run_client(f"tasks-{client}", self.target(way, server), [session], folder=self.folder)[0]
+
+Deed = tuple[Any, ...]
+"""A function, called with the book and then with the others."""
+
+
+def between(*command: str, era: str = "auto") -> list[str]:
+    return stdio_wrap(*command, options=["--tasks", "auto", "--era", era])
 
 
 @pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Book]:
+def book(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Book]:
+    here = [item for item in request.session.items if item.module is request.module]
+    deeds = [item.callspec.params["deed"] for item in here]
     with contextlib.ExitStack() as stack:
         # The pool ends first: nobody is visited any more when the servers go.
         servers = stack.enter_context(contextlib.ExitStack())
         pool = stack.enter_context(ThreadPoolExecutor(WORKERS))
         stack.callback(pool.shutdown, wait=True, cancel_futures=True)
-        yield Book(pool, tmp_path_factory.mktemp("tasks"), servers)
+        yield Book(pool, tmp_path_factory.mktemp("tasks"), servers, deeds)
 
 
-@pytest.mark.parametrize("visit", visits(), ids="--".join)
-def test_a_visitor_sees_all_tasks_through(book: Book, visit: Visit) -> None:
+def named(deed: Deed) -> str:
+    return "--".join(deed[1:])
+
+
+def visit(book: Book, way: str, client: str, server: str) -> dict[str, Any]:
+    session = {"marks": str(book.marks), "label": f"{way}--{client}--{server}"}
+    if way.startswith("direct") and server == "python-1":
+        session |= {"task": {"ttl": 60_000}}  # that library leaves the ttl out where it is told none
+    return run_client(f"tasks-{client}", book.target(way, server), [session], folder=book.folder)[0]
+
+
+@pytest.mark.parametrize("deed", [(visit, *one) for one in visits()], ids=named)
+def test_a_visitor_sees_all_tasks_through(book: Book, deed: Deed) -> None:
     """Whoever asks and whoever works, in whichever era: results, errors, questions and ends arrive as that era has it.
 
     The task that was cancelled is cancelled at the server, and so is the one whose client has left, if it was known to
     nobody else. (A client without a session may come back, and a server alone takes no notice.)
     """
-    way, client, server = visit
-    seen = dict(book.entry(visit))
+    _, way, client, server = deed
+    seen = dict(book.entry(*deed))
     status, broken = seen.pop("breaks")
     assert status == "failed"
     if way.startswith("direct") or server != "python-1":
         assert broken == BROKEN[server]
     else:
-        assert isinstance(broken.get("code"), int)
-    assert seen == expected(*visit)
-    label = "--".join(visit)
+        assert broken == {"code": -32603}
+    assert seen == expected(way, client, server)
+    label = f"{way}--{client}--{server}"
     book.wait_mark(f"cancelled cancel {label}")
     if CLIENTS[client].era == LEGACY and not way.startswith("direct"):
         book.wait_mark(f"cancelled leave {label}")
 
 
-@pytest.mark.parametrize("server", SERVERS)
-def test_a_task_of_a_client_that_is_killed_is_cancelled(book: Book, server: str) -> None:
-    """Nobody can ask for it any more, and so nobody works on it any more."""
-    label = f"killed {server}"
-    tag = new_tag()
+def kill(book: Book, server: str) -> None:
+    """Have a client begin a task and be gone, and wait until the server is told."""
+    tag, label = new_tag(), f"killed {server}"
     plan = {
         "target": {"command": book.target("stdio", server), "env": {}},
         "sessions": [{"marks": str(book.marks), "label": label, "leave": True}],
@@ -287,6 +313,12 @@ def test_a_task_of_a_client_that_is_killed_is_cancelled(book: Book, server: str)
         client.clean_up()
 
 
+@pytest.mark.parametrize("deed", [(kill, "typescript-1")], ids=named)
+def test_a_task_of_a_client_that_is_killed_is_cancelled(book: Book, deed: Deed) -> None:
+    """Nobody can ask for it any more, and so nobody works on it any more."""
+    book.entry(*deed)
+
+
 # --- Clients without tasks ------------------------------------------------------------------------------------------
 
 TASKLESS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -294,24 +326,26 @@ TASKLESS: Final[Mapping[str, Mapping[str, Any]]] = {
     "python-2": {"mode": "legacy"},
     "python-2-modern": {"mode": MODERN},
 }
+CALLS: Final = ("must", "quick", "asks", "fails", "breaks")
 
 
-@pytest.mark.parametrize("server", SERVERS)
-@pytest.mark.parametrize("client", TASKLESS)
-def test_a_client_that_knows_no_tasks_gets_what_comes_of_them(book: Book, client: str, server: str) -> None:
-    """It is told of no task; a question in one is a question of its call."""
-    steps = [{"op": "call", "name": name} for name in ("must", "quick", "asks", "fails", "breaks")]
+def call(book: Book, client: str, server: str) -> list[dict[str, Any]]:
+    steps = [{"op": "call", "name": name} for name in CALLS]
     session = {"capabilities": "all", "steps": steps, **TASKLESS[client]}
-    kind = client.removesuffix("-modern")
-    said = run_client(kind, book.target("http", server), [session], folder=book.folder)
-    asked = [line["params"]["message"] for line in said if line["kind"] == "asked"]
-    must, quick, asks, fails, breaks = (line for line in said if line["kind"] == "step")
-    texts = [step["result"]["content"][0]["text"] for step in (must, quick, asks, fails)]
-    assert texts == ["must", "quick", "hello canned", "it failed"]
-    assert [step["result"].get("isError", False) for step in (must, quick, asks, fails)] == [False, False, False, True]
-    assert asked == ["Who?"]
-    assert "error" in breaks
-    assert not any("resultType" in json.dumps(step) and '"task"' in json.dumps(step) for step in (must, quick, asks))
+    return run_client(client.removesuffix("-modern"), book.target("http", server), [session], folder=book.folder)
+
+
+@pytest.mark.parametrize("deed", [*itertools.product([call], TASKLESS, SERVERS)], ids=named)
+def test_a_client_that_knows_no_tasks_gets_what_comes_of_them(book: Book, deed: Deed) -> None:
+    """It is told of no task; a question in one is a question of its call."""
+    said = book.entry(*deed)
+    assert [line["params"]["message"] for line in said if line["kind"] == "asked"] == ["Who?"]
+    *steps, breaks = (line for line in said if line["kind"] == "step")
+    results = [step["result"] for step in steps]
+    assert [result["content"][0]["text"] for result in results] == ["must", "quick", "hello canned", "it failed"]
+    assert [result.get("isError", False) for result in results] == [False, False, False, True]
+    assert {result.get("resultType", "complete") for result in results} == {"complete"}
+    assert isinstance(breaks["error"]["code"], int)
 
 
 # --- A server that is on its own ------------------------------------------------------------------------------------
@@ -319,25 +353,27 @@ def test_a_client_that_knows_no_tasks_gets_what_comes_of_them(book: Book, client
 RESEARCH: Final = {"name": "simulate-research-query", "arguments": {"topic": "python", "ambiguous": True}}
 
 
-@pytest.mark.parametrize("way", ["direct", "through"])
-def test_research_asks_what_is_meant_and_reports(book: Book, way: str) -> None:
-    """The task of the everything server, which takes four seconds, asks in the middle and says where it is."""
+def research(book: Book, way: str, op: str) -> list[dict[str, Any]]:
+    """By a client that makes a task of it, or, with another `op` and an SDK that has no tasks, without."""
     command = [str(require(EVERYTHING)), "stdio"]
-    target = command if way == "direct" else stdio_wrap(*command, options=["--tasks", "auto"])
-    session = {"capabilities": "all", "steps": [{"op": "task", **RESEARCH}]}
-    said = run_client("typescript-1", target, [session], folder=book.folder)
+    target = command if way == "direct" else between(*command)
+    session = {"capabilities": "all", "mode": MODERN, "steps": [{"op": op, **RESEARCH}]}
+    return run_client("typescript-1" if op == "task" else "python-2", target, [session], folder=book.folder)
+
+
+@pytest.mark.parametrize("deed", [(research, "direct", "task"), (research, "through", "task")], ids=named)
+def test_research_asks_what_is_meant_and_reports(book: Book, deed: Deed) -> None:
+    """The task of the everything server, which takes four seconds, asks in the middle and says where it is."""
+    said = book.entry(*deed)
     (step,) = (line for line in said if line["kind"] == "step")
-    seen = step["result"]
-    report = seen.pop("result")["content"][0]["text"]
+    seen = dict(step["result"])
+    assert "python (programming)" in seen.pop("result")["content"][0]["text"]
     assert seen == {"neededInput": True, "created": "working", "final": "completed", "isListed": True}
-    assert "python (programming)" in report
     assert [line["method"] for line in said if line["kind"] == "asked"].count("elicitation/create") == 1
 
 
-def test_research_is_done_for_a_client_that_knows_no_tasks(book: Book) -> None:
+@pytest.mark.parametrize("deed", [(research, "through", "call")], ids=named)
+def test_research_is_done_for_a_client_that_knows_no_tasks(book: Book, deed: Deed) -> None:
     """It gets the report, and the question on the way."""
-    target = stdio_wrap(str(require(EVERYTHING)), "stdio", options=["--tasks", "auto"])
-    session = {"capabilities": "all", "mode": MODERN, "steps": [{"op": "call", **RESEARCH}]}
-    said = run_client("python-2", target, [session], folder=book.folder)
-    (step,) = (line for line in said if line["kind"] == "step")
+    (step,) = (line for line in book.entry(*deed) if line["kind"] == "step")
     assert "python (programming)" in step["result"]["content"][0]["text"]
