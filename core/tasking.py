@@ -408,6 +408,8 @@ class Tasking:
                 continue
             error = jsonrpc.error_object(INTERNAL_ERROR, STOPPED)
             task.outcome, task.is_error, task.size_bytes = Outcome(error, is_error=True), True, len(error)
+            task.message = STOPPED
+            self.telling.touch(task)
             self._store.save(record_of(task, state=State.FAILED, outcome=task.outcome), lambda fault: None)
             self._end(task, Input.FAIL, STOPPED)
             if run.leg is not None:

@@ -34,11 +34,11 @@ class TaskRoom:
         self._desk = desk
         self._table = table
         self._reserved: dict[ExchangeKey, Task] = {}
-        self._by_owner: Counter[str] = Counter()
+        self._by_payer: Counter[str] = Counter()
         self._by_sid: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        return len(self._reserved) + len(self._by_owner) + len(self._by_sid)
+        return len(self._reserved) + len(self._by_payer) + len(self._by_sid)
 
     def reserve(self, session: Session, exchange: Exchange) -> None:
         """Keep a place for the task that a call may become.
@@ -55,24 +55,24 @@ class TaskRoom:
 
     def _full(self, session: Session) -> str | None:
         limits = self._desk.limits
-        owner = owners.owner_of(session)
+        payer = owners.payer_of(session.principal)
         for name, limit in (
             ("tasks_max", limits.tasks_max),
             ("tasks_per_principal_max", limits.tasks_per_principal_max),
             ("tasks_per_session_max", limits.tasks_per_session_max),
         ):
-            if self._used(name, owner, session.sid) < limit:
+            if self._used(name, payer, session.sid) < limit:
                 continue
             for task in [task for task in self._table.tasks.values() if task.expires_at_unix <= self._desk.now_unix]:
                 self.expire(task)
-            if (count := self._used(name, owner, session.sid)) >= limit:
+            if (count := self._used(name, payer, session.sid)) >= limit:
                 return f"there are {count} tasks, the most allowed ({name}): wait until some are over their time"
         return None
 
-    def _used(self, name: str, owner: str, sid: str) -> int:
+    def _used(self, name: str, payer: str, sid: str) -> int:
         if name == "tasks_max":
             return len(self._table.tasks) + len(self._reserved)
-        return self._by_owner[owner] if name == "tasks_per_principal_max" else self._by_sid[sid]
+        return self._by_payer[payer] if name == "tasks_per_principal_max" else self._by_sid[sid]
 
     def _new(self, session: Session, exchange: Exchange) -> Task:
         limits = self._desk.limits
@@ -85,6 +85,7 @@ class TaskRoom:
             server=session.server,
             tool=tool_of(exchange),
             owner=owners.owner_of(session),
+            payer=owners.payer_of(session.principal),
             sid="" if session.is_stateless or session.principal else session.sid,
             principal=session.principal,
             is_legacy=not session.is_stateless,
@@ -97,7 +98,7 @@ class TaskRoom:
         return task
 
     def count(self, task: Task, sid: str, change: int) -> None:
-        for counter, name in ((self._by_owner, task.owner), (self._by_sid, sid)):
+        for counter, name in ((self._by_payer, task.payer), (self._by_sid, sid)):
             counter[name] += change
             if not counter[name]:
                 del counter[name]
