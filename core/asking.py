@@ -61,7 +61,7 @@ class Asking:
         if frame.method == "ping":
             self._uplink.tell(link, jsonrpc.encode_result(frame.id_raw, b"{}"))
             return
-        session = self._whose(link, frame.id_raw, frame.method)
+        session = self._whose(link, frame)
         if session is None:
             return
         if frame.method == "roots/list" and link.plan.owns_roots:
@@ -141,19 +141,25 @@ class Asking:
             self._courier.deliver(link.session, frame.method, message, related)
             return
         try:
-            hearers = crowd.hearers(frame.method, params, self._desk.now)
+            named = related_id(frame.params)
+            asker = crowd.asker(self._desk.now) if named is None else _session_of_task(link, named)
+            hearers = crowd.hearers(frame.method, params, asker, is_anyones=named is None and crowd.is_quiet)
         except RemoteProtocolError as error:
             self._desk.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
             return
         for session in hearers:
             self._courier.deliver(session, frame.method, message, None)
 
-    def _whose(self, link: Link, id_raw: bytes, method: str) -> Session | None:
+    def _whose(self, link: Link, frame: Frame) -> Session | None:
         """Who is asked. None if nobody can be: the server is told so."""
         crowd = self._crowds.get(link.id)
         if crowd is None:
             return link.session
-        session = crowd.asker(self._desk.now)
+        id_raw, method = frame.id_raw, frame.method
+        assert id_raw is not None
+        assert method is not None
+        named = related_id(frame.params)
+        session = crowd.asker(self._desk.now) if named is None else _session_of_task(link, named)
         if session is not None and crowd.can_be_asked(session, method):
             return session
         if session is None:
@@ -233,3 +239,9 @@ class Asking:
             return None
         self._courier.expect_answer(session, number)
         return set_member(params, "progressToken", ask.token_raw)
+
+
+def _session_of_task(link: Link, named: str) -> Session | None:
+    """Whose task of the server's that is. None: there is none of that name."""
+    call = link.remotes.get(named)
+    return None if call is None else link.sessions.get(call.sid)
