@@ -20,7 +20,7 @@ import msgspec
 
 from . import jsonrpc
 from .bridge import related, support, tasks
-from .bridge.envelope import Envelope, add
+from .bridge.envelope import Envelope, add, own_envelope
 from .courier import Courier
 from .desk import Desk
 from .effects import Cause
@@ -239,11 +239,12 @@ class Tasked:
     def run(self, link: Link, exchange: Exchange, purpose: str, method: str, params: object, about: str = "") -> int:
         encoded = msgspec.json.encode(params)
         if link.is_stateless:
-            encoded = add(encoded, self._envelope(link, link.session_of(exchange), exchange))
+            encoded = add(encoded, self._envelope(link, exchange))
         return self._uplink.run(link, purpose, method, encoded, about=about, exchange=exchange)
 
-    def _envelope(self, link: Link, session: Session, exchange: Exchange) -> Envelope:
-        who = exchange.leg or session.client
+    def _envelope(self, link: Link, exchange: Exchange) -> Envelope:
+        session = link.sessions.get(exchange.sid)  # of a shared process it may have left before its call was answered
+        who = exchange.leg or (own_envelope("", self._desk.plan.version) if session is None else session.client)
         assert link.upstream.revision is not None
         able = support.declare_modern(who.capabilities)
         return msgspec.structs.replace(who, revision=link.upstream.revision, capabilities=able, log_level=None)
