@@ -29,6 +29,7 @@ from .errors import (
 )
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
+from .exchange import State as ExchangeState
 from .jsonrpc import Frame
 from .levels import LEVELS
 from .links import Link
@@ -294,6 +295,9 @@ class Crossings:
         if exchange.method not in MAY_ASK:
             text = f"got input_required for {exchange.method}, expected it for {', '.join(sorted(MAY_ASK))} only"
             raise RemoteProtocolError(text, clause="2026-07-28 basic/patterns/mrtr, Supported Requests")
+        if exchange.state is ExchangeState.TASKED:
+            text = "got input_required for what a task came to, expected its result"
+            raise RemoteProtocolError(text, clause="extension io.modelcontextprotocol/tasks, Task Creation")
         if not session.is_stateless or exchange.task is not None:
             self._rounds.receive_questions(link, exchange, frame.result)
             return True
@@ -307,7 +311,27 @@ class Crossings:
         if not link.is_stateless:
             if exchange.lacking is not None:
                 return self._lack(link, exchange, error=error)
-            return session.is_stateless and code == URL_REQUIRED and self.visits.receive_visits(link, exchange, error)
+            may_ask = session.is_stateless and exchange.task is None
+            return may_ask and code == URL_REQUIRED and self.visits.receive_visits(link, exchange, error)
+        if exchange.state is ExchangeState.SENT and self._repeat(link, exchange, code, error):
+            return True  # what a task came to is no word on how it was called
+        if code in (HEADER_MISMATCH, UNSUPPORTED_VERSION):
+            exchange.step(ExchangeInput.REPLY)
+            text = "the server does not accept how it was asked, which is a fault of this proxy or of the server"
+            self._refuse(link, exchange, INTERNAL_ERROR, text, {"dev.isthmus/originalCode": code})
+            return True
+        if session.is_stateless:
+            exchange.is_native = True
+            return False
+        result = faults.to_tool_result(exchange.method, error)
+        if result is None:
+            return False
+        exchange.step(ExchangeInput.REPLY)
+        self._finish(link, exchange, result)
+        return True
+
+    def _repeat(self, link: Link, exchange: Exchange, code: int | None, error: bytes) -> bool:
+        """A server refused a request for how it was sent. True if it is sent once more, in another way."""
         if code == HEADER_MISMATCH and exchange.attempts <= 1 and not link.is_pipe:
             # Its tools may have changed since they were listed.
             self.schooling.forget(link)
@@ -323,20 +347,7 @@ class Crossings:
             exchange.step(ExchangeInput.REQUEUE)
             self.onward.resend(link, exchange)
             return True
-        if code in (HEADER_MISMATCH, UNSUPPORTED_VERSION):
-            exchange.step(ExchangeInput.REPLY)
-            text = "the server does not accept how it was asked, which is a fault of this proxy or of the server"
-            self._refuse(link, exchange, INTERNAL_ERROR, text, {"dev.isthmus/originalCode": code})
-            return True
-        if session.is_stateless:
-            exchange.is_native = True
-            return False
-        result = faults.to_tool_result(exchange.method, error)
-        if result is None:
-            return False
-        exchange.step(ExchangeInput.REPLY)
-        self._finish(link, exchange, result)
-        return True
+        return False
 
     def _lack(self, link: Link, exchange: Exchange, *, error: bytes | None = None, result: bytes | None = None) -> bool:
         """The server answered after it had asked in vain. True if that was why it failed, as far as can be told."""
