@@ -94,7 +94,6 @@ class Task(Machine[State, Input]):
         told: the numbers of those that its client was asked.
         outcome: what it came to, unless that is in `blob`.
         size_bytes: of the outcome.
-        is_stored: the storage has its record.
         counted_for: the session in which it counts, by its public name.
         ticks: signs of life that the server was given while it was asking.
     """
@@ -110,7 +109,6 @@ class Task(Machine[State, Input]):
         "is_error",
         "is_legacy",
         "is_remote",
-        "is_stored",
         "message",
         "ordinal",
         "outcome",
@@ -174,7 +172,6 @@ class Task(Machine[State, Input]):
         self.is_error = False
         self.blob: str | None = None
         self.size_bytes = 0
-        self.is_stored = False
         self.counted_for = ""
         self.ticks = 0
         self._last_key = 0

@@ -162,16 +162,12 @@ class Tasking:
     def _receive_saved(self, task: Task, fault: str) -> None:
         """The record of a new task lasts, or cannot be made to."""
         run = self._runs.get(task.id)
-        task.is_stored = task.is_stored or not fault
         if run is None or run.leg is None:
             return
         leg, run.leg = run.leg, None
         if fault:
             text = f"no task could be made of the call: {fault}"
-            message = jsonrpc.encode_error(run.id_raw, INTERNAL_ERROR, text)
-            self._courier.close(run.session, leg, message)
-            self._cancel(task, text)
-            self._remove(task)
+            self._cancel(task, text, said=text)
             return
         shown = self.telling.shape(task, state=State.WORKING)
         if task.is_legacy:
@@ -192,7 +188,6 @@ class Tasking:
         run = None if task is None else self._runs.get(task.id)
         if task is not None and run is not None and run.leg is reply:
             self._cancel(task, "its client was gone before it was told")
-            self._remove(task)
 
     # --- From the server --------------------------------------------------------------------------------------------
 
@@ -334,8 +329,10 @@ class Tasking:
         self._runs.pop(task.id, None)
         if how is Input.CANCEL:
             self._store.save(record_of(task), lambda fault: None)
+        is_told = self._table.is_told(task)
         self._desk.timers.cancel(("task-tick", task.id))
-        self.telling.tell(task)
+        if is_told:
+            self.telling.tell(task)
         self.tell_waiters(task)
         if task.blob is not None:
             task.outcome = None
@@ -347,7 +344,12 @@ class Tasking:
         assert not task.is_over
         self._cancel(task, why)
 
-    def _cancel(self, task: Task, why: str) -> None:
+    def _cancel(self, task: Task, why: str, *, said: str = "") -> None:
+        """One that its client was not told of is no task then: its call is refused.
+
+        Args:
+            said: why that is.
+        """
         if task.is_over:
             return
         run = self._runs.get(task.id)
@@ -366,6 +368,7 @@ class Tasking:
         task = self._tasks.get(id)
         if task is not None:
             self._expire(task)
+            self._remove(task)
 
     def _expire(self, task: Task) -> None:
         self._cancel(task, "its time was over before the call was")
@@ -402,7 +405,12 @@ class Tasking:
             run = self._runs.get(task.id)
             if run is None or task.is_over:
                 continue
-            if task.is_remote and run.exchange.remote is not None and run.leg is None:
+            if run.leg is not None:
+                self._cancel(task, STOPPED, said=STOPPED)
+                continue
+            if run.exchange.is_over:
+                continue  # what it came to is being stored
+            if task.is_remote and run.exchange.remote is not None:
                 run.is_left = True
                 self.remotes.leave(run.session)
                 del self._runs[task.id]

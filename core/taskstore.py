@@ -88,7 +88,7 @@ class TaskStore:
         record_key = StoredTask.key_of(task.id)
         if record_key in self._saving:
             self._gone.add(record_key)
-        elif task.is_stored:
+        else:
             self._desk.order(Forget(key=record_key))
         if task.blob is not None:
             self._desk.order(Discard(blob=task.blob))
@@ -200,7 +200,6 @@ def restored(record: StoredTask, *, ordinal: int, now_unix: float) -> Task:
     task.message = record.message
     task.upstream_task, task.is_remote = record.upstream_task, record.is_remote
     task.is_error, task.size_bytes, task.blob = record.is_error, record.size_bytes, record.blob
-    task.is_stored = True
     state = State(record.status)
     if state not in (State.WORKING, State.INPUT_REQUIRED):
         task.state = state
