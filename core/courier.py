@@ -316,6 +316,10 @@ class Courier:
             self.task_questions.receive_settled_ask(ask.of_task, number)
         return ask
 
+    def forget_ask(self, session: Session, number: int) -> None:
+        """Nobody waits for the client's answer any more, nor is told so."""
+        self._drop_ask(session, number)
+
     def unask(self, session: Session, number: int, params: bytes | None) -> None:
         """The server withdrew its request, or is gone; or the client takes too long. `params` are those of the server's
         notification, an object with each member once."""

@@ -19,6 +19,7 @@ class Remote:
         looked_at: when it was seen last.
         is_looked_at: our `tasks/get` is under way.
         is_fetched: our `tasks/result` is, which waits until the task is over.
+        is_left: its server goes on with it, and is not told that nobody is here any more.
         is_overdue: it was seen to be over, so that what it is fetched as is the outcome.
         failures: looks in a row that brought nothing.
         fault: the error that `tasks/result` was answered with, while it is not known whether that is the outcome.
@@ -38,6 +39,7 @@ class Remote:
         "fault",
         "id",
         "is_fetched",
+        "is_left",
         "is_looked_at",
         "is_overdue",
         "looked_at",
@@ -60,6 +62,7 @@ class Remote:
         self.looked_at = now
         self.is_looked_at = False
         self.is_fetched = False
+        self.is_left = False
         self.is_overdue = False
         self.number: int | None = None
         self.requests: dict[str, int] = {}

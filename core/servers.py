@@ -495,7 +495,9 @@ class Servers:
     def is_http(self, server: str) -> bool:
         return self._desk.servers[server].kind is Kind.HTTP
 
-    def leave(self, session: Session) -> None:
+    def leave(self, session: Session, exchange: Exchange) -> None:
+        assert exchange.remote is not None
+        exchange.remote.is_left = True
         if (link := self._by_sid.get(session.sid)) is not None:
             link.is_left = True
 

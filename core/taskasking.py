@@ -161,6 +161,11 @@ class TaskAsking:
         self._tick_later(task)
 
     def drop_all(self, session: Session, exchange: Exchange, task: Task) -> None:
+    def leave_all(self, session: Session, exchange: Exchange) -> None:
+        """The server goes on without us: nobody answers in its client's stead."""
+        for number in [n for n, ask in session.asks.items() if ask.of_task is exchange]:
+            self._courier.forget_ask(session, number)
+
         """Whoever asked hears what a client would say that closes the form."""
         for number, ask in [(n, a) for n, a in session.asks.items() if a.of_task is exchange]:
             self._desk.timers.cancel(("ask", (session.sid, number)))

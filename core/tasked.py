@@ -459,7 +459,7 @@ class Tasked:
         remote = exchange.remote
         if remote is None or exchange.state is not ExchangeState.TASKED:
             return
-        if not link.is_left:
+        if not remote.is_left:
             self._say_cancelled(link, exchange, remote)
         self.forget(link, exchange)
 

@@ -52,8 +52,8 @@ class Remotes(Protocol):
 
     def is_http(self, server: str) -> bool: ...
 
-    def leave(self, session: Session) -> None:
-        """The server goes on with what it does, though the session ends."""
+    def leave(self, session: Session, exchange: Exchange) -> None:
+        """The server goes on with a call, though its session ends."""
 
 
 class Tasking:
@@ -412,7 +412,7 @@ class Tasking:
                 continue  # what it came to is being stored
             if task.is_remote and run.exchange.remote is not None:
                 run.is_left = True
-                self.remotes.leave(run.session)
+                self.remotes.leave(run.session, run.exchange)
                 del self._runs[task.id]
                 self._courier.cancel(run.session, run.exchange, b'{"requestId":0}', run.session.headers)
                 continue
@@ -420,14 +420,11 @@ class Tasking:
             task.outcome, task.is_error, task.size_bytes = Outcome(error, is_error=True), True, len(error)
             task.message = STOPPED
             self.telling.touch(task)
+                self.asking.leave_all(run.session, run.exchange)
             self._store.save(record_of(task, state=State.FAILED, outcome=task.outcome), lambda fault: None)
             self._end(task, Input.FAIL, STOPPED)
-            if run.leg is not None:
-                leg, run.leg = run.leg, None
-                self._courier.close(run.session, leg, jsonrpc.encode_error_raw(run.id_raw, error))
-            if not run.exchange.is_over:
-                reason = msgspec.json.encode({"requestId": 0, "reason": STOPPED})
-                self._courier.cancel(run.session, run.exchange, reason, run.session.headers)
+            reason = msgspec.json.encode({"requestId": 0, "reason": STOPPED})
+            self._courier.cancel(run.session, run.exchange, reason, run.session.headers)
 
     # --- Of earlier runs --------------------------------------------------------------------------------------------
 
