@@ -160,19 +160,14 @@ class TaskAsking:
                 tick(run.session, ask, task.ticks)
         self._tick_later(task)
 
-    def drop_all(self, session: Session, exchange: Exchange, task: Task) -> None:
     def leave_all(self, session: Session, exchange: Exchange) -> None:
         """The server goes on without us: nobody answers in its client's stead."""
         for number in [n for n, ask in session.asks.items() if ask.of_task is exchange]:
             self._courier.forget_ask(session, number)
 
         """Whoever asked hears what a client would say that closes the form."""
+    def drop_all(self, session: Session, exchange: Exchange, task: Task) -> None:
         for number, ask in [(n, a) for n, a in session.asks.items() if a.of_task is exchange]:
-            self._desk.timers.cancel(("ask", (session.sid, number)))
-            was_told = number in task.told
-            if was_told and ask.stream is not None:
-                reason = msgspec.json.encode({"requestId": 0, "reason": "the task is over"})
-                self._courier.unask(session, number, reason)
-            session.asks.pop(number, None)
+            self._courier.unask(session, number, msgspec.json.encode({"requestId": 0, "reason": "the task is over"}))
             if ask.exchange is None:  # else whoever made it a question of the client's is told that the call is over
                 self.up.reply(session, ask, fallback(ask.method), session.headers)
