@@ -66,7 +66,8 @@ class TaskStore:
 
         def saved(answer: StorageAnswer) -> None:
             waiting = self._saving[key]
-            if key in self._gone:
+            dropped = list(waiting) if key in self._gone else []
+            if dropped:
                 waiting.clear()
             if waiting:
                 self._save(*waiting.pop(0))
@@ -76,6 +77,8 @@ class TaskStore:
                     self._gone.discard(key)
                     self._desk.order(Forget(key=key))
             then("" if isinstance(answer, Saved) else reason_of(answer))
+            for _, other in dropped:
+                other("the task is gone")
 
         value = msgspec.json.encode(record)
         expires_at_unix = record.expires_at_unix
