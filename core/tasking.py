@@ -308,8 +308,11 @@ class Tasking:
 
         self.telling.touch(task)
         if how is Input.FAIL:
+            if task.sid != record.sid:  # it was passed on meanwhile
+                self._store.save(record_of(task, outcome=outcome), lambda fault: None)
             task.message = task.message or _summary(outcome)
-        self._store.save(record_of(task, state=state, outcome=outcome, blob=blob), saved)
+        record = record_of(task, state=state, outcome=outcome, blob=blob)
+        self._store.save(record, saved)
 
     def _how(self, task: Task, outcome: Outcome) -> Input:
         """2025-11-25: a tool's own error makes the task fail. The extension: only an error of the protocol does."""
@@ -476,7 +479,9 @@ class Tasking:
         self.room.count(task, task.counted_for, -1)
         self.room.count(task, session.sid, 1)
         task.sid = session.sid
-        self._store.save(record_of(task), lambda fault: None)
+        run = self._runs.get(task.id)
+        if run is None or run.outcome is None:  # else that is on its way to the storage, and must stay the last word
+            self._store.save(record_of(task), lambda fault: None)
 
 
 def _is_asked(exchange: Exchange) -> bool:
