@@ -93,7 +93,8 @@ class TaskAsking:
 
     def put_questions(self, session: Session, task: Task) -> None:
         """The client waits for the outcome: on that request's stream it is asked what has not reached it yet."""
-        if not task.is_legacy or self._table.waiter_of(task) is None:
+        waiter = self._table.waiter_of(task)
+        if not task.is_legacy or waiter is None or waiter.sid != session.sid:
             return
         for wanted in list(task.questions.values()):
             ask = session.asks.get(wanted.number)
@@ -104,7 +105,7 @@ class TaskAsking:
             )
             if wanted.number not in task.told or is_lost:
                 task.told.add(wanted.number)
-                self._courier.put_question(session, wanted.number, wanted.entry, self._table.waiter_of(task))
+                self._courier.put_question(session, wanted.number, wanted.entry, waiter)
 
     def receive_settled_ask(self, exchange: Exchange, number: int) -> None:
         """A question was answered, or withdrawn."""
@@ -165,8 +166,8 @@ class TaskAsking:
         for number in [n for n, ask in session.asks.items() if ask.of_task is exchange]:
             self._courier.forget_ask(session, number)
 
-        """Whoever asked hears what a client would say that closes the form."""
     def drop_all(self, session: Session, exchange: Exchange, task: Task) -> None:
+        """Whoever asked hears what a client would say that closes the form."""
         for number, ask in [(n, a) for n, a in session.asks.items() if a.of_task is exchange]:
             self._courier.unask(session, number, msgspec.json.encode({"requestId": 0, "reason": "the task is over"}))
             if ask.exchange is None:  # else whoever made it a question of the client's is told that the call is over

@@ -50,6 +50,10 @@ class TaskTable:
         return run is None or run.leg is None
 
     def waiter_of(self, task: Task) -> Exchange | None:
-        """The latest request that waits for its outcome."""
-        waiting = [exchange for _, exchange in self.waiters.get(task.id, []) if exchange.method == "tasks/result"]
-        return waiting[-1] if waiting else None
+        """The latest request that waits for its outcome in the session that it runs in: its principal may wait in
+        others, too, which know nothing of that one's questions and tokens."""
+        run, waiting = self.runs.get(task.id), self.waiters.get(task.id, [])
+        if run is None:
+            return None
+        found = [e for session, e in waiting if e.method == "tasks/result" and session is run.session]
+        return found[-1] if found else None
