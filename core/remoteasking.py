@@ -92,8 +92,9 @@ class RemoteAsking:
             able = session.client.capabilities
             visit = self._desk.mint()
             params = questions.shown(question.method, params, session.features, elicitation_id=visit, capabilities=able)
-        remote.open[session.last_ask + 1] = question
-        ask = Ask(b"null", None, question.method, link.upstream.incarnation, None, exchange=exchange)
+        number = session.last_ask + 1
+        remote.open[number] = question
+        ask = Ask(b"null", None, question.method, link.upstream.incarnation, None, exchange=exchange, number=number)
         self._courier.ask(session, ask, params, exchange)
 
     def receive_answer(self, link: Link, number: int, exchange: Exchange, answer: Frame) -> None:
