@@ -25,7 +25,7 @@ from .ids import ChannelId
 from .links import Errand, FarewellRole, Link, UpPostRole
 from .plan import Kind
 from .resuming import Resuming
-from .session import Session
+from .session import Ask, Session
 from .uplink import Uplink
 from .upstream import State
 
@@ -148,8 +148,8 @@ class Losses:
             return  # it was there for one of those alone
         for session in link.sessions.values():
             for number, ask in list(session.asks.items()):
-                if ask.exchange is None or session.is_stateless:  # else it is a call's, which is made again
-                    self._courier.unask(session, number, None)
+                if not _outlives(ask, number) and (ask.exchange is None or session.is_stateless):
+                    self._courier.unask(session, number, None)  # else it is a call's, which is made again
         child, link.channel = link.channel, None
         stream, link.stream = link.stream, None
         self._desk.close(child, reason=reason)
@@ -293,6 +293,12 @@ class Losses:
         self.files.forget(exchange)
         self.crossings.forget(link, session, exchange)
         self._courier.answer(session, exchange, message)
+
+
+def _outlives(ask: Ask, number: int) -> bool:
+    """Whether it is asked in the course of a task that goes on: answers are told whenever the server can be told."""
+    remote = None if ask.exchange is None else ask.exchange.remote
+    return remote is not None and number in remote.open
 
 
 def _unstarted(link: Link, reason: str) -> str:
