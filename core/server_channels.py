@@ -200,6 +200,8 @@ class ServerChannels:
             if is_current(role):
                 assert role.number is not None
                 self._receive_errand_close(link, entry, cause, role.number)
+                if is_lost and entry.purpose in PURPOSES and link.upstream.state is State.READY:
+                    self._losses.lose(link, "it forgot the session", is_forgotten=True)
             return
         elif role.is_confirmation and is_current(role) and link.upstream.state is State.CONFIRMING:
             if cause.end is End.DONE:
