@@ -158,10 +158,8 @@ class Task(Machine[State, Input]):
         self.sid = sid
         self.principal = principal
         self.is_legacy = is_legacy
-        self.created_at = self.updated_at = created_at
-        self.created_at_unix = self.updated_at_unix = created_at_unix
         self.ttl_ms = ttl_ms
-        self.expires_at_unix = created_at_unix + ttl_ms / 1000
+        self.begin(created_at, created_at_unix)
         self.poll_ms = poll_ms
         self.message = ""
         self.upstream_task = ""
@@ -175,6 +173,12 @@ class Task(Machine[State, Input]):
         self.counted_for = ""
         self.ticks = 0
         self._last_key = 0
+
+    def begin(self, created_at: str, created_at_unix: float) -> None:
+        """Its time is counted from here."""
+        self.created_at = self.updated_at = created_at
+        self.created_at_unix = self.updated_at_unix = created_at_unix
+        self.expires_at_unix = created_at_unix + self.ttl_ms / 1000
 
     def receive_question(self, wanted: Wanted) -> str:
         """The server asks. Returns the key of the question, which no other ever had."""

@@ -26,6 +26,7 @@ from .desk import Desk
 from .errors import INTERNAL_ERROR, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey, Reply
 from .ids import ChannelId
+from .moments import format_time
 from .parking import Parking, detached
 from .session import Session
 from .session import State as SessionState
@@ -124,6 +125,7 @@ class Tasking:
             self._desk.note("warning", f"a call goes on as one: {fault.message}", session.server)
             return False
         task = self.room.take(exchange)
+        task.begin(format_time(self._desk.now_unix), self._desk.now_unix)
         run = Run(session, exchange)
         self._tasks[task.id], self._runs[task.id] = task, run
         exchange.task = task
@@ -164,11 +166,11 @@ class Tasking:
         run = self._runs.get(task.id)
         if run is None or run.leg is None:
             return
-        leg, run.leg = run.leg, None
         if fault:
             text = f"no task could be made of the call: {fault}"
             self._cancel(task, text, said=text)
             return
+        leg, run.leg = run.leg, None
         shown = self.telling.shape(task, state=State.WORKING)
         if task.is_legacy:
             result = tasks.legacy_created(shown)
@@ -200,7 +202,8 @@ class Tasking:
         if task is None:
             return
         ttl_max_ms = int(self._desk.limits.task_ttl_max_s * 1000)
-        task.ttl_ms = ttl_max_ms if created.ttl_ms is None else min(created.ttl_ms, ttl_max_ms)
+        elapsed_ms = int((self._desk.now_unix - task.created_at_unix) * 1000)  # for which it was no task there
+        task.ttl_ms = ttl_max_ms if created.ttl_ms is None else min(elapsed_ms + created.ttl_ms, ttl_max_ms)
         task.expires_at_unix = task.created_at_unix + task.ttl_ms / 1000
         self._expect_end(task)
         task.upstream_task, task.is_remote = created.id, self.remotes.is_http(session.server)
@@ -305,11 +308,11 @@ class Tasking:
             task.outcome, task.is_error = outcome, outcome.is_error
             task.blob, task.size_bytes = blob, len(outcome.data)
             self._end(task, how, task.message)
+            if task.sid != record.sid:  # it was passed on meanwhile
+                self._store.save(record_of(task, outcome=outcome), lambda fault: None)
 
         self.telling.touch(task)
         if how is Input.FAIL:
-            if task.sid != record.sid:  # it was passed on meanwhile
-                self._store.save(record_of(task, outcome=outcome), lambda fault: None)
             task.message = task.message or _summary(outcome)
         record = record_of(task, state=state, outcome=outcome, blob=blob)
         self._store.save(record, saved)
@@ -326,13 +329,13 @@ class Tasking:
 
     def _end(self, task: Task, how: Input, message: str) -> None:
         """It is over, and whoever waits hears of it."""
+        is_told = self._table.is_told(task)
         task.end(how)
         task.message = message
         self.telling.touch(task)
         self._runs.pop(task.id, None)
         if how is Input.CANCEL:
             self._store.save(record_of(task), lambda fault: None)
-        is_told = self._table.is_told(task)
         self._desk.timers.cancel(("task-tick", task.id))
         if is_told:
             self.telling.tell(task)
@@ -362,16 +365,16 @@ class Tasking:
             self.asking.drop_all(run.session, run.exchange, task)
             self._courier.cancel(run.session, run.exchange, reason, run.session.headers)
         if run is not None and run.leg is not None:
-            message = jsonrpc.encode_error(run.id_raw, INTERNAL_ERROR, f"{CANCELLED}: {why}")
+            message = jsonrpc.encode_error(run.id_raw, INTERNAL_ERROR, said or f"{CANCELLED}: {why}")
             leg, run.leg = run.leg, None
             self._courier.close(run.session, leg, message)
+            self._remove(task)
 
     def handle_end(self, id: str) -> None:
         """Its time is over."""
         task = self._tasks.get(id)
         if task is not None:
             self._expire(task)
-            self._remove(task)
 
     def _expire(self, task: Task) -> None:
         self._cancel(task, "its time was over before the call was")
@@ -417,13 +420,13 @@ class Tasking:
                 run.is_left = True
                 self.remotes.leave(run.session, run.exchange)
                 del self._runs[task.id]
+                self.asking.leave_all(run.session, run.exchange)
                 self._courier.cancel(run.session, run.exchange, b'{"requestId":0}', run.session.headers)
                 continue
             error = jsonrpc.error_object(INTERNAL_ERROR, STOPPED)
             task.outcome, task.is_error, task.size_bytes = Outcome(error, is_error=True), True, len(error)
             task.message = STOPPED
             self.telling.touch(task)
-                self.asking.leave_all(run.session, run.exchange)
             self._store.save(record_of(task, state=State.FAILED, outcome=task.outcome), lambda fault: None)
             self._end(task, Input.FAIL, STOPPED)
             reason = msgspec.json.encode({"requestId": 0, "reason": STOPPED})
