@@ -77,6 +77,9 @@ class TaskServer:
         has_tasks: it declares tasks and makes them.
         insists: modern: refuses calls of the tool `must` by clients that do not declare tasks.
         listens: legacy over HTTP: it has a GET stream.
+
+    Attributes:
+        is_hasty: legacy: it lets nobody wait for a result, and answers with an error until there is one.
     """
 
     def __init__(
@@ -88,7 +91,7 @@ class TaskServer:
         self.has_tasks = has_tasks
         self.insists = insists
         self.listens = listens
-        self.is_deaf = False
+        self.is_hasty = False
         self.support: dict[str, str | None] = dict(SUPPORT)
         self.works: dict[str, Work] = {}
         self.calls: list[dict[str, Any]] = []
@@ -257,6 +260,9 @@ class TaskServer:
             self.answer(heard, self.shown(work))
         elif method == "tasks/result":
             work.fetches += 1
+            if self.is_hasty and work.status not in TERMINAL:
+                self.refuse(heard, -32603, "the task is not completed yet")
+                return
             work.fetching.append(heard)
             self.deliver(work)
         elif method == "tasks/update":

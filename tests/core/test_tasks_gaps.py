@@ -202,7 +202,7 @@ def test_questions_of_the_server_do_not_fail_the_task(up: Era) -> None:
 
 
 def test_who_listens_hears_the_whole_task() -> None:
-    """`notifications/tasks` to those who asked for the id, and may have it; of the others the confirmation is silent."""
+    """`notifications/tasks` to who asked for the id and may have it; nobody else is even granted it."""
     world = scene(offer=Offer.ALWAYS)
     ann, bob = world.party(MODERN, principal="ann"), world.party(MODERN, principal="bob")
     id, work = world.begin(ann, "a")
@@ -288,3 +288,39 @@ def test_who_gives_up_on_a_hidden_task_ends_it(up: Era, kind: Kind) -> None:
     world.wait(5.0)
     assert work.stops == ["tasks/cancel"]
     assert world.engine.tasks() == ()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("up", [LEGACY, MODERN])
+def test_a_handle_that_comes_too_late_is_cancelled(up: Era, kind: Kind) -> None:
+    """Its client wants the call no more before the server has said that it is a task: that task is nobody's."""
+    world = scene(up, kind, has_tasks=True)
+    party = world.party(LEGACY)
+    asked = party.call("a", "must")
+    world.run()
+    world.wait(GRACE_S)
+    world.ask(party.cancel(handle(asked)))
+    work = world.server.work("a")
+    if work.heard.channel in world.world.over:
+        assert work.stops == ["closed"], "it can answer nobody"
+        return
+    work.stops.clear()  # that crossed
+    world.server.accept(work)
+    world.wait(60.0)
+    assert work.stops == ["tasks/cancel"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_that_lets_nobody_wait_is_asked_again(kind: Kind) -> None:
+    """An error in place of the result, before there is one, is not what the call came to."""
+    world = scene(kind=kind, has_tasks=True)
+    world.server.is_hasty = True
+    party = world.party(LEGACY)
+    id, work = world.begin(party, "a", "must")
+    asked = world.ask(party.result(id))
+    world.wait(60.0)
+    assert world.status(party, id) == "working"
+    world.server.finish(work, text("done"))
+    world.wait(60.0)
+    assert world.status(party, id) == "completed"
+    assert asked.result["content"] == text("done")["content"]

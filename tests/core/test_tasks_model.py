@@ -14,7 +14,7 @@ fails, and the proxy is started again. The model reads what a client or a server
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -78,8 +78,8 @@ class Begun:
         home: the party whose session it runs in, or None: nobody's, but of whoever names it first (`owner`).
         at: when it ends for everybody, by what its client was told.
         body: what was said of its outcome, once anybody asked.
-        answered: the questions that were answered.
-        is_sure: what is stored of it is known.
+        is_sure: its outcome is the server's, and not what a restart made of it.
+        is_followed: the proxy knows what it becomes; not so after a restart, until somebody asks.
     """
 
     id: str
@@ -90,8 +90,6 @@ class Begun:
     work: Work
     status: str = "working"
     body: bytes | None = None
-    answered: set[str] = field(default_factory=set)
-    is_stopped: bool = False
     is_sure: bool = True
     is_followed: bool = True
 
@@ -103,10 +101,8 @@ class TasksWorld(RuleBasedStateMachine):
         self.scene: Scene = scene(self.up, self.kind, has_tasks=self.has_tasks, offer=self.offer, limits=LIMITS)
         self.tasks: dict[str, Begun] = {}
         self.gone: list[str] = []
-        self.stopped: list[tuple[Work, int]] = []
         self.count = 0
         self.arrive()
-        self.lack: dict[bool, dict[str, Any]] = {}
         self.call(0, None, "accept", False)
 
     def arrive(self) -> None:
@@ -156,7 +152,6 @@ class TasksWorld(RuleBasedStateMachine):
             )
             assert len(task.work.stops) <= 1
             assert was_over or len(task.work.stops) == 1, (task, self.scene.server.heard[-10:])
-            task.is_stopped = True
 
     def forget(self, task: Begun) -> None:
         del self.tasks[task.id]
@@ -329,8 +324,6 @@ class TasksWorld(RuleBasedStateMachine):
         task = self.pick(data, [t for t in self.working() if t.work.asked])
         assert task.home is not None
         party = self.parties[task.home]
-        if task.id not in self.tasks:
-            return
         keys = data.draw(st.sets(st.sampled_from(sorted(task.work.asked)), min_size=1), label="answered")
         if party.is_modern:
             questions = self.scene.ask(party.get(task.id)).result["inputRequests"]
@@ -353,7 +346,6 @@ class TasksWorld(RuleBasedStateMachine):
                 for _ in range(2):
                     party.reply(one["id"], {**ACCEPT, "content": {"for": key}})
                     self.scene.run()
-        task.answered |= keys
         self.notice()
 
     @precondition(lambda self: self.tasks)
