@@ -52,7 +52,7 @@ class Scene:
             entropy=random.Random(self.seed).randbytes,
             unix_at_zero=UNIX_AT_ZERO,
             limits=self.limits,
-            stored_tasks=tuple(self.store.tasks.values()),
+            stored_tasks=sorted(self.store.tasks.values(), key=lambda record: record.id),
         )
         self.world = Driver(engine, now=self.now)
         self.server = TaskServer(self.world, "s", self.up, has_tasks=self.has_tasks, insists=self.insists)

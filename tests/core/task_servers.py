@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Any
 
-from driving import DONE, NO_STREAM, Driver, Heard, error, notification, request, result
+from driving import DONE, NO_STREAM, UNIX_AT_ZERO, Driver, Heard, error, notification, request, result
 from isthmus.core.effects import Cause, Connected, Delete, Dial, End, Join, Listen, Spawn
 from isthmus.core.eras import Era
 from isthmus.core.ids import ChannelId
@@ -25,7 +26,6 @@ SUPPORT = {"work": "optional", "must": "required", "forbidden": "forbidden", "si
 """The tools of a server, and what a legacy one with tasks says of each."""
 
 DIED = Cause(End.BROKEN, "exited with code 1")
-BEGAN = "2026-01-01T00:00:00Z"
 
 
 @dataclass(eq=False)
@@ -48,6 +48,7 @@ class Work:
     id: str | None = None
     status: str = "working"
     message: str | None = None
+    began: str = ""
     ttl_ms: int | None = 60_000
     poll_ms: int | None = 1000
     outcome: dict[str, Any] | None = None
@@ -80,6 +81,7 @@ class TaskServer:
 
     Attributes:
         is_hasty: legacy: it lets nobody wait for a result, and answers with an error until there is one.
+        clock_ahead_s: how far its clock is ahead of ours.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class TaskServer:
         self.insists = insists
         self.listens = listens
         self.is_hasty = False
+        self.clock_ahead_s = 0.0
         self.support: dict[str, str | None] = dict(SUPPORT)
         self.works: dict[str, Work] = {}
         self.calls: list[dict[str, Any]] = []
@@ -288,6 +291,7 @@ class TaskServer:
         """The call is a task."""
         self.count += 1
         work.id, work.ttl_ms, work.poll_ms = f"up-{self.count}", ttl_ms, poll_ms
+        work.began = self._time()
         shown = self.task(work)
         self._settle(work, {"resultType": "task", **shown} if self.is_modern else {"task": shown})
         return work
@@ -366,12 +370,17 @@ class TaskServer:
     def task(self, work: Work) -> dict[str, Any]:
         assert work.id is not None
         ttl, poll = ("ttlMs", "pollIntervalMs") if self.is_modern else ("ttl", "pollInterval")
-        shown = {"taskId": work.id, "status": work.status, "createdAt": BEGAN, "lastUpdatedAt": BEGAN, ttl: work.ttl_ms}
+        times = {"createdAt": work.began, "lastUpdatedAt": self._time()}
+        shown = {"taskId": work.id, "status": work.status, ttl: work.ttl_ms, **times}
         if work.poll_ms is not None:
             shown[poll] = work.poll_ms
         if work.message is not None:
             shown["statusMessage"] = work.message
         return shown
+
+    def _time(self) -> str:
+        at = datetime.fromtimestamp(UNIX_AT_ZERO + self.world.now + self.clock_ahead_s, timezone.utc)
+        return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def shown(self, work: Work) -> dict[str, Any]:
         """What `tasks/get` gives."""

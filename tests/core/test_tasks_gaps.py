@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
+from driving import UNIX_AT_ZERO
 from isthmus.core.effects import Cause, End
 from isthmus.core.eras import Era
 from isthmus.core.errors import OVERLOADED
@@ -324,3 +327,73 @@ def test_a_server_that_lets_nobody_wait_is_asked_again(kind: Kind) -> None:
     world.wait(60.0)
     assert world.status(party, id) == "completed"
     assert asked.result["content"] == text("done")["content"]
+
+
+@pytest.mark.parametrize("ahead_s", [-7200.0, 7200.0])
+@pytest.mark.parametrize("up", [LEGACY, MODERN])
+def test_times_are_of_one_clock(up: Era, ahead_s: float) -> None:
+    """What is shown is what is kept, though the server's clock is hours off: its lifetime is over when creation and
+    lifetime say so, and nothing was updated before it was created."""
+    world = scene(up, has_tasks=True)
+    world.server.clock_ahead_s = ahead_s
+    party = world.party(LEGACY)
+    id, work = world.begin(party, "a", "must")
+    work.message = "half way"
+    world.wait(10.0)
+    world.server.finish(work, text("done"))
+    world.wait(10.0)
+    shown = world.ask(party.get(id)).result
+    created = datetime.fromisoformat(shown["createdAt"]).timestamp() - UNIX_AT_ZERO
+    updated = datetime.fromisoformat(shown["lastUpdatedAt"]).timestamp() - UNIX_AT_ZERO
+    assert created <= updated <= world.world.now
+    over = created + shown["ttl"] / 1000
+    world.wait(over - 0.1 - world.world.now)
+    assert world.ask(party.get(id)).code is None
+    world.wait(0.2)
+    assert world.ask(party.get(id)).code == -32602
+
+
+@pytest.mark.parametrize("limit", ["tasks_max", "tasks_per_principal_max", "tasks_per_session_max"])
+def test_what_has_expired_counts_for_no_limit(limit: str) -> None:
+    """Even before anybody has said that its time is over."""
+    world = scene(limits=Limits(task_ttl_s=20.0, **{limit: 1}))
+    party = world.party(LEGACY)
+    id, _ = world.begin(party, "a")
+    world.world.now += 20.0
+    asked = party.call("b")
+    world.wait(GRACE_S)
+    assert handle(asked) != id
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_not_known_any_more_goes_on_where_it_was(kind: Kind) -> None:
+    """The proxy is started again: what a server over HTTP works on is found by who asks for it, and its end is told;
+    what ran in a process has failed, and says why; and the list is in the order in which it was begun."""
+    world = scene(kind=kind, has_tasks=True)
+    party = world.party(LEGACY, principal="ann")
+    ids = []
+    for number in range(5):
+        id, work = world.begin(party, f"t{number}", "must")
+        ids.append(id)
+        world.wait(1.0)
+        if number % 2:
+            world.server.finish(work, text(f"done {number}"))
+            world.wait(60.0)
+    works = dict(world.server.works)
+    world.restart()
+    party = world.party(LEGACY, principal="ann")
+    assert [task["taskId"] for task in world.ask(party.listing()).result["tasks"]] == ids
+    assert world.ask(party.result(ids[1])).result["content"] == text("done 1")["content"]
+    if kind is Kind.PIPE:
+        assert world.status(party, ids[0]) == "failed"
+        assert world.ask(party.result(ids[0])).error["message"]
+        return
+    waiting = world.ask(party.result(ids[0]))
+    assert world.status(party, ids[0]) == "working"
+    world.server.finish(works["t0"], text("done 0"))
+    world.wait(60.0)
+    assert waiting.result["content"] == text("done 0")["content"]
+    assert world.ask(party.cancel(ids[2])).result["status"] == "cancelled"
+    world.wait(5.0)
+    assert works["t2"].stops == ["tasks/cancel"]
+    assert not works["t4"].stops, "nobody has asked for it"

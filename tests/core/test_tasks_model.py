@@ -67,6 +67,9 @@ CONFIGS = [
     for offer in (Offer.AUTO, Offer.ALWAYS)
 ]
 UNKNOWN = "0" * 32
+UP_TTL_S = 50.0
+UP_TTL_MS = 50_000
+"""How long servers keep their own tasks."""
 
 
 @dataclass(eq=False)
@@ -86,6 +89,7 @@ class Begun:
     tag: str
     owner: tuple[Era, str]
     home: int | None
+    begun: float
     at: float
     work: Work
     status: str = "working"
@@ -224,19 +228,27 @@ class TasksWorld(RuleBasedStateMachine):
         said = asked.result if party.is_modern else asked.result["task"]
         kept_ms = said["ttlMs" if party.is_modern else "ttl"]
         expected = LIMITS.task_ttl_s if ttl is None or party.is_modern else min(ttl / 1000, LIMITS.task_ttl_max_s)
+        if work.id is not None and not at_once:
+            expected = UP_TTL_S
         assert kept_ms == expected * 1000
         begun = datetime.fromisoformat(said["createdAt"]).timestamp() - UNIX_AT_ZERO
-        task = Begun(id, tag, self.owner(index), index, begun + kept_ms / 1000, work)
+        task = Begun(id, tag, self.owner(index), index, begun, begun + kept_ms / 1000, work)
         self.tasks[id] = task
+        self.follow_ttl(task)
         if task.at <= self.now:
             self.stop(task)
             self.forget(task)
         self.notice()
 
+    def follow_ttl(self, task: Begun) -> None:
+        """A task of the server's is kept as long as there."""
+        if task.work.id is not None:
+            task.at = task.begun + UP_TTL_S
+
     def first_word(self, work: Work, says: str) -> None:
         server = self.scene.server
         if says == "accept" and work.as_task:
-            server.accept(work)
+            server.accept(work, ttl_ms=UP_TTL_MS)
         elif says == "result":
             server.finish(work, text(work.tag))
         elif says == "error":
@@ -445,7 +457,10 @@ class TasksWorld(RuleBasedStateMachine):
     @rule(data=st.data())
     def accept_late(self, data: st.DataObject) -> None:
         late = [t for t in self.working() if not t.work.is_answered and t.work.as_task]
-        self.scene.server.accept(self.pick(data, late).work)
+        task = self.pick(data, late)
+        self.scene.server.accept(task.work, ttl_ms=UP_TTL_MS)
+        self.scene.run()
+        self.follow_ttl(task)
         self.notice()
 
     @precondition(lambda self: self.kind is Kind.PIPE and self.working() and self.count % 3 == 0)
