@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from driving import DONE, NO_STREAM, UNIX_AT_ZERO, Driver, Heard, error, notification, request, result
@@ -49,7 +49,7 @@ class Work:
     status: str = "working"
     message: str | None = None
     began: str = ""
-    ttl_ms: int | None = 60_000
+    ttl_ms: int | None = 3_600_000
     poll_ms: int | None = 1000
     outcome: dict[str, Any] | None = None
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -287,7 +287,7 @@ class TaskServer:
     def work(self, tag: str) -> Work:
         return self.works[tag]
 
-    def accept(self, work: Work, *, ttl_ms: int | None = 60_000, poll_ms: int | None = 1000) -> Work:
+    def accept(self, work: Work, *, ttl_ms: int | None = 3_600_000, poll_ms: int | None = 1000) -> Work:
         """The call is a task."""
         self.count += 1
         work.id, work.ttl_ms, work.poll_ms = f"up-{self.count}", ttl_ms, poll_ms
@@ -379,7 +379,7 @@ class TaskServer:
         return shown
 
     def _time(self) -> str:
-        at = datetime.fromtimestamp(UNIX_AT_ZERO + self.world.now + self.clock_ahead_s, timezone.utc)
+        at = datetime.fromtimestamp(UNIX_AT_ZERO + self.world.now + self.clock_ahead_s, UTC)
         return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def shown(self, work: Work) -> dict[str, Any]:
