@@ -40,11 +40,13 @@ class Clients:
     Attributes:
         sessions: by the secret that their clients prove themselves with.
         forget: to be told of each session that is about to end.
+        end_tasks: the same, for what runs in it though nobody waits.
     """
 
     def __init__(self, desk: Desk, courier: Courier, streams: Streams) -> None:
         self.sessions: dict[str, Session] = {}
         self.forget: Callable[[Session], None]
+        self.end_tasks: Callable[[Session], None]
         self._by_sid: dict[str, Session] = {}
         self._desk = desk
         self._courier = courier
@@ -143,7 +145,7 @@ class Clients:
     def _start(self, session: Session, exchange: Exchange) -> None:
         """An accepted request begins: refused here, answered here, or on its way up."""
         duplicate = session.pipe is not None and any(e.id_key == exchange.id_key for e in session.exchanges.values())
-        is_full = len(session.exchanges) >= self._desk.limits.exchanges_per_session_max
+        is_full = session.in_flight >= self._desk.limits.exchanges_per_session_max
         session.exchanges[exchange.key] = exchange
         if exchange.method == "ping":
             self._courier.answer(session, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
@@ -288,6 +290,7 @@ class Clients:
         """End it: every open request is answered, every stream ends, the upstream session is let go."""
         if session.state is SessionState.CLOSED:
             return
+        self.end_tasks(session)
         self.forget(session)
         for exchange in list(session.exchanges.values()):
             self._courier.fail(session, exchange, INVALID_REQUEST, why)

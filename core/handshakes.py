@@ -13,6 +13,7 @@ import msgspec
 from . import jsonrpc
 from .bridge.discovery import served_revisions, to_initialize_result
 from .bridge.envelope import add, own_envelope
+from .bridge.support import server_abilities
 from .clients import Clients
 from .desk import Desk
 from .effects import Cause, End, Listen
@@ -60,6 +61,12 @@ class Listens(Protocol):
     def receive_ready(self, link: Link) -> None: ...
 
 
+class Tasked(Protocol):
+    """What the server is to be asked once it can be."""
+
+    def receive_ready(self, link: Link) -> None: ...
+
+
 class Handshakes:
     """
     Attributes:
@@ -74,6 +81,7 @@ class Handshakes:
         self.losses: Losses
         self.news: News
         self.listens: Listens
+        self.tasked: Tasked
         self.forward: Callable[[Link, Exchange], None]
         self.health = {id: Health(desk.limits) for id in desk.servers}
         self.verdicts = {id: Verdict(plan.era, desk.limits) for id, plan in desk.servers.items()}
@@ -256,6 +264,7 @@ class Handshakes:
                 self.losses.lose(link, str(fault), error=link.refused or error)
             return
         link.handshake, link.refusal, link.refused = shown, None, None
+        _learn_abilities(link, frame.result)
         verdict = self.verdicts[link.plan.id]
         verdict.discovered = frame.result
         if link.answered is not None:
@@ -345,6 +354,7 @@ class Handshakes:
             self.losses.lose(link, f"its answer to initialize is unusable: {error}")
             return
         link.handshake, link.refusal, link.refused = shown, None, None
+        _learn_abilities(link, frame.result)
         self._receive_verdict(link)
         if link.plan.kind is Kind.HTTP:
             (self._event_pipes.add if link.is_pipe else self._event_pipes.discard)(link.plan.id)
@@ -420,6 +430,7 @@ class Handshakes:
         self._desk.timers.cancel(("start", link.id))
         self.health[link.plan.id].receive_ready()
         self.listens.receive_ready(link)
+        self.tasked.receive_ready(link)
         self.flush(link)
         self.nursery.refill(link.plan, self.health[link.plan.id])
 
@@ -476,6 +487,13 @@ class Handshakes:
 
 def _is_for_stateless(link: Link) -> bool:
     return bool(link.sessions) and all(session.is_stateless for session in link.sessions.values())
+
+
+def _learn_abilities(link: Link, handshake: bytes) -> None:
+    """What the server itself says that it can do about tasks."""
+    declared = jsonrpc.member_of(handshake, "capabilities")
+    link.abilities = server_abilities(declared, is_stateless=link.is_stateless)
+    link.knows_supports = False
 
 
 def _revision_in(initialized: bytes | None) -> str | None:

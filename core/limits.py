@@ -152,17 +152,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     # Tasks
     task_ttl_s: float = 3600.0
-    """How long a task whose client does not say is kept, counted from its beginning: an hour of work, or for a person to
-    come back."""
+    """How long a task whose client does not say is kept, counted from its beginning: an hour of work, or for a person
+    to come back."""
     task_ttl_max_s: float = 86_400.0
     """The longest that a client may ask for: what was begun today can be fetched tomorrow."""
     task_poll_s: float = 1.0
     """How often clients are asked to look, where the server does not say."""
     task_poll_max_s: float = 30.0
     """How rarely a task of the server's is looked at while no client asks; between, the pauses grow from its own."""
+    task_look_s: float = 5.0
+    """How long a client that asks how its task fares waits for the server to say; then it is told what is known."""
     task_grace_s: float = 0.25
-    """How long the server's first word on a call is waited for before its client is told of a task: a mistake in the call
-    is then a plain error."""
+    """How long the server's first word on a call is waited for before its client is told of a task: a mistake in the
+    call is then a plain error."""
     task_after_s: float = 5.0
     """A call of a client that knows tasks becomes one when it takes longer: most take less, and are plain calls."""
     tasks_max: int = 10_000
@@ -178,7 +180,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     task_page_max: int = 100
     """Tasks in one page of `tasks/list`."""
     task_farewell_s: float = 2.0
-    """How long the end of a session with a server is put off until that has taken the cancellation of what ran there."""
+    """How long the end of a session with a server is put off until that has taken the cancellation of what ran
+    there."""
 
     # Upstreams
     probe_timeout_s: float = 10.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from .bridge.support import Abilities, Support
 from .desk import Role
 from .effects import Cause, Delete, Headers
 from .eras import Era
@@ -18,7 +19,7 @@ from .limits import Limits
 from .listen import Filter
 from .plan import Kind, ServerPlan, Sharing
 from .session import Session
-from .upstream import Upstream
+from .upstream import State, Upstream
 from .wire.annotations import Mirror
 from .wire.cookies import CookieStore
 
@@ -59,9 +60,17 @@ class Link:
     ears: our subscriptions with a server without sessions, by their numbers; the newest last.
     missed: what may have changed while nothing was subscribed.
     subscribing: requests that wait until a resource is among what is subscribed.
+    abilities: what the server itself can do about tasks.
+    supports: which of its tools are to be called as tasks, by what it declared of them.
+    knows_supports: whether its whole list of tools was read for that.
+    remotes: the exchanges that are tasks of the server's, by its names for them.
+    tokens: the same by the numbers that their progress comes under.
+    parting: POSTs that say so: the farewell to the server waits for them.
+    is_left: tasks of the server's go on there without us: it is not told that its session is over.
     """
 
     __slots__ = (
+        "abilities",
         "answered",
         "babble",
         "channel",
@@ -76,7 +85,9 @@ class Link:
         "has_listened",
         "id",
         "is_asked_again",
+        "is_left",
         "is_pipe",
+        "knows_supports",
         "last_id",
         "learning",
         "levelling",
@@ -88,16 +99,20 @@ class Link:
         "noise",
         "notices",
         "pages_read",
+        "parting",
         "pending",
         "plan",
         "posts",
         "queue",
         "refusal",
         "refused",
+        "remotes",
         "replaying",
         "sessions",
         "stream",
         "subscribing",
+        "supports",
+        "tokens",
         "tried",
         "upstream",
         "workspace",
@@ -145,11 +160,23 @@ class Link:
         self.ears: dict[int, Ear] = {}
         self.missed = Filter()
         self.subscribing: list[Exchange] = []
+        self.abilities = Abilities(calls=False, cancels=False, lists=False)
+        self.supports: dict[str, Support] = {}
+        self.knows_supports = False
+        self.remotes: dict[str, Exchange] = {}
+        self.tokens: dict[int, Exchange] = {}
+        self.parting: set[ChannelId] = set()
+        self.is_left = False
 
     @property
     def is_stateless(self) -> bool:
         """Whether its server has no sessions: each request says all."""
         return self.era is Era.STATELESS
+
+    @property
+    def can_be_told(self) -> bool:
+        """Whether something can be said to the server now."""
+        return self.upstream.state is State.READY
 
     @property
     def is_awaited(self) -> bool:
@@ -211,11 +238,13 @@ class Notice(NamedTuple):
 
 
 class Errand:
-    """A request of our own to the upstream; `about`: the resource it is about, if that is what tells it apart."""
+    """A request of our own to the upstream; `about`: the resource it is about, if that is what tells it apart;
+    `exchange`: the call it is made for, if it is one's."""
 
-    __slots__ = ("about", "incarnation", "purpose")
+    __slots__ = ("about", "exchange", "incarnation", "purpose")
 
-    def __init__(self, purpose: str, incarnation: int, about: str = "") -> None:
+    def __init__(self, purpose: str, incarnation: int, about: str = "", exchange: Exchange | None = None) -> None:
+        self.exchange = exchange
         self.about = about
         self.purpose = purpose
         self.incarnation = incarnation

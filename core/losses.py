@@ -53,6 +53,12 @@ class Memory(Protocol):
     def forget(self, exchange: Exchange) -> None: ...
 
 
+class Tasked(Protocol):
+    """What servers have made tasks of."""
+
+    def receive_lost(self, link: Link, reason: str) -> None: ...
+
+
 class Losses:
     def __init__(
         self,
@@ -66,12 +72,14 @@ class Losses:
         self.files: Memory
         self.crossings: Crossings
         self.listens: Listens
+        self.tasked: Tasked
         self._desk = desk
         self._clients = clients
         self._courier = courier
         self._uplink = uplink
         self._resuming = resuming
         self._handshakes = handshakes
+        self._partings: dict[str, Delete] = {}  # farewells that are put off, by the links' ids
 
     # --- A whole server ---------------------------------------------------------------------------------------------
 
@@ -135,6 +143,9 @@ class Losses:
         self.cancel_timers(link)
         link.queue.extend(self.crossings.let_go(link))
         self.listens.receive_lost(link)
+        self.tasked.receive_lost(link, reason)
+        if link.upstream.is_over:
+            return  # it was there for one of those alone
         for session in link.sessions.values():
             for number, ask in list(session.asks.items()):
                 if ask.exchange is None or session.is_stateless:  # else it is a call's, which is made again
@@ -181,9 +192,19 @@ class Losses:
         """End a session that is no longer needed, as clients "SHOULD" (2025-03-26 basic/transports, "Session
         Management")."""
         upstream = link.upstream
-        if not link.is_pipe and upstream.session is not None:
+        if not link.is_pipe and upstream.session is not None and not link.is_left:
             target = Delete(link.plan.id, upstream.session, upstream.revision, link.headers, link.cookies.pairs)
-            self._part(target)
+            if link.parting:
+                self._partings[link.id] = target  # what ends there must have reached it before
+            else:
+                self._part(target)
+
+    def receive_parted(self, link: Link, channel: ChannelId) -> None:
+        """The server took, or will not take, that something there is not wanted any more."""
+        if channel in link.parting:
+            link.parting.discard(channel)
+            if not link.parting and (target := self._partings.pop(link.id, None)) is not None:
+                self._part(target)
 
     def _part(self, target: Delete, *, is_repeated: bool = False) -> None:
         channel = self._desk.dial(FarewellRole(target, is_repeated=is_repeated), target)
@@ -201,7 +222,10 @@ class Losses:
         for channel in sorted(link.posts):
             role = self._desk.role_of(channel)
             assert isinstance(role, UpPostRole)
-            if role.is_confirmation or (role.number is not None and role.number not in link.pending):
+            if channel in link.parting:
+                at = self._desk.now + self._desk.limits.task_farewell_s
+                self._desk.timers.set(("grace", channel), at, "cancellation of a task")
+            elif role.is_confirmation or (role.number is not None and role.number not in link.pending):
                 self._desk.close(channel, reason=reason)
             elif role.number is None:
                 self._uplink.receive_settled(role)

@@ -44,6 +44,7 @@ class Offer(enum.Enum):
 
     AUTO = "auto"  # when it makes sense: they ask for it, the server wants it, or it takes long
     ALWAYS = "always"  # whenever they know tasks
+    OWN = "own"  # where the server has tasks of its own, and those only
     NEVER = "never"  # not even if the server has tasks of its own
 
 
@@ -52,11 +53,11 @@ class TaskRules(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         tools: names or patterns of tools with an offer of their own; the first that matches holds.
-        strict: a call that is no task, of a tool that is to be called as one, is refused. Otherwise it is made one here,
-            and its client given the plain result.
+        strict: a call that is no task, of a tool that is to be called as one, is refused. Otherwise it is made one
+            here, and its client given the plain result.
     """
 
-    offer: Offer = Offer.NEVER
+    offer: Offer = Offer.OWN
     tools: tuple[tuple[str, Offer], ...] = ()
     strict: bool = False
 

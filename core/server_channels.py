@@ -23,6 +23,7 @@ from .news import News
 from .nursery import SpareRole
 from .resuming import Resuming
 from .session import Session
+from .tasked import PURPOSES, Tasked
 from .uplink import Uplink
 from .upstream import State
 from .verdicts import lacks_revision, lacks_session
@@ -48,6 +49,7 @@ class ServerChannels:
         losses: Losses,
         hearing: Hearing,
         news: News,
+        tasked: Tasked,
     ) -> None:
         self.files: Folders
         self._desk = desk
@@ -58,6 +60,7 @@ class ServerChannels:
         self._losses = losses
         self._hearing = hearing
         self._news = news
+        self._tasked = tasked
 
     def receive_open(self, role: UpRole | SpareRole, opening: Connected | Primed) -> None:
         """A channel that was dialled is open, or can be resumed."""
@@ -109,6 +112,7 @@ class ServerChannels:
             self._receive_stream_close(link, role, channel, cause)
         else:
             self._uplink.receive_close(role)
+            self._losses.receive_parted(link, channel)
             if link.upstream.state is not State.CLOSED:
                 self._receive_post_close(link, role, cause)
 
@@ -230,6 +234,8 @@ class ServerChannels:
             if not self._handshakes.receive_refusal(link, errand.purpose, cause):
                 error = handshake_error_of(link, cause)
                 self._losses.lose(link, describe(cause), error=link.refused or error)
+        elif errand.purpose in PURPOSES and error_in(cause) is None:
+            self._tasked.receive_failure(link, errand, cause)
         elif link.upstream.state is not State.CLOSED:
             text = error_in(cause) or jsonrpc.error_object(INTERNAL_ERROR, describe(cause))
             self._hearing.receive_errand(link, errand, Frame(error=text), number)

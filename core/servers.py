@@ -14,7 +14,9 @@ import msgspec
 
 from . import jsonrpc, visibility
 from .asking import Asking
+from .bridge import related
 from .bridge.discovery import initialize_params, introduction
+from .calling import Calling
 from .clients import Clients
 from .courier import Courier
 from .crossings import Crossings
@@ -40,6 +42,10 @@ from .rounds import Rounds
 from .server_channels import Folders, ServerChannels
 from .session import Ask, Session
 from .sharing import MAY_ASK, Crowd, Share, greeting
+from .tasked import Tasked
+from .tasking import Tasking
+from .taskstore import TaskStore
+from .taskverbs import TaskVerbs
 from .uplink import Uplink
 from .upstream import Input, State
 
@@ -64,7 +70,15 @@ class Servers:
         channels: what is told of the channels of servers.
     """
 
-    def __init__(self, desk: Desk, clients: Clients, courier: Courier, legwork: Legwork) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        clients: Clients,
+        courier: Courier,
+        legwork: Legwork,
+        tasking: Tasking,
+        store: TaskStore,
+    ) -> None:
         self.links: dict[str, Link] = {}
         self._files: FileRules
         self._desk = desk
@@ -85,13 +99,21 @@ class Servers:
         self._rounds = Rounds(desk, courier, roots_of=roots_of)
         self._news = news = News(desk, uplink, resuming, self._asking)
         self._listens = listens = Listens(desk, uplink, legwork, courier, handshakes.crowds)
+        self.tasked = tasked = Tasked(desk, uplink, courier, roots_of=roots_of, need=handshakes.need)
         self.crossings = crossings = Crossings(
-            desk, uplink, self._rounds, news, listens, handshakes.crowds, write=self._send_up
+            desk, uplink, self._rounds, news, listens, tasked, handshakes.crowds, write=self._send_up
         )
         self._hearing = hearing = Hearing(
-            desk, uplink, resuming, self._asking, handshakes, losses, crossings, news, listens
+            desk, uplink, resuming, self._asking, handshakes, losses, crossings, news, listens, tasked
         )
-        self.channels = ServerChannels(desk, courier, uplink, resuming, handshakes, losses, hearing, news)
+        self.channels = ServerChannels(desk, courier, uplink, resuming, handshakes, losses, hearing, news, tasked)
+        self._calling = calling = Calling(desk, courier, tasking, crossings.schooling)
+        self.verbs = listens.tasks = TaskVerbs(desk, courier, tasking, store, tasked, link_of=self._by_sid.get)
+        tasked.adopted, tasked.answers, tasked.ends = tasking, hearing, losses
+        handshakes.tasked = losses.tasked = tasked
+        crossings.calling = calling
+        calling.onward = self
+        tasking.remotes = self
         handshakes.losses = losses
         handshakes.forward = self._send_up
         handshakes.news = news
@@ -185,7 +207,11 @@ class Servers:
 
     def request(self, session: Session, exchange: Exchange) -> None:
         link = self._by_sid[session.sid]
+        if self.verbs.receive_request(link, session, exchange):
+            return
         self._rest_later(link)
+        if self._calling.receive_request(link, session, exchange):
+            return
         crowd = self.handshakes.crowds.get(link.id)
         if crowd is not None and not link.is_stateless and self._receive_wish(link, crowd, exchange):
             return
@@ -222,7 +248,7 @@ class Servers:
 
     def _send_up(self, link: Link, exchange: Exchange) -> None:
         """Write it; with serial sharing, when its turn comes."""
-        if self.crossings.receive_request(link, exchange):
+        if self.crossings.receive_request(link, exchange) or self._calling.prepare(link, exchange):
             return
         crowd = self.handshakes.crowds.get(link.id)
         if crowd is not None and link.plan.sharing is Sharing.SERIAL and exchange.method in MAY_ASK:
@@ -280,6 +306,8 @@ class Servers:
     def withdraw(self, session: Session, exchange: Exchange, params: bytes | None, headers: Headers) -> None:
         self._files.forget(exchange)
         link = self._by_sid.get(session.sid)
+        if link is not None and exchange.remote is not None:
+            self.tasked.cancel(link, exchange)
         self.crossings.forget(link, session, exchange)
         if link is None:
             return
@@ -335,8 +363,16 @@ class Servers:
         link = self._by_sid.get(session.sid)
         if link is None:
             return
-        if ask.exchange is not None and not session.is_stateless:
-            self._rounds.receive_answer(link, ask.number, ask.exchange, answer)
+        if ask.of_task is not None and answer.result is not None:
+            remote = ask.of_task.remote
+            bare = related.without_related(answer.result) or b"{}"
+            answer = Frame(result=bare if remote is None else related.with_related(bare, remote.id))
+        asker = ask.exchange
+        if asker is not None and asker.remote is not None and ask.number in asker.remote.open:
+            self.tasked.receive_answer(link, ask.number, asker, answer)
+            return
+        if asker is not None and (asker.round is not None or not session.is_stateless):
+            self._rounds.receive_answer(link, ask.number, asker, answer)
             return
         server = features_of(link.upstream.revision)
         if server != session.features:
@@ -385,7 +421,7 @@ class Servers:
         if link.upstream.state is not State.READY:
             return
         asks = any(session.asks for session in link.sessions.values())
-        if link.pending or link.queue or asks or link.is_awaited:
+        if link.pending or link.queue or asks or link.is_awaited or link.remotes:
             self._rest_later(link)
         else:
             self._losses.rest(link)
@@ -447,6 +483,18 @@ class Servers:
         """Something that a link waited for is due, if there still is such a link."""
         if (link := self.links.get(id)) is not None:
             self._due[purpose](link)
+
+    def handle_look(self, session: Session, key: ExchangeKey) -> None:
+        link, exchange = self._by_sid.get(session.sid), session.exchanges.get(key)
+        if link is not None and exchange is not None:
+            self.tasked.handle_look(link, exchange)
+
+    def is_http(self, server: str) -> bool:
+        return self._desk.servers[server].kind is Kind.HTTP
+
+    def leave(self, session: Session) -> None:
+        if (link := self._by_sid.get(session.sid)) is not None:
+            link.is_left = True
 
     def handle_round(self, session: Session, key: ExchangeKey) -> None:
         if (link := self._by_sid.get(session.sid)) is not None:

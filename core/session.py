@@ -93,6 +93,7 @@ class Ask(NamedTuple):
             request of the client.
         number: under which the client is asked.
         params: what the server said, where the client is shown it as its older revision has it.
+        of_task: the call whose client is asked in the course of a task.
     """
 
     id_raw: bytes
@@ -104,6 +105,7 @@ class Ask(NamedTuple):
     exchange: Exchange | None = None
     number: int = 0
     params: bytes | None = None
+    of_task: Exchange | None = None
 
 
 class Held(NamedTuple):
@@ -136,9 +138,11 @@ class Session(Machine[State, Input]):
         level: the least severe log message it wants, for a server that wants to be told with each request.
         subscriptions: the resources it wants to hear of, for such a server.
         listens: its subscriptions, if its client has no sessions.
+        adopted: how many of its exchanges are tasks, which no request of its client waits for.
     """
 
     __slots__ = (
+        "adopted",
         "affinity",
         "asks",
         "base_url",
@@ -199,6 +203,7 @@ class Session(Machine[State, Input]):
         self.level: str | None = None
         self.subscriptions: set[str] = set()
         self.listens: dict[ExchangeKey, Listening] = {}
+        self.adopted = 0
 
     @property
     def is_stateless(self) -> bool:
@@ -213,6 +218,11 @@ class Session(Machine[State, Input]):
     def is_busy(self) -> bool:
         """Whether something is going on that idleness must not end. A question that nobody answers is not."""
         return bool(self.exchanges or self.streams)
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests of its client are open."""
+        return len(self.exchanges) - self.adopted
 
     def find_by_id(self, id_key: IdKey) -> Exchange | None:
         """The open request with that id; None if there is none, or more than one, which nobody can tell apart."""

@@ -14,7 +14,8 @@ class StoredTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     server, tool: whose call it is.
     era: of its client, `handshake` or `stateless`: how its outcome is written.
     owner: a hash of whom it belongs to (`owners`).
-    sid: the public name of the session it belongs to, where nothing else tells its clients apart; "" for all of an owner.
+    sid: the public name of the session it belongs to, where nothing else tells its clients apart; "" for all of
+        an owner.
     status: the last that was said.
     message: what was said with it, for people.
     created_at, updated_at: ISO 8601, as shown.
@@ -51,7 +52,11 @@ class StoredTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        return PREFIX + self.id
+        return self.key_of(self.id)
+
+    @staticmethod
+    def key_of(id: str) -> str:
+        return PREFIX + id
 
 
 class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
