@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from driving import DONE, NO_STREAM, UNIX_AT_ZERO, Driver, Heard, error, notification, request, result
+from driving import DONE, LATEST, NO_STREAM, UNIX_AT_ZERO, Driver, Heard, error, notification, request, result
 from isthmus.core.effects import Cause, Connected, Delete, Dial, End, Join, Listen, Spawn
 from isthmus.core.eras import Era
 from isthmus.core.ids import ChannelId
@@ -20,7 +20,7 @@ from stateless_server import asking, discovery, failure, grant, refused
 
 TASKS = K + "tasks"
 RELATED = K + "related-task"
-LEGACY_ABILITY = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+ABILITY = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 TERMINAL = {"completed", "failed", "cancelled"}
 SUPPORT = {"work": "optional", "must": "required", "forbidden": "forbidden", "silent": None}
 """The tools of a server, and what a legacy one with tasks says of each."""
@@ -102,6 +102,7 @@ class TaskServer:
         self.streams: list[ChannelId] = []
         self.count = 0
         self._dials = 0
+        self._by_call: dict[tuple[object, int], Work] = {}
         self._mine: set[ChannelId] = set()
         self._ended: set[ChannelId] = set()
 
@@ -161,10 +162,10 @@ class TaskServer:
         elif method == "initialize":
             assert not self.is_modern
             self.count += 1
-            shown = {"tools": {"listChanged": True}, "logging": {}} | (
-                {"tasks": LEGACY_ABILITY} if self.has_tasks else {}
-            )
-            said = {"protocolVersion": "2025-11-25", "capabilities": shown, "serverInfo": {"name": "s", "version": "1"}}
+            revision = frame["params"]["protocolVersion"]
+            self.has_tasks = self.has_tasks and revision == LATEST
+            shown = {"tools": {"listChanged": True}, "logging": {}} | ({"tasks": ABILITY} if self.has_tasks else {})
+            said = {"protocolVersion": revision, "capabilities": shown, "serverInfo": {"name": "s", "version": "1"}}
             self.world.answer(heard, json.dumps(said), session=f"S{self.count}")
         elif method == "server/discover":
             extensions = {"extensions": {TASKS: {}}} if self.has_tasks else {}
@@ -192,15 +193,10 @@ class TaskServer:
     def _receive_notice(self, heard: Heard, frame: dict[str, Any]) -> None:
         self.world.acknowledge(heard)
         if frame["method"] == "notifications/cancelled":
-            for work in self.works.values():
-                if work.heard.id == frame["params"].get("requestId") and self._is_same_place(work.heard, heard):
-                    assert work.id is None, "a task is cancelled by tasks/cancel"
-                    work.stops.append("notifications/cancelled")
-
-    def _is_same_place(self, one: Heard, other: Heard) -> bool:
-        if one.post is None or other.post is None:
-            return one.channel == other.channel
-        return one.post.session == other.post.session
+            work = self._by_call.get((place_of(heard), frame["params"].get("requestId")))
+            if work is not None:
+                assert work.id is None, "a task is cancelled by tasks/cancel"
+                work.stops.append("notifications/cancelled")
 
     def _receive_answer(self, heard: Heard, frame: dict[str, Any]) -> None:
         self.world.acknowledge(heard)
@@ -242,6 +238,7 @@ class TaskServer:
                 self._take(work, key, said)
         else:
             self.works[tag] = Work(tag, heard, as_task)
+        self._by_call[place_of(heard), heard.id] = self.works[tag]
 
     def _lack(self, heard: Heard) -> None:
         needed = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
@@ -479,6 +476,11 @@ class TaskServer:
             return
         self._open(work.heard)
         self.world.say(work.heard.channel, message)
+
+
+def place_of(heard: Heard) -> object:
+    """The session with the server in which something was said."""
+    return heard.channel if heard.post is None else heard.post.session
 
 
 def declares(params: dict[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from isthmus.core.plan import Kind, Offer
 from stateless_driving import ACCEPT, tables
 from task_clients import Party, handle
 from task_scenes import GRACE_S, Scene, scene
-from task_servers import LEGACY_ABILITY, RELATED, TASKS, Work, text
+from task_servers import ABILITY, RELATED, TASKS, Work, text
 
 LEGACY, MODERN = Era.HANDSHAKE, Era.STATELESS
 KINDS = [Kind.PIPE, Kind.HTTP]
@@ -64,13 +64,13 @@ def test_t01_tools_say_how_they_can_be_called() -> None:
     listed = world.ask(party.ask("tools/list")).result["tools"]
     support = {tool["name"]: tool.get("execution", {}).get("taskSupport", "forbidden") for tool in listed}
     assert support == {"work": "optional", "must": "required", "forbidden": "forbidden", "silent": "forbidden"}
-    assert party.greeting["result"]["capabilities"]["tasks"] == LEGACY_ABILITY
+    assert party.greeting["result"]["capabilities"]["tasks"] == ABILITY
 
     world = scene(has_tasks=False)
     party = world.party(LEGACY)
     listed = world.ask(party.ask("tools/list")).result["tools"]
     assert [tool["execution"]["taskSupport"] for tool in listed] == ["optional"] * 4
-    assert party.greeting["result"]["capabilities"]["tasks"] == LEGACY_ABILITY
+    assert party.greeting["result"]["capabilities"]["tasks"] == ABILITY
 
 
 @pytest.mark.parametrize("down", DOWNS)
@@ -155,10 +155,10 @@ def test_t06_a_failure_to_fetch_the_result_reaches_who_asks_for_it() -> None:
     world, party, id, work = proxied()
     asked = world.ask(party.result(id))
     assert asked.reply is None
-    work.outcome, work.status = {"error": {"code": -32050, "message": "the result is on fire"}}, "completed"
+    work.outcome, work.status = {"error": {"code": 4242, "message": "the result is on fire"}}, "completed"
     world.server.deliver(work)
     world.wait(60.0)
-    assert asked.code == -32050
+    assert asked.code == 4242
     assert asked.error["message"] == "the result is on fire"
     assert world.status(party, id) == "failed"
 
@@ -396,10 +396,11 @@ def test_t21_a_task_is_in_the_storage_before_its_client_knows_it(party: Era) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_t22_a_tool_that_wants_a_task_answers_clients_without(kind: Kind) -> None:
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+def test_t22_a_tool_that_wants_a_task_answers_clients_without(era: Era, kind: Kind) -> None:
     """It is called again as its server wants it, and looked at until it is done."""
     world = scene(MODERN, kind, has_tasks=True, insists=True)
-    party = world.party(MODERN, is_plain=True)
+    party = world.party(era, is_plain=True)
     asked = party.call("a", "must")
     world.run()
     assert len(world.server.calls) == 2
@@ -409,7 +410,7 @@ def test_t22_a_tool_that_wants_a_task_answers_clients_without(kind: Kind) -> Non
     world.server.finish(work, text("done"))
     world.wait(60.0)
     assert words(asked.result) == "done"
-    assert asked.result["resultType"] == "complete"
+    assert asked.result.get("resultType") == ("complete" if party.is_modern else None)
     assert work.polls > 1
 
 
@@ -467,11 +468,11 @@ def test_t26_a_tool_that_fails_completes_its_task() -> None:
     assert words(shown["result"]) == "it broke"
 
     world, party, id, work = local(MODERN)
-    world.server.fail(work, -32050, "it broke")
+    world.server.fail(work, 4242, "it broke")
     world.run()
     shown = world.ask(party.get(id)).result
     assert shown["status"] == "failed"
-    assert shown["error"] == {"code": -32050, "message": "it broke"}
+    assert shown["error"] == {"code": 4242, "message": "it broke"}
     assert "result" not in shown
 
 
@@ -517,18 +518,27 @@ def test_t29_lifetime_and_pauses_are_as_configured(party: Era) -> None:
 
 
 @pytest.mark.parametrize("limit", ["tasks_max", "tasks_per_principal_max", "tasks_per_session_max"])
-@pytest.mark.parametrize("party", [LEGACY, MODERN])
-def test_t30_each_limit_is_kept_and_named(party: Era, limit: str) -> None:
-    """The error says which it was, and its number; nothing of the call was begun, or it was stopped."""
-    world, client, _, _ = local(party, limits=Limits(**{limit: 1}))
-    asked = client.call("b")
-    world.wait(6.0)
+def test_t30_each_limit_is_kept_and_named(limit: str) -> None:
+    """Who asked for a task has an error that says which limit it was, and its number, and nothing was begun. Who did
+    not has a plain call, and the operator hears of it."""
+    world, client, _, _ = local(LEGACY, limits=Limits(**{limit: 1}))
+    asked = world.ask(client.call("b"))
     assert asked.code == OVERLOADED
     assert f"{limit}" in asked.error["message"]
     assert "1" in asked.error["message"]
     assert "b" not in world.server.works
     assert len(world.engine.tasks()) == 1
     assert len(world.store.tasks) == 1
+
+    world, client, _, _ = local(MODERN, limits=Limits(**{limit: 1}))
+    asked = client.call("b")
+    world.wait(60.0)
+    assert asked.reply is None
+    assert len(world.engine.tasks()) == 1
+    assert any(f"1 tasks, the most allowed ({limit})" in note for note in world.world.notes("warning"))
+    world.server.finish(world.server.work("b"), text("done"))
+    world.run()
+    assert words(asked.result) == "done"
 
 
 TYPED = {
