@@ -357,7 +357,8 @@ class TaskServer:
     def die(self, work: Work) -> None:
         """The process goes, and all that it ran; over HTTP, the response that the call waits for is cut off."""
         for other in self.works.values():
-            if other.heard.channel == work.heard.channel:
+            has_asked = other.id is None and other.is_answered  # and is called again, whoever it is then
+            if other.heard.channel == work.heard.channel and not has_asked:
                 other.is_lost = True
                 other.fetching.clear()
         if work.heard.channel not in self.world.over:

@@ -206,6 +206,34 @@ def test_questions_of_the_server_do_not_fail_the_task(up: Era) -> None:
     assert world.ask(party.update("0" * 32, {})).code == -32602
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("up", [LEGACY, MODERN])
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+def test_a_task_that_ends_while_it_asks_leaves_no_question(era: Era, up: Era, kind: Kind) -> None:
+    """The server has its result without the answer: nobody tells it what it does not ask any more, in a message that it
+    never made a request for."""
+    world = scene(up, kind, has_tasks=True)
+    party = world.party(era)
+    id, work = world.begin(party, "a", "must")
+    waiting = None if party.is_modern else world.ask(party.result(id))
+    world.server.ask(work, "q1")
+    world.wait(5.0)
+    assert world.status(party, id) == "input_required"
+    world.server.finish(work, text("done"))
+    world.wait(60.0)
+    shown = world.ask(party.get(id)).result
+    assert shown["status"] == "completed"
+    assert "inputRequests" not in shown
+    if waiting is not None:
+        assert waiting.result["content"] == text("done")["content"]
+        (asked,) = party.heard("elicitation/create")
+        party.reply(asked["id"], ACCEPT)
+    else:
+        world.ask(party.update(id, {"q1": ACCEPT}))
+    world.wait(60.0)
+    assert not [said for said in work.given["q1"] if said["action"] == "accept"], "that is too late"
+
+
 def test_who_listens_hears_the_whole_task() -> None:
     """`notifications/tasks` to who asked for the id and may have it; nobody else is even granted it."""
     world = scene(offer=Offer.ALWAYS)
