@@ -12,7 +12,7 @@ import msgspec
 
 from . import jsonrpc
 from .bridge.questions import answer_to_legacy, answered, to_older
-from .bridge.related import related_id, without_related
+from .bridge.related import related_id, with_related, without_related
 from .courier import Courier
 from .desk import Desk
 from .effects import Headers
@@ -105,6 +105,14 @@ class Asking:
                 related = calls[-1]
         return related, frame
 
+    def _renamed(self, link: Link, params: bytes | None) -> bytes | None:
+        """What is said in the course of a task names that as its client knows it, if it does."""
+        call = link.remotes.get(related_id(params) or "")
+        if call is None:
+            return params
+        bare = without_related(params)
+        return with_related(bare, call.task.id) if call.task is not None and call.task.is_legacy else bare
+
     def _shown(self, link: Link, session: Session, frame: Frame) -> bytes | None:
         """The params of a question as the client's revision has them, if that is older than its server's."""
         assert frame.method is not None
@@ -123,16 +131,17 @@ class Asking:
             if frame.method == "notifications/cancelled":
                 self._receive_withdrawal(link, frame.params)
                 return
+            params = self._renamed(link, frame.params)
         except RemoteProtocolError as error:
             self._desk.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
             return
-        message = jsonrpc.encode_notification(frame.method, frame.params)
+        message = jsonrpc.encode_notification(frame.method, params)
         crowd = self._crowds.get(link.id)
         if crowd is None:
             self._courier.deliver(link.session, frame.method, message, related)
             return
         try:
-            hearers = crowd.hearers(frame.method, frame.params, self._desk.now)
+            hearers = crowd.hearers(frame.method, params, self._desk.now)
         except RemoteProtocolError as error:
             self._desk.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
             return

@@ -158,13 +158,13 @@ class Calling:
     # --- Down -------------------------------------------------------------------------------------------------------
 
     def must_repeat(self, link: Link, exchange: Exchange, error: bytes) -> bool:
-        """A server refused a call of a client with a session for want of tasks: it is called again as one.
+        """A server refused a call for want of tasks: it is called again as one, and waited for.
 
         Source: the tasks extension, "Capability Negotiation": -32021, naming the extension.
         """
         if exchange.method != "tools/call" or exchange.is_augmented or not link.abilities.calls:
             return False
-        if link.session_of(exchange).is_stateless or link.plan.tasks.strict:
+        if link.plan.tasks.strict:
             return False
         if jsonrpc.error_code(error) != MISSING_CAPABILITY:
             return False

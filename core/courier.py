@@ -227,7 +227,8 @@ class Courier:
 
     def release(self, session: Session, exchange: Exchange) -> None:
         """The server has ended its stream for this request to be polled: the client may do the same with us."""
-        self._streams.release(session, exchange.reply.stream)
+        if exchange.reply.can_stream:
+            self._streams.release(session, exchange.reply.stream)
 
     def _put_notification(self, session: Session, stream: Stream, method: str, message: bytes) -> None:
         self._streams.put(session, stream, message, is_lossy=method not in LEVEL_TRIGGERED)

@@ -164,6 +164,7 @@ class Hearing:
         if isinstance(role, UpPostRole) and role.number == number:
             self._uplink.receive_settled(role)
         if entry is None:
+            self._tasked.receive_orphan(link, number, frame)
             crowd = self._handshakes.crowds.get(link.id)
             if crowd is not None:
                 crowd.forget_ghost(number)

@@ -66,6 +66,7 @@ class Link:
     remotes: the exchanges that are tasks of the server's, by its names for them.
     tokens: the same by the numbers that their progress comes under.
     parting: POSTs that say so: the farewell to the server waits for them.
+    orphans: calls that nobody wants any more, and that the server may make tasks of yet, by their numbers.
     is_left: tasks of the server's go on there without us: it is not told that its session is over.
     """
 
@@ -98,6 +99,7 @@ class Link:
         "missed",
         "noise",
         "notices",
+        "orphans",
         "pages_read",
         "parting",
         "pending",
@@ -166,6 +168,7 @@ class Link:
         self.remotes: dict[str, Exchange] = {}
         self.tokens: dict[int, Exchange] = {}
         self.parting: set[ChannelId] = set()
+        self.orphans: dict[int, Exchange] = {}
         self.is_left = False
 
     @property

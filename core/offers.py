@@ -92,9 +92,9 @@ def shown_tools(link: Link, session: Session, result: bytes) -> bytes:
     Raises:
         RemoteProtocolError: the list cannot be read.
     """
-    if session.is_stateless or not session.features.tasks:
+    if session.is_stateless:
         return result
-    if not are_offered(link):
+    if not session.features.tasks or not are_offered(link):
         if not link.abilities.calls:
             return result  # what its tools declare means nothing then
         return support.show_support(result, lambda tool, declared: None)

@@ -19,7 +19,7 @@ class Remote:
         looked_at: when it was seen last.
         is_looked_at: our `tasks/get` is under way.
         is_fetched: our `tasks/result` is, which waits until the task is over.
-        is_overdue: it was seen to be over before, and not fetched yet.
+        is_overdue: it was seen to be over, so that what it is fetched as is the outcome.
         failures: looks in a row that brought nothing.
         fault: the error that `tasks/result` was answered with, while it is not known whether that is the outcome.
         open: its questions by the numbers they are known by here; those that came under a key.

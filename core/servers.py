@@ -323,6 +323,8 @@ class Servers:
         self._resuming.forget(link, exchange.upstream_id)
         if link.pending.pop(exchange.upstream_id, None) is None:
             return
+        if exchange.is_augmented:
+            self.tasked.expect_orphan(link, exchange)
         if exchange.post is not None:
             role = self._desk.role_of(exchange.post)
             if isinstance(role, UpPostRole):

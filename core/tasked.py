@@ -50,6 +50,9 @@ PURPOSES: Final = frozenset({LOOK, FETCH, UPDATE, CANCEL})
 FETCHES_MAX: Final = 64
 """Requests for outcomes that wait with one server at once: each may be a connection. Further tasks are looked at."""
 
+ORPHANS_MAX: Final = 256
+"""Calls of one server, cancelled before it answered, whose answers are looked at all the same."""
+
 PAUSE_MIN_S: Final = 0.05
 """The shortest pause between two looks at a task, whatever its server wants."""
 
@@ -352,11 +355,10 @@ class Tasked:
         elif detailed is not None:
             self._receive_detailed(link, exchange, remote, detailed)
         elif seen.status not in tasks.TERMINAL:
+            remote.fault = None  # it was asked too early
             if seen.status == "input_required" and not remote.is_fetched:
                 self._fetch(link, exchange)  # it asks where it is asked for the outcome
             self._look_later(link, exchange)
-        elif remote.fault is not None:
-            self._deliver(link, exchange, Frame(error=remote.fault))
         else:
             if remote.is_fetched and remote.is_overdue:
                 self._drop(link, exchange, FETCH)
@@ -383,7 +385,7 @@ class Tasked:
     def _receive_outcome(self, link: Link, exchange: Exchange, remote: Remote, frame: Frame) -> None:
         if frame.result is not None:
             self._deliver(link, exchange, Frame(result=related.without_related(frame.result)))
-        elif remote.status in tasks.TERMINAL:
+        elif remote.is_overdue:
             self._deliver(link, exchange, Frame(error=frame.error))
         else:  # the call's own error, or one of asking too early
             assert frame.error is not None
@@ -506,6 +508,7 @@ class Tasked:
             text = f"the server was lost before its task was over: {reason}. The call may have run; it is not repeated"
             error = jsonrpc.encode_error(exchange.id_raw, OUTCOME_UNKNOWN, text, {"outcome": "unknown"})
             self.ends.finish(link, exchange, error)
+        link.orphans.clear()
 
     def receive_ready(self, link: Link) -> None:
         """It can be asked again, or for the first time."""
@@ -534,6 +537,25 @@ class Tasked:
                 link.parting.add(channel)
         else:
             self._desk.note("warning", "a task could not be cancelled: its server cannot be reached", link.plan.id)
+
+    def expect_orphan(self, link: Link, exchange: Exchange) -> None:
+        """A call is not wanted any more, but its server may make a task of it yet."""
+        assert exchange.upstream_id is not None
+        link.orphans[exchange.upstream_id] = exchange
+        if len(link.orphans) > ORPHANS_MAX:
+            del link.orphans[next(iter(link.orphans))]
+
+    def receive_orphan(self, link: Link, number: int, frame: Frame) -> None:
+        """It has answered such a call: with a task that nobody knows of, perhaps."""
+        exchange = link.orphans.pop(number, None)
+        if exchange is None or frame.result is None:
+            return
+        try:
+            created = tasks.read_created(frame.result, is_stateless=link.is_stateless)
+        except RemoteProtocolError:
+            return
+        if created is not None and created.status not in tasks.TERMINAL and link.abilities.cancels:
+            self._run(link, exchange, CANCEL, "tasks/cancel", {"taskId": created.id})
 
     def _channel_of(self, link: Link, number: int) -> ChannelId | None:
         for channel in link.posts:

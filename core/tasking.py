@@ -182,17 +182,23 @@ class Tasking:
     def _full(self, session: Session) -> str | None:
         limits = self._desk.limits
         owner = owners.owner_of(session)
-        if len(self._tasks) + len(self._reserved) >= limits.tasks_max:
+        for name, limit in (
+            ("tasks_max", limits.tasks_max),
+            ("tasks_per_principal_max", limits.tasks_per_principal_max),
+            ("tasks_per_session_max", limits.tasks_per_session_max),
+        ):
+            if self._used(name, owner, session.sid) < limit:
+                continue
             for task in [task for task in self._tasks.values() if task.expires_at_unix <= self._desk.now_unix]:
                 self._expire(task)
-        for name, count, limit in (
-            ("tasks_max", len(self._tasks) + len(self._reserved), limits.tasks_max),
-            ("tasks_per_principal_max", self._by_owner[owner], limits.tasks_per_principal_max),
-            ("tasks_per_session_max", self._by_sid[session.sid], limits.tasks_per_session_max),
-        ):
-            if count >= limit:
+            if (count := self._used(name, owner, session.sid)) >= limit:
                 return f"there are {count} tasks, the most allowed ({name}): wait until some are over their time"
         return None
+
+    def _used(self, name: str, owner: str, sid: str) -> int:
+        if name == "tasks_max":
+            return len(self._tasks) + len(self._reserved)
+        return self._by_owner[owner] if name == "tasks_per_principal_max" else self._by_sid[sid]
 
     def _new(self, session: Session, exchange: Exchange) -> Task:
         limits = self._desk.limits
@@ -326,8 +332,6 @@ class Tasking:
         if created.poll_ms is not None:
             task.poll_ms = created.poll_ms
         task.message = created.message or ""
-        if created.created_at:
-            task.created_at, task.updated_at = created.created_at, created.updated_at or created.created_at
         run = self._runs[task.id]
         if task.is_legacy and run.leg is not None:
             meta = jsonrpc.member_of(related.without_related(result), "_meta")
@@ -345,7 +349,7 @@ class Tasking:
         if (seen.message or "") == task.message or seen.status in tasks.TERMINAL:
             return
         task.message = seen.message or ""
-        self._touch(task, seen.updated_at)
+        self._touch(task)
         self._tell(task)
 
     def receive_progress(self, session: Session, exchange: Exchange, message: bytes) -> None:
@@ -503,8 +507,9 @@ class Tasking:
             assert frame.result is not None
             run.outcome = Outcome(frame.result, is_error=False)
         remote = exchange.remote
+        task.message = "" if remote is None or remote.status not in tasks.TERMINAL else remote.message
         if remote is not None and remote.status == "cancelled" and run.outcome.is_error:
-            self._end(task, Input.CANCEL, "the server cancelled it")
+            self._end(task, Input.CANCEL, task.message or "the server cancelled it")
         elif run.leg is None:
             self._keep(task, run)
 
@@ -541,9 +546,11 @@ class Tasking:
                 self._desk.note("warning", f"what a task came to is lost with this process: {fault}", task.server)
             task.outcome, task.is_error = outcome, outcome.is_error
             task.blob, task.size_bytes = blob, len(outcome.data)
-            self._end(task, how, _summary(outcome) if how is Input.FAIL else task.message)
+            self._end(task, how, task.message)
 
         self._touch(task)
+        if how is Input.FAIL:
+            task.message = task.message or _summary(outcome)
         self._store.save(record_of(task, state=state, outcome=outcome, blob=blob), saved)
 
     def _how(self, task: Task, outcome: Outcome) -> Input:
@@ -600,7 +607,8 @@ class Tasking:
                 reason = msgspec.json.encode({"requestId": 0, "reason": "the task is over"})
                 self._courier.unask(session, number, reason)
             session.asks.pop(number, None)
-            self.up.reply(session, ask, fallback(ask.method), session.headers)
+            if ask.exchange is None:  # else whoever made it a question of the client's is told that the call is over
+                self.up.reply(session, ask, fallback(ask.method), session.headers)
 
     def handle_end(self, id: str) -> None:
         """Its time is over."""
@@ -668,7 +676,7 @@ class Tasking:
         """The tasks of earlier runs. What ran in those is lost; what servers do by themselves is asked for when its
         client comes."""
         known = set(servers)
-        for record in records:
+        for record in sorted(records, key=lambda each: (each.expires_at_unix - each.ttl_ms / 1000, each.id)):
             self._last_ordinal += 1
             task = restored(record, ordinal=self._last_ordinal, now_unix=self._desk.unix_at_zero)
             self._tasks[task.id] = task
@@ -690,13 +698,15 @@ class Tasking:
             ExchangeKey(OF_NOBODY, self._last_ordinal),
             detached(),
             sid=session.sid,
-            id_raw=b"null",
+            id_raw=b"0",
             id_key=("task", task.id),
             method="tools/call",
             params=msgspec.json.encode({"name": task.tool}),
             token_raw=None,
             headers=session.headers,
         )
+        self._count(task, task.counted_for, -1)
+        self._count(task, session.sid, 1)
         exchange.task, exchange.is_augmented = task, True
         exchange.leg = session.client if session.is_stateless else None
         session.exchanges[exchange.key] = exchange
@@ -714,9 +724,10 @@ class Tasking:
 
     # --- What is told -----------------------------------------------------------------------------------------------
 
-    def _touch(self, task: Task, at: str = "", *, at_unix: float | None = None) -> None:
+    def _touch(self, task: Task, *, at_unix: float | None = None) -> None:
+        """By our own clock: the server's may be another, and what is shown of a time to live goes by ours."""
         task.updated_at_unix = self._desk.now_unix if at_unix is None else at_unix
-        task.updated_at = at or format_time(task.updated_at_unix)
+        task.updated_at = format_time(task.updated_at_unix)
 
     def _shape(self, task: Task, *, state: State | None = None) -> tasks.Task:
         return tasks.Task(

@@ -94,7 +94,7 @@ class TaskVerbs:
     def tell_state(self, id: str) -> None:
         """Somebody began to listen to a task: it may have changed since they were told of it."""
         task = self._tasking.get(id)
-        if task is not None:
+        if task is not None and task.state is not State.WORKING:
             self._store.get(task, lambda outcome, fault: self._tasking.tell_now(task, outcome))
 
     def _has_tasks(self, link: Link, session: Session) -> bool:
@@ -178,7 +178,7 @@ class TaskVerbs:
             if exchange.is_over:
                 return
             if outcome is None and task.state in (State.COMPLETED, State.FAILED):
-                self._refuse(session, exchange, INTERNAL_ERROR, f"what the task came to cannot be read: {fault}")
+                self._refuse(session, exchange, INTERNAL_ERROR, f"what task {task.id} came to cannot be read: {fault}")
                 return
             try:
                 shown = self._tasking.detailed(task, outcome, is_result=True)
