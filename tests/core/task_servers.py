@@ -67,6 +67,11 @@ class Work:
         return self.heard.frame["params"].get("_meta", {}).get("progressToken")
 
     @property
+    def is_away(self) -> bool:
+        """It has asked by answering, and knows nothing of the call until it is made again."""
+        return self.is_answered and self.id is None and self.outcome is None
+
+    @property
     def is_over(self) -> bool:
         return self.is_lost or bool(self.stops) or self.outcome is not None or self.status in TERMINAL
 
@@ -357,8 +362,7 @@ class TaskServer:
     def die(self, work: Work) -> None:
         """The process goes, and all that it ran; over HTTP, the response that the call waits for is cut off."""
         for other in self.works.values():
-            has_asked = other.id is None and other.is_answered  # and is called again, whoever it is then
-            if other.heard.channel == work.heard.channel and not has_asked:
+            if other.heard.channel == work.heard.channel and not other.is_away:
                 other.is_lost = True
                 other.fetching.clear()
         if work.heard.channel not in self.world.over:

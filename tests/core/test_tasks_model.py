@@ -78,7 +78,8 @@ class Begun:
 
     Attributes:
         owner: who finds it: a name and an era, or a party alone.
-        home: the party whose session it runs in, or None: nobody's, but of whoever names it first (`owner`).
+        counts_for: the party whose session it counts for.
+    home: the party whose session it runs in, or None: nobody's, but of whoever names it first (`owner`).
         at: when it ends for everybody, by what its client was told.
         body: what was said of its outcome, once anybody asked.
         is_sure: its outcome is the server's, and not what a restart made of it.
@@ -89,6 +90,7 @@ class Begun:
     tag: str
     owner: tuple[Era, str]
     home: int | None
+    counts_for: int | None
     begun: float
     at: float
     work: Work
@@ -131,7 +133,7 @@ class TasksWorld(RuleBasedStateMachine):
 
     def is_full(self, index: int) -> bool:
         tasks = list(self.tasks.values())
-        of_session = [task for task in tasks if task.home == index]
+        of_session = [task for task in tasks if task.counts_for == index]
         return (
             len(tasks) >= LIMITS.tasks_max
             or len(self.mine(index)) >= LIMITS.tasks_per_principal_max
@@ -153,7 +155,10 @@ class TasksWorld(RuleBasedStateMachine):
         """Nobody wants it any more: if it works its server has heard so, once."""
         if task.status == "working" and task.is_followed:
             was_over = (
-                task.work.outcome is not None or task.work.is_lost or task.work.status in TERMINAL - {"cancelled"}
+                task.work.is_away
+                or task.work.outcome is not None
+                or task.work.is_lost
+                or task.work.status in TERMINAL - {"cancelled"}
             )
             assert len(task.work.stops) <= 1
             assert was_over or len(task.work.stops) == 1, (task, self.scene.server.heard[-10:])
@@ -238,7 +243,7 @@ class TasksWorld(RuleBasedStateMachine):
             expected = UP_TTL_S
         assert kept_ms == expected * 1000
         begun = datetime.fromisoformat(said["createdAt"]).timestamp() - UNIX_AT_ZERO
-        task = Begun(id, tag, self.owner(index), index, begun, begun + kept_ms / 1000, work)
+        task = Begun(id, tag, self.owner(index), index, index, begun, begun + kept_ms / 1000, work)
         self.tasks[id] = task
         self.follow_ttl(task)
         if task.at <= self.now:
@@ -263,7 +268,9 @@ class TasksWorld(RuleBasedStateMachine):
 
     def first_word(self, work: Work, says: str) -> None:
         server = self.scene.server
-        if says == "accept" and work.as_task:
+        if work.stops:
+            pass  # nobody wants it any more
+        elif says == "accept" and work.as_task:
             server.accept(work, ttl_ms=UP_TTL_MS)
         elif says in ("accept", "silence"):
             pass
@@ -282,6 +289,8 @@ class TasksWorld(RuleBasedStateMachine):
         index = data.draw(st.sampled_from(indexes), label="party")
         if task.home is None:
             task.home = index
+            if not task.owner[1] or task.status == "working":
+                task.counts_for = index
         return index
 
     @precondition(lambda self: self.tasks)
@@ -463,8 +472,8 @@ class TasksWorld(RuleBasedStateMachine):
         """What may be asked is not wanted any more."""
         task = self.pick(data, self.working())
         work, server = task.work, self.scene.server
-        if work.is_answered and work.id is None:
-            return  # it has asked by answering, and waits to be called again
+        if work.is_away:
+            return  # it waits to be called again
         if says == "error":
             server.fail(work, 4242, task.tag)
         else:
@@ -533,7 +542,7 @@ class TasksWorld(RuleBasedStateMachine):
                 if task.status == "working":
                     self.stop(task)
                     self.end(task, "cancelled")
-                task.home = None
+                task.home = task.counts_for = None
         era, down, name = WAYS[index]
         self.wait(LIMITS.task_farewell_s + 0.1)
         self.parties[index] = self.scene.party(era, down=down, principal=name)
@@ -546,7 +555,7 @@ class TasksWorld(RuleBasedStateMachine):
         self.scene.restart()
         self.arrive()
         for task in self.tasks.values():
-            task.home = None
+            task.home = task.counts_for = None
             if task.status == "working":
                 if self.kind is Kind.HTTP and task.work.id is not None:
                     task.is_followed = False
