@@ -394,7 +394,7 @@ class TasksWorld(RuleBasedStateMachine):
         if not task.is_followed:
             return
         party = self.parties[self.a_party_of(data, task)]
-        was_over = task.work.is_over
+        was_over = task.work.is_over or task.work.is_away
         asked = self.scene.ask(party.cancel(task.id))
         if party.is_modern:
             assert asked.result["resultType"] == "complete"
@@ -518,6 +518,7 @@ class TasksWorld(RuleBasedStateMachine):
 
     # --- Time, and ends ---------------------------------------------------------------------------------------------
 
+    @precondition(lambda self: self.count % 2 == 0)
     @rule(seconds=st.sampled_from([0.5, 4.0]))
     def pass_time(self, seconds: float) -> None:
         self.wait(seconds)
@@ -548,7 +549,7 @@ class TasksWorld(RuleBasedStateMachine):
         self.parties[index] = self.scene.party(era, down=down, principal=name)
         self.notice()
 
-    @precondition(lambda self: not any(t.work.asked for t in self.working()) and self.count % 2 == 0)
+    @precondition(lambda self: not any(t.work.asked for t in self.working()) and self.count % 4 == 0)
     @rule()
     def restart(self) -> None:
         """What was finished is; what goes on elsewhere does, for the first who asks; the rest has failed."""
