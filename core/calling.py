@@ -59,7 +59,7 @@ class Calling:
                 raise _forbidden(tool_of(exchange))
             exchange.wish = Wish(is_asked=True, ttl_ms=ttl_ms)
             exchange.params = tasks.plain(exchange.params)
-            self._tasking.reserve(session, exchange)
+            self._tasking.room.reserve(session, exchange)
         except RemoteProtocolError as error:
             exchange.wish = Wish()
             message = jsonrpc.encode_error(exchange.id_raw, error.rpc_code, error.message)
@@ -118,7 +118,7 @@ class Calling:
     def _has_room(self, session: Session, exchange: Exchange) -> bool:
         """A place is kept before the server makes a task that could not be told of."""
         try:
-            self._tasking.reserve(session, exchange)
+            self._tasking.room.reserve(session, exchange)
         except RemoteProtocolError as fault:
             self._desk.note("warning", f"a call can be no task: {fault.message}", session.server)
             return False

@@ -222,6 +222,7 @@ class Clients:
         session.receive_headers(opening.headers)
         session.receive_headers(headers)
         session.sees_hidden = isinstance(opening, PipeOpening) and opening.sees_hidden
+        session.is_own = isinstance(opening, PipeOpening) and opening.is_own
         stream = session.streams[0] if is_pipe else Stream(channel)
         reply = Reply(stream, ends_channel=not is_pipe, can_stream=False)
         self._begin(session, reply, ExchangeKey(channel, ordinal), frame, headers)
@@ -258,6 +259,7 @@ class Clients:
         session.features = MODERN[LATEST_MODERN]
         session.receive_headers(opening.headers)
         session.sees_hidden = isinstance(opening, PipeOpening) and opening.sees_hidden
+        session.is_own = isinstance(opening, PipeOpening) and opening.is_own
         session.step(SessionInput.ACCEPT)
         session.step(SessionInput.CONFIRM)
         return session

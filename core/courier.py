@@ -75,14 +75,18 @@ class Tasks(Protocol):
 
     def receive_progress(self, session: Session, exchange: Exchange, message: bytes) -> None: ...
 
+    def release(self, session: Session, exchange: Exchange) -> None:
+        """A request is over."""
+
+
+class TaskQuestions(Protocol):
+    """What servers ask in the course of such calls."""
+
     def receive_settled_ask(self, exchange: Exchange, number: int) -> None: ...
 
     def ask(self, session: Session, ask: Ask, params: bytes | None, exchange: Exchange) -> None: ...
 
     def withdraw(self, session: Session, number: int) -> bool: ...
-
-    def release(self, session: Session, exchange: Exchange) -> None:
-        """A request is over."""
 
 
 class Courier:
@@ -92,6 +96,7 @@ class Courier:
         self.up: Upward
         self.over: Callable[[Session], None]
         self.tasks: Tasks
+        self.task_questions: TaskQuestions
         self._desk = desk
         self._streams = streams
         self._legwork = legwork
@@ -236,7 +241,7 @@ class Courier:
     def ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None:
         """Ask the client what the server wants to know, under an id of ours."""
         if related is not None and related.task is not None:
-            self.tasks.ask(session, ask, params, related)
+            self.task_questions.ask(session, ask, params, related)
             return
         if session.is_stateless:
             self._legwork.ask(session, ask, params, related)
@@ -308,14 +313,14 @@ class Courier:
         if ask is not None and ask.stream is None:
             session.held = type(session.held)(held for held in session.held if held.ask != number)
         if ask is not None and ask.of_task is not None:
-            self.tasks.receive_settled_ask(ask.of_task, number)
+            self.task_questions.receive_settled_ask(ask.of_task, number)
         return ask
 
     def unask(self, session: Session, number: int, params: bytes | None) -> None:
         """The server withdrew its request, or is gone; or the client takes too long. `params` are those of the server's
         notification, an object with each member once."""
         if session.is_stateless:
-            if not self.tasks.withdraw(session, number):
+            if not self.task_questions.withdraw(session, number):
                 self._legwork.unask(session, number)
             return
         ask = self._drop_ask(session, number)

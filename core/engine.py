@@ -61,6 +61,7 @@ from .stating import Stating
 from .streams import Streams
 from .tasking import Tasking
 from .taskrecord import StoredTask, TaskStatus
+from .taskruns import TaskTable
 from .taskstore import TaskStore
 from .timers import Deadline
 from .visits import Visits
@@ -112,14 +113,15 @@ class Engine:
         self._courier = courier = Courier(desk, streams, legwork)
         self._clients = clients = Clients(desk, courier, streams)
         store = TaskStore(desk, self._waiting)
-        self._tasking = tasking = Tasking(desk, courier, store)
+        self._table = table = TaskTable()
+        self._tasking = tasking = Tasking(desk, courier, store, table)
         seal = Seal(plan.state_keys or (entropy(STATE_KEY_BYTES),))
         stating = Stating(desk, seal, owner=desk.mint())
         legwork.sender = courier
         legwork.parking = Parking(desk, stating, legwork, courier)
         legwork.visits = Visits(desk, stating, courier)
         legwork.deferring = Deferring(desk, stating, courier)
-        self._servers = servers = Servers(desk, self._clients, courier, legwork, tasking, store)
+        self._servers = servers = Servers(desk, self._clients, courier, legwork, tasking, store, table)
         legwork.parking.up = legwork.visits.up = legwork.deferring.up = servers
         legwork.parking.deferring, legwork.deferring.parking = legwork.deferring, legwork.parking
         verdicts = servers.handshakes.verdicts
@@ -130,8 +132,9 @@ class Engine:
         clients.forget, courier.over = stateless.forget, stateless.receive_settled
         courier.tasks = stateless.tasks = tasking
         clients.end_tasks = tasking.close_session
-        tasking.up, tasking.parking, tasking.watched = servers, legwork.parking, legwork.listens
-        tasking.session_by = clients.by_sid
+        courier.task_questions = tasking.asking
+        tasking.parking, tasking.asking.up = legwork.parking, servers
+        tasking.telling.watched, tasking.telling.session_by = legwork.listens, clients.by_sid
         tasking.restore(stored_tasks, desk.servers)
         self._posts = Posts(desk, courier, clients, streams, stateless)
         self._pipes = Pipes(desk, courier, clients, stateless)
@@ -305,7 +308,7 @@ class Engine:
             LocalProtocolError: there is none, or it is over. Nothing has changed.
         """
         self._begin(now, None)
-        task = self._tasking.get(id)
+        task = self._table.tasks.get(id)
         if task is None or task.is_over:
             raise LocalProtocolError(f"there is no task {id[:40]!r}" if task is None else "the task is over already")
         self._tasking.cancel(task, "cancelled by an operator")
@@ -378,7 +381,7 @@ class Engine:
         elif purpose == "task":
             self._tasking.handle_end(whose)
         elif purpose == "task-tick":
-            self._tasking.handle_tick(whose, self._servers.tick)
+            self._tasking.asking.handle_tick(whose, self._servers.tick)
         elif purpose == "task-look":
             self._servers.verbs.handle_look(whose)
         else:

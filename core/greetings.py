@@ -14,18 +14,19 @@ from .rewrite import set_member
 from .session import Session
 
 
-def discovery_of(link: Link) -> bytes:
+def discovery_of(link: Link, session: Session) -> bytes:
     """What a client without sessions is told of the server.
 
     Raises:
         RemoteProtocolError: what it says of itself cannot be shown to such a client.
     """
     assert link.handshake is not None
-    if link.is_stateless:
-        return shown_capabilities(link, link.handshake, is_legacy=False)
-    # Every server that has sessions may speak of its own accord, but those without one over HTTP.
-    has_push = link.is_pipe or link.upstream.session is not None
-    return shown_capabilities(link, to_discover_result(link.handshake, has_push=has_push), is_legacy=False)
+    shown = link.handshake
+    if not link.is_stateless:
+        # Every server that has sessions may speak of its own accord, but those without one over HTTP.
+        has_push = link.is_pipe or link.upstream.session is not None
+        shown = to_discover_result(link.handshake, has_push=has_push)
+    return shown if session.is_own else shown_capabilities(link, shown, is_legacy=False)
 
 
 NOTHING_KNOWN: Final = to_discover_result(b'{"capabilities":{}}', has_push=False)
@@ -36,6 +37,8 @@ def handshake_for(link: Link, session: Session) -> tuple[bytes, str | None]:
     """The `initialize` result for a session, and its revision: the client's own, if that is known here. What it
     cannot read of a newer one is changed on the way."""
     shown, revision = _handshake_for(link, session)
+    if session.is_own:
+        return shown, revision
     return shown_capabilities(link, shown, is_legacy=True, knows_tasks=features_of(revision).tasks), revision
 
 

@@ -27,6 +27,7 @@ from .jsonrpc import Frame
 from .links import Errand, Link, Notice, UpPostRole, UpStreamRole
 from .plan import Kind
 from .reaching import Reaching
+from .session import Session
 from .sharing import Crowd
 from .uplink import Uplink
 from .upstream import Input, State
@@ -369,14 +370,14 @@ class Handshakes:
             return
         for session in list(link.sessions.values()):
             if session.is_stateless:
-                session.greeting = self._discovery(link)
+                session.greeting = self._discovery(link, session)
             elif session.opener is not None:
                 shown, revision = handshake_for(link, session)
                 self._clients.accept_session(session, shown, revision)
 
-    def _discovery(self, link: Link) -> bytes:
+    def _discovery(self, link: Link, session: Session) -> bytes:
         try:
-            return discovery_of(link)
+            return discovery_of(link, session)
         except RemoteProtocolError as fault:
             text = f"what it says of itself cannot be shown to clients without sessions: {fault.message}"
             self._desk.note("warning", text, link.plan.id)

@@ -92,7 +92,7 @@ def shown_tools(link: Link, session: Session, result: bytes) -> bytes:
     Raises:
         RemoteProtocolError: the list cannot be read.
     """
-    if session.is_stateless:
+    if session.is_stateless or session.is_own:
         return result
     if not session.features.tasks or not are_offered(link):
         if not link.abilities.calls:

@@ -24,6 +24,11 @@ def owner_of(session: Session) -> str:
     return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:32]
 
 
+def payer_of(principal: str) -> str:
+    """A hash of a principal, for counting what is theirs."""
+    return hashlib.sha256(principal.encode()).hexdigest()[:32]
+
+
 def may_see(session: Session, task: Task, *, is_live: Callable[[str], bool]) -> bool:
     """Whether a session's client may know of a task.
 

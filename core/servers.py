@@ -44,6 +44,7 @@ from .session import Ask, Session
 from .sharing import MAY_ASK, Crowd, Share, greeting
 from .tasked import Tasked
 from .tasking import Tasking
+from .taskruns import TaskTable
 from .taskstore import TaskStore
 from .taskverbs import TaskVerbs
 from .uplink import Uplink
@@ -78,6 +79,7 @@ class Servers:
         legwork: Legwork,
         tasking: Tasking,
         store: TaskStore,
+        table: TaskTable,
     ) -> None:
         self.links: dict[str, Link] = {}
         self._files: FileRules
@@ -108,7 +110,7 @@ class Servers:
         )
         self.channels = ServerChannels(desk, courier, uplink, resuming, handshakes, losses, hearing, news, tasked)
         self._calling = calling = Calling(desk, courier, tasking, crossings.schooling)
-        self.verbs = listens.tasks = TaskVerbs(desk, courier, tasking, store, tasked, link_of=self._by_sid.get)
+        self.verbs = listens.tasks = TaskVerbs(desk, courier, tasking, store, table, tasked, link_of=self._by_sid.get)
         tasked.adopted, tasked.answers, tasked.ends = tasking, hearing, losses
         handshakes.tasked = losses.tasked = tasked
         crossings.calling = calling
@@ -371,7 +373,7 @@ class Servers:
             answer = Frame(result=bare if remote is None else related.with_related(bare, remote.id))
         asker = ask.exchange
         if asker is not None and asker.remote is not None and ask.number in asker.remote.open:
-            self.tasked.receive_answer(link, ask.number, asker, answer)
+            self.tasked.asking.receive_answer(link, ask.number, asker, answer)
             return
         if asker is not None and (asker.round is not None or not session.is_stateless):
             self._rounds.receive_answer(link, ask.number, asker, answer)

@@ -131,6 +131,7 @@ class Session(Machine[State, Input]):
         stored_bytes: what is kept of them in the storage.
         opener: the initialize exchange, until it is answered.
         sees_hidden: it is not a client's, and is shown what the plan hides from clients.
+        is_own: it is not a client's, and is told of tasks what the server says itself.
         headers: what of its client's latest HTTP headers goes on to the server.
         affinity: what its requests have in common, if its client has no sessions; it is then one of ours.
         client: what its client said of itself.
@@ -153,6 +154,7 @@ class Session(Machine[State, Input]):
         "headers",
         "held",
         "id",
+        "is_own",
         "kept_bytes",
         "last_ask",
         "last_stream",
@@ -186,6 +188,7 @@ class Session(Machine[State, Input]):
         self.base_url = base_url
         self.headers: Headers = ()
         self.sees_hidden = False
+        self.is_own = False
         self.features: Features = features_of(None)
         self.streams: list[Stream] = [] if pipe is None else [Stream(pipe)]
         self.resumable: dict[int, Stream] = {}

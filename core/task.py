@@ -80,6 +80,7 @@ class Task(Machine[State, Input]):
         id: what its client names it by; unguessable.
         ordinal: how many tasks there were before it.
         owner: a hash of whom it belongs to.
+        payer: a hash of the principal, among whose tasks it counts.
         sid: the session it belongs to, where nothing else tells its clients apart; "" for all of an owner.
         principal: who called, as far as this run knows.
         is_legacy: its client has sessions, and is answered as of 2025-11-25.
@@ -114,6 +115,7 @@ class Task(Machine[State, Input]):
         "ordinal",
         "outcome",
         "owner",
+        "payer",
         "poll_ms",
         "principal",
         "questions",
@@ -139,6 +141,7 @@ class Task(Machine[State, Input]):
         server: str,
         tool: str,
         owner: str,
+        payer: str,
         sid: str,
         principal: str,
         is_legacy: bool,
@@ -153,6 +156,7 @@ class Task(Machine[State, Input]):
         self.server = server
         self.tool = tool
         self.owner = owner
+        self.payer = payer
         self.sid = sid
         self.principal = principal
         self.is_legacy = is_legacy

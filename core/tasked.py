@@ -19,10 +19,8 @@ from typing import Final, Protocol
 import msgspec
 
 from . import jsonrpc
-from .bridge import questions, related, support, tasks
-from .bridge.capabilities import missing
+from .bridge import related, support, tasks
 from .bridge.envelope import Envelope, add
-from .bridge.questions import Question
 from .courier import Courier
 from .desk import Desk
 from .effects import Cause
@@ -36,13 +34,13 @@ from .jsonrpc import Frame
 from .links import Errand, Link, UpPostRole
 from .plan import Kind
 from .remote import Remote
-from .session import Ask, Session
+from .remoteasking import UPDATE, RemoteAsking
+from .session import Session
 from .uplink import Uplink
 from .upstream import State
 
 LOOK: Final = "task-get"
 FETCH: Final = "task-result"
-UPDATE: Final = "task-update"
 CANCEL: Final = "task-cancel"
 PURPOSES: Final = frozenset({LOOK, FETCH, UPDATE, CANCEL})
 """Of requests of ours that are about tasks."""
@@ -87,6 +85,9 @@ class Ends(Protocol):
 
 class Tasked:
     """
+    Attributes:
+        asking: what is asked in their course.
+
     Args:
         roots_of: the JSON result of `roots/list` in a session, for servers whose roots are not the client's.
         need: have a server dialled.
@@ -107,7 +108,7 @@ class Tasked:
         self._desk = desk
         self._uplink = uplink
         self._courier = courier
-        self._roots_of = roots_of
+        self.asking = RemoteAsking(desk, courier, self, roots_of=roots_of)
         self._need = need
 
     # --- It becomes a task ------------------------------------------------------------------------------------------
@@ -168,7 +169,7 @@ class Tasked:
             return  # nobody wanted it any more
         if link.is_stateless:
             if status == "working":
-                self._look_later(link, exchange)
+                self.look_later(link, exchange)
             else:
                 self._look(link, exchange)
             return
@@ -177,7 +178,7 @@ class Tasked:
             return
         if len(link.remotes) <= FETCHES_MAX or status != "working":
             self._fetch(link, exchange)
-        self._look_later(link, exchange)
+        self.look_later(link, exchange)
 
     # --- Looking ----------------------------------------------------------------------------------------------------
 
@@ -207,15 +208,15 @@ class Tasked:
         remote = exchange.remote
         assert remote is not None
         if link.upstream.state is not State.READY:
-            self._look_later(link, exchange)
+            self.look_later(link, exchange)
             self._need(link)
             return
         remote.is_looked_at = True
-        self._run(link, exchange, LOOK, "tasks/get", {"taskId": remote.id})
+        self.run(link, exchange, LOOK, "tasks/get", {"taskId": remote.id})
         self._set_timer(exchange, self._desk.limits.notice_timeout_s)
-        self._send_answers(link, exchange)
+        self.asking.send(link, exchange)
 
-    def _look_later(self, link: Link, exchange: Exchange) -> None:
+    def look_later(self, link: Link, exchange: Exchange) -> None:
         remote, limits = exchange.remote, self._desk.limits
         assert remote is not None
         is_hurried = exchange.task is None or self.adopted.is_awaited(exchange)
@@ -233,9 +234,9 @@ class Tasked:
         remote = exchange.remote
         assert remote is not None
         remote.is_fetched = True
-        self._run(link, exchange, FETCH, "tasks/result", {"taskId": remote.id})
+        self.run(link, exchange, FETCH, "tasks/result", {"taskId": remote.id})
 
-    def _run(self, link: Link, exchange: Exchange, purpose: str, method: str, params: object, about: str = "") -> int:
+    def run(self, link: Link, exchange: Exchange, purpose: str, method: str, params: object, about: str = "") -> int:
         encoded = msgspec.json.encode(params)
         if link.is_stateless:
             encoded = add(encoded, self._envelope(link, link.session_of(exchange), exchange))
@@ -286,7 +287,7 @@ class Tasked:
         elif errand.purpose == FETCH:
             remote.is_fetched = False
             remote.pause_s = remote.poll_s
-            self._look_later(link, exchange)
+            self.look_later(link, exchange)
         elif remote.is_looked_at:
             remote.is_looked_at = False
             self._receive_failure(link, exchange, describe(cause))
@@ -358,7 +359,7 @@ class Tasked:
             remote.fault = None  # it was asked too early
             if seen.status == "input_required" and not remote.is_fetched:
                 self._fetch(link, exchange)  # it asks where it is asked for the outcome
-            self._look_later(link, exchange)
+            self.look_later(link, exchange)
         else:
             if remote.is_fetched and remote.is_overdue:
                 self._drop(link, exchange, FETCH)
@@ -378,9 +379,9 @@ class Tasked:
         if said.error is not None:
             self._deliver(link, exchange, Frame(error=said.error))
             return
-        self._ask_new(link, exchange, remote, said.questions)
+        self.asking.ask_new(link, exchange, remote, said.questions)
         if exchange.state is ExchangeState.TASKED:
-            self._look_later(link, exchange)
+            self.look_later(link, exchange)
 
     def _receive_outcome(self, link: Link, exchange: Exchange, remote: Remote, frame: Frame) -> None:
         if frame.result is not None:
@@ -407,91 +408,6 @@ class Tasked:
         """The answer to the call."""
         self.forget(link, exchange)
         self.answers.receive_answer(link, exchange, frame)
-
-    # --- Questions of servers without sessions ----------------------------------------------------------------------
-
-    def _ask_new(self, link: Link, exchange: Exchange, remote: Remote, asked: tuple[Question, ...]) -> None:
-        keys = {question.key for question in asked}
-        for number, question in list(remote.open.items()):
-            if question.key not in keys:
-                del remote.open[number]
-                reason = msgspec.json.encode({"requestId": 0, "reason": "it is not asked any more"})
-                self._courier.unask(link.session_of(exchange), number, reason)
-        for question in asked:
-            if question.key in remote.asked:
-                continue
-            if len(remote.open) >= self._desk.limits.task_questions_max or len(remote.asked) >= self._asked_max:
-                self._desk.note("warning", "a task asks more than can be asked: left unanswered", link.plan.id)
-                return
-            remote.asked.add(question.key)
-            try:
-                self._ask(link, exchange, remote, question)
-            except RemoteProtocolError as fault:
-                self._desk.note("warning", f"a task asks what cannot be shown: {fault.message}", link.plan.id)
-
-    @property
-    def _asked_max(self) -> int:
-        return self._desk.limits.task_questions_max * self._desk.limits.rounds_max
-
-    def _ask(self, link: Link, exchange: Exchange, remote: Remote, question: Question) -> None:
-        session = link.session_of(exchange)
-        if question.method == "roots/list" and link.plan.owns_roots:
-            self._answer(link, exchange, remote, question.key, self._roots_of(session))
-            return
-        who = exchange.leg or session.client
-        if missing(who.capabilities, question.method, question.params) is not None:
-            kind, said = questions.REFUSALS.get(question.method, ("error", b""))
-            self._desk.note("info", f"a task asks for {question.method}, which its client does not offer", link.plan.id)
-            if kind == "result":
-                self._answer(link, exchange, remote, question.key, said)
-            return
-        params = question.params
-        if not session.is_stateless:
-            able = session.client.capabilities
-            visit = self._desk.mint()
-            params = questions.shown(question.method, params, session.features, elicitation_id=visit, capabilities=able)
-        remote.open[session.last_ask + 1] = question
-        ask = Ask(b"null", None, question.method, link.upstream.incarnation, None, exchange=exchange)
-        self._courier.ask(session, ask, params, exchange)
-
-    def receive_answer(self, link: Link, number: int, exchange: Exchange, answer: Frame) -> None:
-        """The client answered a question, or could not be asked."""
-        remote, session = exchange.remote, link.session_of(exchange)
-        question = None if remote is None else remote.open.pop(number, None)
-        if remote is None or question is None or exchange.state is not ExchangeState.TASKED:
-            return
-        result = answer.result
-        if result is not None and not session.is_stateless:
-            try:
-                result = questions.answered(question.method, question.params, session.features, result)
-                questions.check_response(question.method, result)
-            except RemoteProtocolError as fault:
-                self._desk.note("info", f"a client's answer cannot be given on: {fault.message}", link.plan.id)
-                result = None
-        if result is None:
-            kind, said = questions.FALLBACKS.get(question.method, ("error", b""))
-            if kind != "result":
-                return  # there is no word for it: the server goes on without, or gives up
-            result = said
-        self._answer(link, exchange, remote, question.key, result)
-
-    def _answer(self, link: Link, exchange: Exchange, remote: Remote, key: str, result: bytes) -> None:
-        remote.answers[key] = result
-        remote.pause_s = remote.poll_s
-        self._send_answers(link, exchange)
-        if link.is_stateless and not remote.is_looked_at:
-            self._look_later(link, exchange)
-
-    def _send_answers(self, link: Link, exchange: Exchange) -> None:
-        remote = exchange.remote
-        assert remote is not None
-        if link.upstream.state is not State.READY:
-            return
-        for key, result in remote.answers.items():
-            if key not in remote.sending:
-                remote.sending.add(key)
-                params = {"taskId": remote.id, "inputResponses": {key: msgspec.Raw(result)}}
-                self._run(link, exchange, UPDATE, "tasks/update", params, about=key)
 
     # --- The server is lost, and back -------------------------------------------------------------------------------
 
@@ -531,7 +447,7 @@ class Tasked:
         if not link.abilities.cancels:
             self._desk.note("info", "a task goes on though nobody wants it: its server cannot cancel", link.plan.id)
         elif link.upstream.state is State.READY:
-            number = self._run(link, exchange, CANCEL, "tasks/cancel", {"taskId": remote.id})
+            number = self.run(link, exchange, CANCEL, "tasks/cancel", {"taskId": remote.id})
             channel = self._channel_of(link, number)
             if channel is not None:
                 link.parting.add(channel)
@@ -555,7 +471,7 @@ class Tasked:
         except RemoteProtocolError:
             return
         if created is not None and created.status not in tasks.TERMINAL and link.abilities.cancels:
-            self._run(link, exchange, CANCEL, "tasks/cancel", {"taskId": created.id})
+            self.run(link, exchange, CANCEL, "tasks/cancel", {"taskId": created.id})
 
     def _channel_of(self, link: Link, number: int) -> ChannelId | None:
         for channel in link.posts:

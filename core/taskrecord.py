@@ -14,6 +14,7 @@ class StoredTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     server, tool: whose call it is.
     era: of its client, `handshake` or `stateless`: how its outcome is written.
     owner: a hash of whom it belongs to (`owners`).
+    payer: a hash of the principal, among whose tasks it counts.
     sid: the public name of the session it belongs to, where nothing else tells its clients apart; "" for all of
         an owner.
     status: the last that was said.
@@ -35,6 +36,7 @@ class StoredTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool: str
     era: str
     owner: str
+    payer: str = ""
     sid: str = ""
     status: str
     message: str = ""

@@ -24,6 +24,7 @@ from .owners import is_shown, may_see
 from .session import Session
 from .task import Outcome, State, Task
 from .tasking import CANCELLED, Tasking
+from .taskruns import TaskTable
 from .taskstore import TaskStore
 
 UNKNOWN: Final = "Task not found: there is none of that id, or its time is over"
@@ -54,6 +55,7 @@ class TaskVerbs:
         courier: Courier,
         tasking: Tasking,
         store: TaskStore,
+        table: TaskTable,
         looking: Looking,
         *,
         link_of: Callable[[str], Link | None],
@@ -62,6 +64,7 @@ class TaskVerbs:
         self._courier = courier
         self._tasking = tasking
         self._store = store
+        self._table = table
         self._looking = looking
         self._link_of = link_of
         tasking.tell_waiters, tasking.forget_waiter = self.tell, self.forget
@@ -86,16 +89,16 @@ class TaskVerbs:
 
     def visible(self, session: Session, ids: frozenset[str]) -> frozenset[str]:
         """Those of these tasks that a client may know of."""
-        found = {id: self._tasking.get(id) for id in ids}
+        found = {id: self._table.tasks.get(id) for id in ids}
         return frozenset(
             id for id, task in found.items() if task is not None and may_see(session, task, is_live=self._is_live)
         )
 
     def tell_state(self, id: str) -> None:
         """Somebody began to listen to a task: it may have changed since they were told of it."""
-        task = self._tasking.get(id)
+        task = self._table.tasks.get(id)
         if task is not None and task.state is not State.WORKING:
-            self._store.get(task, lambda outcome, fault: self._tasking.tell_now(task, outcome))
+            self._store.get(task, lambda outcome, fault: self._tasking.telling.tell_now(task, outcome))
 
     def _has_tasks(self, link: Link, session: Session) -> bool:
         """Whether the client was told of tasks. Before its server was ever reached nobody was told anything."""
@@ -110,7 +113,7 @@ class TaskVerbs:
         if task is None:
             self._refuse(session, exchange, INVALID_PARAMS, UNKNOWN)
             return
-        if not task.is_over and self._tasking.run_of(task) is None:
+        if not task.is_over and self._table.runs.get(task.id) is None:
             self._take_up(session, task)
         if exchange.method == "tasks/get":
             self._get(session, exchange, task)
@@ -122,7 +125,7 @@ class TaskVerbs:
             self._cancel(session, exchange, task)
 
     def _find(self, session: Session, exchange: Exchange) -> Task | None:
-        task = self._tasking.get(tasks.task_id(exchange.params) or "")
+        task = self._table.tasks.get(tasks.task_id(exchange.params) or "")
         if task is None or not may_see(session, task, is_live=self._is_live):
             return None
         if task.expires_at_unix <= self._desk.now_unix:
@@ -150,7 +153,7 @@ class TaskVerbs:
 
     def _must_look(self, task: Task) -> bool:
         """Whether the server is being asked how its task fares."""
-        run = self._tasking.run_of(task)
+        run = self._table.runs.get(task.id)
         if task.is_over or run is None or run.exchange.state is not ExchangeState.TASKED or task.questions:
             return False
         link = self._link_of(run.session.sid)
@@ -158,20 +161,20 @@ class TaskVerbs:
 
     def _wait(self, session: Session, exchange: Exchange, task: Task) -> None:
         exchange.awaits = task.id
-        self._tasking.waiters.setdefault(task.id, []).append((session, exchange))
+        self._table.waiters.setdefault(task.id, []).append((session, exchange))
         if exchange.method != "tasks/result":
             at = self._desk.now + self._desk.limits.task_look_s
             self._desk.timers.set(("task-look", task.id), at, "look at a task")
 
     def handle_look(self, id: str) -> None:
         """The server takes too long to say: what is known is told."""
-        task = self._tasking.get(id)
+        task = self._table.tasks.get(id)
         if task is not None:
             self.tell(task)
 
     def _show(self, session: Session, exchange: Exchange, task: Task) -> None:
         if not session.is_stateless:
-            self._answer(session, exchange, self._tasking.shown(task))
+            self._answer(session, exchange, self._tasking.telling.shown(task))
             return
 
         def show(outcome: Outcome | None, fault: str) -> None:
@@ -181,7 +184,7 @@ class TaskVerbs:
                 self._refuse(session, exchange, INTERNAL_ERROR, f"what task {task.id} came to cannot be read: {fault}")
                 return
             try:
-                shown = self._tasking.detailed(task, outcome, is_result=True)
+                shown = self._tasking.telling.detailed(task, outcome, is_result=True)
             except RemoteProtocolError as error:
                 self._refuse(session, exchange, INTERNAL_ERROR, f"the result cannot be shown: {error.message}")
                 return
@@ -196,7 +199,7 @@ class TaskVerbs:
             self._give(session, exchange, task)
             return
         self._wait(session, exchange, task)
-        self._tasking.put_questions(session, task)
+        self._tasking.asking.put_questions(session, task)
 
     def _give(self, session: Session, exchange: Exchange, task: Task) -> None:
         if task.state is State.CANCELLED:
@@ -217,8 +220,8 @@ class TaskVerbs:
 
     def tell(self, task: Task) -> None:
         """Something is known of a task, or it is over, or gone: whoever waits for that is told."""
-        waiting = self._tasking.waiters.get(task.id, [])
-        is_gone = self._tasking.get(task.id) is not task
+        waiting = self._table.waiters.get(task.id, [])
+        is_gone = self._table.tasks.get(task.id) is not task
         for session, exchange in list(waiting):
             if exchange.is_over or (exchange.method == "tasks/result" and not task.is_over and not is_gone):
                 continue
@@ -235,14 +238,14 @@ class TaskVerbs:
     def forget(self, exchange: Exchange) -> None:
         """A request does not wait any more."""
         id, exchange.awaits = exchange.awaits, None
-        waiting = self._tasking.waiters.get(id or "")
+        waiting = self._table.waiters.get(id or "")
         if id is None or waiting is None:
             return
         kept = [entry for entry in waiting if entry[1] is not exchange]
         if kept:
-            self._tasking.waiters[id] = kept
+            self._table.waiters[id] = kept
         else:
-            del self._tasking.waiters[id]
+            del self._table.waiters[id]
         if all(other.method == "tasks/result" for _, other in kept):
             self._desk.timers.cancel(("task-look", id))
 
@@ -265,14 +268,14 @@ class TaskVerbs:
         now_unix = self._desk.now_unix
         found = [
             task
-            for task in self._tasking.all()
+            for task in self._table.tasks.values()
             if task.ordinal > after
             and task.expires_at_unix > now_unix
             and is_shown(session, task)
-            and self._tasking.is_told(task)
+            and self._table.is_told(task)
         ]
         page = found[: self._desk.limits.task_page_max]
-        result = b'{"tasks":[' + b",".join(map(self._tasking.shown, page)) + b"]"
+        result = b'{"tasks":[' + b",".join(map(self._tasking.telling.shown, page)) + b"]"
         if len(found) > len(page):
             result += b',"nextCursor":"after-%d"' % page[-1].ordinal
         self._answer(session, exchange, result + b"}")
@@ -282,7 +285,7 @@ class TaskVerbs:
     def _update(self, session: Session, exchange: Exchange, task: Task) -> None:
         try:
             responses = questions.read_responses(exchange.params)
-            self._tasking.answer_questions(task, responses, exchange.headers)
+            self._tasking.asking.answer_questions(task, responses, exchange.headers)
         except RemoteProtocolError as error:
             self._refuse(session, exchange, error.rpc_code, error.message)
             return
@@ -291,7 +294,7 @@ class TaskVerbs:
     # --- Cancel -----------------------------------------------------------------------------------------------------
 
     def _cancel(self, session: Session, exchange: Exchange, task: Task) -> None:
-        run = self._tasking.run_of(task)
+        run = self._table.runs.get(task.id)
         link = None if run is None else self._link_of(run.session.sid)
         if run is not None and link is not None and run.exchange.remote is not None and not link.can_be_told:
             self._wait(session, exchange, task)  # its server is being reached
@@ -305,7 +308,7 @@ class TaskVerbs:
             return
         if not task.is_over:
             self._tasking.cancel(task, "its client cancelled it")
-        self._answer(session, exchange, ACKNOWLEDGED if session.is_stateless else self._tasking.shown(task))
+        self._answer(session, exchange, ACKNOWLEDGED if session.is_stateless else self._tasking.telling.shown(task))
 
     def _answer(self, session: Session, exchange: Exchange, result: bytes) -> None:
         self._courier.answer(session, exchange, jsonrpc.encode_result(exchange.id_raw, result))
