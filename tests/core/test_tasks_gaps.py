@@ -234,6 +234,32 @@ def test_a_task_that_ends_while_it_asks_leaves_no_question(era: Era, up: Era, ki
     assert not [said for said in work.given["q1"] if said["action"] == "accept"], "that is too late"
 
 
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+def test_a_server_that_asked_by_answering_may_go(era: Era) -> None:
+    """It knows nothing of the call any more: the answers go to the one that is started next."""
+    world = scene(MODERN, Kind.PIPE, offer=Offer.ALWAYS)
+    party = world.party(era)
+    id, work = world.begin(party, "a")
+    world.server.ask(work, "q1")
+    world.wait(5.0)
+    world.server.die(work)
+    world.wait(5.0)
+    assert world.status(party, id) == "input_required"
+    if party.is_modern:
+        (key,) = world.ask(party.get(id)).result["inputRequests"]
+        world.ask(party.update(id, {key: ACCEPT}))
+    else:
+        world.ask(party.result(id))
+        (asked,) = party.heard("elicitation/create")
+        party.reply(asked["id"], ACCEPT)
+    world.wait(5.0)
+    assert len(world.server.calls) == 2
+    assert [said["action"] for said in work.given["q1"]] == ["accept"]
+    world.server.finish(work, text("done"))
+    world.wait(5.0)
+    assert world.status(party, id) == "completed"
+
+
 def test_who_listens_hears_the_whole_task() -> None:
     """`notifications/tasks` to who asked for the id and may have it; nobody else is even granted it."""
     world = scene(offer=Offer.ALWAYS)

@@ -253,7 +253,7 @@ class TasksWorld(RuleBasedStateMachine):
 
     def call_in_vain(self, asked: Asked, work: Work) -> None:
         """There is no room for a task: who asked for none has a plain call."""
-        self.wait(LIMITS.task_after_s + GRACE_S)
+        self.wait(GRACE_S)
         assert asked.reply is None
         assert not work.as_task
         self.scene.server.finish(work, text(work.tag))
