@@ -36,6 +36,7 @@ from .listens import Listens
 from .losses import Losses, Memory
 from .news import News
 from .plan import Kind, ServerPlan, Sharing
+from .remote import Remote
 from .resuming import Resuming
 from .rewrite import set_member
 from .rounds import Rounds
@@ -368,9 +369,7 @@ class Servers:
         if link is None:
             return
         if ask.of_task is not None and answer.result is not None:
-            remote = ask.of_task.remote
-            bare = related.without_related(answer.result) or b"{}"
-            answer = Frame(result=bare if remote is None else related.with_related(bare, remote.id))
+            answer = _renamed(None if link.is_stateless else ask.of_task.remote, answer.result)
         asker = ask.exchange
         if asker is not None and asker.remote is not None and ask.number in asker.remote.open:
             self.tasked.asking.receive_answer(link, ask.number, asker, answer)
@@ -510,6 +509,15 @@ class Servers:
     def handle_resume(self, id: str, number: int) -> None:
         if (link := self.links.get(id)) is not None:
             self._resuming.handle_resume(link, number)
+
+
+def _renamed(remote: Remote | None, result: bytes) -> Frame:
+    """A client's answer to a question of a task: it names that as the server knows it, if it is one there."""
+    try:
+        bare = related.without_related(result) or b"{}"
+        return Frame(result=bare if remote is None else related.with_related(bare, remote.id))
+    except RemoteProtocolError as error:
+        return Frame(error=jsonrpc.error_object(error.rpc_code, error.message))
 
 
 def _with_roots(initialize: bytes) -> bytes:

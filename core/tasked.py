@@ -385,7 +385,7 @@ class Tasked:
 
     def _receive_outcome(self, link: Link, exchange: Exchange, remote: Remote, frame: Frame) -> None:
         if frame.result is not None:
-            self._deliver(link, exchange, Frame(result=related.without_related(frame.result)))
+            self._receive_result(link, exchange, remote, frame.result)
         elif remote.is_overdue:
             self._deliver(link, exchange, Frame(error=frame.error))
         else:  # the call's own error, or one of asking too early
@@ -393,6 +393,19 @@ class Tasked:
             remote.fault = jsonrpc.usable_error(frame.error)
             if not remote.is_looked_at:
                 self._look(link, exchange)
+
+    def _receive_result(self, link: Link, exchange: Exchange, remote: Remote, result: bytes) -> None:
+        """An outcome. Python's `mcp` 1.x has an object without `content` where a tool raised or a task was cancelled, and
+        nothing but the status tells it from success."""
+        if jsonrpc.member_of(result, "content") is not None or remote.status == "completed":
+            self._deliver(link, exchange, Frame(result=related.without_related(result)))
+        elif remote.status == "failed":
+            text = remote.message or "the task failed, and the server says no more of it"
+            self._deliver(link, exchange, Frame(error=jsonrpc.error_object(INTERNAL_ERROR, text)))
+        elif remote.status == "cancelled":
+            self._deliver(link, exchange, Frame(error=CANCELLED))
+        elif not remote.is_looked_at:
+            self._look(link, exchange)
 
     def _tell(self, link: Link, exchange: Exchange, remote: Remote, seen: tasks.Task) -> None:
         session = link.session_of(exchange)

@@ -269,15 +269,17 @@ class Tasking:
             run.outcome = Outcome(frame.result, is_error=False)
         remote = exchange.remote
         task.message = "" if remote is None or remote.status not in tasks.TERMINAL else remote.message
-        if remote is not None and remote.status == "cancelled" and run.outcome.is_error:
-            self._end(task, Input.CANCEL, task.message or "the server cancelled it")
-        elif run.leg is None:
+        run.is_cancelled = remote is not None and remote.status == "cancelled" and run.outcome.is_error
+        if run.leg is None:
             self._keep(task, run)
 
     def _keep(self, task: Task, run: Run) -> None:
         """Store the outcome; then it is told."""
         outcome = run.outcome
         assert outcome is not None
+        if run.is_cancelled:
+            self._end(task, Input.CANCEL, task.message or "the server cancelled it")
+            return
         if len(outcome.data) <= self._desk.limits.task_inline_max_bytes:
             self._save_outcome(task, outcome, None)
             return

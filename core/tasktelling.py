@@ -12,6 +12,7 @@ from . import jsonrpc
 from .bridge import tasks
 from .courier import Courier
 from .desk import Desk
+from .errors import RemoteProtocolError
 from .moments import format_time
 from .session import Session
 from .session import State as SessionState
@@ -77,7 +78,11 @@ class TaskTelling:
         if task.state in (State.COMPLETED, State.FAILED) and outcome is None:
             return
         if self.watched.is_watched(task.id):
-            params = self.detailed(task, outcome, is_result=False)
+            try:
+                params = self.detailed(task, outcome, is_result=False)
+            except RemoteProtocolError as fault:
+                self._desk.note("warning", f"how a task ended cannot be told: {fault.message}", task.server)
+                return
             self.watched.tell_task(task.id, jsonrpc.encode_notification("notifications/tasks", params))
 
     def tell(self, task: Task) -> None:

@@ -214,9 +214,16 @@ class TaskVerbs:
             elif outcome.is_error:
                 self._courier.answer(session, exchange, jsonrpc.encode_error_raw(exchange.id_raw, outcome.data))
             else:
-                self._answer(session, exchange, related.with_related(outcome.data, task.id))
+                self._answer_related(session, exchange, task, outcome.data)
 
         self._store.get(task, give)
+
+    def _answer_related(self, session: Session, exchange: Exchange, task: Task, result: bytes) -> None:
+        try:
+            self._answer(session, exchange, related.with_related(result, task.id))
+        except RemoteProtocolError as fault:
+            text = f"the result of task {task.id} cannot be shown: {fault.message}"
+            self._refuse(session, exchange, INTERNAL_ERROR, text)
 
     def tell(self, task: Task) -> None:
         """Something is known of a task, or it is over, or gone: whoever waits for that is told."""
