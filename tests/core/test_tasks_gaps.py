@@ -78,6 +78,25 @@ def test_what_is_not_saved_is_not_promised(party: Era) -> None:
         assert not world.store.tasks
 
 
+def test_who_goes_before_the_handle_was_saved_leaves_nothing() -> None:
+    """Nobody will ever name that task: its record is removed, whenever it comes to be written."""
+    world = scene()
+    party = world.party(LEGACY)
+    world.store.is_slow = True
+    asked = party.call("a")
+    world.wait(GRACE_S)
+    assert world.store.held
+    assert asked.reply is None
+    party.hang_up(asked)
+    world.run()
+    while world.store.held:
+        world.store.deliver(world.world)
+        world.run()
+    assert world.engine.tasks() == ()
+    assert not world.store.tasks
+    assert world.server.work("a").stops == ["notifications/cancelled"]
+
+
 @pytest.mark.parametrize("has_tasks", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("up", [LEGACY, MODERN])

@@ -57,8 +57,11 @@ WAYS = [
     (LEGACY, "http", ""),
     (MODERN, "http", "mia"),
     (MODERN, "pipe", "ned"),
-    (MODERN, "http", "ann"),  # begins nothing, and only looks for what others have
+    # These begin nothing, and only look for what others have.
+    (MODERN, "http", "ann"),
+    (LEGACY, "pipe", ""),
 ]
+STRANGER = len(WAYS) - 1
 CONFIGS = [
     (up, kind, has_tasks, offer)
     for up in (LEGACY, MODERN)
@@ -122,7 +125,7 @@ class TasksWorld(RuleBasedStateMachine):
         return self.scene.world.now
 
     def owner(self, index: int) -> tuple[Era, str]:
-        return WAYS[index][0], WAYS[index][2]
+        return WAYS[index][0], "nobody" if index == STRANGER else WAYS[index][2]
 
     def mine(self, index: int) -> list[Begun]:
         """What a party finds."""
@@ -412,7 +415,10 @@ class TasksWorld(RuleBasedStateMachine):
     def pry(self, data: st.DataObject, verb: str) -> None:
         """Somebody asks for what is another's, or over: it is as if it never was."""
         id = data.draw(st.sampled_from([*self.tasks, *self.gone]), label="id")
-        others = [i for i in range(len(WAYS)) if id not in self.tasks or self.owner(i) != self.tasks[id].owner]
+        task = self.tasks.get(id)
+        others = [i for i in range(len(WAYS)) if task is None or self.owner(i) != task.owner]
+        if task is not None and task.home is None and STRANGER in others:
+            others.remove(STRANGER)  # who names what is nobody's has it
         party = self.parties[data.draw(st.sampled_from(others), label="thief")]
         if verb == ("result" if party.is_modern else "update"):
             verb = "get"
