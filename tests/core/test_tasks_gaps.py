@@ -79,9 +79,9 @@ def test_what_is_not_saved_is_not_promised(party: Era) -> None:
 
 
 def test_who_goes_before_the_handle_was_saved_leaves_nothing() -> None:
-    """Nobody will ever name that task: its record is removed, whenever it comes to be written."""
-    world = scene()
-    party = world.party(LEGACY)
+    """Without a session nobody will ever name that task: its record is removed, whenever it comes to be written."""
+    world = scene(offer=Offer.ALWAYS)
+    party = world.party(MODERN)
     world.store.is_slow = True
     asked = party.call("a")
     world.wait(GRACE_S)
