@@ -401,8 +401,8 @@ class Tasked:
                 self._look(link, exchange)
 
     def _receive_result(self, link: Link, exchange: Exchange, remote: Remote, result: bytes) -> None:
-        """An outcome. Python's `mcp` 1.x has an object without `content` where a tool raised or a task was cancelled, and
-        nothing but the status tells it from success."""
+        """An outcome. Python's `mcp` 1.x has an object without `content` where a tool raised or a task was cancelled,
+        and nothing but the status tells it from success."""
         if jsonrpc.member_of(result, "content") is not None or remote.status == "completed":
             self._deliver(link, exchange, Frame(result=related.without_related(result)))
         elif remote.status == "failed":
