@@ -67,7 +67,7 @@ CONFIGS = [
     for up in (LEGACY, MODERN)
     for kind in (Kind.PIPE, Kind.HTTP)
     for has_tasks in (True, False)
-    for offer in (Offer.AUTO, Offer.ALWAYS)
+    for offer in ((Offer.OWN, Offer.AUTO, Offer.ALWAYS) if has_tasks else (Offer.AUTO, Offer.ALWAYS))
 ]
 UNKNOWN = "0" * 32
 UP_TTL_S = 50.0
@@ -201,7 +201,7 @@ class TasksWorld(RuleBasedStateMachine):
         self.count += 1
         tag, party, server = f"t{self.count}", self.parties[index], self.scene.server
         is_full = self.is_full(index)
-        if says == "silence" and party.is_modern and self.has_tasks and self.offer is Offer.AUTO:
+        if says == "silence" and party.is_modern and self.has_tasks and self.offer is not Offer.ALWAYS:
             says = "accept"  # it is for the server to say whether it is a task
         fails = fails and self.count % 4 == 0
         self.scene.store.is_failing = fails
