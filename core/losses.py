@@ -148,7 +148,8 @@ class Losses:
             return  # it was there for one of those alone
         for session in link.sessions.values():
             for number, ask in list(session.asks.items()):
-                if ask.exchange is None or session.is_stateless:  # else it is a call's, which is made again
+                call = ask.exchange
+                if call is None or (call.round is None and call.remote is None):  # else the call can be made again
                     self._courier.unask(session, number, None)
         child, link.channel = link.channel, None
         stream, link.stream = link.stream, None

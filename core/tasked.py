@@ -263,7 +263,10 @@ class Tasked:
             remote.sending.discard(errand.about)
         elif errand.purpose == FETCH:
             remote.is_fetched = False
-            self._receive_outcome(link, exchange, remote, frame)
+            try:
+                self._receive_outcome(link, exchange, remote, frame)
+            except RemoteProtocolError as fault:
+                self._deliver(link, exchange, _unreadable(fault))
         elif remote.is_looked_at:
             remote.is_looked_at = False
             try:
@@ -354,7 +357,10 @@ class Tasked:
         if seen.status == "cancelled":
             self._deliver(link, exchange, Frame(error=CANCELLED))
         elif detailed is not None:
-            self._receive_detailed(link, exchange, remote, detailed)
+            try:
+                self._receive_detailed(link, exchange, remote, detailed)
+            except RemoteProtocolError as fault:
+                self._deliver(link, exchange, _unreadable(fault))
         elif seen.status not in tasks.TERMINAL:
             remote.fault = None  # it was asked too early
             if seen.status == "input_required" and not remote.is_fetched:
@@ -395,8 +401,8 @@ class Tasked:
                 self._look(link, exchange)
 
     def _receive_result(self, link: Link, exchange: Exchange, remote: Remote, result: bytes) -> None:
-        """An outcome. Python's `mcp` 1.x has an object without `content` where a tool raised or a task was cancelled, and
-        nothing but the status tells it from success."""
+        """An outcome. Python's `mcp` 1.x has an object without `content` where a tool raised or a task was cancelled,
+        and nothing but the status tells it from success."""
         if jsonrpc.member_of(result, "content") is not None or remote.status == "completed":
             self._deliver(link, exchange, Frame(result=related.without_related(result)))
         elif remote.status == "failed":
@@ -514,3 +520,8 @@ class Tasked:
         number = exchange.remote.requests.pop(purpose, None)
         if number is not None and number in link.pending:
             self._uplink.give_up_numbers(link, [number])
+
+
+def _unreadable(fault: RemoteProtocolError) -> Frame:
+    text = f"what the server's task came to could not be read: {fault.message}"
+    return Frame(error=jsonrpc.error_object(INTERNAL_ERROR, text))
