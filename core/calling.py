@@ -74,10 +74,14 @@ class Calling:
         """A call is about to go up. True if it waits, or is refused."""
         if exchange.method != "tools/call":
             return False
-        session, tool = link.session_of(exchange), tool_of(exchange)
+        session = link.session_of(exchange)
         if session.is_stateless and exchange.leg is not None:
             knows = support.declares(exchange.leg.capabilities) and offers.are_offered(link)
             exchange.wish = exchange.wish._replace(knows_tasks=knows)
+        if not (link.abilities.calls or exchange.wish.is_asked or exchange.wish.knows_tasks):
+            exchange.is_augmented = False
+            return False
+        tool = tool_of(exchange)
         if link.abilities.calls and not link.is_stateless and not link.knows_supports:
             self._schooling.begin(link, exchange)
             return True
