@@ -17,12 +17,12 @@ from .credentials import error_of, is_denied
 from .desk import Desk
 from .effects import Cause, Delete, End
 from .endings import describe, error_in, may_have_run
-from .errors import OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE
+from .errors import OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
 from .handshakes import Handshakes
 from .ids import ChannelId
-from .links import Errand, FarewellRole, Link, UpPostRole
+from .links import CANCEL, Errand, FarewellRole, Link, UpPostRole
 from .plan import Kind
 from .resuming import Resuming
 from .session import Session
@@ -199,6 +199,28 @@ class Losses:
                 self._partings[link.id] = target  # what ends there must have reached it before
             else:
                 self._part(target)
+
+    def leave(self, link: Link, reason: str) -> None:
+        """Close the two-way stream: at once, or when the server has taken, in its time, that its tasks are not wanted:
+        some stop reading when their input ends."""
+        link.leaving = {n for n, entry in link.pending.items() if isinstance(entry, Errand) and entry.purpose == CANCEL}
+        if link.channel is None or not link.is_pipe or not link.leaving:
+            link.leaving.clear()
+            self._desk.close(link.channel, reason=reason)
+            return
+        at = self._desk.now + self._desk.limits.task_farewell_s
+        self._desk.timers.set(("grace", link.channel), at, "cancellation of a task")
+
+    def receive_left(self, link: Link, channel: ChannelId, message: bytes) -> None:
+        """A server that is being left says something: the answer that is waited for, perhaps."""
+        try:
+            id_raw = jsonrpc.decode(message).id_raw
+        except RemoteProtocolError:
+            return
+        link.leaving.discard(-1 if id_raw is None else jsonrpc.number_of(id_raw) or -1)
+        if not link.leaving:
+            self._desk.timers.cancel(("grace", channel))
+            self._desk.close(channel, reason="its session is over")
 
     def receive_parted(self, link: Link, channel: ChannelId) -> None:
         """The server took, or will not take, that something there is not wanted any more."""

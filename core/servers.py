@@ -282,12 +282,19 @@ class Servers:
             link.queue.append(exchange)
             self.handshakes.need(link)
 
-    def renegotiate(self, link: Link, exchange: Exchange) -> None:
-        """Its server does not speak the revision that it did: find out what it speaks, and send it once more."""
-        self.handshakes.verdicts[link.plan.id].forget(*Era)
+    def renegotiate(self, link: Link, exchange: Exchange, *, for_tasks: bool = False) -> None:
+        """Its server does not speak the revision that it did: find out what it speaks, and send it once more.
+
+        Args:
+            for_tasks: it has tasks in the other era, and wants the call to be one.
+        """
+        verdict = self.handshakes.verdicts[link.plan.id]
+        verdict.forget(*Era)
+        verdict.has_stateless_tasks = verdict.has_stateless_tasks or for_tasks
         exchange.upstream_id = None
         link.queue.append(exchange)
-        self._losses.lose(link, "it does not speak the revision that it did")
+        reason = "it has tasks without a session only" if for_tasks else "it does not speak the revision that it did"
+        self._losses.lose(link, reason)
 
     def tick(self, session: Session, ask: Ask, count: int) -> None:
         link = self._by_sid.get(session.sid)
@@ -474,7 +481,7 @@ class Servers:
         if upstream.state is not State.IDLE:
             self._losses.say_farewell(link)
         upstream.step(Input.CLOSE)
-        self._desk.close(link.channel, reason=reason)
+        self._losses.leave(link, reason)
         self._desk.close(link.stream, reason=reason)
         link.pending.clear()
         self._resuming.forget_all(link)

@@ -31,7 +31,7 @@ from .exchange import Input as ExchangeInput
 from .exchange import State as ExchangeState
 from .ids import ChannelId
 from .jsonrpc import Frame
-from .links import Errand, Link, UpPostRole
+from .links import CANCEL, Errand, Link, UpPostRole
 from .plan import Kind
 from .remote import Remote
 from .remoteasking import UPDATE, RemoteAsking
@@ -41,7 +41,6 @@ from .upstream import State
 
 LOOK: Final = "task-get"
 FETCH: Final = "task-result"
-CANCEL: Final = "task-cancel"
 PURPOSES: Final = frozenset({LOOK, FETCH, UPDATE, CANCEL})
 """Of requests of ours that are about tasks."""
 

@@ -211,7 +211,7 @@ class Tasking:
         task.upstream_task, task.is_remote = created.id, self.remotes.is_http(session.server)
         if created.poll_ms is not None:
             task.poll_ms = created.poll_ms
-        task.message = created.message or ""
+        task.message = "" if created.status in tasks.TERMINAL else created.message or ""
         run = self._runs[task.id]
         if task.is_legacy and run.leg is not None:
             meta = jsonrpc.member_of(related.without_related(result), "_meta")
@@ -268,7 +268,7 @@ class Tasking:
             assert frame.result is not None
             run.outcome = Outcome(frame.result, is_error=False)
         remote = exchange.remote
-        task.message = "" if remote is None or remote.status not in tasks.TERMINAL else remote.message
+        run.message = "" if remote is None or remote.status not in tasks.TERMINAL else remote.message
         run.is_cancelled = remote is not None and remote.status == "cancelled" and run.outcome.is_error
         if run.leg is None:
             self._keep(task, run)
@@ -277,6 +277,7 @@ class Tasking:
         """Store the outcome; then it is told."""
         outcome = run.outcome
         assert outcome is not None
+        task.message = run.message
         if run.is_cancelled:
             self._end(task, Input.CANCEL, task.message or "the server cancelled it")
             return
