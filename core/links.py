@@ -71,6 +71,7 @@ class Link:
     parting: POSTs that say so: the farewell to the server waits for them.
     orphans: calls that nobody wants any more, and that the server may make tasks of yet, by their numbers.
     leaving: cancellations of tasks that are still to be answered, by their numbers, when all else is over.
+    is_lent: it goes on with a session that an earlier run began, and others may as well: it is not ended from here.
     is_left: tasks of the server's go on there without us: it is not told that its session is over.
     """
 
@@ -91,6 +92,7 @@ class Link:
         "id",
         "is_asked_again",
         "is_left",
+        "is_lent",
         "is_pipe",
         "knows_supports",
         "last_id",
@@ -176,6 +178,7 @@ class Link:
         self.orphans: dict[int, Exchange] = {}
         self.leaving: set[int] = set()
         self.is_left = False
+        self.is_lent = False
 
     @property
     def is_stateless(self) -> bool:

@@ -193,7 +193,7 @@ class Losses:
         """End a session that is no longer needed, as clients "SHOULD" (2025-03-26 basic/transports, "Session
         Management")."""
         upstream = link.upstream
-        if not link.is_pipe and upstream.session is not None and not link.is_left:
+        if not link.is_pipe and upstream.session is not None and not (link.is_left or link.is_lent):
             target = Delete(link.plan.id, upstream.session, upstream.revision, link.headers, link.cookies.pairs)
             if link.parting:
                 self._partings[link.id] = target  # what ends there must have reached it before

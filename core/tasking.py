@@ -52,6 +52,9 @@ class Remotes(Protocol):
 
     def is_http(self, server: str) -> bool: ...
 
+    def session_with(self, session: Session) -> tuple[str, str]:
+        """The name of the session with the server, and its revision; "" where there is none."""
+
     def leave(self, session: Session) -> None:
         """The server goes on with what it does, though the session ends."""
 
@@ -209,6 +212,8 @@ class Tasking:
         task.expires_at_unix = task.created_at_unix + task.ttl_ms / 1000
         self._expect_end(task)
         task.upstream_task, task.is_remote = created.id, self.remotes.is_http(session.server)
+        if task.is_remote:
+            task.upstream_session = self.remotes.session_with(session)
         if created.poll_ms is not None:
             task.poll_ms = created.poll_ms
         task.message = "" if created.status in tasks.TERMINAL else created.message or ""
