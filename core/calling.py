@@ -74,10 +74,15 @@ class Calling:
         """A call is about to go up. True if it waits, or is refused."""
         if exchange.method != "tools/call":
             return False
-        session, tool = link.session_of(exchange), tool_of(exchange)
+        session = link.session_of(exchange)
         if session.is_stateless and exchange.leg is not None:
             knows = support.declares(exchange.leg.capabilities) and offers.are_offered(link)
+            knows = knows and self._may_be_task(link, session, exchange)
             exchange.wish = exchange.wish._replace(knows_tasks=knows)
+        if not (link.abilities.calls or exchange.wish.is_asked or exchange.wish.knows_tasks):
+            exchange.is_augmented = False
+            return False
+        tool = tool_of(exchange)
         if link.abilities.calls and not link.is_stateless and not link.knows_supports:
             self._schooling.begin(link, exchange)
             return True
@@ -99,8 +104,6 @@ class Calling:
         if wish.is_asked and exchange.task is None and offered is Support.FORBIDDEN:
             raise _forbidden(tool)
         is_wanted = wish.is_asked or (wish.knows_tasks and offered is not Support.FORBIDDEN)
-        if exchange.task is None and is_wanted and wish.knows_tasks:
-            is_wanted = self._has_room(session, exchange)
         exchange.is_augmented = False
         if not link.abilities.calls:
             return
@@ -115,8 +118,10 @@ class Calling:
         elif declared is Support.OPTIONAL and is_wanted:
             exchange.is_augmented = wish.is_asked or exchange.token_raw is None
 
-    def _has_room(self, session: Session, exchange: Exchange) -> bool:
-        """A place is kept before the server makes a task that could not be told of."""
+    def _may_be_task(self, link: Link, session: Session, exchange: Exchange) -> bool:
+        """Whether there is room for one: a place is kept before the server makes what could not be told of."""
+        if exchange.task is not None or offers.support_of(link, tool_of(exchange)) is Support.FORBIDDEN:
+            return exchange.task is not None
         try:
             self._tasking.room.reserve(session, exchange)
         except RemoteProtocolError as fault:
@@ -160,11 +165,15 @@ class Calling:
     def must_repeat(self, link: Link, exchange: Exchange, error: bytes) -> bool:
         """A server refused a call for want of tasks: it is called again as one, and waited for.
 
+        One with sessions can say so only if it also does without: it is spoken to in that way from then on.
+
         Source: the tasks extension, "Capability Negotiation": -32021, naming the extension.
         """
-        if exchange.method != "tools/call" or exchange.is_augmented or not link.abilities.calls:
+        if exchange.method != "tools/call" or exchange.is_augmented or exchange.must_augment or link.plan.tasks.strict:
             return False
-        if link.plan.tasks.strict:
+        if link.is_stateless and not link.abilities.calls:
+            return False
+        if not link.is_stateless and (link.plan.era is not None or link.session_of(exchange).is_stateless):
             return False
         if jsonrpc.error_code(error) != MISSING_CAPABILITY:
             return False

@@ -76,7 +76,7 @@ class Finish(Protocol):
 
     def resend(self, link: Link, exchange: Exchange) -> None: ...
 
-    def renegotiate(self, link: Link, exchange: Exchange) -> None: ...
+    def renegotiate(self, link: Link, exchange: Exchange, *, for_tasks: bool = False) -> None: ...
 
 
 class Crossings:
@@ -309,6 +309,10 @@ class Crossings:
     def _receive_error(self, link: Link, session: Session, exchange: Exchange, error: bytes) -> bool:
         code = jsonrpc.error_code(error)
         if not link.is_stateless:
+            if self.calling.must_repeat(link, exchange, error):
+                exchange.step(ExchangeInput.REQUEUE)
+                self.onward.renegotiate(link, exchange, for_tasks=True)
+                return True
             if exchange.lacking is not None:
                 return self._lack(link, exchange, error=error)
             may_ask = session.is_stateless and exchange.task is None

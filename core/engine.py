@@ -286,7 +286,8 @@ class Engine:
             self._clients.close_session(session, "the proxy is shutting down")
         self._servers.stop()
         for channel, role in self._desk.channels():
-            if isinstance(role, PipeRole | StreamRole | ChildRole | SpareRole | UpStreamRole):
+            is_left_slowly = isinstance(role, ChildRole) and role.link.leaving
+            if isinstance(role, PipeRole | StreamRole | ChildRole | SpareRole | UpStreamRole) and not is_left_slowly:
                 self._desk.close(channel, reason="the proxy is shutting down", code=GOING_AWAY)
         return self._effects()
 

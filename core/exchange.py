@@ -174,6 +174,7 @@ class Exchange(Machine[State, Input]):
         is_augmented: the server may make a task of it.
         must_augment: it refused it otherwise.
         remote: the task that the server has made of it.
+        link: the id of the way it goes by, where that is not its session's.
         task: the one that its client was told of: what comes of the exchange becomes what comes of that.
         awaits: the task whose outcome it waits for, by its id.
     """
@@ -190,6 +191,7 @@ class Exchange(Machine[State, Input]):
         "known",
         "lacking",
         "leg",
+        "link",
         "may_have_run",
         "method",
         "mirrored",
@@ -250,6 +252,7 @@ class Exchange(Machine[State, Input]):
         self.is_augmented = False
         self.must_augment = False
         self.remote: Remote | None = None
+        self.link: str | None = None
         self.task: Task | None = None
         self.awaits: str | None = None
         reply.remaining += 1

@@ -13,7 +13,7 @@ import msgspec
 from . import jsonrpc
 from .bridge.discovery import served_revisions, to_initialize_result
 from .bridge.envelope import add, own_envelope
-from .bridge.support import server_abilities
+from .bridge.support import Abilities, server_abilities
 from .clients import Clients
 from .desk import Desk
 from .effects import Cause, End, Listen
@@ -405,6 +405,19 @@ class Handshakes:
             cookies=link.cookies.pairs,
         )
         link.stream = self._desk.dial(UpStreamRole(link, self._desk.now, is_repeated=is_repeated), target)
+
+    def go_on(self, link: Link, session: str, revision: str) -> None:
+        """The handshake was made by an earlier run: go on in the session that it began. No stream is opened beside
+        requests; what belongs to a task comes on theirs."""
+        said = b'{"protocolVersion":%b,"capabilities":{"tools":{}}}' % msgspec.json.encode(revision)
+        upstream = link.upstream
+        upstream.receive_need()
+        upstream.step(Input.CONNECTED)
+        upstream.receive_initialized(said, session)
+        upstream.step(Input.CONFIRMED)
+        upstream.step(Input.LISTENED)
+        upstream.receive_replayed(self._desk.now)
+        link.abilities = Abilities(calls=True, cancels=True, lists=False)
 
     def receive_listening(self, link: Link) -> None:
         """The stream is open, refused, or long in coming: requests need not wait for it any longer."""

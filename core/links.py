@@ -6,7 +6,7 @@ A link belongs to one session, or, where the plan says so, to all sessions with 
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from .bridge.support import Abilities, Support
 from .desk import Role
@@ -22,6 +22,9 @@ from .session import Session
 from .upstream import State, Upstream
 from .wire.annotations import Mirror
 from .wire.cookies import CookieStore
+
+CANCEL: Final = "task-cancel"
+"""What a request of ours is for that ends a task of the server's."""
 
 
 class Link:
@@ -67,6 +70,8 @@ class Link:
     tokens: the same by the numbers that their progress comes under.
     parting: POSTs that say so: the farewell to the server waits for them.
     orphans: calls that nobody wants any more, and that the server may make tasks of yet, by their numbers.
+    leaving: cancellations of tasks that are still to be answered, by their numbers, when all else is over.
+    is_lent: it goes on with a session that an earlier run began, and others may as well: it is not ended from here.
     is_left: tasks of the server's go on there without us: it is not told that its session is over.
     """
 
@@ -87,10 +92,12 @@ class Link:
         "id",
         "is_asked_again",
         "is_left",
+        "is_lent",
         "is_pipe",
         "knows_supports",
         "last_id",
         "learning",
+        "leaving",
         "levelling",
         "listen_event_id",
         "listen_failures",
@@ -169,7 +176,9 @@ class Link:
         self.tokens: dict[int, Exchange] = {}
         self.parting: set[ChannelId] = set()
         self.orphans: dict[int, Exchange] = {}
+        self.leaving: set[int] = set()
         self.is_left = False
+        self.is_lent = False
 
     @property
     def is_stateless(self) -> bool:

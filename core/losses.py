@@ -17,12 +17,12 @@ from .credentials import error_of, is_denied
 from .desk import Desk
 from .effects import Cause, Delete, End
 from .endings import describe, error_in, may_have_run
-from .errors import OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE
+from .errors import OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
 from .handshakes import Handshakes
 from .ids import ChannelId
-from .links import Errand, FarewellRole, Link, UpPostRole
+from .links import CANCEL, Errand, FarewellRole, Link, UpPostRole
 from .plan import Kind
 from .resuming import Resuming
 from .session import Ask, Session
@@ -148,8 +148,11 @@ class Losses:
             return  # it was there for one of those alone
         for session in link.sessions.values():
             for number, ask in list(session.asks.items()):
-                if not _outlives(ask, number) and (ask.exchange is None or session.is_stateless):
-                    self._courier.unask(session, number, None)  # else it is a call's, which is made again
+                call = ask.exchange
+                if call is None or (
+                    call.round is None and not _outlives(ask, number)
+                ):  # else the call can be made again
+                    self._courier.unask(session, number, None)
         child, link.channel = link.channel, None
         stream, link.stream = link.stream, None
         self._desk.close(child, reason=reason)
@@ -192,12 +195,34 @@ class Losses:
         """End a session that is no longer needed, as clients "SHOULD" (2025-03-26 basic/transports, "Session
         Management")."""
         upstream = link.upstream
-        if not link.is_pipe and upstream.session is not None and not link.is_left:
+        if not link.is_pipe and upstream.session is not None and not (link.is_left or link.is_lent):
             target = Delete(link.plan.id, upstream.session, upstream.revision, link.headers, link.cookies.pairs)
             if link.parting:
                 self._partings[link.id] = target  # what ends there must have reached it before
             else:
                 self._part(target)
+
+    def leave(self, link: Link, reason: str) -> None:
+        """Close the two-way stream: at once, or when the server has taken, in its time, that its tasks are not wanted:
+        some stop reading when their input ends."""
+        link.leaving = {n for n, entry in link.pending.items() if isinstance(entry, Errand) and entry.purpose == CANCEL}
+        if link.channel is None or not link.is_pipe or not link.leaving:
+            link.leaving.clear()
+            self._desk.close(link.channel, reason=reason)
+            return
+        at = self._desk.now + self._desk.limits.task_farewell_s
+        self._desk.timers.set(("grace", link.channel), at, "cancellation of a task")
+
+    def receive_left(self, link: Link, channel: ChannelId, message: bytes) -> None:
+        """A server that is being left says something: the answer that is waited for, perhaps."""
+        try:
+            id_raw = jsonrpc.decode(message).id_raw
+        except RemoteProtocolError:
+            return
+        link.leaving.discard(-1 if id_raw is None else jsonrpc.number_of(id_raw) or -1)
+        if not link.leaving:
+            self._desk.timers.cancel(("grace", channel))
+            self._desk.close(channel, reason="its session is over")
 
     def receive_parted(self, link: Link, channel: ChannelId) -> None:
         """The server took, or will not take, that something there is not wanted any more."""

@@ -92,6 +92,8 @@ class ServerChannels:
     def receive_message(self, role: UpRole | SpareRole, channel: ChannelId, message: bytes) -> None:
         if isinstance(role, SpareRole):
             self._desk.note("debug", "a spare process spoke before it was spoken to: dropped", role.server)
+        elif role.link.leaving:
+            self._losses.receive_left(role.link, channel, message)
         else:
             self._hearing.receive_message(role, channel, message)
 
@@ -118,6 +120,7 @@ class ServerChannels:
 
     def _receive_child_close(self, link: Link, role: ChildRole, channel: ChannelId, cause: Cause) -> None:
         link.children -= role.is_process
+        self._desk.timers.cancel(("grace", channel))
         self._handshakes.nursery.children -= role.is_process
         if link.upstream.state is State.CLOSED:
             if role.is_process and link.children == 0 and link.plan.has_files:

@@ -111,7 +111,7 @@ class Servers:
         )
         self.channels = ServerChannels(desk, courier, uplink, resuming, handshakes, losses, hearing, news, tasked)
         self._calling = calling = Calling(desk, courier, tasking, crossings.schooling)
-        self.verbs = listens.tasks = TaskVerbs(desk, courier, tasking, store, table, tasked, link_of=self._by_sid.get)
+        self.verbs = listens.tasks = TaskVerbs(desk, courier, tasking, store, table, tasked, self)
         tasked.adopted, tasked.answers, tasked.ends = tasking, hearing, losses
         handshakes.tasked = losses.tasked = tasked
         crossings.calling = calling
@@ -282,12 +282,19 @@ class Servers:
             link.queue.append(exchange)
             self.handshakes.need(link)
 
-    def renegotiate(self, link: Link, exchange: Exchange) -> None:
-        """Its server does not speak the revision that it did: find out what it speaks, and send it once more."""
-        self.handshakes.verdicts[link.plan.id].forget(*Era)
+    def renegotiate(self, link: Link, exchange: Exchange, *, for_tasks: bool = False) -> None:
+        """Its server does not speak the revision that it did: find out what it speaks, and send it once more.
+
+        Args:
+            for_tasks: it has tasks in the other era, and wants the call to be one.
+        """
+        verdict = self.handshakes.verdicts[link.plan.id]
+        verdict.forget(*Era)
+        verdict.has_stateless_tasks = verdict.has_stateless_tasks or for_tasks
         exchange.upstream_id = None
         link.queue.append(exchange)
-        self._losses.lose(link, "it does not speak the revision that it did")
+        reason = "it has tasks without a session only" if for_tasks else "it does not speak the revision that it did"
+        self._losses.lose(link, reason)
 
     def tick(self, session: Session, ask: Ask, count: int) -> None:
         link = self._by_sid.get(session.sid)
@@ -308,7 +315,7 @@ class Servers:
 
     def withdraw(self, session: Session, exchange: Exchange, params: bytes | None, headers: Headers) -> None:
         self._files.forget(exchange)
-        link = self._by_sid.get(session.sid)
+        link = self.way_of(exchange)
         if link is not None and exchange.remote is not None:
             self.tasked.cancel(link, exchange)
         self.crossings.forget(link, session, exchange)
@@ -365,7 +372,8 @@ class Servers:
             link.queue.append(Notice(message, headers))
 
     def reply(self, session: Session, ask: Ask, answer: Frame, headers: Headers) -> None:
-        link = self._by_sid.get(session.sid)
+        call = ask.exchange or ask.of_task
+        link = self._by_sid.get(session.sid) if call is None else self.way_of(call)
         if link is None:
             return
         if ask.of_task is not None and answer.result is not None:
@@ -384,6 +392,8 @@ class Servers:
 
     def end(self, session: Session, asks: list[Ask]) -> None:
         link = self._by_sid.pop(session.sid, None)
+        for lent in [other for other in self.links.values() if other.is_lent and session.sid in other.sessions]:
+            self._end(lent, "session over")
         self._files.close_session(session)
         if link is None:
             return
@@ -474,7 +484,7 @@ class Servers:
         if upstream.state is not State.IDLE:
             self._losses.say_farewell(link)
         upstream.step(Input.CLOSE)
-        self._desk.close(link.channel, reason=reason)
+        self._losses.leave(link, reason)
         self._desk.close(link.stream, reason=reason)
         link.pending.clear()
         self._resuming.forget_all(link)
@@ -488,9 +498,43 @@ class Servers:
             self._due[purpose](link)
 
     def handle_look(self, session: Session, key: ExchangeKey) -> None:
-        link, exchange = self._by_sid.get(session.sid), session.exchanges.get(key)
+        exchange = session.exchanges.get(key)
+        link = None if exchange is None else self.way_of(exchange)
         if link is not None and exchange is not None:
             self.tasked.handle_look(link, exchange)
+
+    # --- Tasks ------------------------------------------------------------------------------------------------------
+
+    def is_live(self, sid: str) -> bool:
+        return sid in self._by_sid
+
+    def way_of(self, exchange: Exchange) -> Link | None:
+        """The link that a call goes by."""
+        return self._by_sid.get(exchange.sid) if exchange.link is None else self.links.get(exchange.link)
+
+    def way_back(self, session: Session, exchange: Exchange, upstream: str, revision: str) -> Link:
+        """The link by which a task of an earlier run is asked for: in the session that it was begun in, if it was in
+        one, for there are servers that know it by that only. One that has forgotten the session is asked in a new one.
+        """
+        own = self._by_sid[session.sid]
+        if not upstream:
+            return own
+        lent = [link for link in self.links.values() if link.is_lent and session.sid in link.sessions]
+        link = next((link for link in lent if link.upstream.session == upstream), None)
+        if link is None:
+            link = Link(self._desk.mint(), own.plan, session.workspace, own.upstream.initialize, self._desk.limits)
+            link.is_lent = True
+            link.sessions[session.sid] = session
+            self.links[link.id] = link
+            self.handshakes.go_on(link, upstream, revision)
+        exchange.link = link.id
+        return link
+
+    def session_with(self, session: Session) -> tuple[str, str]:
+        link = self._by_sid[session.sid]
+        if link.is_stateless or link.upstream.session is None:
+            return "", ""
+        return link.upstream.session, link.upstream.revision or ""
 
     def is_http(self, server: str) -> bool:
         return self._desk.servers[server].kind is Kind.HTTP
@@ -498,7 +542,7 @@ class Servers:
     def leave(self, session: Session, exchange: Exchange) -> None:
         assert exchange.remote is not None
         exchange.remote.is_left = True
-        if (link := self._by_sid.get(session.sid)) is not None:
+        if (link := self.way_of(exchange)) is not None:
             link.is_left = True
 
     def handle_round(self, session: Session, key: ExchangeKey) -> None:

@@ -90,6 +90,7 @@ class Task(Machine[State, Input]):
         message: what is said of its state, for people.
         upstream_task: the server's own name for it, if it is a task there.
         is_remote: the server may be at work on it whatever becomes of this process.
+        upstream_session: the `Mcp-Session-Id` that it was begun with, and the revision of that session.
         questions: those without an answer, by their keys.
         told: the numbers of those that its client was asked.
         outcome: what it came to, unless that is in `blob`.
@@ -126,6 +127,7 @@ class Task(Machine[State, Input]):
         "ttl_ms",
         "updated_at",
         "updated_at_unix",
+        "upstream_session",
         "upstream_task",
     )
 
@@ -164,6 +166,7 @@ class Task(Machine[State, Input]):
         self.message = ""
         self.upstream_task = ""
         self.is_remote = False
+        self.upstream_session: tuple[str, str] = ("", "")
         self.questions: dict[str, Wanted] = {}
         self.told: set[int] = set()
         self.outcome: Outcome | None = None

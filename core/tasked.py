@@ -31,7 +31,7 @@ from .exchange import Input as ExchangeInput
 from .exchange import State as ExchangeState
 from .ids import ChannelId
 from .jsonrpc import Frame
-from .links import Errand, Link, UpPostRole
+from .links import CANCEL, Errand, Link, UpPostRole
 from .plan import Kind
 from .remote import Remote
 from .remoteasking import UPDATE, RemoteAsking
@@ -41,7 +41,6 @@ from .upstream import State
 
 LOOK: Final = "task-get"
 FETCH: Final = "task-result"
-CANCEL: Final = "task-cancel"
 PURPOSES: Final = frozenset({LOOK, FETCH, UPDATE, CANCEL})
 """Of requests of ours that are about tasks."""
 
@@ -402,8 +401,8 @@ class Tasked:
                 self._look(link, exchange)
 
     def _receive_result(self, link: Link, exchange: Exchange, remote: Remote, result: bytes) -> None:
-        """An outcome. Python's `mcp` 1.x has an object without `content` where a tool raised or a task was cancelled, and
-        nothing but the status tells it from success."""
+        """An outcome. Python's `mcp` 1.x has an object without `content` where a tool raised or a task was cancelled,
+        and nothing but the status tells it from success."""
         if jsonrpc.member_of(result, "content") is not None or remote.status == "completed":
             self._deliver(link, exchange, Frame(result=related.without_related(result)))
         elif remote.status == "failed":

@@ -53,6 +53,9 @@ class Remotes(Protocol):
 
     def is_http(self, server: str) -> bool: ...
 
+    def session_with(self, session: Session) -> tuple[str, str]:
+        """The name of the session with the server, and its revision; "" where there is none."""
+
     def leave(self, session: Session, exchange: Exchange) -> None:
         """The server goes on with a call, though its session ends."""
 
@@ -207,9 +210,11 @@ class Tasking:
         task.expires_at_unix = task.created_at_unix + task.ttl_ms / 1000
         self._expect_end(task)
         task.upstream_task, task.is_remote = created.id, self.remotes.is_http(session.server)
+        if task.is_remote:
+            task.upstream_session = self.remotes.session_with(session)
         if created.poll_ms is not None:
             task.poll_ms = created.poll_ms
-        task.message = created.message or ""
+        task.message = "" if created.status in tasks.TERMINAL else created.message or ""
         run = self._runs[task.id]
         if task.is_legacy and run.leg is not None:
             meta = jsonrpc.member_of(related.without_related(result), "_meta")
@@ -266,7 +271,7 @@ class Tasking:
             assert frame.result is not None
             run.outcome = Outcome(frame.result, is_error=False)
         remote = exchange.remote
-        task.message = "" if remote is None or remote.status not in tasks.TERMINAL else remote.message
+        run.message = "" if remote is None or remote.status not in tasks.TERMINAL else remote.message
         run.is_cancelled = remote is not None and remote.status == "cancelled" and run.outcome.is_error
         if run.leg is None:
             self._keep(task, run)
@@ -275,6 +280,7 @@ class Tasking:
         """Store the outcome; then it is told."""
         outcome = run.outcome
         assert outcome is not None
+        task.message = run.message
         if run.is_cancelled:
             self._end(task, Input.CANCEL, task.message or "the server cancelled it")
             return

@@ -25,6 +25,8 @@ class StoredTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     poll_ms: how often its client is asked to look.
     upstream_task: the server's own name for it, if it is a task there.
     is_remote: the server may be at work on it, whatever becomes of this process.
+    upstream_session: the `Mcp-Session-Id` that it was begun with, if any: some servers know it by that only.
+    upstream_revision: the revision of that session.
     outcome: the result, or the error object, as JSON text; "" if there is none, or it is in `blob`.
     is_error: the outcome is an error object.
     blob: where the outcome is, if it is too large for a record.
@@ -47,6 +49,8 @@ class StoredTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     poll_ms: int
     upstream_task: str = ""
     is_remote: bool = False
+    upstream_session: str = ""
+    upstream_revision: str = ""
     outcome: str = ""
     is_error: bool = False
     blob: str | None = None

@@ -13,12 +13,13 @@ class Run:
     Attributes:
         leg: the request that is to be answered with the handle, until it is; and its id.
         outcome: what it came to, while that is being stored.
+        message: what the server said of that.
         is_cancelled: the server has cancelled it.
         is_left: the server goes on with it, and a later run may hear of it.
         created: what else the server said when it made a task of it.
     """
 
-    __slots__ = ("created", "exchange", "id_raw", "is_cancelled", "is_left", "leg", "outcome", "session")
+    __slots__ = ("created", "exchange", "id_raw", "is_cancelled", "is_left", "leg", "message", "outcome", "session")
 
     def __init__(self, session: Session, exchange: Exchange) -> None:
         self.session = session
@@ -26,6 +27,7 @@ class Run:
         self.leg: Reply | None = exchange.reply
         self.id_raw = exchange.id_raw
         self.outcome: Outcome | None = None
+        self.message = ""
         self.is_cancelled = False
         self.is_left = False
         self.created: bytes | None = None

@@ -172,6 +172,8 @@ def record_of(
         poll_ms=task.poll_ms,
         upstream_task=task.upstream_task,
         is_remote=task.is_remote,
+        upstream_session=task.upstream_session[0],
+        upstream_revision=task.upstream_session[1],
         outcome="" if blob is not None or task.blob is not None or said is None else said.data.decode(),
         is_error=outcome.is_error if outcome is not None else task.is_error,
         blob=blob or task.blob,
@@ -202,6 +204,7 @@ def restored(record: StoredTask, *, ordinal: int, now_unix: float) -> Task:
     task.updated_at_unix = now_unix
     task.message = record.message
     task.upstream_task, task.is_remote = record.upstream_task, record.is_remote
+    task.upstream_session = record.upstream_session, record.upstream_revision
     task.is_error, task.size_bytes, task.blob = record.is_error, record.size_bytes, record.blob
     state = State(record.status)
     if state not in (State.WORKING, State.INPUT_REQUIRED):

@@ -8,7 +8,6 @@ Source: 2025-11-25 basic/utilities/tasks; the tasks extension.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Final, Protocol
 
 from . import jsonrpc, offers
@@ -43,11 +42,20 @@ class Looking(Protocol):
     def revive(self, link: Link, exchange: Exchange, id: str, poll_s: float) -> None: ...
 
 
+class Ways(Protocol):
+    """The ways to servers."""
+
+    def is_live(self, sid: str) -> bool:
+        """Whether there is a session of that public name."""
+
+    def way_of(self, exchange: Exchange) -> Link | None: ...
+
+    def way_back(self, session: Session, exchange: Exchange, upstream: str, revision: str) -> Link:
+        """The way to what an earlier run began, in a session with its server that has this name, if any."""
+
+
 class TaskVerbs:
-    """
-    Args:
-        link_of: the way to the server of a session, if there is one.
-    """
+    """All requests about tasks."""
 
     def __init__(
         self,
@@ -57,8 +65,7 @@ class TaskVerbs:
         store: TaskStore,
         table: TaskTable,
         looking: Looking,
-        *,
-        link_of: Callable[[str], Link | None],
+        ways: Ways,
     ) -> None:
         self._desk = desk
         self._courier = courier
@@ -66,7 +73,7 @@ class TaskVerbs:
         self._store = store
         self._table = table
         self._looking = looking
-        self._link_of = link_of
+        self._ways = ways
         tasking.tell_waiters, tasking.forget_waiter = self.tell, self.forget
 
     def receive_request(self, link: Link, session: Session, exchange: Exchange) -> bool:
@@ -135,12 +142,11 @@ class TaskVerbs:
         return task
 
     def _is_live(self, sid: str) -> bool:
-        return self._link_of(sid) is not None
+        return self._ways.is_live(sid)
 
     def _take_up(self, session: Session, task: Task) -> None:
-        link = self._link_of(session.sid)
-        assert link is not None
         exchange = self._tasking.take_up(session, task)
+        link = self._ways.way_back(session, exchange, *task.upstream_session)
         self._looking.revive(link, exchange, task.upstream_task, task.poll_ms / 1000)
 
     # --- Get --------------------------------------------------------------------------------------------------------
@@ -156,7 +162,7 @@ class TaskVerbs:
         run = self._table.runs.get(task.id)
         if task.is_over or run is None or run.exchange.state is not ExchangeState.TASKED or task.questions:
             return False
-        link = self._link_of(run.session.sid)
+        link = self._ways.way_of(run.exchange)
         return link is not None and self._looking.refresh(link, run.exchange)
 
     def _wait(self, session: Session, exchange: Exchange, task: Task) -> None:
@@ -302,7 +308,7 @@ class TaskVerbs:
 
     def _cancel(self, session: Session, exchange: Exchange, task: Task) -> None:
         run = self._table.runs.get(task.id)
-        link = None if run is None else self._link_of(run.session.sid)
+        link = None if run is None else self._ways.way_of(run.exchange)
         if run is not None and link is not None and run.exchange.remote is not None and not link.can_be_told:
             self._wait(session, exchange, task)  # its server is being reached
         else:

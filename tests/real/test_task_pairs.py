@@ -51,12 +51,10 @@ class Peer(NamedTuple):
     Attributes:
         era: the revision in which it has tasks.
         command: of a server: its program and arguments, behind which go a file for its marks, and a transport.
-        spoken: how Isthmus is told to speak to it, where the server knows both ways and has tasks in one of them only.
     """
 
     era: str
     command: Sequence[str | Path] = ()
-    spoken: str = "auto"
 
 
 CLIENTS: Final = {
@@ -68,7 +66,7 @@ CLIENTS: Final = {
 SERVERS: Final = {
     "typescript-1": Peer(LEGACY, ["node", PEERS / "tasks_typescript1.mjs", REAL / "node/node_modules"]),
     "python-1": Peer(LEGACY, [REAL / "client1/bin/python", PEERS / "tasks_python1.py"]),
-    "fastmcp": Peer(MODERN, [REAL / "fastmcp/bin/python", PEERS / "tasks_fastmcp.py"], "stateless"),
+    "fastmcp": Peer(MODERN, [REAL / "fastmcp/bin/python", PEERS / "tasks_fastmcp.py"]),
 }
 WAYS: Final = ("direct-http", "direct-stdio", "http", "stdio")
 """The last two through Isthmus, with the same transport on both sides."""
@@ -218,7 +216,7 @@ class Book:
         if way == "direct-stdio":
             return self.command(server)
         if way == "stdio":
-            return between(*self.command(server), era=SERVERS[server].spoken)
+            return between(*self.command(server))
         return self._direct[server].result() if way == "direct-http" else self._proxy.result()[server]
 
     def _start(self, server: str, stack: contextlib.ExitStack) -> str:
@@ -231,7 +229,7 @@ class Book:
     def _stand_between(self, stack: contextlib.ExitStack) -> Mapping[str, str]:
         """One Isthmus in front of all: where each server is served."""
         servers = [
-            {"id": name, "upstream": {"url": url.result(), "era": SERVERS[name].spoken}, "tasks": {"offer": "auto"}}
+            {"id": name, "upstream": {"url": url.result()}, "tasks": {"offer": "auto"}}
             for name, url in self._direct.items()
         ]
         config = self.folder / "isthmus.json"
@@ -244,8 +242,8 @@ Deed = tuple[Any, ...]
 """A function, called with the book and then with the others."""
 
 
-def between(*command: str, era: str = "auto") -> list[str]:
-    return stdio_wrap(*command, options=["--tasks", "auto", "--era", era])
+def between(*command: str) -> list[str]:
+    return stdio_wrap(*command, options=["--tasks", "auto"])
 
 
 @pytest.fixture(scope="module")
