@@ -100,7 +100,7 @@ class Asking:
         if named is not None and (call := link.remotes.get(named)) is not None and call.sid == session.sid:
             return call, msgspec.structs.replace(frame, params=without_related(frame.params))
         if related is None:
-            calls = [e for e in session.exchanges.values() if e.method in MAY_ASK and e.is_upstream]
+            calls = [e for e in session.exchanges.values() if e.method in MAY_ASK and e.is_upstream and link.carries(e)]
             if calls and all(call.task is not None for call in calls):
                 related = calls[-1]
         return related, frame

@@ -206,6 +206,10 @@ class Link:
         (session,) = self.sessions.values()
         return session
 
+    def carries(self, exchange: Exchange | None) -> bool:
+        """Whether a call of one of its sessions goes by it, or what belongs to no call does."""
+        return (None if exchange is None else exchange.link) == (self.id if self.is_lent else None)
+
     def session_of(self, exchange: Exchange) -> Session:
         return self.sessions[exchange.sid]
 

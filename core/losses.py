@@ -149,6 +149,8 @@ class Losses:
         for session in link.sessions.values():
             for number, ask in list(session.asks.items()):
                 call = ask.exchange
+                if not link.carries(call or ask.of_task):
+                    continue  # who asked is still there
                 if call is None or (
                     call.round is None and not _outlives(ask, number)
                 ):  # else the call can be made again

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import msgspec
 import pytest
-from driving import GONE, UNIX_AT_ZERO, Client, Driver, Heard, connect, driver, newcomer, notification, request
+from driving import (
+    GONE,
+    LINK_KEY,
+    UNIX_AT_ZERO,
+    Client,
+    Driver,
+    Heard,
+    connect,
+    driver,
+    newcomer,
+    notification,
+    request,
+)
 from isthmus.core.effects import (
     Cause,
     Collect,
@@ -19,14 +32,16 @@ from isthmus.core.effects import (
     Effect,
     End,
     Forget,
+    Listen,
     Save,
     Saved,
     StorageFailed,
 )
+from isthmus.core.engine import Engine
 from isthmus.core.eras import Era
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
-from isthmus.core.plan import Kind, Offer, ServerPlan, Sharing, TaskRules
+from isthmus.core.plan import Kind, Offer, Plan, ServerPlan, Sharing, TaskRules
 from isthmus.core.report import Command
 from isthmus.core.taskrecord import StoredTask
 from stateless_driving import ABLE, FORM, Modern, emerge, modern, rise, tables
@@ -521,3 +536,58 @@ def test_the_time_of_a_servers_task_is_counted_from_when_it_was_made() -> None:
     assert world.engine.tasks()
     world.wait(1.0)
     assert not world.engine.tasks()
+
+
+# --- Earlier runs -----------------------------------------------------------------------------------------------------
+
+
+def again(before: Driver, *servers: ServerPlan) -> Driver:
+    """The next run of the proxy, with what the storage has of tasks."""
+    records = {order.key: msgspec.json.decode(order.value, type=StoredTask) for order in before.every(Save)}
+    whole = Plan(servers=servers, link_key=LINK_KEY, workspaces_path="/w")
+    entropy = random.Random(2).randbytes
+    stored = list(records.values())
+    return Driver(Engine(whole, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, stored_tasks=stored), now=before.now)
+
+
+def taken_up() -> tuple[Driver, Client, str, ChannelId]:
+    """A task of an earlier run that its client has asked for, over a session with its server that is not the client's
+    own, and that one's GET stream."""
+    one = plan("http", Kind.HTTP)
+    before = driver(one)
+    task, _ = legacy_task(before, connect(before, "http", "http", capabilities=LEGACY_ABLE, principal="ann"))
+    before.stop()
+    world = again(before, one)
+    client = connect(world, "http", "http", capabilities=LEGACY_ABLE, principal="ann", session="S2", listens=True)
+    stream = world.last_dial(Listen).channel
+    client.listen()
+    client.request("1", "tasks/get", json.dumps({"taskId": task}))
+    return world, client, task, stream
+
+
+def test_what_is_asked_in_a_clients_own_session_is_answered_there() -> None:
+    """Though its only call is a task in another."""
+    world, client, _, stream = taken_up()
+    assert client.stream is not None
+    world.heard.clear()
+    world.say(stream, request('"q"', "elicitation/create", FORM))
+    (asked,) = told(world, client.stream, "elicitation/create")
+    client.say(f'{{"jsonrpc":"2.0","id":{asked["id"]},"result":{{"action":"decline"}}}}'.encode())
+    answered = world.hear("").post
+    assert answered is not None
+    assert answered.session == "S2"
+
+
+def test_who_asks_in_one_session_is_still_answered_when_another_is_lost() -> None:
+    world, client, _, stream = taken_up()
+    assert client.stream is not None
+    world.say(stream, request('"q"', "elicitation/create", FORM))
+    (asked,) = told(world, client.stream, "elicitation/create")
+    look = world.hear("tasks/get")
+    assert look.post is not None
+    assert look.post.session == "S1"
+    world.end(look.channel, Cause(End.REFUSED, status=404))
+    assert not told(world, client.stream, "notifications/cancelled")
+    world.heard.clear()
+    client.say(f'{{"jsonrpc":"2.0","id":{asked["id"]},"result":{{"action":"decline"}}}}'.encode())
+    assert world.hear("").frame["id"] == "q"
