@@ -54,8 +54,8 @@ from isthmus.core.taskrecord import StoredTask
 from isthmus.core.wire.mirroring import headers_for
 from stateless_driving import ANSWERS, FORM, QUESTIONS, K, assert_empty
 
-SEEDS = range(12)
-STEPS = 300
+SEEDS = range(20)
+STEPS = 800
 
 TASKS = K + "tasks"
 RELATED = K + "related-task"
@@ -97,7 +97,7 @@ LIMITS = Limits(
 
 ABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 TASK_ABLE = {**ABLE, "extensions": {TASKS: {}}}
-STATUSES = ("working", "working", "input_required", "completed", "failed", "cancelled")
+STATUSES = (*("working",) * 3, *("input_required",) * 5, "completed", "failed", "cancelled")
 OVER = ("completed", "failed", "cancelled")
 ENDS = (
     *(Cause(End.DONE), Cause(End.GONE), Cause(End.BROKEN, "died"), Cause(End.UNREACHABLE)),
@@ -159,7 +159,7 @@ class Storm:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.servers = [server.id for server in self.rng.sample(SERVERS, 3)]
+        self.servers = [SERVERS[seed % len(SERVERS)].id, self.rng.choice(SERVERS).id]
         self.storage = Storage(self.rng)
         self.plan = Plan(
             servers=SERVERS,
@@ -226,14 +226,15 @@ class Storm:
         if kind < 0.47:
             return rng.choice(("tools/list", "prompts/get", "ping")), {"name": "p"}, ""
         id = rng.choice(own) if own and self.chance(0.85) else rng.choice([*self.known, "none", ""])
-        method = rng.choice(("tasks/get", "tasks/get", "tasks/result", "tasks/update", "tasks/cancel"))
+        waits = "tasks/result" if era == "legacy" else "tasks/update"
+        method = rng.choice((*("tasks/get",) * 3, *(waits,) * 4, "tasks/result", "tasks/update", "tasks/cancel"))
         if era == "legacy" and self.chance(0.1):
             return "tasks/list", rng.choice(({}, {"cursor": "after-1"}, {"cursor": "x"})), ""
         params = {"taskId": id}
         if method == "tasks/update":
             keys = [f"q{rng.randint(1, 3)}" for _ in range(2)]
             answers = list(ANSWERS.values())
-            params["inputResponses"] = {key: rng.choice([answers[0], answers[0], *answers]) for key in keys}
+            params["inputResponses"] = {key: rng.choice([answers[0]] * 5 + answers) for key in keys}
         if era == "modern" and self.chance(0.1):
             return "subscriptions/listen", {"notifications": {"taskIds": [id, "none"]}}, ""
         return method, params, id
@@ -275,7 +276,7 @@ class Storm:
                 world.say(channel, self.message(id=id, result=ANSWERS.get(method, {})))
             return
         self.pipes = [channel for channel in self.pipes if channel not in world.over]
-        server, principal = rng.choice(self.servers), rng.choice(("ann", "bob", ""))
+        server, principal = rng.choice(self.servers), rng.choice(("ann", "ann", "bob", ""))
         kind = rng.random()
         if kind < 0.1 or not self.pipes:
             channel = world.engine.new_channel()
@@ -368,6 +369,8 @@ class Storm:
         fresh = [dial for dial in dials if dial.channel not in self.connected and not isinstance(dial.target, Delete)]
         if fresh and self.chance(0.6):
             self.connect(rng.choice(fresh))
+        elif self.remote and dials and self.chance(0.3):
+            self.speak(rng.choice(dials))
         elif self.heard and self.chance(0.85):
             self.answer(self.heard.pop(rng.randrange(len(self.heard))))
         elif self.remote and dials and self.chance(0.8):
@@ -432,7 +435,8 @@ class Storm:
 
     def shown(self, task: dict[str, Any], server: str) -> dict[str, Any]:
         rng, is_modern = self.rng, "modern" in server
-        if task["status"] not in OVER or self.chance(self.oddity):
+        is_asking = bool(task["asked"]) and self.chance(0.9)
+        if (task["status"] not in OVER and not is_asking) or self.chance(self.oddity):
             task["status"] = rng.choice(STATUSES)
         status = task["status"]
         ttl, poll = ("ttlMs", "pollIntervalMs") if is_modern else ("ttl", "pollInterval")
@@ -443,11 +447,11 @@ class Storm:
         if is_modern:
             said["resultType"] = "complete"
             if status == "input_required":
-                asked = dict(rng.sample(list(QUESTIONS.items()), rng.randint(0, 3)))
-                said["inputRequests"] = {
-                    f"{method}{rng.randint(0, 1)}": {"method": method, "params": self.question(method, task)}
-                    for method in asked
-                }
+                if not task["asked"]:
+                    for method in rng.sample(["elicitation/create", *QUESTIONS], rng.randint(0, 3)):
+                        question = {"method": method, "params": self.question(method, task)}
+                        task["asked"][f"{method}{rng.randint(0, 5)}"] = question
+                said["inputRequests"] = task["asked"]
             elif status == "completed":
                 said["result"] = self.result(task)
             elif status == "failed":
@@ -488,7 +492,7 @@ class Storm:
                 )
             self.heard.append(heard)
             return
-        if method == "tasks/result" and self.chance(0.5):
+        if method == "tasks/result" and self.chance(0.8):
             self.heard.append(heard)  # which waits
             return
         members = self.members(heard, server, method, frame.get("params") or {})
@@ -527,6 +531,7 @@ class Storm:
             self.last_id += 1
             name = rng.choice([*self.remote, "?"]) if self.chance(self.oddity) else f"{server} {self.last_id}"
             task = {"id": name, "server": server, "who": who, "status": "working", "ttl": rng.choice((None, 50_000, 0))}
+            task["asked"] = {}
             task["channel"] = heard.channel
             task["session"] = None if heard.post is None else heard.post.session
             if name in self.remote:
@@ -556,6 +561,8 @@ class Storm:
         if method == "tasks/get":
             return {"result": self.shown(task, server)}
         if method == "tasks/update":
+            for key in params["inputResponses"]:
+                task["asked"].pop(key, None)
             return {"result": {"resultType": "complete"}}
         if task["status"] not in OVER:
             task["status"] = self.rng.choice(OVER)
@@ -637,7 +644,7 @@ class Storm:
         elif kind < 0.88:
             self.step_server()
         elif kind < 0.98:
-            world.wait(rng.choice((0.0, 0.1, 0.3, 1.0, 3.0, 8.0, 45.0)))
+            world.wait(rng.choice((0.0, 0.1, 0.3, 0.3, 1.0, 1.0, 3.0, 8.0, 45.0)))
         elif self.chance(0.3) and (found := world.engine.tasks()):
             try:
                 world._note(world.engine.receive_task_cancel(rng.choice(found).id, world.now))
@@ -666,7 +673,7 @@ class Storm:
     def run(self, steps: int) -> None:
         for _ in range(steps):
             self.step()
-            if self.chance(1 / 200):
+            if self.chance(1 / 150):
                 self.end()
                 self.storage.restart()
                 self.start(self.world.now + self.rng.choice((0.0, 1.0, 200.0)))
