@@ -56,6 +56,7 @@ class Link:
     tried: the eras that failed in this handshake, and whether the server said so, or nothing at all.
     refused: the error that the first of them failed with.
     mirrors: which arguments of its tools the server wants in headers too, by tool; None: nobody has looked.
+    page_read: the cursor of the last page of its list of tools that was asked for.
     pages_read: of its list of tools, while that is read for this.
     wrapped: the tools whose results have to be wrapped for clients that know only objects.
     learning: requests that wait for that to be known.
@@ -107,6 +108,7 @@ class Link:
         "noise",
         "notices",
         "orphans",
+        "page_read",
         "pages_read",
         "parting",
         "pending",
@@ -163,6 +165,7 @@ class Link:
         self.refused: bytes | None = None
         self.mirrors: dict[str, tuple[Mirror, ...]] | None = None
         self.pages_read = 0
+        self.page_read: bytes | None = None
         self.wrapped: frozenset[str] = frozenset()
         self.learning: list[Exchange] = []
         self.levelling: tuple[str, list[Exchange]] | None = None

@@ -56,7 +56,7 @@ class Schooling:
         """Read the list; the request goes up afterwards."""
         link.learning.append(exchange)
         if len(link.learning) == 1:
-            link.pages_read = 0
+            link.pages_read, link.page_read = 0, None
             self._ask(link, b"{}", link.session_of(exchange))
 
     def _ask(self, link: Link, params: bytes, session: Session) -> None:
@@ -85,9 +85,10 @@ class Schooling:
                 cursor = jsonrpc.member_of(frame.result, "nextCursor")
             except RemoteProtocolError as error:
                 self._desk.note("warning", f"its list of tools cannot be read: {error.message}", link.plan.id)
-        if cursor not in (None, b"null") and link.pages_read < self._desk.limits.schema_pages_max:
+        if cursor not in (None, b"null", link.page_read) and link.pages_read < self._desk.limits.schema_pages_max:
             waiting = next((exchange for exchange in link.learning if not exchange.is_over), None)
             if waiting is not None:
+                link.page_read = cursor
                 self._ask(link, set_member(b"{}", "cursor", cursor), link.session_of(waiting))
                 return
         self.receive_end(link)

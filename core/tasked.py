@@ -470,6 +470,8 @@ class Tasked:
             channel = self._channel_of(link, number)
             if channel is not None:
                 link.parting.add(channel)
+                at = self._desk.now + self._desk.limits.notice_timeout_s
+                self._desk.timers.set(("grace", channel), at, "cancellation of a task")
         else:
             self._desk.note("warning", "a task could not be cancelled: its server cannot be reached", link.plan.id)
 

@@ -138,8 +138,13 @@ class Tasking:
         self._desk.timers.cancel(("adopt", (session.sid, exchange.key)))
         self._desk.timers.cancel(("reply", (session.sid, exchange.key)))
         self._expect_end(task)
-        self._store.save(record_of(task), lambda fault: self._receive_saved(task, fault))
+        self._save_first(task, run)
         return True
+
+    def _save_first(self, task: Task, run: Run) -> None:
+        """All that is known of it must last before its client is told."""
+        run.saves += 1
+        self._store.save(record_of(task), lambda fault: self._receive_saved(task, fault))
 
     def receive_answer(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """A call whose client wants a task is over before it became one: a result is one's, an error is the call's."""
@@ -168,6 +173,9 @@ class Tasking:
         """The record of a new task lasts, or cannot be made to."""
         run = self._runs.get(task.id)
         if run is None or run.leg is None:
+            return
+        run.saves -= 1
+        if run.saves and not fault:
             return
         if fault:
             text = f"no task could be made of the call: {fault}"
@@ -220,7 +228,10 @@ class Tasking:
             meta = jsonrpc.member_of(related.without_related(result), "_meta")
             if meta is not None and meta.startswith(b"{") and b"model-immediate-response" in meta:
                 run.created = b'{"_meta":' + meta + b"}"
-        self._store.save(record_of(task), lambda fault: None)
+        if run.leg is not None:
+            self._save_first(task, run)
+        else:
+            self._store.save(record_of(task), lambda fault: None)
 
     def receive_status(self, session: Session, exchange: Exchange, seen: tasks.Task) -> None:
         """The server said how it fares: what that is in our words is known by its questions and its outcome."""

@@ -15,11 +15,23 @@ class Run:
         outcome: what it came to, while that is being stored.
         message: what the server said of that.
         is_cancelled: the server has cancelled it.
+        saves: how often its record is being saved before its client is told.
         is_left: the server goes on with it, and a later run may hear of it.
         created: what else the server said when it made a task of it.
     """
 
-    __slots__ = ("created", "exchange", "id_raw", "is_cancelled", "is_left", "leg", "message", "outcome", "session")
+    __slots__ = (
+        "created",
+        "exchange",
+        "id_raw",
+        "is_cancelled",
+        "is_left",
+        "leg",
+        "message",
+        "outcome",
+        "saves",
+        "session",
+    )
 
     def __init__(self, session: Session, exchange: Exchange) -> None:
         self.session = session
@@ -30,6 +42,7 @@ class Run:
         self.message = ""
         self.is_cancelled = False
         self.is_left = False
+        self.saves = 0
         self.created: bytes | None = None
 
 

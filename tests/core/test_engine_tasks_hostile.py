@@ -340,7 +340,7 @@ def test_an_outcome_stored_for_a_task_that_is_gone_is_dropped() -> None:
     client.request("1", "tools/call", CALL)
     learn(world)
     world.answer(world.hear("tools/call"), created())
-    world.store(orders(world, Save)[0].ticket, Saved())  # its client is told; the server's name for it is yet to last
+    save(world)
     world.answer(world.hear("tasks/result"), RESULT)
     (collect,) = orders(world, Collect)
     world.store(collect.ticket, Collected(files=(CollectedFile(filename="o", size_bytes=1),)))

@@ -59,8 +59,10 @@ def test_a_task_of_a_server_over_http_goes_on_with_the_next_proxy(is_killed: boo
         config.write_text(json.dumps({"core": {"port": 0}, "storage": {"root": "data"}, "servers": servers}))
         call = {"name": TOOL, "arguments": {"topic": "isthmuses"}, "task": {"ttl": 60_000}}
         with serve(config, folder=tmp_path) as proxy:
-            said = Caller(proxy.url_of("every")).request("tools/call", call)
-            id = said["result"]["task"]["taskId"]
+            caller = Caller(proxy.url_of("every"))
+            id = caller.request("tools/call", call)["result"]["task"]["taskId"]
+            # On a busy machine it may have been told before the server had a name for it.
+            until(lambda: "statusMessage" in caller.request("tasks/get", {"taskId": id})["result"], "its name there")
             if is_killed:
                 proxy.kill()
         with serve(config, folder=tmp_path) as proxy:
