@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import Final
 
 from . import logs
 from .service import VERSION
 from .targets import DEFAULT_LISTEN, how_to_wrap
+from .task_pages import STATUSES
 
 CONFIG_NAMES = ("isthmus.yaml", "isthmus.yml", "isthmus.toml", "isthmus.json")
 TOKEN_VARIABLE: Final = "ISTHMUS_TOKEN"
+AS_JSON: Final = "print what it tells as JSON, instead of a table"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -82,6 +85,13 @@ def parser() -> argparse.ArgumentParser:
         help="how the server is spoken to: with initialize and sessions, or as 2026-07-28 has it; default auto, as "
         "each client speaks if the server can",
     )
+    wrap.add_argument(
+        "--tasks",
+        choices=("auto", "always", "own", "never"),
+        default="own",
+        help="which calls may run as tasks: own, those of a server that has tasks; auto, those of any other too; "
+        "always, at once for clients of 2026-07-28 that know them; default own",
+    )
     wrap.add_argument("--cwd", metavar="DIR", help="working directory of the command")
     wrap.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
     wrap.add_argument(
@@ -100,18 +110,10 @@ def parser() -> argparse.ArgumentParser:
     )
     check.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
     running = argparse.ArgumentParser(add_help=False)
-    running.add_argument(
-        "--url",
-        default=f"http://{DEFAULT_LISTEN}",
-        metavar="URL",
-        help=f"where isthmus listens, http(s)://HOST:PORT or unix:PATH; default http://{DEFAULT_LISTEN}",
-    )
-    running.add_argument(
-        "--token", metavar="TOKEN", help=f"its core.management.token; default: what {TOKEN_VARIABLE} is set to"
-    )
+    _add_running(running)
     ps_about = "Show how the servers of a running isthmus fare."
     ps = commands.add_parser("ps", parents=[shared, running], help=_as_help(ps_about), description=ps_about)
-    ps.add_argument("--json", action="store_true", help="print what it tells as JSON, instead of a table")
+    ps.add_argument("--json", action="store_true", help=AS_JSON)
     for name, about in (
         ("start", "Start a server of a running isthmus, and keep it running."),
         ("stop", "Stop a server of a running isthmus; it stays stopped until it is started."),
@@ -120,14 +122,65 @@ def parser() -> argparse.ArgumentParser:
         order = commands.add_parser(name, parents=[shared, running], help=_as_help(about), description=about)
         order.add_argument("id", metavar="ID", help="the server's id, as `isthmus ps` shows it")
 
+    verbs = _add_tasks(commands.add_parser, shared, running)
+
     for name, about in (
         ("demo", "Upload, use, produce and read back a file, step by step."),
         ("schema", "Print the JSON Schema of the configuration file."),
     ):
         commands.add_parser(name, parents=[shared], help=_as_help(about), description=about)
-    for each in commands.choices.values():
+    for each in (*commands.choices.values(), *verbs):
         each.set_defaults(complain=each.error)  # with its own usage
     return isthmus
+
+
+def _add_running(to: argparse.ArgumentParser, default: str = f"http://{DEFAULT_LISTEN}") -> None:
+    to.add_argument(
+        "--url",
+        default=default,
+        metavar="URL",
+        help=f"where isthmus listens, http(s)://HOST:PORT or unix:PATH; default http://{DEFAULT_LISTEN}",
+    )
+    to.add_argument(
+        "--token",
+        default=argparse.SUPPRESS if default == argparse.SUPPRESS else None,
+        metavar="TOKEN",
+        help=f"its core.management.token; default: what {TOKEN_VARIABLE} is set to",
+    )
+
+
+def _add_choice(to: argparse.ArgumentParser, default: str | None = None) -> None:
+    to.add_argument("--server", default=default, metavar="ID", help="only tasks of this server")
+    to.add_argument("--status", default=default, choices=STATUSES, help="only tasks with this status")
+
+
+def _add_tasks(
+    add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser, running: argparse.ArgumentParser
+) -> list[argparse.ArgumentParser]:
+    """`isthmus tasks`, and what may follow it. An option may stand on either side of that, so only the first has
+    defaults: what is absent after it must not undo what is there before."""
+    about = "Show the tasks of a running isthmus, or cancel one."
+    usage = "isthmus tasks [options] [list | show ID | cancel ID]"
+    tasks = add("tasks", parents=[shared, running], help=_as_help(about), usage=usage, description=about)
+    _add_choice(tasks)
+    tasks.add_argument("--json", action="store_true", help=AS_JSON)
+    again = argparse.ArgumentParser(add_help=False)
+    _add_running(again, argparse.SUPPRESS)
+    again.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=AS_JSON)
+
+    verbs = tasks.add_subparsers(dest="verb", required=False, metavar="VERB", prog="isthmus tasks", help="default list")
+    tasks.set_defaults(verb="list")
+    for name, about in (
+        ("list", "Show all tasks, the oldest first."),
+        ("show", "Show all that is known of a task, but not its result."),
+        ("cancel", "Cancel a task that is not over; its client sees so, and its server is told."),
+    ):
+        verb = verbs.add_parser(name, parents=[shared, again], help=_as_help(about), description=about)
+        if name == "list":
+            _add_choice(verb, argparse.SUPPRESS)
+        else:
+            verb.add_argument("id", metavar="ID", help="the task's id, or at least its first 8 characters")
+    return list(verbs.choices.values())
 
 
 def why_unknown(options: argparse.Namespace, unknown: list[str], arguments: list[str]) -> str:

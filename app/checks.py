@@ -16,7 +16,9 @@ from .settings import (
     Core,
     Forwarding,
     Server,
+    ServerTasks,
     Settings,
+    Tasks,
     UploadConsumerAdapter,
 )
 from .upstream_checks import check_mcp_server, check_upstream, check_usable
@@ -55,6 +57,8 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
     if is_sound("sessions.request_state_keys"):
         for i, secret in enumerate(settings.sessions.request_state_keys):
             yield from check_secret(f"sessions.request_state_keys[{i}]", secret)
+    if is_sound("tasks"):
+        yield from _tasks(settings.tasks)
     if is_sound("servers") and is_sound("mcpServers") and not settings.servers:
         if not settings.mcp_servers:
             yield Problem("servers", "at least one server", "no server here or in mcpServers")
@@ -85,6 +89,12 @@ def _core(core: Core) -> Iterator[Problem]:
         yield from check_host(f"core.allowed_hosts[{i}]", host)
     if core.management is not None:  # what could not be read is None
         yield from check_token("core.management.token", core.management.token)
+
+
+def _tasks(tasks: Tasks) -> Iterator[Problem]:
+    if tasks.ttl_seconds > tasks.max_ttl_seconds:
+        right = f"at most tasks.max_ttl_seconds, which is {tasks.max_ttl_seconds:g}"
+        yield Problem("tasks.ttl_seconds", right, f"is {tasks.ttl_seconds:g}")
 
 
 def _id(key: str, id: str, seen: dict[str, str]) -> Iterator[Problem]:
@@ -119,6 +129,10 @@ def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterat
     for kind in ("tools", "prompts", "resources"):
         if is_sound(f"{key}.{kind}"):
             yield from check_selection(f"{key}.{kind}", getattr(server, kind).selection)
+    if is_sound(f"{key}.tasks"):
+        for tool in server.tasks.tools:
+            if not tool.strip():
+                yield Problem(f"{key}.tasks.tools", "names of tools, or patterns such as get_*", "got an empty one")
     for i, adapter in enumerate(server.adapters or ()):
         if is_sound(f"{key}.adapters[{i}]"):
             yield from _adapter(f"{key}.adapters[{i}]", adapter)
@@ -137,6 +151,8 @@ def _uninspected(key: str, server: Server, is_sound: Callable[[str], bool]) -> I
     for kind in ("tools", "prompts", "resources"):
         if is_sound(f"{key}.{kind}") and getattr(server, kind).selection:
             yield Problem(f"{key}.{kind}", right, "got a filter")
+    if is_sound(f"{key}.tasks") and server.tasks != ServerTasks():
+        yield Problem(f"{key}.tasks", "none with inspect: false: the server's own tasks pass as they are", "got some")
     if is_sound(f"{key}.upstream") and server.upstream.pass_headers:
         yield Problem(f"{key}.upstream.pass_headers", "none with inspect: false: forwarding.allow says what passes")
     if is_sound(f"{key}.upstream") and server.upstream.era != "auto":

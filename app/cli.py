@@ -1,4 +1,4 @@
-"""The command line: `isthmus serve | wrap | check | ps | start | stop | restart | demo | schema`."""
+"""The command line: `isthmus serve | wrap | check | ps | start | stop | restart | tasks | demo | schema`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import anyio
 import msgspec
@@ -19,7 +19,7 @@ from ..core.effects import PipeOpening
 from ..transports.child_ends import LAST_WORDS, last_words
 from ..transports.http_endpoint import Endpoint
 from ..transports.pipe import serve_pipe
-from . import banner, logs, remote, screen, translations
+from . import banner, logs, remote, remote_tasks, screen, translations
 from .addresses import scheme_of
 from .arguments import CONFIG_NAMES, TOKEN_VARIABLE, parser, why_unknown
 from .config import ConfigError, load, schema
@@ -29,12 +29,13 @@ from .fitting import awaits_clients, misfits
 from .planning import era_of
 from .probe import ServerReport, probe
 from .service import VERSION, Service, running
-from .settings import Core, Filter, Management, Server, Settings, Upstream
+from .settings import Core, Filter, Management, Server, ServerTasks, Settings, Upstream
 from .stopping import Stop, stoppable
 from .targets import address_of, target_of
 from .value_checks import check_host, check_origin, check_selection, check_token
 
 DONE, FAILED, USAGE = 0, 1, 2
+T = TypeVar("T")
 
 WAITING_LINE_S = 2
 PROBE_TIMEOUT_S = 600.0
@@ -134,10 +135,13 @@ def _wrapping(
         raise ConfigError("got --no-inspect with --listen stdio+unix:…, expected it with HTTP only")
     if not is_inspected and options.era != "auto":
         raise ConfigError("got --era with --no-inspect, which translates nothing")
+    if not is_inspected and options.tasks != "own":
+        raise ConfigError("got --tasks with --no-inspect, which looks into nothing")
     if upstream.transport == "sse" and options.era == "stateless":
         raise ConfigError("got --era stateless with an sse+ URL, expected auto or handshake: HTTP+SSE is of 2024-11-05")
     upstream = msgspec.structs.replace(upstream, era=options.era)
-    server = Server(id=id, upstream=upstream, inspect=is_inspected, tools=tools, unix_socket=unix_socket)
+    tasks = ServerTasks(offer=options.tasks) if is_inspected else ServerTasks()
+    server = Server(id=id, upstream=upstream, inspect=is_inspected, tools=tools, tasks=tasks, unix_socket=unix_socket)
     return Settings(core=core, servers=(server,))
 
 
@@ -284,10 +288,7 @@ def _schema(options: argparse.Namespace, command: list[str]) -> int:
 def _ps(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "ps")
     servers = _isthmus(options).servers()
-    if options.json:
-        screen.say(msgspec.json.format(msgspec.json.encode(servers), indent=2).decode())
-    else:
-        screen.say(remote.table(servers))
+    _say_told(options, servers, remote.table)
     return DONE
 
 
@@ -296,6 +297,33 @@ def _order(options: argparse.Namespace, command: list[str]) -> int:
     _isthmus(options).act(options.command, options.id)
     screen.say(f"{options.id} {remote.DONE[options.command]}")
     return DONE
+
+
+def _tasks(options: argparse.Namespace, command: list[str]) -> int:
+    _no_command(command, "tasks")
+    isthmus = _isthmus(options)
+    filters = {name: value for name in ("server", "status") if (value := getattr(options, name)) is not None}
+    if options.verb == "list":
+        _say_told(options, remote_tasks.listed(isthmus, filters), remote_tasks.table)
+        return DONE
+    if filters:
+        raise ConfigError(
+            f"got --{next(iter(filters))} with `tasks {options.verb}`, expected it with `tasks list` only"
+        )
+    if len(options.id) < remote_tasks.PREFIX_MIN_CHARS:
+        right = f"the task's id, or at least its first {remote_tasks.PREFIX_MIN_CHARS} characters"
+        raise ConfigError(f"got the id {options.id!r}, expected {right}")
+    task = remote_tasks.find(isthmus, options.id)
+    if options.verb == "show":
+        _say_told(options, task, remote_tasks.description)
+        return DONE
+    told = remote_tasks.cancel(isthmus, task["id"])
+    _say_told(options, told, lambda _: f"{screen.plain(task['id'])} is cancelled")
+    return DONE
+
+
+def _say_told(options: argparse.Namespace, told: T, for_people: Callable[[T], str]) -> None:
+    screen.say(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() if options.json else for_people(told))
 
 
 def _isthmus(options: argparse.Namespace) -> remote.Isthmus:
@@ -327,6 +355,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "start": _order,
     "stop": _order,
     "restart": _order,
+    "tasks": _tasks,
     "demo": _demo,
     "schema": _schema,
 }

@@ -76,7 +76,7 @@ class Conversation:
         self.is_kept = is_kept
         self.tool_names: frozenset[str] | None = None
         self.used_at = anyio.current_time()
-        self._opening = PipeOpening(server=server, sees_hidden=sees_hidden)
+        self._opening = PipeOpening(server=server, sees_hidden=sees_hidden, is_own=True)
         self._version = version
         self._peer = MemoryClient(port)
         self._last_id = 0

@@ -35,7 +35,7 @@ def visible_tools(server: Server, report: ServerReport) -> list[str]:
 
 def misfits(server: Server, report: ServerReport) -> list[str]:
     """A line for each tool and each argument that an adapter names and the server does not have, and for each entry of
-    its filter that is about no tool.
+    its filter, and of its tasks, that is about no tool.
 
     The first of a dotted path's names that its schema does not list counts, where the schema lists names at all.
     """
@@ -48,11 +48,15 @@ def misfits(server: Server, report: ServerReport) -> list[str]:
 def _idle_entries(server: Server, tools: list[str]) -> Iterator[str]:
     """A pattern of `exclude` may be there for tools to come; a whole name that is misspelt there hides nothing."""
     selection = server.tools.selection
-    whole = tuple(entry for entry in selection.exclude if _PATTERN.isdisjoint(entry))
-    for key, entries in (("include", selection.include), ("exclude", whole)):
+    keys = (
+        ("tools.include", selection.include),
+        ("tools.exclude", filter(_PATTERN.isdisjoint, selection.exclude)),
+        ("tasks.tools", filter(_PATTERN.isdisjoint, server.tasks.tools)),
+    )
+    for key, entries in keys:
         for entry in entries:
             if not any(map(Selection(include=(entry,)).admits, tools)):
-                yield f"tools.{key} names {entry}, and this server has no such tool{_near(entry, tools)}"
+                yield f"{key} names {entry}, and this server has no such tool{_near(entry, tools)}"
 
 
 def _misfits(adapter: Adapter, report: ServerReport) -> Iterator[str]:

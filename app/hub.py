@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskGroup
 
 from ..core.effects import (
     Cause,
@@ -42,6 +42,7 @@ from ..core.ids import ChannelId, Ticket
 from ..core.limits import Limits
 from ..core.plan import Plan
 from ..core.report import Command, Status
+from ..core.taskrecord import TaskStatus
 from ..core.timers import Deadline
 from ..transports.clock import loop_clock
 from ..transports.http_client import HttpClient
@@ -67,6 +68,7 @@ class EngineLike(Protocol):
     def exchange_count(self) -> int: ...
     def owes(self, channel: ChannelId) -> bool: ...
     def report(self) -> tuple[Status, ...]: ...
+    def tasks(self) -> tuple[TaskStatus, ...]: ...
     def next_timeout(self) -> Deadline | None: ...
     def new_channel(self) -> ChannelId: ...
     def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]: ...
@@ -77,6 +79,7 @@ class EngineLike(Protocol):
     def receive_drain(self, now: float) -> list[Effect]: ...
     def receive_stop(self, now: float) -> list[Effect]: ...
     def receive_command(self, server: str, command: Command, now: float) -> list[Effect]: ...
+    def receive_task_cancel(self, id: str, now: float) -> list[Effect]: ...
     def handle_timeout(self, now: float) -> list[Effect]: ...
 
 
@@ -116,6 +119,7 @@ class Hub:
         self._all_done = anyio.Event()
         self._change: anyio.Event | None = None  # somebody waits for things to change
         self._now: Callable[[], float]
+        self._unix_at_zero: float
         self._engine: EngineLike
         self._tasks: TaskGroup
         self._servers: Upstreams
@@ -145,14 +149,31 @@ class Hub:
         """The engine's clock."""
         return self._now()
 
+    def now_unix(self) -> float:
+        """The wall time that it takes this for."""
+        return self._unix_at_zero + self._now()
+
     def order(self, server: str, command: Command) -> None:
         """Give the engine an operator's order."""
         self._apply(self._engine.receive_command(server, command, self._now()))
 
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+    def tasks(self) -> tuple[TaskStatus, ...]:
+        """Every task that is kept, the oldest first."""
+        return self._engine.tasks()
+
+    def cancel_task(self, id: str) -> None:
+        """Give the engine an operator's order.
+
+        Raises:
+            LocalProtocolError: there is no such task, or it is over.
+        """
+        self._apply(self._engine.receive_task_cancel(id, self._now()))
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Work until `stop` is through, or until cancelled; then every upstream is gone."""
         self._now = loop_clock()
-        self._engine = self._make_engine(time.time() - self._now())
+        self._unix_at_zero = time.time() - self._now()
+        self._engine = self._make_engine(self._unix_at_zero)
         async with HttpClient(self._limits) as client, anyio.create_task_group() as self._tasks:
             self._servers = Upstreams(
                 self._plan, self._upstreams, self._workspaces, self._limits, self, client, log_server=self._log_server

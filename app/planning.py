@@ -7,13 +7,24 @@ from urllib.parse import urlsplit
 
 from ..core.eras import Era
 from ..core.limits import Limits
-from ..core.plan import Affinity, ArtifactProducer, Kind, OutputLocator, Plan, ServerPlan, Sharing, UploadConsumer
+from ..core.plan import (
+    Affinity,
+    ArtifactProducer,
+    Kind,
+    Offer,
+    OutputLocator,
+    Plan,
+    ServerPlan,
+    Sharing,
+    TaskRules,
+    UploadConsumer,
+)
 from ..core.wire.forward_target import ForwardTarget
 from ..core.wire.forwarding import HeaderRules
 from ..core.wire.http_passing import AUTHORIZATION
 from .addresses import settle
 from .listening import is_for_this_machine
-from .settings import ArtifactProducerAdapter, Server, Settings, UploadConsumerAdapter, Upstream
+from .settings import ArtifactProducerAdapter, Server, ServerTasks, Settings, UploadConsumerAdapter, Upstream
 
 LINK_KEY_MIN_BYTES: Final = 16
 
@@ -70,7 +81,7 @@ def affinity_of(settings: Settings) -> Affinity:
 def to_limits(settings: Settings) -> Limits:
     """The limits of `settings`; what they leave open stays as `Limits` has it."""
     defaults = Limits()
-    sessions, uploads, artifacts = settings.sessions, settings.uploads, settings.artifacts
+    sessions, uploads, artifacts, tasks = settings.sessions, settings.uploads, settings.artifacts, settings.tasks
     return Limits(
         request_size_max_bytes=settings.core.max_request_bytes,
         sessions_max=sessions.max_active,
@@ -87,6 +98,13 @@ def to_limits(settings: Settings) -> Limits:
         artifact_ttl_s=artifacts.ttl_seconds,
         artifacts_per_session_max=artifacts.max_per_session,
         inline_size_max_bytes=artifacts.max_inline_bytes,
+        task_ttl_s=tasks.ttl_seconds,
+        task_ttl_max_s=tasks.max_ttl_seconds,
+        task_poll_s=tasks.poll_interval_ms / 1000,
+        task_after_s=tasks.after_seconds,
+        tasks_max=tasks.max_total,
+        tasks_per_principal_max=tasks.max_per_principal,
+        tasks_per_session_max=tasks.max_per_session,
         keep_alive_s=settings.core.keep_alive_seconds,
         drain_s=settings.core.drain_seconds,
     )
@@ -134,7 +152,16 @@ def _server_plan(server: Server, retries: int) -> ServerPlan:
             (name.lower(), sent.lower()) == (AUTHORIZATION, AUTHORIZATION) for name, sent in server.upstream.passes
         ),
         era=era_of(server.upstream),
+        tasks=_task_rules(server.tasks),
         forwards_roots=server.roots == "client",
+    )
+
+
+def _task_rules(tasks: ServerTasks) -> TaskRules:
+    return TaskRules(
+        offer=Offer(tasks.offer),
+        tools=tuple((pattern, Offer(offer)) for pattern, offer in tasks.tools.items()),
+        strict=tasks.strict,
     )
 
 

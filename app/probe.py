@@ -118,7 +118,7 @@ async def _discover(hub: Hub, server: str, version: str) -> dict[str, object]:
     who = Envelope(LATEST_MODERN, b"{}", msgspec.json.encode({"name": "isthmus", "version": version}))
     client = MemoryClient(hub)
     try:
-        client.open(PipeOpening(server=server))
+        client.open(PipeOpening(server=server, is_own=True))
         client.say(jsonrpc.encode_request(b"1", "server/discover", add(None, who)))
         while True:
             frame = jsonrpc.decode(await client.receive())

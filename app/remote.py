@@ -1,4 +1,7 @@
-"""`isthmus ps`, `start`, `stop` and `restart`: the servers of an isthmus that runs already, asked over HTTP."""
+"""`isthmus ps`, `start`, `stop` and `restart`: the servers of an isthmus that runs already, asked over HTTP.
+
+`isthmus tasks` asks in the same way (`remote_tasks`).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ ERROR_MAX_CHARS: Final = 60
 
 DONE: Final = {"start": "runs", "stop": "is stopped", "restart": "runs again"}
 
-_Json = dict[str, Any]
+Json = dict[str, Any]
 
 
 class Failed(Exception):
@@ -40,25 +43,30 @@ class Isthmus(NamedTuple):
     address: Address | str
     token: str | None
 
-    def servers(self) -> list[_Json]:
+    def servers(self) -> list[Json]:
         """How its servers fare, each as `GET /servers` tells it."""
-        listed = self._ask("GET", "/servers", READ_TIMEOUT_S).get("servers")
+        listed = self.ask("GET", "/servers").get("servers")
         if not isinstance(listed, list) or not all(isinstance(one, dict) and "state" in one for one in listed):
-            raise self._no_isthmus("it lists no servers")
+            raise self.no_isthmus("it lists no servers")
         return listed
 
-    def act(self, action: str, id: str) -> _Json:
+    def act(self, action: str, id: str) -> Json:
         """Start, stop or restart a server. Returns what is told of it afterwards."""
-        return self._ask("POST", f"/servers/{quote(id, safe='')}/{action}", ACT_TIMEOUT_S)
+        return self.ask("POST", f"/servers/{quote(id, safe='')}/{action}", ACT_TIMEOUT_S)
 
-    def _ask(self, method: str, path: str, timeout_s: float) -> _Json:
+    def ask(self, method: str, path: str, timeout_s: float = READ_TIMEOUT_S) -> Json:
+        """What a page says.
+
+        Raises:
+            Failed: nothing of use; it says what is wrong.
+        """
         status, body = self._exchange(method, path, timeout_s)
         try:
             said = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             said = None
         if not isinstance(said, dict):
-            raise self._no_isthmus(f"it answers with HTTP status {status}")
+            raise self.no_isthmus(f"it answers with HTTP status {status}")
         if status == 200:
             return said
         if status == 401:
@@ -67,10 +75,11 @@ class Isthmus(NamedTuple):
             raise Failed(f"{self.url} does not take this token: it is another than its core.management.token")
         if status == 404 and "endpoints" in said:
             raise Failed(
-                f"{self.url} shows its servers to nobody here: set core.management.token there, and give it as --token"
+                f"{self.url} shows its servers and tasks to nobody here: set core.management.token there, and give it "
+                "as --token"
             )
         if "error" not in said or said.get("code") != status:
-            raise self._no_isthmus(f"it answers with HTTP status {status}")
+            raise self.no_isthmus(f"it answers with HTTP status {status}")
         raise Failed(plain(str(said["error"])))
 
     def _exchange(self, method: str, path: str, timeout_s: float) -> tuple[int, bytes]:
@@ -89,11 +98,11 @@ class Isthmus(NamedTuple):
         except OSError as error:
             raise Failed(f"{self.url} cannot be reached: {error.strerror or error}") from None
         except http.client.HTTPException:
-            raise self._no_isthmus("it speaks no HTTP") from None
+            raise self.no_isthmus("it speaks no HTTP") from None
         finally:
             connection.close()
 
-    def _no_isthmus(self, why: str) -> Failed:
+    def no_isthmus(self, why: str) -> Failed:
         return Failed(f"what listens at {self.url} is no isthmus: {why}")
 
 
@@ -118,7 +127,7 @@ class _SocketConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def table(servers: list[_Json]) -> str:
+def table(servers: list[Json]) -> str:
     """A line for each server, below one of headings."""
     heads = [
         "ID",
@@ -133,13 +142,17 @@ def table(servers: list[_Json]) -> str:
         "FAILURES",
         "LAST ERROR",
     ]
-    rows = [heads, *map(_row, servers)]
+    return aligned([heads, *map(_row, servers)])
+
+
+def aligned(rows: list[list[str]]) -> str:
+    """Rows in columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(itertools.starmap(str.ljust, zip(row, widths, strict=True))).rstrip() for row in rows)
     return "\n".join(lines)
 
 
-def _row(server: _Json) -> list[str]:
+def _row(server: Json) -> list[str]:
     state = "stopping" if server.get("status") == "stopping" else server["state"]
     pids = server.get("pids") or []
     uptime_s = server.get("uptime_s")
@@ -154,9 +167,13 @@ def _row(server: _Json) -> list[str]:
         duration(uptime_s) if isinstance(uptime_s, (int, float)) else None,
         server.get("starts"),
         server.get("failures"),
-        _short(str(server.get("last_error") or "")),
+        short(str(server.get("last_error") or "")),
     ]
-    return [plain(str(cell)) if cell not in (None, "") else "-" for cell in cells]
+    return list(map(shown, cells))
+
+
+def shown(cell: object) -> str:
+    return plain(str(cell)) if cell not in (None, "") else "-"
 
 
 def duration(seconds: float) -> str:
@@ -170,5 +187,5 @@ def duration(seconds: float) -> str:
     return " ".join(parts[first : first + 2])
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
     return text if len(text) <= ERROR_MAX_CHARS else text[: ERROR_MAX_CHARS - 1] + "…"

@@ -22,12 +22,13 @@ from ..core.engine import Engine
 from ..core.limits import Limits
 from ..core.plan import Plan
 from ..core.shelf import StoredArtifact
+from ..core.taskrecord import StoredTask
 from ..core.trace import Recorder
 from ..core.wire.http_pages import Page
 from ..core.wire.http_refusals import page_answer
 from ..core.wire.http_routes import PageRoute, Refused
 from ..storage.files import FileBlobs
-from ..storage.interface import Records, StorageError
+from ..storage.interface import StorageError
 from ..storage.sqlite import SqliteRecords
 from ..transports.child_ends import LAST_LINE_MAX_CHARS, LAST_LINES
 from ..transports.forwarding import Forwarder, Transparent
@@ -47,6 +48,8 @@ from .listening import open_listeners, serve_lines, surface_of
 from .management import ServerPages
 from .planning import to_forward_target, to_header_rules, to_limits, to_plan
 from .settings import Server, Settings
+from .stored import stored_artifacts, stored_tasks
+from .task_pages import TaskPages
 from .temporary import temporary_folder
 from .tool_pages import ToolPages
 from .tracing import Trace, open_trace
@@ -145,7 +148,7 @@ async def running(
             for prefix in ("upload/", archive.PREFIX):  # their sessions ended with the process that had them
                 await records.delete_all(prefix)
             await workspaces.start_up()  # it removes their blobs, which nobody owns now
-            stored = await _stored_artifacts(records)
+            stored, kept_tasks = await stored_artifacts(records), await stored_tasks(records)
         # Only now: what does not start must not touch the trace of what runs.
         trace = stack.enter_context(open_trace(trace_path)) if trace_path is not None else None
         listeners, base_url = await open_listeners(settings) if listen else ([], "")
@@ -154,7 +157,7 @@ async def running(
         plan = to_plan(settings, link_key, workspaces.root, base_url, VERSION, state_key=state_key)
         stderr: dict[str, list[str]] = {}
         hub = Hub(
-            functools.partial(_make_engine, plan, limits, stored, trace),
+            functools.partial(_make_engine, plan, limits, stored, kept_tasks, trace),
             plan,
             {server.id: upstream_of(server) for server in settings.servers if server.inspect},
             workspaces,
@@ -238,12 +241,26 @@ async def _converse(
 
 
 def _make_engine(
-    plan: Plan, limits: Limits, stored: tuple[StoredArtifact, ...], trace: Trace | None, unix_at_zero: float
+    plan: Plan,
+    limits: Limits,
+    stored: tuple[StoredArtifact, ...],
+    tasks: tuple[StoredTask, ...],
+    trace: Trace | None,
+    unix_at_zero: float,
 ) -> EngineLike:
     if trace is None:
-        return Engine(plan, entropy=os.urandom, unix_at_zero=unix_at_zero, limits=limits, stored=stored)
-    write = trace.write
-    return Recorder(plan, entropy=os.urandom, unix_at_zero=unix_at_zero, limits=limits, stored=stored, write=write)
+        return Engine(
+            plan, entropy=os.urandom, unix_at_zero=unix_at_zero, limits=limits, stored=stored, stored_tasks=tasks
+        )
+    return Recorder(
+        plan,
+        entropy=os.urandom,
+        unix_at_zero=unix_at_zero,
+        limits=limits,
+        stored=stored,
+        stored_tasks=tasks,
+        write=trace.write,
+    )
 
 
 def upstream_of(server: Server) -> ChildSpec | Endpoint | UnixAddress:
@@ -278,10 +295,13 @@ def _fixed_cwd(server: Server) -> str | None:
 
 
 def _pages(service: Service, conversations: Conversations) -> Pages:
+    from . import metrics  # it takes longest to import, and only listeners have pages
+
     hub, counts = service.hub, service.tool_counts
     servers = ServerPages(hub, conversations, service.limits, service.settings.servers, tool_counts=counts)
     by_id = {server.id: server for server in service.settings.servers}
     tools = ToolPages(conversations, by_id, service.limits, counts=counts)
+    tasks = TaskPages(hub, service.server_ids)
 
     async def answer(route: PageRoute, body: bytes) -> Refused:
         match route.page:
@@ -295,15 +315,24 @@ def _pages(service: Service, conversations: Conversations) -> Pages:
                 said = {"name": "isthmus", "version": VERSION, "description": DESCRIPTION}
                 return page_answer(200, msgspec.json.encode(said))
             case Page.TOOLS:
-                return await tools.show(route.server, route.query)
+                return await tools.show(route.id, route.query)
             case Page.CALL:
-                return await tools.call(route.server, route.query, body)
+                return await tools.call(route.id, route.query, body)
             case Page.SERVERS:
                 return servers.show_all()
             case Page.SERVER:
-                return servers.show(route.server)
+                return servers.show(route.id)
             case Page.START | Page.STOP | Page.RESTART:
-                return await servers.act(route.page, route.server)
+                return await servers.act(route.page, route.id)
+            case Page.TASKS:
+                return tasks.show_all(route.query)
+            case Page.TASK:
+                return tasks.show(route.id)
+            case Page.CANCEL:
+                return tasks.cancel(route.id)
+            case Page.METRICS:
+                counted = metrics.exposition(VERSION, hub.engine.report(), hub.tasks(), hub.now_unix())
+                return page_answer(200, counted, content_type=metrics.CONTENT_TYPE)
 
     return answer
 
@@ -321,18 +350,6 @@ def _start_errors(root: str) -> Iterator[None]:
         raise StartError(f"storage.root {root} cannot be used: {error}") from error
     except OSError as error:
         raise StartError(f"storage.root {root} cannot be used: {error.strerror or error}") from error
-
-
-async def _stored_artifacts(records: Records) -> tuple[StoredArtifact, ...]:
-    """What earlier runs left. A record that this version cannot read goes; the next start removes what it owned."""
-    found: list[StoredArtifact] = []
-    async for key, record in records.scan("artifact/"):
-        try:
-            found.append(msgspec.json.decode(record.value, type=StoredArtifact))
-        except msgspec.DecodeError as error:
-            _log.warning("an artifact of an earlier run cannot be read, and is removed: %s", error)
-            await records.delete(key)
-    return tuple(found)
 
 
 def _kept_key(folder: str, name: str) -> bytes:

@@ -41,7 +41,7 @@ def _about(description: str) -> Meta:
 
 
 class Management(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The pages under /servers, which show how the servers fare, start and stop them."""
+    """The pages under /servers and /tasks, which show how these fare, start, stop and cancel them, and /metrics."""
 
     enabled: Annotated[
         bool,
@@ -165,6 +165,27 @@ class Artifacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_inline_bytes: Annotated[
         Size, _about("A larger artifact is not put into a resources/read answer; its link is named instead.")
     ] = 8 * MIB
+
+
+class Tasks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Calls that go on while no request waits for them: how long they are kept, and how many."""
+
+    ttl_seconds: Annotated[
+        Seconds, _about("How long a task is kept, from its beginning, where its client does not say.")
+    ] = 3600.0
+    max_ttl_seconds: Annotated[Seconds, _about("The longest that a client may ask for. Not below ttl_seconds.")] = (
+        86_400.0
+    )
+    poll_interval_ms: Annotated[
+        Count, _about("How often clients are asked to look, where the server does not say.")
+    ] = 1000
+    after_seconds: Annotated[
+        Seconds,
+        _about("A call of a client without sessions (2026-07-28) that knows tasks becomes one when it takes longer."),
+    ] = 5.0
+    max_total: Annotated[Count, _about("Tasks at once, finished ones included.")] = 10_000
+    max_per_principal: Annotated[Count, _about("Those of one principal; anonymous clients are one together.")] = 5_000
+    max_per_session: Annotated[Count, _about("Those of one session.")] = 1_000
 
 
 class UploadConsumerAdapter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="upload_consumer"):
@@ -301,6 +322,35 @@ class Filter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return Selection(self.include or (), self.exclude or ())
 
 
+Offer = Literal["auto", "always", "own", "never"]
+
+
+class ServerTasks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether clients may have calls of this server's tools run as tasks."""
+
+    offer: Annotated[
+        Offer,
+        _about(
+            "auto: the server's own tasks, in each client's terms, and tasks of the gateway where the server has none; "
+            "a client without sessions gets one when the call takes long. always: such a client gets one at once. "
+            "own: the server's own tasks only. never: none, not even those."
+        ),
+    ] = "auto"
+    tools: Annotated[
+        dict[str, Offer],
+        _about(
+            "Tools with an offer of their own, by name or by a pattern with *, ? and [...]. The first that fits holds."
+        ),
+    ] = {}
+    strict: Annotated[
+        bool,
+        _about(
+            "Refuse plain calls of tools that the server wants called as tasks, as it would itself. Otherwise the "
+            "gateway makes them tasks, and waits."
+        ),
+    ] = False
+
+
 class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One server, and what is done about its files."""
 
@@ -337,6 +387,7 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     resources: Annotated[Filter, _about("Which of its resources clients see: URIs, and templates as they are.")] = (
         Filter()
     )
+    tasks: ServerTasks = ServerTasks()
     unix_socket: Annotated[
         str | None,
         _about(
@@ -381,6 +432,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sessions: Sessions = Sessions()
     uploads: Uploads = Uploads()
     artifacts: Artifacts = Artifacts()
+    tasks: Tasks = Tasks()
     servers: Annotated[tuple[Server, ...], _about("The servers.")] = ()
     mcp_servers: Annotated[
         dict[str, Annotated[McpServer, Meta(extra_json_schema=_ONE_OF)]],

@@ -1,4 +1,4 @@
-"""Byte sizes as people write them: `10Mi`, `5MB`, `1.5GiB`, `512k`."""
+"""Byte sizes as people write them, `10Mi`, `5MB`, `1.5GiB` or `512k`, and as they read them."""
 
 from __future__ import annotations
 
@@ -31,3 +31,11 @@ def parse_size(text: str) -> int:
     unit = bare[len(digits) :].strip()
     base = 1024 if unit.endswith("i") else 1000
     return int(Decimal(digits) * base ** _POWERS[unit.removesuffix("i")])
+
+
+def told_size(size_bytes: int) -> str:
+    """A size for people, in the largest unit that it fills."""
+    for unit, size in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if size_bytes >= size:
+            return f"{size_bytes / size:.1f} {unit}"
+    return f"{size_bytes} B"

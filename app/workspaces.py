@@ -29,6 +29,7 @@ from ..core.effects import (
     Fetched,
     Forget,
     ForgetAll,
+    InlineSource,
     Load,
     Loaded,
     Materialize,
@@ -196,6 +197,9 @@ class Workspaces:
                 return None
             case Allocate():
                 return await self._allocate(order)
+            case Collect(workspace=""):
+                assert all(isinstance(source, InlineSource) for source in order.sources)
+                return await self._capture.collect(order, own=(), start=self.root)
             case Collect(server=server, workspace=workspace):
                 folders = self.folders(workspace)
                 start = self._working_directories.get(server) or folders.ws
@@ -275,7 +279,7 @@ def _make_folder(path: str) -> None:
 def _owned_blob(value: bytes) -> str | None:
     try:
         return msgspec.json.decode(value, type=_Owner).blob
-    except msgspec.DecodeError:  # not JSON, or not an object, or no blob's name: it owns none
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # no JSON, no object, or no blob's name
         return None
 
 

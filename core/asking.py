@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from . import jsonrpc
 from .bridge.questions import answer_to_legacy, answered, to_older
+from .bridge.related import related_id, with_related, without_related
 from .courier import Courier
 from .desk import Desk
 from .effects import Headers
@@ -20,7 +23,7 @@ from .jsonrpc import Frame
 from .links import Link
 from .rewrite import members, set_member, take
 from .session import Ask, Session
-from .sharing import Crowd
+from .sharing import MAY_ASK, Crowd
 from .uplink import Uplink
 from .upstream import State
 from .visibility import hides
@@ -54,10 +57,11 @@ class Asking:
         """`related` is the exchange on whose stream it came, if that is known."""
         assert frame.id_raw is not None
         assert frame.method is not None
+        id_raw, method = frame.id_raw, frame.method
         if frame.method == "ping":
             self._uplink.tell(link, jsonrpc.encode_result(frame.id_raw, b"{}"))
             return
-        session = self._whose(link, frame.id_raw, frame.method)
+        session = self._whose(link, frame)
         if session is None:
             return
         if frame.method == "roots/list" and link.plan.owns_roots:
@@ -74,9 +78,10 @@ class Asking:
             except RemoteProtocolError as error:
                 self._uplink.tell(link, jsonrpc.encode_error(frame.id_raw, error.rpc_code, error.message))
                 return
+            related, frame = self._attributed(link, session, frame, related)
             if related is not None:
                 self._uplink.expect_reply(link, related)
-            ask = Ask(frame.id_raw, token, frame.method, link.upstream.incarnation, None)
+            ask = Ask(id_raw, token, method, link.upstream.incarnation, None)
             try:
                 shown = self._shown(link, session, frame)
             except RemoteProtocolError as error:
@@ -85,6 +90,28 @@ class Asking:
             if shown is not frame.params:
                 ask = ask._replace(params=frame.params)
             self._courier.ask(session, ask, shown, related)
+
+    def _attributed(
+        self, link: Link, session: Session, frame: Frame, related: Exchange | None
+    ) -> tuple[Exchange | None, Frame]:
+        """The call that a question belongs to, and the question without the server's name for it: the task that it
+        names, or, where nothing says more, the only kind of call that there is."""
+        named = related_id(frame.params)
+        if named is not None and (call := link.remotes.get(named)) is not None and call.sid == session.sid:
+            return call, msgspec.structs.replace(frame, params=without_related(frame.params))
+        if related is None:
+            calls = [e for e in session.exchanges.values() if e.method in MAY_ASK and e.is_upstream and link.carries(e)]
+            if calls and all(call.task is not None for call in calls):
+                related = calls[-1]
+        return related, frame
+
+    def _renamed(self, link: Link, params: bytes | None) -> bytes | None:
+        """What is said in the course of a task names that as its client knows it, if it does."""
+        call = link.remotes.get(related_id(params) or "")
+        if call is None:
+            return params
+        bare = without_related(params)
+        return with_related(bare, call.task.id) if call.task is not None and call.task.is_legacy else bare
 
     def _shown(self, link: Link, session: Session, frame: Frame) -> bytes | None:
         """The params of a question as the client's revision has them, if that is older than its server's."""
@@ -104,28 +131,35 @@ class Asking:
             if frame.method == "notifications/cancelled":
                 self._receive_withdrawal(link, frame.params)
                 return
+            params = self._renamed(link, frame.params)
         except RemoteProtocolError as error:
             self._desk.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
             return
-        message = jsonrpc.encode_notification(frame.method, frame.params)
+        message = jsonrpc.encode_notification(frame.method, params)
         crowd = self._crowds.get(link.id)
         if crowd is None:
             self._courier.deliver(link.session, frame.method, message, related)
             return
         try:
-            hearers = crowd.hearers(frame.method, frame.params, self._desk.now)
+            named = related_id(frame.params)
+            asker = crowd.asker(self._desk.now) if named is None else _session_of_task(link, named)
+            hearers = crowd.hearers(frame.method, params, asker, is_anyones=named is None and crowd.is_quiet)
         except RemoteProtocolError as error:
             self._desk.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
             return
         for session in hearers:
             self._courier.deliver(session, frame.method, message, None)
 
-    def _whose(self, link: Link, id_raw: bytes, method: str) -> Session | None:
+    def _whose(self, link: Link, frame: Frame) -> Session | None:
         """Who is asked. None if nobody can be: the server is told so."""
         crowd = self._crowds.get(link.id)
         if crowd is None:
             return link.session
-        session = crowd.asker(self._desk.now)
+        id_raw, method = frame.id_raw, frame.method
+        assert id_raw is not None
+        assert method is not None
+        named = related_id(frame.params)
+        session = crowd.asker(self._desk.now) if named is None else _session_of_task(link, named)
         if session is not None and crowd.can_be_asked(session, method):
             return session
         if session is None:
@@ -151,11 +185,11 @@ class Asking:
         spans = members(params)
         token = take(params, spans.get("progressToken"))
         number = None if token is None else jsonrpc.number_of(token)
-        exchange = link.pending.get(number) if number is not None else None
+        exchange = link.pending.get(number) or link.tokens.get(number) if number is not None else None
         if not isinstance(exchange, Exchange) or exchange.token_raw is None:
             return
         self._uplink.expect_reply(link, exchange)
-        restored = set_member(params, "progressToken", exchange.token_raw)
+        restored = set_member(without_related(params) or b"{}", "progressToken", exchange.token_raw)
         message = jsonrpc.encode_notification("notifications/progress", restored)
         self._courier.tell_progress(link.session_of(exchange), exchange, message)
 
@@ -205,3 +239,9 @@ class Asking:
             return None
         self._courier.expect_answer(session, number)
         return set_member(params, "progressToken", ask.token_raw)
+
+
+def _session_of_task(link: Link, named: str) -> Session | None:
+    """Whose task of the server's that is. None: there is none of that name."""
+    call = link.remotes.get(named)
+    return None if call is None else link.sessions.get(call.sid)

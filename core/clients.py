@@ -40,11 +40,13 @@ class Clients:
     Attributes:
         sessions: by the secret that their clients prove themselves with.
         forget: to be told of each session that is about to end.
+        end_tasks: the same, for what runs in it though nobody waits.
     """
 
     def __init__(self, desk: Desk, courier: Courier, streams: Streams) -> None:
         self.sessions: dict[str, Session] = {}
         self.forget: Callable[[Session], None]
+        self.end_tasks: Callable[[Session], None]
         self._by_sid: dict[str, Session] = {}
         self._desk = desk
         self._courier = courier
@@ -143,7 +145,7 @@ class Clients:
     def _start(self, session: Session, exchange: Exchange) -> None:
         """An accepted request begins: refused here, answered here, or on its way up."""
         duplicate = session.pipe is not None and any(e.id_key == exchange.id_key for e in session.exchanges.values())
-        is_full = len(session.exchanges) >= self._desk.limits.exchanges_per_session_max
+        is_full = session.in_flight >= self._desk.limits.exchanges_per_session_max
         session.exchanges[exchange.key] = exchange
         if exchange.method == "ping":
             self._courier.answer(session, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
@@ -220,6 +222,7 @@ class Clients:
         session.receive_headers(opening.headers)
         session.receive_headers(headers)
         session.sees_hidden = isinstance(opening, PipeOpening) and opening.sees_hidden
+        session.is_own = isinstance(opening, PipeOpening) and opening.is_own
         stream = session.streams[0] if is_pipe else Stream(channel)
         reply = Reply(stream, ends_channel=not is_pipe, can_stream=False)
         self._begin(session, reply, ExchangeKey(channel, ordinal), frame, headers)
@@ -256,6 +259,7 @@ class Clients:
         session.features = MODERN[LATEST_MODERN]
         session.receive_headers(opening.headers)
         session.sees_hidden = isinstance(opening, PipeOpening) and opening.sees_hidden
+        session.is_own = isinstance(opening, PipeOpening) and opening.is_own
         session.step(SessionInput.ACCEPT)
         session.step(SessionInput.CONFIRM)
         return session
@@ -288,6 +292,7 @@ class Clients:
         """End it: every open request is answered, every stream ends, the upstream session is let go."""
         if session.state is SessionState.CLOSED:
             return
+        self.end_tasks(session)
         self.forget(session)
         for exchange in list(session.exchanges.values()):
             self._courier.fail(session, exchange, INVALID_REQUEST, why)

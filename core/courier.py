@@ -65,12 +65,38 @@ class Upward(Protocol):
         """The session is over; `asks` are the server's requests that it has not answered."""
 
 
+class Tasks(Protocol):
+    """Calls that no request of a client waits for any more."""
+
+    def receive_answer(self, session: Session, exchange: Exchange, message: bytes) -> None:
+        """A call whose client wants it to be a task is over before it became one."""
+
+    def receive_settled(self, session: Session, exchange: Exchange, message: bytes | None) -> None: ...
+
+    def receive_progress(self, session: Session, exchange: Exchange, message: bytes) -> None: ...
+
+    def release(self, session: Session, exchange: Exchange) -> None:
+        """A request is over."""
+
+
+class TaskQuestions(Protocol):
+    """What servers ask in the course of such calls."""
+
+    def receive_settled_ask(self, exchange: Exchange, number: int) -> None: ...
+
+    def ask(self, session: Session, ask: Ask, params: bytes | None, exchange: Exchange) -> None: ...
+
+    def withdraw(self, session: Session, number: int) -> bool: ...
+
+
 class Courier:
     """The way down to clients."""
 
     def __init__(self, desk: Desk, streams: Streams, legwork: Legwork) -> None:
         self.up: Upward
         self.over: Callable[[Session], None]
+        self.tasks: Tasks
+        self.task_questions: TaskQuestions
         self._desk = desk
         self._streams = streams
         self._legwork = legwork
@@ -88,6 +114,8 @@ class Courier:
 
     def answer(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """Give an exchange its one answer."""
+        if exchange.wish.is_asked and exchange.task is None:
+            self.tasks.receive_answer(session, exchange, message)
         exchange.step(ExchangeInput.ANSWER)
         self._settle(session, exchange, message)
 
@@ -119,12 +147,24 @@ class Courier:
     def _settle(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
         del session.exchanges[exchange.key]
         self.touch(session)
+        if exchange.task is not None:
+            self._settle_task(session, exchange, message)
+            return
+        self.tasks.release(session, exchange)
         if not session.is_stateless:
             self.close_reply(session, exchange, message)
             return
         if message is None or not self._legwork.keeps(session, exchange, message):
             shown = None if message is None else self._legwork.shown(session, exchange, message)
             self.close_reply(session, exchange, shown)
+        self.over(session)
+
+    def _settle_task(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
+        if not session.is_stateless:
+            self.tasks.receive_settled(session, exchange, message)
+            return
+        shown = None if message is None else self._legwork.shown(session, exchange, message)
+        self.tasks.receive_settled(session, exchange, shown)
         self.over(session)
 
     def answer_at_once(self, reply: Reply, message: bytes) -> None:
@@ -134,7 +174,10 @@ class Courier:
 
     def close_reply(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
         """The request has its answer, or is to have none."""
-        reply = exchange.reply
+        self.close(session, exchange.reply, message)
+
+    def close(self, session: Session, reply: Reply, message: bytes | None) -> None:
+        """One of those that a reply is for has its answer, or is to have none."""
         reply.remaining -= 1
         assert reply.remaining >= 0
         is_last = reply.remaining == 0
@@ -174,8 +217,10 @@ class Courier:
             self._hold(session, Held(message, method, None))
 
     def tell_progress(self, session: Session, exchange: Exchange, message: bytes) -> None:
-        """Send progress of a request, on that request's own stream or not at all."""
-        if session.is_stateless:
+        """Send progress of a request, on that request's own stream or not at all; of a task, wherever it is heard."""
+        if exchange.task is not None:
+            self.tasks.receive_progress(session, exchange, message)
+        elif session.is_stateless:
             self._legwork.tell_progress(session, exchange, message)
         elif exchange.reply.can_stream:
             self._streams.put(session, exchange.reply.stream, message, is_lossy=True)
@@ -187,13 +232,17 @@ class Courier:
 
     def release(self, session: Session, exchange: Exchange) -> None:
         """The server has ended its stream for this request to be polled: the client may do the same with us."""
-        self._streams.release(session, exchange.reply.stream)
+        if exchange.reply.can_stream:
+            self._streams.release(session, exchange.reply.stream)
 
     def _put_notification(self, session: Session, stream: Stream, method: str, message: bytes) -> None:
         self._streams.put(session, stream, message, is_lossy=method not in LEVEL_TRIGGERED)
 
     def ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None:
         """Ask the client what the server wants to know, under an id of ours."""
+        if related is not None and related.task is not None:
+            self.task_questions.ask(session, ask, params, related)
+            return
         if session.is_stateless:
             self._legwork.ask(session, ask, params, related)
             return
@@ -207,6 +256,14 @@ class Courier:
             self._put_ask(session, number, stream, message)
         else:
             self._hold(session, Held(message, ask.method, number))
+
+    def put_question(self, session: Session, number: int, message: bytes, related: Exchange | None) -> None:
+        """Ask the client, or ask it again, what is known under a number already."""
+        stream = self._stream_for(session, session.asks[number].method, related)
+        if stream is not None:
+            self._put_ask(session, number, stream, message)
+        else:
+            self._hold(session, Held(message, session.asks[number].method, number))
 
     def _put_ask(self, session: Session, number: int, stream: Stream, message: bytes) -> None:
         session.asks[number] = session.asks[number]._replace(stream=stream)
@@ -255,13 +312,20 @@ class Courier:
         self._desk.timers.cancel(("ask", (session.sid, number)))
         if ask is not None and ask.stream is None:
             session.held = type(session.held)(held for held in session.held if held.ask != number)
+        if ask is not None and ask.of_task is not None:
+            self.task_questions.receive_settled_ask(ask.of_task, number)
         return ask
+
+    def forget_ask(self, session: Session, number: int) -> None:
+        """Nobody waits for the client's answer any more, nor is told so."""
+        self._drop_ask(session, number)
 
     def unask(self, session: Session, number: int, params: bytes | None) -> None:
         """The server withdrew its request, or is gone; or the client takes too long. `params` are those of the server's
         notification, an object with each member once."""
         if session.is_stateless:
-            self._legwork.unask(session, number)
+            if not self.task_questions.withdraw(session, number):
+                self._legwork.unask(session, number)
             return
         ask = self._drop_ask(session, number)
         if ask is None or ask.stream is None:

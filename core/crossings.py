@@ -29,29 +29,26 @@ from .errors import (
 )
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
+from .exchange import State as ExchangeState
 from .jsonrpc import Frame
 from .levels import LEVELS
 from .links import Link
 from .listens import Listens
 from .news import News
+from .offers import shown_tools
 from .replay import Replays
 from .rewrite import remove_member
 from .rounds import Rounds
 from .schooling import Schooling
 from .session import Session
 from .sharing import MAY_ASK, Crowd
+from .tasked import Tasked
 from .uplink import Uplink
 from .upstream import REMEMBERED
 from .wire.mirroring import headers_for
 
-ONLY_STATELESS: Final = frozenset({"server/discover", "subscriptions/listen", "tasks/update"})
+ONLY_STATELESS: Final = frozenset({"server/discover", "subscriptions/listen"})
 """Requests that no client with a session can mean."""
-
-ONLY_HANDSHAKE: Final = frozenset({"tasks/list", "tasks/result", "tasks/get", "tasks/cancel"})
-"""Requests that a server without sessions has no equal for, as far as it is bridged."""
-
-ONLY_TASKS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
-"""Requests of an extension that no server with sessions is offered with."""
 
 
 class Visits(Protocol):
@@ -64,12 +61,22 @@ class Visits(Protocol):
         """The call is over, or goes on."""
 
 
+class Calling(Protocol):
+    """What servers are told of tasks with each call."""
+
+    def params_to_legacy(self, exchange: Exchange, params: bytes | None) -> bytes | None: ...
+
+    def capabilities_up(self, exchange: Exchange, capabilities: bytes) -> bytes: ...
+
+    def must_repeat(self, link: Link, exchange: Exchange, error: bytes) -> bool: ...
+
+
 class Finish(Protocol):
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
 
     def resend(self, link: Link, exchange: Exchange) -> None: ...
 
-    def renegotiate(self, link: Link, exchange: Exchange) -> None: ...
+    def renegotiate(self, link: Link, exchange: Exchange, *, for_tasks: bool = False) -> None: ...
 
 
 class Crossings:
@@ -86,12 +93,14 @@ class Crossings:
         rounds: Rounds,
         news: News,
         listens: Listens,
+        tasked: Tasked,
         crowds: Mapping[str, Crowd],
         *,
         write: Callable[[Link, Exchange], None],
     ) -> None:
         self.onward: Finish
         self.visits: Visits
+        self.calling: Calling
         self.schooling = Schooling(desk, uplink, write)
         self.replays = Replays(desk.limits)
         self._desk = desk
@@ -99,6 +108,7 @@ class Crossings:
         self._rounds = rounds
         self._news = news
         self._listens = listens
+        self._tasked = tasked
         self._crowds = crowds
         self._write = write
 
@@ -123,9 +133,6 @@ class Crossings:
             return True
         if link.is_stateless:
             return self._must_learn(link, session, exchange)
-        if exchange.method in ONLY_TASKS:
-            self._refuse(link, exchange, METHOD_NOT_FOUND, f"Method not found: {exchange.method}")
-            return True
         try:
             state = jsonrpc.member_of(exchange.params, "requestState")
         except RemoteProtocolError as error:
@@ -145,7 +152,7 @@ class Crossings:
         elif method in ("resources/subscribe", "resources/unsubscribe"):
             exchange.step(ExchangeInput.SEND)
             self._news.receive_wish(link, session, exchange)
-        elif method in ONLY_STATELESS or method in ONLY_HANDSHAKE:
+        elif method in ONLY_STATELESS:
             self._refuse(link, exchange, METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
         else:
             return self._must_learn(link, session, exchange)
@@ -236,18 +243,25 @@ class Crossings:
         """
         session = link.session_of(exchange)
         if not link.is_stateless:
-            return envelope.strip_retry(exchange.params) if session.is_stateless else exchange.params
+            params = envelope.strip_retry(exchange.params) if session.is_stateless else exchange.params
+            return self.calling.params_to_legacy(exchange, params)
         revision = link.upstream.revision
         assert revision is not None
         if session.is_stateless:
-            if not link.plan.owns_roots or exchange.leg is None:
+            if exchange.leg is None:
                 return exchange.params
-            without = remove_member(exchange.leg.capabilities, "roots")  # they are paths of another machine
-            return envelope.add(exchange.params, msgspec.structs.replace(exchange.leg, capabilities=without))
+            able = exchange.leg.capabilities
+            if link.plan.owns_roots:
+                able = remove_member(able, "roots")  # they are paths of another machine
+            able = self.calling.capabilities_up(exchange, able)
+            if able is exchange.leg.capabilities:
+                return exchange.params
+            return envelope.add(exchange.params, msgspec.structs.replace(exchange.leg, capabilities=able))
         params = exchange.params
         if params is not None and b'"task"' in params:
-            params = remove_member(params, "task")  # nothing of that kind was offered: it means nothing
-        who = msgspec.structs.replace(session.client, revision=revision, log_level=session.level)
+            params = remove_member(params, "task")  # it has another word for it
+        able = self.calling.capabilities_up(exchange, session.client.capabilities)
+        who = msgspec.structs.replace(session.client, revision=revision, log_level=session.level, capabilities=able)
         return envelope.add(params, who)
 
     def mirrored_up(self, link: Link, exchange: Exchange, params: bytes | None) -> Headers:
@@ -270,6 +284,8 @@ class Crossings:
     def receive_answer(self, link: Link, exchange: Exchange, frame: Frame) -> bool:
         """A server answered a request. True if that is not the end of it, or was dealt with here."""
         session = link.session_of(exchange)
+        if frame.result is not None and self._tasked.receive_created(link, exchange, frame.result):
+            return True
         if frame.error is not None:
             return self._receive_error(link, session, exchange, jsonrpc.usable_error(frame.error))
         if not link.is_stateless:
@@ -279,7 +295,10 @@ class Crossings:
         if exchange.method not in MAY_ASK:
             text = f"got input_required for {exchange.method}, expected it for {', '.join(sorted(MAY_ASK))} only"
             raise RemoteProtocolError(text, clause="2026-07-28 basic/patterns/mrtr, Supported Requests")
-        if not session.is_stateless:
+        if exchange.state is ExchangeState.TASKED:
+            text = "got input_required for what a task came to, expected its result"
+            raise RemoteProtocolError(text, clause="extension io.modelcontextprotocol/tasks, Task Creation")
+        if not session.is_stateless or exchange.task is not None:
             self._rounds.receive_questions(link, exchange, frame.result)
             return True
         exchange.is_native = True
@@ -290,20 +309,16 @@ class Crossings:
     def _receive_error(self, link: Link, session: Session, exchange: Exchange, error: bytes) -> bool:
         code = jsonrpc.error_code(error)
         if not link.is_stateless:
+            if self.calling.must_repeat(link, exchange, error):
+                exchange.step(ExchangeInput.REQUEUE)
+                self.onward.renegotiate(link, exchange, for_tasks=True)
+                return True
             if exchange.lacking is not None:
                 return self._lack(link, exchange, error=error)
-            return session.is_stateless and code == URL_REQUIRED and self.visits.receive_visits(link, exchange, error)
-        if code == HEADER_MISMATCH and exchange.attempts <= 1 and not link.is_pipe:
-            # Its tools may have changed since they were listed.
-            self.schooling.forget(link)
-            exchange.mirrored = ()
-            exchange.step(ExchangeInput.REQUEUE)
-            self.onward.resend(link, exchange)
-            return True
-        if code == UNSUPPORTED_VERSION and exchange.attempts <= 1:
-            exchange.step(ExchangeInput.REQUEUE)
-            self.onward.renegotiate(link, exchange)
-            return True
+            may_ask = session.is_stateless and exchange.task is None
+            return may_ask and code == URL_REQUIRED and self.visits.receive_visits(link, exchange, error)
+        if exchange.state is ExchangeState.SENT and self._repeat(link, exchange, code, error):
+            return True  # what a task came to is no word on how it was called
         if code in (HEADER_MISMATCH, UNSUPPORTED_VERSION):
             exchange.step(ExchangeInput.REPLY)
             text = "the server does not accept how it was asked, which is a fault of this proxy or of the server"
@@ -318,6 +333,25 @@ class Crossings:
         exchange.step(ExchangeInput.REPLY)
         self._finish(link, exchange, result)
         return True
+
+    def _repeat(self, link: Link, exchange: Exchange, code: int | None, error: bytes) -> bool:
+        """A server refused a request for how it was sent. True if it is sent once more, in another way."""
+        if code == HEADER_MISMATCH and exchange.attempts <= 1 and not link.is_pipe:
+            # Its tools may have changed since they were listed.
+            self.schooling.forget(link)
+            exchange.mirrored = ()
+            exchange.step(ExchangeInput.REQUEUE)
+            self.onward.resend(link, exchange)
+            return True
+        if code == UNSUPPORTED_VERSION and exchange.attempts <= 1:
+            exchange.step(ExchangeInput.REQUEUE)
+            self.onward.renegotiate(link, exchange)
+            return True
+        if self.calling.must_repeat(link, exchange, error):
+            exchange.step(ExchangeInput.REQUEUE)
+            self.onward.resend(link, exchange)
+            return True
+        return False
 
     def _lack(self, link: Link, exchange: Exchange, *, error: bytes | None = None, result: bytes | None = None) -> bool:
         """The server answered after it had asked in vain. True if that was why it failed, as far as can be told."""
@@ -352,11 +386,15 @@ class Crossings:
         if link.wrapped and exchange.method == "tools/call":
             is_wrapped = jsonrpc.text_of(jsonrpc.member_of(exchange.params, "name")) in link.wrapped
         server = features_of(link.upstream.revision)
-        return results.to_legacy(exchange.method, result, client=session.features, server=server, is_wrapped=is_wrapped)
+        shown = results.to_legacy(
+            exchange.method, result, client=session.features, server=server, is_wrapped=is_wrapped
+        )
+        return shown_tools(link, session, shown) if exchange.method == "tools/list" else shown
 
     def _listed(self, link: Link, session: Session, exchange: Exchange, result: bytes) -> bytes:
         """A list of tools, or a part of one: what it says of how they are called is remembered."""
         is_first = jsonrpc.member_of(exchange.params, "cursor") in (None, b"null")
+        self.schooling.learn_support(link, result, is_first=is_first)
         if link.is_stateless and not link.is_pipe:
             result = self.schooling.learn(link, session, result, is_first=is_first)
         elif session.is_stateless:
@@ -373,6 +411,8 @@ class Crossings:
 
     def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None:
         """A request is over, however it ended."""
+        if link is not None and exchange.remote is not None:
+            self._tasked.forget(link, exchange)
         if session.is_stateless:
             self.visits.forget(session, exchange)
         if exchange.round is not None:

@@ -79,6 +79,8 @@ class PipeOpening(Fact, frozen=True):
     headers: Headers = ()
     sees_hidden: bool = False
     """It is the driver's own, and is shown what the plan hides from clients."""
+    is_own: bool = False
+    """It is the driver's own, and is told of tasks what the server says, not what clients are offered."""
 
 
 class EventPipeOpening(Fact, frozen=True):
@@ -379,7 +381,8 @@ Source = FileSource | InlineSource
 class Collect(Effect, frozen=True):
     """Take files in: for each source that is an existing file under the workspace or the server's `artifact_roots`
     (symlinks resolved), copy it into blob `blobs[i]`, as long as no file has more than `size_max_bytes` and all of them
-    no more than `total_size_max_bytes`. Answer: `Collected`, one entry a source."""
+    no more than `total_size_max_bytes`. What came in messages alone needs no workspace: "" then. Answer: `Collected`,
+    one entry a source."""
 
     ticket: Ticket
     server: str

@@ -59,6 +59,10 @@ from .shelf import Shelf, StoredArtifact
 from .stateless import Stateless
 from .stating import Stating
 from .streams import Streams
+from .tasking import Tasking
+from .taskrecord import StoredTask, TaskStatus
+from .taskruns import TaskTable
+from .taskstore import TaskStore
 from .timers import Deadline
 from .visits import Visits
 from .waiting import Waiting
@@ -82,6 +86,7 @@ class Engine:
         unix_at_zero: wall time, in seconds since 1970, at which `now` was 0.
         limits: every bound.
         stored: the artifacts that earlier runs left, so that they expire, and count, as if this one had made them.
+        stored_tasks: the records of tasks that earlier runs left.
 
     All inputs take `now`, seconds on one monotonic clock that never runs backwards, and raise LocalProtocolError for
     what only their caller can have got wrong; what a peer got wrong is answered or noted, never raised.
@@ -95,6 +100,7 @@ class Engine:
         unix_at_zero: float,
         limits: Limits | None = None,
         stored: Iterable[StoredArtifact] = (),
+        stored_tasks: Iterable[StoredTask] = (),
     ) -> None:
         if any(server.has_files for server in plan.servers) and len(plan.link_key) < LINK_KEY_MIN_BYTES:
             expected = f"expected at least {LINK_KEY_MIN_BYTES} secret bytes"
@@ -106,13 +112,16 @@ class Engine:
         self._legwork = legwork = Legwork(desk, streams)
         self._courier = courier = Courier(desk, streams, legwork)
         self._clients = clients = Clients(desk, courier, streams)
+        store = TaskStore(desk, self._waiting)
+        self._table = table = TaskTable()
+        self._tasking = tasking = Tasking(desk, courier, store, table)
         seal = Seal(plan.state_keys or (entropy(STATE_KEY_BYTES),))
         stating = Stating(desk, seal, owner=desk.mint())
         legwork.sender = courier
         legwork.parking = Parking(desk, stating, legwork, courier)
         legwork.visits = Visits(desk, stating, courier)
         legwork.deferring = Deferring(desk, stating, courier)
-        self._servers = servers = Servers(desk, self._clients, courier, legwork)
+        self._servers = servers = Servers(desk, self._clients, courier, legwork, tasking, store, table)
         legwork.parking.up = legwork.visits.up = legwork.deferring.up = servers
         legwork.parking.deferring, legwork.deferring.parking = legwork.deferring, legwork.parking
         verdicts = servers.handshakes.verdicts
@@ -121,6 +130,12 @@ class Engine:
             desk, courier, clients, legwork, seal, verdicts, crossings.schooling.advertised, crossings.replays
         )
         clients.forget, courier.over = stateless.forget, stateless.receive_settled
+        courier.tasks = stateless.tasks = tasking
+        clients.end_tasks = tasking.close_session
+        courier.task_questions = tasking.asking
+        tasking.parking, tasking.asking.up = legwork.parking, servers
+        tasking.telling.watched, tasking.telling.session_by = legwork.listens, clients.by_sid
+        tasking.restore(stored_tasks, desk.servers)
         self._posts = Posts(desk, courier, clients, streams, stateless)
         self._pipes = Pipes(desk, courier, clients, stateless)
         nonces, shelf = Nonces(), Shelf(desk)
@@ -143,18 +158,22 @@ class Engine:
     @property
     def exchange_count(self) -> int:
         """Requests of clients that are still owed an answer. A subscription is not: it has none before its end."""
-        return sum(len(session.exchanges) - len(session.listens) for session in self._clients.sessions.values())
+        return sum(session.in_flight - len(session.listens) for session in self._clients.sessions.values())
 
     def owes(self, channel: ChannelId) -> bool:
         """Whether the client of a pipe is still owed an answer."""
         role = self._desk.role_of(channel)
         if not isinstance(role, PipeRole):
             return False
-        return role.legs.is_waiting or (role.session is not None and bool(role.session.exchanges))
+        return role.legs.is_waiting or (role.session is not None and role.session.in_flight > 0)
 
     def report(self) -> tuple[Status, ...]:
         """How each server fares now."""
         return report(self._servers, Tally(session.server for session in self._clients.sessions.values()))
+
+    def tasks(self) -> tuple[TaskStatus, ...]:
+        """All tasks that there are, those that began first first."""
+        return self._tasking.report()
 
     def next_timeout(self) -> Deadline | None:
         """When `handle_timeout` is wanted next, and why."""
@@ -260,13 +279,15 @@ class Engine:
     def receive_stop(self, now: float) -> list[Effect]:
         """End every session: each open request is answered, each upstream let go."""
         self._begin(now, None)
+        self._tasking.stop()
         self._desk.is_draining = True
         for session in list(self._clients.sessions.values()):
             self._legwork.listens.end_all(session)
             self._clients.close_session(session, "the proxy is shutting down")
         self._servers.stop()
         for channel, role in self._desk.channels():
-            if isinstance(role, PipeRole | StreamRole | ChildRole | SpareRole | UpStreamRole):
+            is_left_slowly = isinstance(role, ChildRole) and role.link.leaving
+            if isinstance(role, PipeRole | StreamRole | ChildRole | SpareRole | UpStreamRole) and not is_left_slowly:
                 self._desk.close(channel, reason="the proxy is shutting down", code=GOING_AWAY)
         return self._effects()
 
@@ -279,6 +300,19 @@ class Engine:
             self._servers.stop_server(server)
         if command is not Command.STOP:
             self._servers.start_server(server)
+        return self._effects()
+
+    def receive_task_cancel(self, id: str, now: float) -> list[Effect]:
+        """An operator's order: nobody wants this task any more.
+
+        Raises:
+            LocalProtocolError: there is none, or it is over. Nothing has changed.
+        """
+        self._begin(now, None)
+        task = self._table.tasks.get(id)
+        if task is None or task.is_over:
+            raise LocalProtocolError(f"there is no task {id[:40]!r}" if task is None else "the task is over already")
+        self._tasking.cancel(task, "cancelled by an operator")
         return self._effects()
 
     def handle_timeout(self, now: float) -> list[Effect]:
@@ -316,7 +350,7 @@ class Engine:
         elif purpose == "resume":
             assert isinstance(whose, tuple)
             self._servers.handle_resume(*whose)
-        elif purpose in ("round", "ack", "visit", "defer"):
+        elif purpose in ("round", "ack", "visit", "defer", "look", "adopt"):
             assert isinstance(whose, tuple)
             self._handle_call(purpose, *whose)
         elif purpose == "commit":
@@ -345,6 +379,12 @@ class Engine:
             parking.handle_park(whose)
         elif purpose == "tick":
             parking.handle_tick(whose)
+        elif purpose == "task":
+            self._tasking.handle_end(whose)
+        elif purpose == "task-tick":
+            self._tasking.asking.handle_tick(whose, self._servers.tick)
+        elif purpose == "task-look":
+            self._servers.verbs.handle_look(whose)
         else:
             self._servers.handle_timeout(purpose, whose)
 
@@ -358,7 +398,11 @@ class Engine:
             self._legwork.deferring.handle_defer(session, key)
             return
         assert isinstance(key, ExchangeKey)
-        if purpose == "round":
+        if purpose == "look":
+            self._servers.handle_look(session, key)
+        elif purpose == "adopt":
+            self._tasking.handle_adopt(session, key)
+        elif purpose == "round":
             self._servers.handle_round(session, key)
         elif purpose == "ack":
             self._servers.handle_ack(session, key)

@@ -15,14 +15,17 @@ from .ids import ChannelId
 from .jsonrpc import IdKey
 from .machine import Machine
 from .park import Park
+from .remote import Remote
 from .round import Round
 from .stream import Stream
+from .task import Task
 
 
 class State(enum.Enum):
     PREPARING = "preparing"  # its file handles are being resolved
     QUEUED = "queued"  # ready to go; the upstream is not
     SENT = "sent"  # written upstream: from here on it may have run
+    TASKED = "tasked"  # the server made a task of it: its answer is fetched
     ASKING = "asking"  # the server wants to know more first, and ended the request with its questions
     CAPTURING = "capturing"  # the reply is in hand; files it names are being taken in
     ANSWERED = "answered"
@@ -35,6 +38,7 @@ class Input(enum.Enum):
     REQUEUE = "requeue"  # provably did not run, or may safely run again
     REPLY = "reply"
     ASKED = "asked"
+    TASKED = "tasked"
     ANSWER = "answer"
     CANCEL = "cancel"
 
@@ -56,6 +60,12 @@ TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
         Input.REQUEUE: State.QUEUED,
         Input.REPLY: State.CAPTURING,
         Input.ASKED: State.ASKING,
+        Input.TASKED: State.TASKED,
+        Input.ANSWER: State.ANSWERED,
+        Input.CANCEL: State.CANCELLED,
+    },
+    State.TASKED: {
+        Input.REPLY: State.CAPTURING,
         Input.ANSWER: State.ANSWERED,
         Input.CANCEL: State.CANCELLED,
     },
@@ -96,6 +106,20 @@ SAFE_TO_REPEAT: Final = frozenset(
 )
 """Requests that read, or set something to a value: running one twice is the same as once. A tool call is not among
 them: one whose fate is unknown is never repeated."""
+
+
+class Wish(NamedTuple):
+    """What the client of a call said of tasks.
+
+    Attributes:
+        is_asked: it wants the call to be one (2025-11-25), and nothing else.
+        ttl_ms: how long it wants that to be kept.
+        knows_tasks: it can be told of one in place of the result (the tasks extension).
+    """
+
+    is_asked: bool = False
+    ttl_ms: int | None = None
+    knows_tasks: bool = False
 
 
 class Reply:
@@ -146,31 +170,45 @@ class Exchange(Machine[State, Input]):
         known: answers to what its server asks, from before the call was lost, by what was asked.
         visited: the pages that its user has agreed to visit, by their names.
         is_native: its answer is of the client's own era already.
+        wish: what its client said of tasks.
+        is_augmented: the server may make a task of it.
+        must_augment: it refused it otherwise.
+        remote: the task that the server has made of it.
+        link: the id of the way it goes by, where that is not its session's.
+        task: the one that its client was told of: what comes of the exchange becomes what comes of that.
+        awaits: the task whose outcome it waits for, by its id.
     """
 
     __slots__ = (
         "attempts",
+        "awaits",
         "headers",
         "id_key",
         "id_raw",
+        "is_augmented",
         "is_native",
         "key",
         "known",
         "lacking",
         "leg",
+        "link",
         "may_have_run",
         "method",
         "mirrored",
+        "must_augment",
         "params",
         "park",
         "post",
+        "remote",
         "reply",
         "round",
         "said",
         "sid",
+        "task",
         "token_raw",
         "upstream_id",
         "visited",
+        "wish",
     )
 
     TRANSITIONS = TRANSITIONS
@@ -210,7 +248,26 @@ class Exchange(Machine[State, Input]):
         self.visited: set[str] = set()
         self.known: dict[str, bytes] = {}
         self.is_native = False
+        self.wish = Wish()
+        self.is_augmented = False
+        self.must_augment = False
+        self.remote: Remote | None = None
+        self.link: str | None = None
+        self.task: Task | None = None
+        self.awaits: str | None = None
         reply.remaining += 1
+
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether it is its client's turn to say something."""
+        if self.task is not None:
+            return bool(self.task.questions)
+        return self.park is not None and not self.park.has_leg
+
+    @property
+    def is_upstream(self) -> bool:
+        """Whether its server is at work on it."""
+        return self.upstream_id is not None or self.state is State.TASKED
 
     def may_repeat(self, *, is_unsent: bool, retries: int) -> bool:
         """Whether it can be written upstream again without the risk of running twice.

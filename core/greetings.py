@@ -9,22 +9,24 @@ import msgspec
 from .bridge.discovery import to_discover_result, to_initialize_result
 from .eras import LATEST_LEGACY, features_of, is_known_legacy
 from .links import Link
+from .offers import shown_capabilities
 from .rewrite import set_member
 from .session import Session
 
 
-def discovery_of(link: Link) -> bytes:
+def discovery_of(link: Link, session: Session) -> bytes:
     """What a client without sessions is told of the server.
 
     Raises:
         RemoteProtocolError: what it says of itself cannot be shown to such a client.
     """
     assert link.handshake is not None
-    if link.is_stateless:
-        return link.handshake
-    # Every server that has sessions may speak of its own accord, but those without one over HTTP.
-    has_push = link.is_pipe or link.upstream.session is not None
-    return to_discover_result(link.handshake, has_push=has_push)
+    shown = link.handshake
+    if not link.is_stateless:
+        # Every server that has sessions may speak of its own accord, but those without one over HTTP.
+        has_push = link.is_pipe or link.upstream.session is not None
+        shown = to_discover_result(link.handshake, has_push=has_push)
+    return shown if session.is_own else shown_capabilities(link, shown, is_legacy=False)
 
 
 NOTHING_KNOWN: Final = to_discover_result(b'{"capabilities":{}}', has_push=False)
@@ -34,6 +36,13 @@ NOTHING_KNOWN: Final = to_discover_result(b'{"capabilities":{}}', has_push=False
 def handshake_for(link: Link, session: Session) -> tuple[bytes, str | None]:
     """The `initialize` result for a session, and its revision: the client's own, if that is known here. What it
     cannot read of a newer one is changed on the way."""
+    shown, revision = _handshake_for(link, session)
+    if session.is_own:
+        return shown, revision
+    return shown_capabilities(link, shown, is_legacy=True, knows_tasks=features_of(revision).tasks), revision
+
+
+def _handshake_for(link: Link, session: Session) -> tuple[bytes, str | None]:
     assert link.handshake is not None
     wanted, offered = session.client.revision, link.upstream.revision
     if link.is_stateless:

@@ -13,6 +13,7 @@ import msgspec
 from . import jsonrpc
 from .bridge.discovery import served_revisions, to_initialize_result
 from .bridge.envelope import add, own_envelope
+from .bridge.support import Abilities, server_abilities
 from .clients import Clients
 from .desk import Desk
 from .effects import Cause, End, Listen
@@ -26,6 +27,7 @@ from .jsonrpc import Frame
 from .links import Errand, Link, Notice, UpPostRole, UpStreamRole
 from .plan import Kind
 from .reaching import Reaching
+from .session import Session
 from .sharing import Crowd
 from .uplink import Uplink
 from .upstream import Input, State
@@ -60,6 +62,12 @@ class Listens(Protocol):
     def receive_ready(self, link: Link) -> None: ...
 
 
+class Tasked(Protocol):
+    """What the server is to be asked once it can be."""
+
+    def receive_ready(self, link: Link) -> None: ...
+
+
 class Handshakes:
     """
     Attributes:
@@ -74,6 +82,7 @@ class Handshakes:
         self.losses: Losses
         self.news: News
         self.listens: Listens
+        self.tasked: Tasked
         self.forward: Callable[[Link, Exchange], None]
         self.health = {id: Health(desk.limits) for id in desk.servers}
         self.verdicts = {id: Verdict(plan.era, desk.limits) for id, plan in desk.servers.items()}
@@ -256,6 +265,7 @@ class Handshakes:
                 self.losses.lose(link, str(fault), error=link.refused or error)
             return
         link.handshake, link.refusal, link.refused = shown, None, None
+        _learn_abilities(link, frame.result)
         verdict = self.verdicts[link.plan.id]
         verdict.discovered = frame.result
         if link.answered is not None:
@@ -345,6 +355,7 @@ class Handshakes:
             self.losses.lose(link, f"its answer to initialize is unusable: {error}")
             return
         link.handshake, link.refusal, link.refused = shown, None, None
+        _learn_abilities(link, frame.result)
         self._receive_verdict(link)
         if link.plan.kind is Kind.HTTP:
             (self._event_pipes.add if link.is_pipe else self._event_pipes.discard)(link.plan.id)
@@ -359,14 +370,14 @@ class Handshakes:
             return
         for session in list(link.sessions.values()):
             if session.is_stateless:
-                session.greeting = self._discovery(link)
+                session.greeting = self._discovery(link, session)
             elif session.opener is not None:
                 shown, revision = handshake_for(link, session)
                 self._clients.accept_session(session, shown, revision)
 
-    def _discovery(self, link: Link) -> bytes:
+    def _discovery(self, link: Link, session: Session) -> bytes:
         try:
-            return discovery_of(link)
+            return discovery_of(link, session)
         except RemoteProtocolError as fault:
             text = f"what it says of itself cannot be shown to clients without sessions: {fault.message}"
             self._desk.note("warning", text, link.plan.id)
@@ -395,6 +406,19 @@ class Handshakes:
         )
         link.stream = self._desk.dial(UpStreamRole(link, self._desk.now, is_repeated=is_repeated), target)
 
+    def go_on(self, link: Link, session: str, revision: str) -> None:
+        """The handshake was made by an earlier run: go on in the session that it began. No stream is opened beside
+        requests; what belongs to a task comes on theirs."""
+        said = b'{"protocolVersion":%b,"capabilities":{"tools":{}}}' % msgspec.json.encode(revision)
+        upstream = link.upstream
+        upstream.receive_need()
+        upstream.step(Input.CONNECTED)
+        upstream.receive_initialized(said, session)
+        upstream.step(Input.CONFIRMED)
+        upstream.step(Input.LISTENED)
+        upstream.receive_replayed(self._desk.now)
+        link.abilities = Abilities(calls=True, cancels=True, lists=False)
+
     def receive_listening(self, link: Link) -> None:
         """The stream is open, refused, or long in coming: requests need not wait for it any longer."""
         self._desk.timers.cancel(("listening", link.id))
@@ -420,6 +444,7 @@ class Handshakes:
         self._desk.timers.cancel(("start", link.id))
         self.health[link.plan.id].receive_ready()
         self.listens.receive_ready(link)
+        self.tasked.receive_ready(link)
         self.flush(link)
         self.nursery.refill(link.plan, self.health[link.plan.id])
 
@@ -476,6 +501,13 @@ class Handshakes:
 
 def _is_for_stateless(link: Link) -> bool:
     return bool(link.sessions) and all(session.is_stateless for session in link.sessions.values())
+
+
+def _learn_abilities(link: Link, handshake: bytes) -> None:
+    """What the server itself says that it can do about tasks."""
+    declared = jsonrpc.member_of(handshake, "capabilities")
+    link.abilities = server_abilities(declared, is_stateless=link.is_stateless)
+    link.knows_supports = False
 
 
 def _revision_in(initialized: bytes | None) -> str | None:

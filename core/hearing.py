@@ -21,6 +21,7 @@ from .listens import Listens
 from .losses import Losses
 from .news import News
 from .resuming import Resuming
+from .tasked import PURPOSES, Tasked
 from .uplink import Uplink
 from .upstream import State
 from .wire.oversize import owner_of
@@ -56,11 +57,13 @@ class Hearing:
         crossings: Crossings,
         news: News,
         listens: Listens,
+        tasked: Tasked,
     ) -> None:
         self.files: Results
         self._crossings = crossings
         self._news = news
         self._listens = listens
+        self._tasked = tasked
         self._desk = desk
         self._uplink = uplink
         self._resuming = resuming
@@ -141,6 +144,12 @@ class Hearing:
     def _receive_notification(self, link: Link, frame: Frame, related: Exchange | None) -> None:
         if frame.method == "notifications/tools/list_changed":
             self._crossings.schooling.forget(link)
+        try:
+            if self._tasked.receive_notification(link, frame):
+                return
+        except RemoteProtocolError as error:
+            self._desk.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
+            return
         if not link.is_stateless:
             self._asking.receive_notification(link, frame, related)
             return
@@ -155,6 +164,7 @@ class Hearing:
         if isinstance(role, UpPostRole) and role.number == number:
             self._uplink.receive_settled(role)
         if entry is None:
+            self._tasked.receive_orphan(link, number, frame)
             crowd = self._handshakes.crowds.get(link.id)
             if crowd is not None:
                 crowd.forget_ghost(number)
@@ -187,6 +197,8 @@ class Hearing:
             self._crossings.schooling.receive_page(link, frame)
         elif errand.purpose == "level":
             self._crossings.receive_levelled(link, is_done=is_done)
+        elif errand.purpose in PURPOSES:
+            self._tasked.receive_errand(link, errand, frame)
         elif errand.purpose == "subscribe":
             self._listens.receive_subscribed(link, errand, is_done=is_done)
         else:
@@ -235,7 +247,7 @@ def related_of(role: UpRole) -> Exchange | None:
     if not isinstance(role, UpPostRole) or role.number is None:
         return None
     entry = role.link.pending.get(role.number)
-    return entry if isinstance(entry, Exchange) else None
+    return entry.exchange if isinstance(entry, Errand) else entry
 
 
 def _number_of(frame: Frame, role: UpRole) -> int | None:

@@ -74,11 +74,11 @@ def decode(message: bytes) -> Frame:
     id_raw = take(message, spans.get("id"))
     is_null_id = id_raw == b"null"
     if id_raw is not None and not is_null_id and id_key(id_raw) is None:
-        raise RemoteProtocolError(f"got the id {_shown(id_raw)}, expected a string or an integer", shape=shape)
+        raise RemoteProtocolError(f"got the id {described(id_raw)}, expected a string or an integer", shape=shape)
     answerable = None if is_null_id else id_raw
     seen = take(message, spans.get("jsonrpc"))
     if seen != b'"2.0"' and text_of(seen) != "2.0":  # escapes in it are odd, and allowed
-        said = "no member jsonrpc" if seen is None else f"jsonrpc {_shown(seen)}"
+        said = "no member jsonrpc" if seen is None else f"jsonrpc {described(seen)}"
         raise RemoteProtocolError(f'got {said}, expected "jsonrpc":"2.0"', id_raw=answerable, shape=shape)
     if shape == "call":
         return _decode_call(message, spans, id_raw, is_null_id)
@@ -301,7 +301,7 @@ def _kind(raw: bytes) -> str:
     return kinds.get(raw[:1], "a number that is no integer" if _INTEGRAL.fullmatch(raw) is None else "a number")
 
 
-def _shown(raw: bytes) -> str:
+def described(raw: bytes) -> str:
     """A number as it is, or a version; of anything else, what it is."""
     return raw.decode() if re.fullmatch(rb'"?[-+.0-9Ee]{1,20}"?', raw) else _kind(raw)
 

@@ -150,6 +150,39 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     visit_wait_s: float = 10.0
     """How long a call that needs a visit to a page waits, once its client agreed, to hear that the visit is over."""
 
+    # Tasks
+    task_ttl_s: float = 3600.0
+    """How long a task whose client does not say is kept, counted from its beginning: an hour of work, or for a person
+    to come back."""
+    task_ttl_max_s: float = 86_400.0
+    """The longest that a client may ask for: what was begun today can be fetched tomorrow."""
+    task_poll_s: float = 1.0
+    """How often clients are asked to look, where the server does not say."""
+    task_poll_max_s: float = 30.0
+    """How rarely a task of the server's is looked at while no client asks; between, the pauses grow from its own."""
+    task_look_s: float = 5.0
+    """How long a client that asks how its task fares waits for the server to say; then it is told what is known."""
+    task_grace_s: float = 0.25
+    """How long the server's first word on a call is waited for before its client is told of a task: a mistake in the
+    call is then a plain error."""
+    task_after_s: float = 5.0
+    """A call of a client that knows tasks becomes one when it takes longer: most take less, and are plain calls."""
+    tasks_max: int = 10_000
+    """Tasks of all clients, finished ones included: with their small results some 60 MB."""
+    tasks_per_principal_max: int = 5_000
+    """Of one principal; of all that are anonymous, together."""
+    tasks_per_session_max: int = 1_000
+    """Of one session."""
+    task_inline_max_bytes: int = 4 * KIB
+    """A larger result is a blob of its own in the storage, and not in memory."""
+    task_questions_max: int = 64
+    """Questions of one task that are open at once."""
+    task_page_max: int = 100
+    """Tasks in one page of `tasks/list`."""
+    task_farewell_s: float = 2.0
+    """How long the end of a session with a server is put off until that has taken the cancellation of what ran
+    there."""
+
     # Upstreams
     probe_timeout_s: float = 10.0
     """How long a server that may know no `server/discover` is given to answer it. The official Python SDK waits so."""
@@ -265,5 +298,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         for name in self.__struct_fields__:
             if getattr(self, name) <= 0:
                 raise ValueError(f"limit {name} is {getattr(self, name)}, expected a positive number")
+        if self.task_ttl_s > self.task_ttl_max_s:
+            raise ValueError("limit task_ttl_s is above task_ttl_max_s, expected at most that")
         if self.outbox_low_bytes > self.outbox_high_bytes:
             raise ValueError("limit outbox_low_bytes is above outbox_high_bytes, expected at most that")

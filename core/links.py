@@ -6,8 +6,9 @@ A link belongs to one session, or, where the plan says so, to all sessions with 
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from .bridge.support import Abilities, Support
 from .desk import Role
 from .effects import Cause, Delete, Headers
 from .eras import Era
@@ -18,9 +19,12 @@ from .limits import Limits
 from .listen import Filter
 from .plan import Kind, ServerPlan, Sharing
 from .session import Session
-from .upstream import Upstream
+from .upstream import State, Upstream
 from .wire.annotations import Mirror
 from .wire.cookies import CookieStore
+
+CANCEL: Final = "task-cancel"
+"""What a request of ours is for that ends a task of the server's."""
 
 
 class Link:
@@ -52,6 +56,7 @@ class Link:
     tried: the eras that failed in this handshake, and whether the server said so, or nothing at all.
     refused: the error that the first of them failed with.
     mirrors: which arguments of its tools the server wants in headers too, by tool; None: nobody has looked.
+    page_read: the cursor of the last page of its list of tools that was asked for.
     pages_read: of its list of tools, while that is read for this.
     wrapped: the tools whose results have to be wrapped for clients that know only objects.
     learning: requests that wait for that to be known.
@@ -59,9 +64,20 @@ class Link:
     ears: our subscriptions with a server without sessions, by their numbers; the newest last.
     missed: what may have changed while nothing was subscribed.
     subscribing: requests that wait until a resource is among what is subscribed.
+    abilities: what the server itself can do about tasks.
+    supports: which of its tools are to be called as tasks, by what it declared of them.
+    knows_supports: whether its whole list of tools was read for that.
+    remotes: the exchanges that are tasks of the server's, by its names for them.
+    tokens: the same by the numbers that their progress comes under.
+    parting: POSTs that say so: the farewell to the server waits for them.
+    orphans: calls that nobody wants any more, and that the server may make tasks of yet, by their numbers.
+    leaving: cancellations of tasks that are still to be answered, by their numbers, when all else is over.
+    is_lent: it goes on with a session that an earlier run began, and others may as well: it is not ended from here.
+    is_left: tasks of the server's go on there without us: it is not told that its session is over.
     """
 
     __slots__ = (
+        "abilities",
         "answered",
         "babble",
         "channel",
@@ -76,9 +92,13 @@ class Link:
         "has_listened",
         "id",
         "is_asked_again",
+        "is_left",
+        "is_lent",
         "is_pipe",
+        "knows_supports",
         "last_id",
         "learning",
+        "leaving",
         "levelling",
         "listen_event_id",
         "listen_failures",
@@ -87,17 +107,23 @@ class Link:
         "missed",
         "noise",
         "notices",
+        "orphans",
+        "page_read",
         "pages_read",
+        "parting",
         "pending",
         "plan",
         "posts",
         "queue",
         "refusal",
         "refused",
+        "remotes",
         "replaying",
         "sessions",
         "stream",
         "subscribing",
+        "supports",
+        "tokens",
         "tried",
         "upstream",
         "workspace",
@@ -139,17 +165,33 @@ class Link:
         self.refused: bytes | None = None
         self.mirrors: dict[str, tuple[Mirror, ...]] | None = None
         self.pages_read = 0
+        self.page_read: bytes | None = None
         self.wrapped: frozenset[str] = frozenset()
         self.learning: list[Exchange] = []
         self.levelling: tuple[str, list[Exchange]] | None = None
         self.ears: dict[int, Ear] = {}
         self.missed = Filter()
         self.subscribing: list[Exchange] = []
+        self.abilities = Abilities(calls=False, cancels=False, lists=False)
+        self.supports: dict[str, Support] = {}
+        self.knows_supports = False
+        self.remotes: dict[str, Exchange] = {}
+        self.tokens: dict[int, Exchange] = {}
+        self.parting: set[ChannelId] = set()
+        self.orphans: dict[int, Exchange] = {}
+        self.leaving: set[int] = set()
+        self.is_left = False
+        self.is_lent = False
 
     @property
     def is_stateless(self) -> bool:
         """Whether its server has no sessions: each request says all."""
         return self.era is Era.STATELESS
+
+    @property
+    def can_be_told(self) -> bool:
+        """Whether something can be said to the server now."""
+        return self.upstream.state is State.READY
 
     @property
     def is_awaited(self) -> bool:
@@ -166,6 +208,10 @@ class Link:
         assert not self.is_shared
         (session,) = self.sessions.values()
         return session
+
+    def carries(self, exchange: Exchange | None) -> bool:
+        """Whether a call of one of its sessions goes by it, or what belongs to no call does."""
+        return (None if exchange is None else exchange.link) == (self.id if self.is_lent else None)
 
     def session_of(self, exchange: Exchange) -> Session:
         return self.sessions[exchange.sid]
@@ -211,11 +257,13 @@ class Notice(NamedTuple):
 
 
 class Errand:
-    """A request of our own to the upstream; `about`: the resource it is about, if that is what tells it apart."""
+    """A request of our own to the upstream; `about`: the resource it is about, if that is what tells it apart;
+    `exchange`: the call it is made for, if it is one's."""
 
-    __slots__ = ("about", "incarnation", "purpose")
+    __slots__ = ("about", "exchange", "incarnation", "purpose")
 
-    def __init__(self, purpose: str, incarnation: int, about: str = "") -> None:
+    def __init__(self, purpose: str, incarnation: int, about: str = "", exchange: Exchange | None = None) -> None:
+        self.exchange = exchange
         self.about = about
         self.purpose = purpose
         self.incarnation = incarnation

@@ -13,12 +13,14 @@ from typing import Protocol
 import msgspec
 
 from . import jsonrpc
+from .bridge.support import declares
 from .desk import Desk
-from .errors import OVERLOADED, RemoteProtocolError
+from .errors import MISSING_CAPABILITY, OVERLOADED, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey
 from .links import Errand, Link
-from .listen import Change, Filter, Listen, State, parse_filter
+from .listen import TASK, Change, Filter, Listen, State, parse_filter
 from .listening import Listening
+from .offers import NEEDED
 from .session import Session
 from .sharing import Crowd
 from .uplink import Uplink
@@ -37,6 +39,16 @@ class Answering(Protocol):
     def answer(self, session: Session, exchange: Exchange, message: bytes) -> None: ...
 
 
+class Tasks(Protocol):
+    """Which tasks there are."""
+
+    def visible(self, session: Session, ids: frozenset[str]) -> frozenset[str]:
+        """Those of these that its client may know of."""
+
+    def tell_state(self, id: str) -> None:
+        """Somebody began to listen to a task: what is known of it is told."""
+
+
 class Wishes(Protocol):
     """What servers without sessions are asked for."""
 
@@ -52,6 +64,8 @@ class Listens:
         self, desk: Desk, uplink: Uplink, telling: Telling, answering: Answering, crowds: dict[str, Crowd]
     ) -> None:
         self.news: Wishes
+        self.tasks: Tasks
+        self._by_task: dict[str, list[tuple[Session, Listening]]] = {}
         self._desk = desk
         self._uplink = uplink
         self._telling = telling
@@ -66,11 +80,15 @@ class Listens:
         try:
             named = sum(len(other.wanted.uris) + len(other.wanted.tasks) for other in session.listens.values())
             wanted = parse_filter(exchange.params, names_max=limits.subscriptions_per_session_max - named)
+            if wanted.tasks and (exchange.leg is None or not declares(exchange.leg.capabilities)):
+                text = "Missing required client capability: tasks are an extension, declare it with each request"
+                raise RemoteProtocolError(text, rpc_code=MISSING_CAPABILITY, data=NEEDED)
             if len(session.listens) >= limits.listens_per_session_max:
                 text = f"{limits.listens_per_session_max} subscriptions are open, the most a client may have"
                 raise RemoteProtocolError(text, rpc_code=OVERLOADED)
         except RemoteProtocolError as error:
-            message = jsonrpc.encode_error(exchange.id_raw, error.rpc_code, error.message)
+            exchange.is_native = True
+            message = jsonrpc.encode_error(exchange.id_raw, error.rpc_code, error.message, error.data)
             self._answering.answer(session, exchange, message)
             return
         machine = Listen(exchange.id_raw, wanted, queue_max=limits.held_per_session_max)
@@ -149,7 +167,12 @@ class Listens:
         if granted is None:
             offered = self._offered(session)
             granted = Filter(offered.tools, offered.prompts, offered.resources, frozenset(listening.confirmed))
+        if listening.wanted.tasks:
+            granted |= Filter(tasks=self.tasks.visible(session, listening.wanted.tasks))
         self._tell(session, listening, listening.machine.receive_acknowledged(granted))
+        for id in sorted(granted.tasks):
+            self._by_task.setdefault(id, []).append((session, listening))
+            self.tasks.tell_state(id)
 
     def _offered(self, session: Session) -> Offer:
         """What the client was told that its server tells of."""
@@ -186,6 +209,15 @@ class Listens:
             message = jsonrpc.encode_notification(change.method, change.params)
             self._telling.tell(session, listening.exchange, message)
 
+    def is_watched(self, task: str) -> bool:
+        return task in self._by_task
+
+    def tell_task(self, task: str, message: bytes) -> None:
+        """How a task fares: to whoever asked for it."""
+        params = jsonrpc.decode(message).params
+        for session, listening in list(self._by_task.get(task, ())):
+            self._tell(session, listening, listening.machine.receive_change(TASK, params))
+
     # --- The server is lost, and back -------------------------------------------------------------------------------
 
     def receive_lost(self, link: Link) -> None:
@@ -208,6 +240,7 @@ class Listens:
     def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None:
         """It is over: what nobody else wants is not subscribed any more."""
         listening = session.listens.pop(exchange.key)
+        self._forget_tasks(listening)
         self._desk.timers.cancel(("ack", (session.sid, exchange.key)))
         if listening.machine.state is not State.CLOSED:
             listening.machine.receive_close()
@@ -227,6 +260,14 @@ class Listens:
             if link.upstream.state is UpstreamState.READY:
                 params = msgspec.json.encode({"uri": uri})
                 self._uplink.run(link, "unsubscribe", "resources/unsubscribe", params)
+
+    def _forget_tasks(self, listening: Listening) -> None:
+        for id in listening.wanted.tasks:
+            kept = [entry for entry in self._by_task.get(id, ()) if entry[1] is not listening]
+            if kept:
+                self._by_task[id] = kept
+            else:
+                self._by_task.pop(id, None)
 
     def end_all(self, session: Session) -> None:
         """The proxy is about to go: each subscription ends with its last word, the answer to its request.

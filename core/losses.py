@@ -17,15 +17,15 @@ from .credentials import error_of, is_denied
 from .desk import Desk
 from .effects import Cause, Delete, End
 from .endings import describe, error_in, may_have_run
-from .errors import OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE
+from .errors import OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
 from .handshakes import Handshakes
 from .ids import ChannelId
-from .links import Errand, FarewellRole, Link, UpPostRole
+from .links import CANCEL, Errand, FarewellRole, Link, UpPostRole
 from .plan import Kind
 from .resuming import Resuming
-from .session import Session
+from .session import Ask, Session
 from .uplink import Uplink
 from .upstream import State
 
@@ -53,6 +53,12 @@ class Memory(Protocol):
     def forget(self, exchange: Exchange) -> None: ...
 
 
+class Tasked(Protocol):
+    """What servers have made tasks of."""
+
+    def receive_lost(self, link: Link, reason: str) -> None: ...
+
+
 class Losses:
     def __init__(
         self,
@@ -66,12 +72,14 @@ class Losses:
         self.files: Memory
         self.crossings: Crossings
         self.listens: Listens
+        self.tasked: Tasked
         self._desk = desk
         self._clients = clients
         self._courier = courier
         self._uplink = uplink
         self._resuming = resuming
         self._handshakes = handshakes
+        self._partings: dict[str, Delete] = {}  # farewells that are put off, by the links' ids
 
     # --- A whole server ---------------------------------------------------------------------------------------------
 
@@ -135,9 +143,17 @@ class Losses:
         self.cancel_timers(link)
         link.queue.extend(self.crossings.let_go(link))
         self.listens.receive_lost(link)
+        self.tasked.receive_lost(link, reason)
+        if link.upstream.is_over:
+            return  # it was there for one of those alone
         for session in link.sessions.values():
             for number, ask in list(session.asks.items()):
-                if ask.exchange is None or session.is_stateless:  # else it is a call's, which is made again
+                call = ask.exchange
+                if not link.carries(call or ask.of_task):
+                    continue  # who asked is still there
+                if call is None or (
+                    call.round is None and not _outlives(ask, number)
+                ):  # else the call can be made again
                     self._courier.unask(session, number, None)
         child, link.channel = link.channel, None
         stream, link.stream = link.stream, None
@@ -181,9 +197,41 @@ class Losses:
         """End a session that is no longer needed, as clients "SHOULD" (2025-03-26 basic/transports, "Session
         Management")."""
         upstream = link.upstream
-        if not link.is_pipe and upstream.session is not None:
+        if not link.is_pipe and upstream.session is not None and not (link.is_left or link.is_lent):
             target = Delete(link.plan.id, upstream.session, upstream.revision, link.headers, link.cookies.pairs)
-            self._part(target)
+            if link.parting:
+                self._partings[link.id] = target  # what ends there must have reached it before
+            else:
+                self._part(target)
+
+    def leave(self, link: Link, reason: str) -> None:
+        """Close the two-way stream: at once, or when the server has taken, in its time, that its tasks are not wanted:
+        some stop reading when their input ends."""
+        link.leaving = {n for n, entry in link.pending.items() if isinstance(entry, Errand) and entry.purpose == CANCEL}
+        if link.channel is None or not link.is_pipe or not link.leaving:
+            link.leaving.clear()
+            self._desk.close(link.channel, reason=reason)
+            return
+        at = self._desk.now + self._desk.limits.task_farewell_s
+        self._desk.timers.set(("grace", link.channel), at, "cancellation of a task")
+
+    def receive_left(self, link: Link, channel: ChannelId, message: bytes) -> None:
+        """A server that is being left says something: the answer that is waited for, perhaps."""
+        try:
+            id_raw = jsonrpc.decode(message).id_raw
+        except RemoteProtocolError:
+            return
+        link.leaving.discard(-1 if id_raw is None else jsonrpc.number_of(id_raw) or -1)
+        if not link.leaving:
+            self._desk.timers.cancel(("grace", channel))
+            self._desk.close(channel, reason="its session is over")
+
+    def receive_parted(self, link: Link, channel: ChannelId) -> None:
+        """The server took, or will not take, that something there is not wanted any more."""
+        if channel in link.parting:
+            link.parting.discard(channel)
+            if not link.parting and (target := self._partings.pop(link.id, None)) is not None:
+                self._part(target)
 
     def _part(self, target: Delete, *, is_repeated: bool = False) -> None:
         channel = self._desk.dial(FarewellRole(target, is_repeated=is_repeated), target)
@@ -201,7 +249,10 @@ class Losses:
         for channel in sorted(link.posts):
             role = self._desk.role_of(channel)
             assert isinstance(role, UpPostRole)
-            if role.is_confirmation or (role.number is not None and role.number not in link.pending):
+            if channel in link.parting:
+                at = self._desk.now + self._desk.limits.task_farewell_s
+                self._desk.timers.set(("grace", channel), at, "cancellation of a task")
+            elif role.is_confirmation or (role.number is not None and role.number not in link.pending):
                 self._desk.close(channel, reason=reason)
             elif role.number is None:
                 self._uplink.receive_settled(role)
@@ -269,6 +320,12 @@ class Losses:
         self.files.forget(exchange)
         self.crossings.forget(link, session, exchange)
         self._courier.answer(session, exchange, message)
+
+
+def _outlives(ask: Ask, number: int) -> bool:
+    """Whether it is asked in the course of a task that goes on: answers are told whenever the server can be told."""
+    remote = None if ask.exchange is None else ask.exchange.remote
+    return remote is not None and number in remote.open
 
 
 def _unstarted(link: Link, reason: str) -> str:

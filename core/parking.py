@@ -24,6 +24,7 @@ from .desk import Desk
 from .effects import Headers
 from .errors import INTERNAL_ERROR, METHOD_NOT_FOUND, OVERLOADED, RemoteProtocolError
 from .exchange import Exchange, Reply
+from .exchange import State as ExchangeState
 from .jsonrpc import Frame
 from .levels import LEVELS
 from .park import Park, State, Wanted, invalid_state
@@ -143,7 +144,8 @@ class Parking:
         return (able or calls)[-1] if calls else None
 
     def _askers(self, session: Session) -> list[Exchange]:
-        return [e for e in session.exchanges.values() if e.upstream_id is not None and e.method in MAY_ASK]
+        calls = [e for e in session.exchanges.values() if e.task is None and e.method in MAY_ASK]
+        return [e for e in calls if e.upstream_id is not None or e.state is ExchangeState.TASKED]
 
     def _answer_nobody(self, session: Session, ask: Ask, params: bytes | None) -> None:
         """No call is open that the question could travel with: the server is told what it would hear of nobody."""
@@ -354,6 +356,13 @@ class Parking:
             self.up.reply(session, ask, fallback(ask.method), session.headers)
         park.end()
         self._forget(park)
+
+    def release(self, exchange: Exchange) -> None:
+        """The call goes on as a task: its questions take another way."""
+        park, exchange.park = exchange.park, None
+        if park is not None:
+            park.end()
+            self._forget(park)
 
     def holds(self, session: Session) -> bool:
         """Whether a call of the session is parked, or over and not told."""

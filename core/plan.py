@@ -6,6 +6,7 @@ Addresses, command lines and credentials stay with the driver, which knows each 
 from __future__ import annotations
 
 import enum
+from fnmatch import fnmatchcase
 
 import msgspec
 
@@ -36,6 +37,40 @@ class Affinity(enum.Enum):
 
     SHARED = "shared"  # all of a principal
     REQUEST = "request"  # each for itself, and what it is asked in its course
+
+
+class Offer(enum.Enum):
+    """When clients are offered to have a call run as a task."""
+
+    AUTO = "auto"  # when it makes sense: they ask for it, the server wants it, or it takes long
+    ALWAYS = "always"  # whenever they know tasks
+    OWN = "own"  # where the server has tasks of its own, and those only
+    NEVER = "never"  # not even if the server has tasks of its own
+
+
+class TaskRules(msgspec.Struct, frozen=True, kw_only=True):
+    """Tasks of one server.
+
+    Attributes:
+        tools: names or patterns of tools with an offer of their own; the first that matches holds.
+        strict: a call that is no task, of a tool that is to be called as one, is refused. Otherwise it is made one
+            here, and its client given the plain result.
+    """
+
+    offer: Offer = Offer.OWN
+    tools: tuple[tuple[str, Offer], ...] = ()
+    strict: bool = False
+
+    def offer_for(self, tool: str) -> Offer:
+        for pattern, offer in self.tools:
+            if fnmatchcase(tool, pattern):
+                return offer
+        return self.offer
+
+    @property
+    def are_offered(self) -> bool:
+        """Whether any tool's are."""
+        return self.offer is not Offer.NEVER or any(offer is not Offer.NEVER for _, offer in self.tools)
 
 
 class UploadConsumer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -107,6 +142,7 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """By URI, and templates by their text."""
     era: Era | None = None
     """How it is spoken to; None: as its client is, if it can be."""
+    tasks: TaskRules = TaskRules()
     forwards_roots: bool = False
     """With a file plane: answer the server's `roots/list` with the client's roots, not with the session's folders."""
 

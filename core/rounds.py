@@ -62,7 +62,7 @@ class Rounds:
         self._say_visited(session, exchange, round)
         try:
             asked, round.state_raw = questions.read_questions(result)
-            self._check(session, link, asked)
+            self._check(session, link, exchange, asked)
         except RemoteProtocolError as error:
             self._fail(link, exchange, INTERNAL_ERROR, f"the server asked what cannot be asked: {error.message}")
             return
@@ -86,14 +86,15 @@ class Rounds:
             return
         self._go_on(link, exchange)
 
-    def _check(self, session: Session, link: Link, asked: tuple[Question, ...]) -> None:
+    def _check(self, session: Session, link: Link, exchange: Exchange, asked: tuple[Question, ...]) -> None:
         """A server must not ask what the client has not declared (2026-07-28 basic/patterns/mrtr)."""
         if len(asked) > self._desk.limits.asks_per_session_max - len(session.asks):
             raise RemoteProtocolError(f"got {len(asked)} questions at once, more than the client can be asked")
         for question in asked:
             if question.method == "roots/list" and link.plan.owns_roots:
                 continue
-            lacking = missing(session.client.capabilities, question.method, question.params)
+            who = exchange.leg or session.client
+            lacking = missing(who.capabilities, question.method, question.params)
             if lacking is not None:
                 seen = f"got {question.method}, expected nothing that needs {lacking.decode(errors='replace')}"
                 raise RemoteProtocolError(seen)
@@ -103,13 +104,15 @@ class Rounds:
             round.answers[question.key] = self._roots_of(session)
             return
         visit = self._desk.mint()
-        params = questions.shown(
-            question.method,
-            question.params,
-            session.features,
-            elicitation_id=visit,
-            capabilities=session.client.capabilities,
-        )
+        params = question.params
+        if not session.is_stateless:  # else the question is one of a task, whose client reads it as it is
+            params = questions.shown(
+                question.method,
+                question.params,
+                session.features,
+                elicitation_id=visit,
+                capabilities=session.client.capabilities,
+            )
         number = session.last_ask + 1
         round.open[number] = question
         if params is not None and b'"elicitationId"' in params:
@@ -143,7 +146,9 @@ class Rounds:
             self._receive_refusal(link, exchange, round, question, answer.error or b"{}")
             return
         try:
-            result = questions.answered(question.method, question.params, session.features, answer.result)
+            result = answer.result
+            if not session.is_stateless:
+                result = questions.answered(question.method, question.params, session.features, result)
             questions.check_response(question.method, result)
         except RemoteProtocolError as error:
             self._receive_refusal(link, exchange, round, question, _error(error.rpc_code, error.message))

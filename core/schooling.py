@@ -15,6 +15,7 @@ import msgspec
 
 from . import jsonrpc
 from .bridge.envelope import add
+from .bridge.support import read_support
 from .desk import Desk
 from .errors import RemoteProtocolError
 from .exchange import Exchange
@@ -55,15 +56,16 @@ class Schooling:
         """Read the list; the request goes up afterwards."""
         link.learning.append(exchange)
         if len(link.learning) == 1:
-            link.pages_read = 0
+            link.pages_read, link.page_read = 0, None
             self._ask(link, b"{}", link.session_of(exchange))
 
     def _ask(self, link: Link, params: bytes, session: Session) -> None:
         revision = link.upstream.revision
         assert revision is not None
         link.pages_read += 1
-        who = msgspec.structs.replace(session.client, revision=revision)
-        self._uplink.run(link, "schemas", "tools/list", add(params, who))
+        if link.is_stateless:
+            params = add(params, msgspec.structs.replace(session.client, revision=revision))
+        self._uplink.run(link, "schemas", "tools/list", params)
         self._desk.timers.set(("schemas", link.id), self._desk.now + self._desk.limits.lookup_s, "list of tools")
 
     def handle_schemas(self, link: Link) -> None:
@@ -76,13 +78,17 @@ class Schooling:
         cursor = None
         if frame.result is not None:
             try:
-                self.learn(link, None, frame.result, is_first=link.pages_read == 1)
+                is_first = link.pages_read == 1
+                self.learn_support(link, frame.result, is_first=is_first)
+                if link.is_stateless:
+                    self.learn(link, None, frame.result, is_first=is_first)
                 cursor = jsonrpc.member_of(frame.result, "nextCursor")
             except RemoteProtocolError as error:
                 self._desk.note("warning", f"its list of tools cannot be read: {error.message}", link.plan.id)
-        if cursor not in (None, b"null") and link.pages_read < self._desk.limits.schema_pages_max:
+        if cursor not in (None, b"null", link.page_read) and link.pages_read < self._desk.limits.schema_pages_max:
             waiting = next((exchange for exchange in link.learning if not exchange.is_over), None)
             if waiting is not None:
+                link.page_read = cursor
                 self._ask(link, set_member(b"{}", "cursor", cursor), link.session_of(waiting))
                 return
         self.receive_end(link)
@@ -90,12 +96,27 @@ class Schooling:
     def receive_end(self, link: Link) -> None:
         """There is no more to learn."""
         self._desk.timers.cancel(("schemas", link.id))
-        if link.mirrors is None:
+        if link.mirrors is None and link.is_stateless:
             link.mirrors = {}
+        link.knows_supports = True
         waiting, link.learning = link.learning, []
         for exchange in waiting:
             if not exchange.is_over:
                 self._write(link, exchange)
+
+    def learn_support(self, link: Link, result: bytes, *, is_first: bool) -> None:
+        """A list of tools, or a part of one, came by: which are to be called as tasks.
+
+        Raises:
+            RemoteProtocolError: it cannot be read.
+        """
+        if link.is_stateless or not link.abilities.calls:
+            return
+        known = {} if is_first else link.supports
+        found = read_support(result)
+        if len(known) + len(found) <= self._desk.limits.tools_known_max:
+            link.supports = known | found
+        link.knows_supports = jsonrpc.member_of(result, "nextCursor") in (None, b"null")
 
     def learn(self, link: Link, session: Session | None, result: bytes, *, is_first: bool) -> bytes:
         """A list of tools came by. Returns it without those that cannot be called, for their marks are broken.
@@ -139,6 +160,7 @@ class Schooling:
     def forget(self, link: Link) -> None:
         """The list has changed."""
         link.mirrors = None
+        link.knows_supports = False
         for session in link.sessions.values():
             if session.affinity is not None:
                 self.advertised.pop(session.affinity.audience, None)

@@ -23,6 +23,7 @@ from .news import News
 from .nursery import SpareRole
 from .resuming import Resuming
 from .session import Session
+from .tasked import PURPOSES, Tasked
 from .uplink import Uplink
 from .upstream import State
 from .verdicts import lacks_revision, lacks_session
@@ -48,6 +49,7 @@ class ServerChannels:
         losses: Losses,
         hearing: Hearing,
         news: News,
+        tasked: Tasked,
     ) -> None:
         self.files: Folders
         self._desk = desk
@@ -58,6 +60,7 @@ class ServerChannels:
         self._losses = losses
         self._hearing = hearing
         self._news = news
+        self._tasked = tasked
 
     def receive_open(self, role: UpRole | SpareRole, opening: Connected | Primed) -> None:
         """A channel that was dialled is open, or can be resumed."""
@@ -89,6 +92,8 @@ class ServerChannels:
     def receive_message(self, role: UpRole | SpareRole, channel: ChannelId, message: bytes) -> None:
         if isinstance(role, SpareRole):
             self._desk.note("debug", "a spare process spoke before it was spoken to: dropped", role.server)
+        elif role.link.leaving:
+            self._losses.receive_left(role.link, channel, message)
         else:
             self._hearing.receive_message(role, channel, message)
 
@@ -109,11 +114,13 @@ class ServerChannels:
             self._receive_stream_close(link, role, channel, cause)
         else:
             self._uplink.receive_close(role)
+            self._losses.receive_parted(link, channel)
             if link.upstream.state is not State.CLOSED:
                 self._receive_post_close(link, role, cause)
 
     def _receive_child_close(self, link: Link, role: ChildRole, channel: ChannelId, cause: Cause) -> None:
         link.children -= role.is_process
+        self._desk.timers.cancel(("grace", channel))
         self._handshakes.nursery.children -= role.is_process
         if link.upstream.state is State.CLOSED:
             if role.is_process and link.children == 0 and link.plan.has_files:
@@ -196,6 +203,8 @@ class ServerChannels:
             if is_current(role):
                 assert role.number is not None
                 self._receive_errand_close(link, entry, cause, role.number)
+                if is_lost and entry.purpose in PURPOSES and link.upstream.state is State.READY:
+                    self._losses.lose(link, "it forgot the session", is_forgotten=True)
             return
         elif role.is_confirmation and is_current(role) and link.upstream.state is State.CONFIRMING:
             if cause.end is End.DONE:
@@ -230,6 +239,8 @@ class ServerChannels:
             if not self._handshakes.receive_refusal(link, errand.purpose, cause):
                 error = handshake_error_of(link, cause)
                 self._losses.lose(link, describe(cause), error=link.refused or error)
+        elif errand.purpose in PURPOSES and error_in(cause) is None:
+            self._tasked.receive_failure(link, errand, cause)
         elif link.upstream.state is not State.CLOSED:
             text = error_in(cause) or jsonrpc.error_object(INTERNAL_ERROR, describe(cause))
             self._hearing.receive_errand(link, errand, Frame(error=text), number)

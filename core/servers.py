@@ -14,7 +14,9 @@ import msgspec
 
 from . import jsonrpc, visibility
 from .asking import Asking
+from .bridge import related
 from .bridge.discovery import initialize_params, introduction
+from .calling import Calling
 from .clients import Clients
 from .courier import Courier
 from .crossings import Crossings
@@ -34,12 +36,18 @@ from .listens import Listens
 from .losses import Losses, Memory
 from .news import News
 from .plan import Kind, ServerPlan, Sharing
+from .remote import Remote
 from .resuming import Resuming
 from .rewrite import set_member
 from .rounds import Rounds
 from .server_channels import Folders, ServerChannels
 from .session import Ask, Session
 from .sharing import MAY_ASK, Crowd, Share, greeting
+from .tasked import Tasked
+from .tasking import Tasking
+from .taskruns import TaskTable
+from .taskstore import TaskStore
+from .taskverbs import TaskVerbs
 from .uplink import Uplink
 from .upstream import Input, State
 
@@ -64,7 +72,16 @@ class Servers:
         channels: what is told of the channels of servers.
     """
 
-    def __init__(self, desk: Desk, clients: Clients, courier: Courier, legwork: Legwork) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        clients: Clients,
+        courier: Courier,
+        legwork: Legwork,
+        tasking: Tasking,
+        store: TaskStore,
+        table: TaskTable,
+    ) -> None:
         self.links: dict[str, Link] = {}
         self._files: FileRules
         self._desk = desk
@@ -85,13 +102,21 @@ class Servers:
         self._rounds = Rounds(desk, courier, roots_of=roots_of)
         self._news = news = News(desk, uplink, resuming, self._asking)
         self._listens = listens = Listens(desk, uplink, legwork, courier, handshakes.crowds)
+        self.tasked = tasked = Tasked(desk, uplink, courier, roots_of=roots_of, need=handshakes.need)
         self.crossings = crossings = Crossings(
-            desk, uplink, self._rounds, news, listens, handshakes.crowds, write=self._send_up
+            desk, uplink, self._rounds, news, listens, tasked, handshakes.crowds, write=self._send_up
         )
         self._hearing = hearing = Hearing(
-            desk, uplink, resuming, self._asking, handshakes, losses, crossings, news, listens
+            desk, uplink, resuming, self._asking, handshakes, losses, crossings, news, listens, tasked
         )
-        self.channels = ServerChannels(desk, courier, uplink, resuming, handshakes, losses, hearing, news)
+        self.channels = ServerChannels(desk, courier, uplink, resuming, handshakes, losses, hearing, news, tasked)
+        self._calling = calling = Calling(desk, courier, tasking, crossings.schooling)
+        self.verbs = listens.tasks = TaskVerbs(desk, courier, tasking, store, table, tasked, self)
+        tasked.adopted, tasked.answers, tasked.ends = tasking, hearing, losses
+        handshakes.tasked = losses.tasked = tasked
+        crossings.calling = calling
+        calling.onward = self
+        tasking.remotes = self
         handshakes.losses = losses
         handshakes.forward = self._send_up
         handshakes.news = news
@@ -185,7 +210,11 @@ class Servers:
 
     def request(self, session: Session, exchange: Exchange) -> None:
         link = self._by_sid[session.sid]
+        if self.verbs.receive_request(link, session, exchange):
+            return
         self._rest_later(link)
+        if self._calling.receive_request(link, session, exchange):
+            return
         crowd = self.handshakes.crowds.get(link.id)
         if crowd is not None and not link.is_stateless and self._receive_wish(link, crowd, exchange):
             return
@@ -222,7 +251,7 @@ class Servers:
 
     def _send_up(self, link: Link, exchange: Exchange) -> None:
         """Write it; with serial sharing, when its turn comes."""
-        if self.crossings.receive_request(link, exchange):
+        if self.crossings.receive_request(link, exchange) or self._calling.prepare(link, exchange):
             return
         crowd = self.handshakes.crowds.get(link.id)
         if crowd is not None and link.plan.sharing is Sharing.SERIAL and exchange.method in MAY_ASK:
@@ -253,12 +282,19 @@ class Servers:
             link.queue.append(exchange)
             self.handshakes.need(link)
 
-    def renegotiate(self, link: Link, exchange: Exchange) -> None:
-        """Its server does not speak the revision that it did: find out what it speaks, and send it once more."""
-        self.handshakes.verdicts[link.plan.id].forget(*Era)
+    def renegotiate(self, link: Link, exchange: Exchange, *, for_tasks: bool = False) -> None:
+        """Its server does not speak the revision that it did: find out what it speaks, and send it once more.
+
+        Args:
+            for_tasks: it has tasks in the other era, and wants the call to be one.
+        """
+        verdict = self.handshakes.verdicts[link.plan.id]
+        verdict.forget(*Era)
+        verdict.has_stateless_tasks = verdict.has_stateless_tasks or for_tasks
         exchange.upstream_id = None
         link.queue.append(exchange)
-        self._losses.lose(link, "it does not speak the revision that it did")
+        reason = "it has tasks without a session only" if for_tasks else "it does not speak the revision that it did"
+        self._losses.lose(link, reason)
 
     def tick(self, session: Session, ask: Ask, count: int) -> None:
         link = self._by_sid.get(session.sid)
@@ -279,7 +315,9 @@ class Servers:
 
     def withdraw(self, session: Session, exchange: Exchange, params: bytes | None, headers: Headers) -> None:
         self._files.forget(exchange)
-        link = self._by_sid.get(session.sid)
+        link = self.way_of(exchange)
+        if link is not None and exchange.remote is not None:
+            self.tasked.cancel(link, exchange)
         self.crossings.forget(link, session, exchange)
         if link is None:
             return
@@ -295,6 +333,8 @@ class Servers:
         self._resuming.forget(link, exchange.upstream_id)
         if link.pending.pop(exchange.upstream_id, None) is None:
             return
+        if exchange.is_augmented:
+            self.tasked.expect_orphan(link, exchange)
         if exchange.post is not None:
             role = self._desk.role_of(exchange.post)
             if isinstance(role, UpPostRole):
@@ -332,11 +372,18 @@ class Servers:
             link.queue.append(Notice(message, headers))
 
     def reply(self, session: Session, ask: Ask, answer: Frame, headers: Headers) -> None:
-        link = self._by_sid.get(session.sid)
+        call = ask.exchange or ask.of_task
+        link = self._by_sid.get(session.sid) if call is None else self.way_of(call)
         if link is None:
             return
-        if ask.exchange is not None and not session.is_stateless:
-            self._rounds.receive_answer(link, ask.number, ask.exchange, answer)
+        if ask.of_task is not None and answer.result is not None:
+            answer = _renamed(None if link.is_stateless else ask.of_task.remote, answer.result)
+        asker = ask.exchange
+        if asker is not None and asker.remote is not None and ask.number in asker.remote.open:
+            self.tasked.asking.receive_answer(link, ask.number, asker, answer)
+            return
+        if asker is not None and (asker.round is not None or not session.is_stateless):
+            self._rounds.receive_answer(link, ask.number, asker, answer)
             return
         server = features_of(link.upstream.revision)
         if server != session.features:
@@ -345,6 +392,8 @@ class Servers:
 
     def end(self, session: Session, asks: list[Ask]) -> None:
         link = self._by_sid.pop(session.sid, None)
+        for lent in [other for other in self.links.values() if other.is_lent and session.sid in other.sessions]:
+            self._end(lent, "session over")
         self._files.close_session(session)
         if link is None:
             return
@@ -385,7 +434,7 @@ class Servers:
         if link.upstream.state is not State.READY:
             return
         asks = any(session.asks for session in link.sessions.values())
-        if link.pending or link.queue or asks or link.is_awaited:
+        if link.pending or link.queue or asks or link.is_awaited or link.remotes:
             self._rest_later(link)
         else:
             self._losses.rest(link)
@@ -435,7 +484,7 @@ class Servers:
         if upstream.state is not State.IDLE:
             self._losses.say_farewell(link)
         upstream.step(Input.CLOSE)
-        self._desk.close(link.channel, reason=reason)
+        self._losses.leave(link, reason)
         self._desk.close(link.stream, reason=reason)
         link.pending.clear()
         self._resuming.forget_all(link)
@@ -448,6 +497,54 @@ class Servers:
         if (link := self.links.get(id)) is not None:
             self._due[purpose](link)
 
+    def handle_look(self, session: Session, key: ExchangeKey) -> None:
+        exchange = session.exchanges.get(key)
+        link = None if exchange is None else self.way_of(exchange)
+        if link is not None and exchange is not None:
+            self.tasked.handle_look(link, exchange)
+
+    # --- Tasks ------------------------------------------------------------------------------------------------------
+
+    def is_live(self, sid: str) -> bool:
+        return sid in self._by_sid
+
+    def way_of(self, exchange: Exchange) -> Link | None:
+        """The link that a call goes by."""
+        return self._by_sid.get(exchange.sid) if exchange.link is None else self.links.get(exchange.link)
+
+    def way_back(self, session: Session, exchange: Exchange, upstream: str, revision: str) -> Link:
+        """The link by which a task of an earlier run is asked for: in the session that it was begun in, if it was in
+        one, for there are servers that know it by that only. One that has forgotten the session is asked in a new one.
+        """
+        own = self._by_sid[session.sid]
+        if not upstream:
+            return own
+        lent = [link for link in self.links.values() if link.is_lent and session.sid in link.sessions]
+        link = next((link for link in lent if link.upstream.session == upstream), None)
+        if link is None:
+            link = Link(self._desk.mint(), own.plan, session.workspace, own.upstream.initialize, self._desk.limits)
+            link.is_lent = True
+            link.sessions[session.sid] = session
+            self.links[link.id] = link
+            self.handshakes.go_on(link, upstream, revision)
+        exchange.link = link.id
+        return link
+
+    def session_with(self, session: Session) -> tuple[str, str]:
+        link = self._by_sid[session.sid]
+        if link.is_stateless or link.upstream.session is None:
+            return "", ""
+        return link.upstream.session, link.upstream.revision or ""
+
+    def is_http(self, server: str) -> bool:
+        return self._desk.servers[server].kind is Kind.HTTP
+
+    def leave(self, session: Session, exchange: Exchange) -> None:
+        assert exchange.remote is not None
+        exchange.remote.is_left = True
+        if (link := self.way_of(exchange)) is not None:
+            link.is_left = True
+
     def handle_round(self, session: Session, key: ExchangeKey) -> None:
         if (link := self._by_sid.get(session.sid)) is not None:
             self._rounds.handle_pause(link, key)
@@ -458,6 +555,15 @@ class Servers:
     def handle_resume(self, id: str, number: int) -> None:
         if (link := self.links.get(id)) is not None:
             self._resuming.handle_resume(link, number)
+
+
+def _renamed(remote: Remote | None, result: bytes) -> Frame:
+    """A client's answer to a question of a task: it names that as the server knows it, if it is one there."""
+    try:
+        bare = related.without_related(result) or b"{}"
+        return Frame(result=bare if remote is None else related.with_related(bare, remote.id))
+    except RemoteProtocolError as error:
+        return Frame(error=jsonrpc.error_object(error.rpc_code, error.message))
 
 
 def _with_roots(initialize: bytes) -> bytes:

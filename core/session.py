@@ -93,6 +93,7 @@ class Ask(NamedTuple):
             request of the client.
         number: under which the client is asked.
         params: what the server said, where the client is shown it as its older revision has it.
+        of_task: the call whose client is asked in the course of a task.
     """
 
     id_raw: bytes
@@ -104,6 +105,7 @@ class Ask(NamedTuple):
     exchange: Exchange | None = None
     number: int = 0
     params: bytes | None = None
+    of_task: Exchange | None = None
 
 
 class Held(NamedTuple):
@@ -129,6 +131,7 @@ class Session(Machine[State, Input]):
         stored_bytes: what is kept of them in the storage.
         opener: the initialize exchange, until it is answered.
         sees_hidden: it is not a client's, and is shown what the plan hides from clients.
+        is_own: it is not a client's, and is told of tasks what the server says itself.
         headers: what of its client's latest HTTP headers goes on to the server.
         affinity: what its requests have in common, if its client has no sessions; it is then one of ours.
         client: what its client said of itself.
@@ -136,9 +139,11 @@ class Session(Machine[State, Input]):
         level: the least severe log message it wants, for a server that wants to be told with each request.
         subscriptions: the resources it wants to hear of, for such a server.
         listens: its subscriptions, if its client has no sessions.
+        adopted: how many of its exchanges are tasks, which no request of its client waits for.
     """
 
     __slots__ = (
+        "adopted",
         "affinity",
         "asks",
         "base_url",
@@ -149,6 +154,7 @@ class Session(Machine[State, Input]):
         "headers",
         "held",
         "id",
+        "is_own",
         "kept_bytes",
         "last_ask",
         "last_stream",
@@ -182,6 +188,7 @@ class Session(Machine[State, Input]):
         self.base_url = base_url
         self.headers: Headers = ()
         self.sees_hidden = False
+        self.is_own = False
         self.features: Features = features_of(None)
         self.streams: list[Stream] = [] if pipe is None else [Stream(pipe)]
         self.resumable: dict[int, Stream] = {}
@@ -199,6 +206,7 @@ class Session(Machine[State, Input]):
         self.level: str | None = None
         self.subscriptions: set[str] = set()
         self.listens: dict[ExchangeKey, Listening] = {}
+        self.adopted = 0
 
     @property
     def is_stateless(self) -> bool:
@@ -213,6 +221,11 @@ class Session(Machine[State, Input]):
     def is_busy(self) -> bool:
         """Whether something is going on that idleness must not end. A question that nobody answers is not."""
         return bool(self.exchanges or self.streams)
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests of its client are open."""
+        return len(self.exchanges) - self.adopted
 
     def find_by_id(self, id_key: IdKey) -> Exchange | None:
         """The open request with that id; None if there is none, or more than one, which nobody can tell apart."""

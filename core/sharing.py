@@ -116,12 +116,12 @@ class Crowd:
         self._ghosts.clear()
 
     def asker(self, now: float) -> Session | None:
-        """Whose request makes the server speak: the session of all requests in flight, if they are of one session;
-        without any, the only session there is."""
+        """Whose request makes the server speak: the session of all requests in flight and of all tasks, if they are of
+        one session; without any, the only session there is."""
         while self._ghosts and next(iter(self._ghosts.values()))[1] <= now:
             self._ghosts.popitem(last=False)
         sids = {entry.sid for entry in self._link.pending.values() if isinstance(entry, Exchange)}
-        sids |= {sid for sid, _ in self._ghosts.values()}
+        sids |= {sid for sid, _ in self._ghosts.values()} | {call.sid for call in self._link.remotes.values()}
         if not sids and len(self.shares) == 1:
             sids = set(self.shares)
         share = self.shares.get(sids.pop()) if len(sids) == 1 else None
@@ -130,14 +130,20 @@ class Crowd:
     @property
     def is_quiet(self) -> bool:
         """Whether no request is in flight, so that what the server says concerns nobody in particular."""
-        return not self._ghosts and not any(isinstance(entry, Exchange) for entry in self._link.pending.values())
+        is_asked = any(isinstance(entry, Exchange) for entry in self._link.pending.values())
+        return not is_asked and not self._ghosts and not self._link.remotes
 
     def can_be_asked(self, session: Session, method: str) -> bool:
         needed = NEEDED.get(method)
         return needed is None or needed in self.shares[session.sid].capabilities
 
-    def hearers(self, method: str, params: bytes | None, now: float) -> list[Session]:
-        """Who is told of a notification that names no request."""
+    def hearers(self, method: str, params: bytes | None, asker: Session | None, *, is_anyones: bool) -> list[Session]:
+        """Who is told of a notification that names no request.
+
+        Args:
+            asker: whose request, or task, it is about, if that can be told.
+            is_anyones: it is about none.
+        """
         shares = list(self.shares.values())
         if method == "notifications/resources/updated":
             uri = jsonrpc.text_of(jsonrpc.member_of(params, "uri"))
@@ -145,8 +151,7 @@ class Crowd:
             return [share.session for share in exact or (share for share in shares if share.subscriptions)]
         if method.endswith("/list_changed"):
             return [share.session for share in shares]
-        asker = self.asker(now)
-        meant = shares if self.is_quiet else [share for share in shares if share.session is asker]
+        meant = shares if is_anyones else [share for share in shares if share.session is asker]
         if method == "notifications/message":
             level = _index(jsonrpc.text_of(jsonrpc.member_of(params, "level")))
             meant = [share for share in meant if share.level is None or level is None or level >= share.level]

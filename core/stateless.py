@@ -10,7 +10,7 @@ Source: 2026-07-28 basic/versioning, basic/transports, basic/patterns.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from . import jsonrpc
 from .artifact import tool_error
@@ -63,6 +63,12 @@ RETRIED: Final = frozenset({"inputResponses", "requestState"})
 """What a request has when it comes again with answers."""
 
 
+class HungUp(Protocol):
+    """Calls that no request waits for any more."""
+
+    def hang_up(self, session: Session, exchange: Exchange, reply: Reply) -> None: ...
+
+
 class Stateless:
     """All requests of clients without sessions."""
 
@@ -88,6 +94,7 @@ class Stateless:
         self._verdicts = verdicts
         self._mirrors = mirrors
         self._replays = replays
+        self.tasks: HungUp
         self._by_affinity: dict[Affinities, Session] = {}
 
     # --- Requests ---------------------------------------------------------------------------------------------------
@@ -243,7 +250,7 @@ class Stateless:
             params = remove_members(params, RETRIED)
         session = self._session_for(opening, key, leg)
         limit = self._desk.limits.exchanges_per_session_max
-        if len(session.exchanges) >= limit:
+        if session.in_flight >= limit:
             text = f"{limit} requests are open, the most a client may have"
             raise RemoteProtocolError(text, rpc_code=OVERLOADED, http_status=503)
         if isinstance(opening, PostOpening) and not self._courier.up.has_room(session):
@@ -301,6 +308,8 @@ class Stateless:
         if exchange.reply is reply and not exchange.is_over:
             reason = b'{"requestId":0,"reason":"the client closed the stream"}'
             self._courier.cancel(session, exchange, reason, session.headers)
+        elif exchange.task is not None:
+            self.tasks.hang_up(session, exchange, reply)
 
     def receive_cancel(self, legs: Legs, frame: Frame, headers: Headers) -> None:
         """`notifications/cancelled` on a pipe. What is unknown, or over, is ignored."""

@@ -88,8 +88,8 @@ class Streams:
         """
         if stream.number is not None or not stream.may_resume or not session.features.priming:
             return
-        if stream.channel is None or not self._desk.is_open(stream.channel):
-            return
+        if stream.channel is None or not self._desk.is_open(stream.channel) or session.is_over:
+            return  # of a session that is over, an answer may still be due, but nothing is kept
         self._begin(session, stream)
         event_id = stream.next_event_id()
         self._desk.send(stream.channel, b"", event_id=event_id, retry_ms=self._retry_ms(session))

@@ -23,6 +23,7 @@ from .limits import Limits
 from .plan import Plan
 from .report import Command, Status
 from .shelf import StoredArtifact
+from .taskrecord import StoredTask, TaskStatus
 from .timers import Deadline
 
 
@@ -46,12 +47,14 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     answer: StorageAnswer | None = None
     server: str | None = None
     command: Command | None = None
+    task: str | None = None
     effects: msgspec.Raw = msgspec.Raw()
     drawn: tuple[bytes, ...] = ()
     plan: Plan | None = None
     limits: Limits | None = None
     unix_at_zero: float = 0.0
     stored: tuple[StoredArtifact, ...] = ()
+    stored_tasks: tuple[StoredTask, ...] = ()
 
 
 class Recorder:
@@ -65,15 +68,19 @@ class Recorder:
         unix_at_zero: float,
         limits: Limits | None = None,
         stored: Iterable[StoredArtifact] = (),
+        stored_tasks: Iterable[StoredTask] = (),
         write: Callable[[bytes], object],
     ) -> None:
         self._drawn: list[bytes] = []
         self._entropy = entropy
         self._write = write
-        limits, stored = limits or Limits(), tuple(stored)
-        self._engine = Engine(plan, entropy=self._draw, unix_at_zero=unix_at_zero, limits=limits, stored=stored)
+        limits, stored, tasks = limits or Limits(), tuple(stored), tuple(stored_tasks)
+        self._engine = Engine(
+            plan, entropy=self._draw, unix_at_zero=unix_at_zero, limits=limits, stored=stored, stored_tasks=tasks
+        )
         drawn, self._drawn = tuple(self._drawn), []
-        self._note(Line("begin", plan=plan, limits=limits, unix_at_zero=unix_at_zero, stored=stored, drawn=drawn))
+        begin = Line("begin", plan=plan, limits=limits, unix_at_zero=unix_at_zero, drawn=drawn)
+        self._note(msgspec.structs.replace(begin, stored=stored, stored_tasks=tasks))
 
     def _draw(self, size: int) -> bytes:
         drawn = self._entropy(size)
@@ -101,6 +108,9 @@ class Recorder:
 
     def report(self) -> tuple[Status, ...]:
         return self._engine.report()
+
+    def tasks(self) -> tuple[TaskStatus, ...]:
+        return self._engine.tasks()
 
     def next_timeout(self) -> Deadline | None:
         return self._engine.next_timeout()
@@ -139,6 +149,9 @@ class Recorder:
     def receive_command(self, server: str, command: Command, now: float) -> list[Effect]:
         line = Line("receive_command", now, server=server, command=command)
         return self._record(line, self._engine.receive_command(server, command, now))
+
+    def receive_task_cancel(self, id: str, now: float) -> list[Effect]:
+        return self._record(Line("receive_task_cancel", now, task=id), self._engine.receive_task_cancel(id, now))
 
     def handle_timeout(self, now: float) -> list[Effect]:
         return self._record(Line("handle_timeout", now), self._engine.handle_timeout(now))
@@ -179,7 +192,12 @@ def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
                 raise ValueError(f"line {number} begins a trace without a plan")
             pool.extend(line.drawn)
             engine = Engine(
-                line.plan, entropy=draw, unix_at_zero=line.unix_at_zero, limits=line.limits, stored=line.stored
+                line.plan,
+                entropy=draw,
+                unix_at_zero=line.unix_at_zero,
+                limits=line.limits,
+                stored=line.stored,
+                stored_tasks=line.stored_tasks,
             )
             continue
         if engine is None:
@@ -207,6 +225,8 @@ def _feed(engine: Engine, line: Line, number: int) -> list[Effect]:
         return engine.receive_answer(ticket, line.answer, line.now)
     if line.server is not None and line.command is not None:
         return engine.receive_command(line.server, line.command, line.now)
+    if line.task is not None:
+        return engine.receive_task_cancel(line.task, line.now)
     if line.size_bytes is not None:
         return engine.receive_sent(channel, line.size_bytes, line.now)
     if line.input == "receive_message":

@@ -47,11 +47,14 @@ class Uplink:
         params: bytes | None,
         *,
         about: str = "",
+        exchange: Exchange | None = None,
         is_repeated: bool = False,
     ) -> int:
         """Send a request of our own. Returns its number."""
         number = link.next_id()
-        link.pending[number] = Errand(purpose, link.upstream.incarnation, about)
+        link.pending[number] = Errand(purpose, link.upstream.incarnation, about, exchange)
+        if exchange is not None and exchange.remote is not None:
+            exchange.remote.requests[purpose] = number
         message = jsonrpc.encode_request(b"%d" % number, method, params)
         mirrored = headers_for(method, params) if link.is_stateless and not link.is_pipe else ()
         self._emit(link, message, number, link.headers, is_own=True, is_repeated=is_repeated, mirrored=mirrored)
@@ -60,8 +63,12 @@ class Uplink:
     def give_up(self, link: Link, purpose: str) -> None:
         """What was asked for this purpose is not waited for any more."""
         numbers = [n for n, entry in link.pending.items() if isinstance(entry, Errand) and entry.purpose == purpose]
+        self.give_up_numbers(link, numbers)
+
+    def give_up_numbers(self, link: Link, numbers: list[int]) -> None:
+        """The answers to these requests of ours are not waited for any more."""
         for number in numbers:
-            del link.pending[number]
+            link.pending.pop(number, None)
         for channel in sorted(link.posts):
             role = self._desk.role_of(channel)
             if isinstance(role, UpPostRole) and role.number in numbers:
@@ -93,7 +100,15 @@ class Uplink:
         else:
             frame = jsonrpc.decode(own.message)
             assert frame.method is not None
-            self.run(link, errand.purpose, frame.method, frame.params, about=errand.about, is_repeated=True)
+            self.run(
+                link,
+                errand.purpose,
+                frame.method,
+                frame.params,
+                about=errand.about,
+                exchange=errand.exchange,
+                is_repeated=True,
+            )
         return True
 
     def tell(self, link: Link, message: bytes, headers: Headers | None = None) -> None:
@@ -107,8 +122,8 @@ class Uplink:
 
     def expect_reply(self, link: Link, exchange: Exchange) -> None:
         """The server's time to say something about the exchange begins anew; not while it waits for the client."""
-        if exchange.park is not None and not exchange.park.has_leg:
-            return
+        if exchange.waits_for_client or exchange.task is not None:
+            return  # a task ends at its deadline
         at = self._desk.now + (link.plan.reply_timeout_s or self._desk.limits.reply_timeout_s)
         self._desk.timers.set(("reply", (exchange.sid, exchange.key)), at, "upstream reply")
 

@@ -41,6 +41,7 @@ class Verdict:
     Attributes:
         discovered: its last `DiscoverResult`.
         spoken: the eras it was spoken to in, with the revision of the last time; None: it named none.
+        has_stateless_tasks: with sessions it refuses calls that it would make tasks of without.
         is_mute: over HTTP, its handshake began no session, without which it can ask and tell nobody anything.
     """
 
@@ -48,6 +49,7 @@ class Verdict:
         self.discovered: bytes | None = None
         self.spoken: dict[Era, str | None] = {}
         self.is_mute = False
+        self.has_stateless_tasks = False
         self._forced = forced
         self._limits = limits
         self._speaks: dict[Era, bool] = {}
@@ -67,6 +69,8 @@ class Verdict:
         """What to try for a client that talks so."""
         other = OTHER[wanted]
         if wanted is Era.HANDSHAKE and self.is_mute and self.speaks(other, now):
+            return other
+        if wanted is Era.HANDSHAKE and self.has_stateless_tasks and self.speaks(other, now) is not False:
             return other
         if self.speaks(wanted, now) is False and self.speaks(other, now) is not False:
             return other

@@ -21,7 +21,7 @@ from .bridge.capabilities import missing
 from .bridge.seal import Claims, Kind, digest_of_value
 from .desk import Desk
 from .errors import INPUT_REFUSED, MISSING_CAPABILITY, RemoteProtocolError
-from .exchange import Exchange, ExchangeKey
+from .exchange import Exchange, ExchangeKey, State
 from .exchange import Input as ExchangeInput
 from .links import Link
 from .parking import asking
@@ -76,7 +76,7 @@ class Visits:
             return False
         if leg is None or not 0 < len(pages) <= PAGES_MAX:
             return False
-        if exchange.visited >= set(visits.values()):
+        if exchange.visited >= set(visits.values()) and exchange.state is State.SENT:
             self._wait(session, exchange)
             return True
         exchange.step(ExchangeInput.REPLY)

@@ -27,6 +27,7 @@ from isthmus.app.settings import (
     McpServer,
     OutputLocator,
     Server,
+    ServerTasks,
     Settings,
     UploadConsumerAdapter,
     Upstream,
@@ -43,12 +44,13 @@ MACHINES: Final = {
     "upstream": "isthmus.core.upstream",
     "listen": "isthmus.core.listen",
     "park": "isthmus.core.park",
+    "task": "isthmus.core.task",
     "http_reply": "isthmus.core.wire.http_reply",
     "http_client": "isthmus.core.wire.http_client",
     "sse_client": "isthmus.core.wire.sse_client",
 }
 
-SECTIONS: Final = ("core", "storage", "sessions", "uploads", "artifacts")
+SECTIONS: Final = ("core", "storage", "sessions", "uploads", "artifacts", "tasks")
 LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "core.management": Management,
     "servers[]": Server,
@@ -59,6 +61,7 @@ LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "servers[].adapters[] (type: upload_consumer)": UploadConsumerAdapter,
     "servers[].adapters[] (type: artifact_producer)": ArtifactProducerAdapter,
     "servers[].adapters[].output_locator": OutputLocator,
+    "servers[].tasks": ServerTasks,
     "servers[].forwarding": Forwarding,
     "mcpServers.NAME": McpServer,
 }
@@ -146,7 +149,8 @@ def _kind(kind: Any) -> str:
         text = "list of text" if inner is str else "list of mappings"
     elif get_origin(bare) is dict:
         inner, _, _ = _unwrap(get_args(bare)[1])
-        text = "mapping of text" if inner is str else "mapping of mappings"
+        told = _kind(inner) if get_origin(inner) is Literal else "text" if inner is str else "mappings"
+        text = f"mapping of {told}"
     else:
         text = {str: "text", int: "whole number", float: "number", bool: "true or false"}.get(bare, "mapping")
     return f"{text}, or null" if may_be_null else text

@@ -11,6 +11,11 @@ settings.register_profile(
 settings.load_profile("default")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with real peers take longest, and wait most of that: they begin first, beside those that compute."""
+    items.sort(key=lambda item: "real" not in item.path.parts)
+
+
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     backend = request.param

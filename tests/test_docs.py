@@ -21,13 +21,14 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 import pytest
-from isthmus.app import arguments
+from isthmus.app import arguments, metrics
 from isthmus.app.config import loads, schema
 from isthmus.app.settings import Settings
 from isthmus.app.sizes import parse_size
 from isthmus.core import artifact, catalog
 from isthmus.core.bridge.lossy import LOSSES, Fate
 from isthmus.core.limits import Limits
+from isthmus.core.taskrecord import TaskStatus
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/changes.d/*.md")])
@@ -181,6 +182,20 @@ def test_every_limit_is_on_the_page() -> None:
     assert list(rows) == list(defaults)
     for name, value in defaults.items():
         assert (parse_size(rows[name]) if name.endswith("_bytes") else float(rows[name])) == value, name
+
+
+def test_every_metric_is_on_the_page() -> None:
+    text = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8").split("## Metrics")[1].split("## ")[0]
+    told = metrics.exposition("1", [], [], 0.0).decode()
+    types = re.findall(r"^# TYPE (\w+) (?!gauge$)|^# TYPE (\w+?)(?:_gsum|_gcount)? gauge$", told, re.MULTILINE)
+    assert set(re.findall(r"^\| `(isthmus_\w+)` \|", text, re.MULTILINE)) == {one or other for one, other in types}
+
+
+def test_what_is_told_of_a_task_is_on_the_page() -> None:
+    text = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| `GET /tasks/ID` \| (.*) \|$", text, re.MULTILINE)
+    words = set(re.findall(r"`(\w+)`", row)) - {"proxied", "local"}
+    assert words == {*TaskStatus.__struct_fields__, "age_s", "expires_in_s"}
 
 
 def test_every_loss_is_on_the_page() -> None:

@@ -20,7 +20,7 @@ from ..rewrite import build_object, members, remove_members, set_member
 from .sampling import uses_tools
 
 CLIENT_KEPT: Final = ("roots", "sampling", "elicitation", "experimental", "extensions")
-"""Client capabilities that cross. `tasks` (2025-11-25) does not: the bridge carries no tasks."""
+"""Client capabilities that cross. `tasks` (2025-11-25) does not: a question is answered, not made a task of."""
 
 SERVER_KEPT: Final = (
     "tools",
@@ -31,10 +31,10 @@ SERVER_KEPT: Final = (
     "experimental",
     "extensions",
 )
-"""Server capabilities that cross, `tasks` again excepted."""
+"""Server capabilities that cross. `tasks` is told by what is offered of them (`offers`), not by what a server has."""
 
 EXTENSIONS_HELD_BACK: Final = frozenset({"io.modelcontextprotocol/tasks"})
-"""Extensions whose messages mean something else, or nothing, in the other era."""
+"""Extensions whose messages mean something else, or nothing, in the other era. Tasks are offered by themselves."""
 
 PUSHED: Final = frozenset({"listChanged", "subscribe"})
 """Promises of messages that belong to no request."""

@@ -307,9 +307,28 @@ LOSSES: Final[tuple[Loss, ...]] = (
         from_era="handshake",
         to_era="stateless",
         speaker="server",
-        fate="refused",
-        carried="They are not bridged: the capability is not shown, and the methods of tasks are answered with -32601."
-        " The server's tools run as ordinary calls.",
+        fate="changed",
+        carried="They are tasks of the extension: `tasks/list` and `tasks/result` are gone, outcome and questions come"
+        " with `tasks/get`. A tool that requires a task is called as one for every client; those that know none wait.",
+        capability="tasks",
+    ),
+    Loss(
+        feature="failed task",
+        from_era="handshake",
+        to_era="stateless",
+        speaker="server",
+        fate="changed",
+        carried="One whose tool reported an error is `completed`, with that result: `failed` is for"
+        " errors of the protocol.",
+        capability="tasks",
+    ),
+    Loss(
+        feature="progress of a task",
+        from_era="handshake",
+        to_era="stateless",
+        speaker="server",
+        fate="dropped",
+        carried="The extension has none: what the server says of its task's state is told as `statusMessage`.",
         capability="tasks",
     ),
     Loss(
@@ -317,9 +336,18 @@ LOSSES: Final[tuple[Loss, ...]] = (
         from_era="stateless",
         to_era="handshake",
         speaker="server",
-        fate="refused",
-        carried="It is not bridged: the extension is not shown, and a call's `task` is left out.",
+        fate="changed",
+        carried="Every tool can be called as a task: what the server runs as an ordinary call is made one by the proxy."
+        " Clients of older revisions are given the plain result.",
         capability="extensions",
+    ),
+    Loss(
+        feature="wished lifetime of a task",
+        from_era="handshake",
+        to_era="stateless",
+        speaker="client",
+        fate="changed",
+        carried="The server decides how long it keeps its own; the wish holds for what the proxy makes a task of.",
     ),
     # --- Results and errors -----------------------------------------------------------------------------------------
     Loss(

@@ -1,8 +1,10 @@
-"""The pages beside the protocol: health, the servers behind this proxy and their tools, as plain JSON.
+"""The pages beside the protocol: health, the servers behind this proxy, their tools and tasks, in plain JSON, and what
+can be counted.
 
-Which pages there are is a table. Those that look after servers are for operators: with a token for whoever shows it,
-and without one only for programs on this machine that reach it by a loopback name, since a name of another page's
-choosing, or a proxy in front, would make anybody one of these. To everyone else they are not there.
+Which pages there are is a table. Those that look after servers and tasks are for operators: with a token for whoever
+shows it, and without one only for programs on this machine that reach it by a loopback name, since a name of another
+page's choosing, or a proxy in front, would make anybody one of these. To everyone else they are not there. The name of
+a task is a secret, where nothing else tells its client from others: nobody else may read it here.
 """
 
 from __future__ import annotations
@@ -28,10 +30,14 @@ class Page(enum.Enum):
     RESTART = "restart"
     TOOLS = "tools"  # a server's tools
     CALL = "call"  # of one of them
+    TASKS = "tasks"  # of all servers
+    TASK = "task"
+    CANCEL = "cancel"  # a task
+    METRICS = "metrics"  # all this as numbers, for Prometheus
 
 
 EACH: Final = "*"
-"""Stands for the id of a server."""
+"""Stands for the id of a server, or of a task."""
 
 PATHS: Final[dict[tuple[str, ...], Page]] = {
     ("health",): Page.HEALTH,
@@ -44,12 +50,17 @@ PATHS: Final[dict[tuple[str, ...], Page]] = {
     ("servers", EACH, "start"): Page.START,
     ("servers", EACH, "stop"): Page.STOP,
     ("servers", EACH, "restart"): Page.RESTART,
+    ("tasks",): Page.TASKS,
+    ("tasks", EACH): Page.TASK,
+    ("tasks", EACH, "cancel"): Page.CANCEL,
+    ("metrics",): Page.METRICS,
     ("mcp", EACH, "tools"): Page.TOOLS,
     ("mcp", EACH, "tools", "call"): Page.CALL,
 }
-POSTED: Final = frozenset({Page.START, Page.STOP, Page.RESTART, Page.CALL})
+POSTED: Final = frozenset({Page.START, Page.STOP, Page.RESTART, Page.CANCEL, Page.CALL})
 """All others are read."""
-MANAGEMENT: Final = frozenset({Page.SERVERS, Page.SERVER, Page.START, Page.STOP, Page.RESTART})
+_SERVERS: Final = frozenset({Page.SERVERS, Page.SERVER, Page.START, Page.STOP, Page.RESTART})
+MANAGEMENT: Final = _SERVERS | {Page.TASKS, Page.TASK, Page.CANCEL, Page.METRICS}
 USE: Final = frozenset({Page.TOOLS, Page.CALL})
 """These use a server as its clients do, and are whose clients' it is."""
 
@@ -58,7 +69,7 @@ _FORWARDED: Final = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-for
 
 
 class Management(msgspec.Struct, frozen=True):
-    """Who may look after servers.
+    """Who may look after servers and tasks.
 
     Attributes:
         token_sha256: the digest of the secret that operators show; None: none is needed, on this machine.
@@ -78,7 +89,7 @@ class Access(enum.Enum):
 
 
 def find_page(path: str) -> tuple[Page, str] | None:
-    """The page at a path, and the server's id in it as it was written ("" if there is none)."""
+    """The page at a path, and the id in it as it was written ("" if there is none)."""
     parts = tuple(path[1:].split("/"))
     if parts in PATHS:
         return PATHS[parts], ""

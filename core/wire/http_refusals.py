@@ -65,14 +65,10 @@ def not_found(path: str, surface: Surface) -> Refused:
     return _refused(404, {"detail": message, "code": "not_found", "endpoints": [*endpoints, "/healthz"]}, ())
 
 
-def page_answer(status: int, body: bytes, extra: Headers = ()) -> Refused:
-    """What a page says.
-
-    Args:
-        body: JSON.
-    """
+def page_answer(status: int, body: bytes, extra: Headers = (), *, content_type: str = JSON) -> Refused:
+    """What a page says."""
     lasting = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
-    return _json(status, body, (*lasting, *extra))
+    return _answer(status, body, (*lasting, *extra), content_type)
 
 
 def page_error(status: int, message: str, extra: Headers = (), **members: object) -> Refused:
@@ -88,9 +84,9 @@ def refusal_at(path: str, status: int, message: str, extra: Headers = ()) -> Ref
 
 
 def _refused(status: int, body: dict[str, object], extra: Headers) -> Refused:
-    return _json(status, json.dumps(body).encode(), extra)
+    return _answer(status, json.dumps(body).encode(), extra, JSON)
 
 
-def _json(status: int, body: bytes, extra: Headers) -> Refused:
-    described = ((b"content-type", JSON.encode()), (b"content-length", str(len(body)).encode()))
+def _answer(status: int, body: bytes, extra: Headers, content_type: str) -> Refused:
+    described = ((b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode()))
     return Refused(status, body, (*described, *extra))

@@ -101,11 +101,12 @@ class PageRoute(msgspec.Struct, frozen=True):
     """One of the pages beside the protocol, asked for as it must be.
 
     Attributes:
-        server: the id in its path, "" if there is none. There is such a server, or the page says that there is none.
+        id: the one in its path, of a server or a task, "" if there is none. There is such a one, or the page says that
+            there is not.
     """
 
     page: Page
-    server: str = ""
+    id: str = ""
     query: dict[str, str] = {}
 
     @property
@@ -114,7 +115,7 @@ class PageRoute(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The answer to send instead, or that of a page: `body` is JSON or empty, and `headers` describe it."""
+    """The answer to send instead, or that of a page: `body` is JSON, text or empty, as `headers` say."""
 
     status: int
     body: bytes

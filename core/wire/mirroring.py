@@ -36,6 +36,8 @@ NAMED_BY: Final = {
     "tasks/cancel": "taskId",
 }
 """Which member of the params `Mcp-Name` mirrors. The last three are the tasks extension's."""
+MAY_OMIT_NAME: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+"""Where clients leave `Mcp-Name` out, all of fastmcp-tasks 4.1 for one: whoever routes by it loses, and nobody else."""
 
 _OPEN: Final = "=?base64?"
 _CLOSE: Final = "?="
@@ -194,7 +196,7 @@ def check(
     if method is None:
         return
     path = _name_path(method)
-    if path:
+    if path and not (method in MAY_OMIT_NAME and NAME_HEADER not in lines):
         raw_name = _at_path(params, path)
         named = _text(raw_name) if raw_name is not None and raw_name.startswith(b'"') else None
         _compare("Mcp-Name", _decoded(lines.get(NAME_HEADER)), named)

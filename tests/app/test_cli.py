@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -36,14 +36,17 @@ from command import (
     until,
 )
 from isthmus.app import banner, cli, demo, logs, stopping, translations
+from isthmus.app.checks import check
 from isthmus.app.fitting import misfits
 from isthmus.app.listening import host_of
+from isthmus.app.planning import to_plan
 from isthmus.app.probe import ServerReport
 from isthmus.app.settings import (
     ArtifactProducerAdapter,
     Artifacts,
     Filter,
     Server,
+    ServerTasks,
     Settings,
     UploadConsumerAdapter,
     Uploads,
@@ -52,6 +55,7 @@ from isthmus.app.settings import (
 from isthmus.app.targets import id_of
 from isthmus.core.bridge.lossy import LOSSES, losses_for_older, losses_of
 from isthmus.core.eras import LATEST_LEGACY, LATEST_MODERN, Era
+from isthmus.core.plan import Offer, TaskRules
 from isthmus.core.verdicts import OTHER
 from isthmus.core.wire.http_headers import is_loopback
 
@@ -59,7 +63,7 @@ TOOLBOX = [sys.executable, str(Path(__file__).parent / "peers" / "toolbox.py")]
 TWO_ERAS = Path(__file__).parent / "peers" / "two_eras.py"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ANY_PORT = ("--listen", "127.0.0.1:0")
-COMMANDS = ("serve", "wrap", "check", "ps", "start", "stop", "restart", "demo", "schema")
+COMMANDS = ("serve", "wrap", "check", "ps", "start", "stop", "restart", "tasks", "demo", "schema")
 
 
 Inside = Callable[..., tuple[int, str, str]]
@@ -146,7 +150,10 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
     "arguments, said",
     [
         ((), "COMMAND"),
-        (("surf",), "choose from 'serve', 'wrap', 'check', 'ps', 'start', 'stop', 'restart', 'demo', 'schema'"),
+        (
+            ("surf",),
+            "choose from 'serve', 'wrap', 'check', 'ps', 'start', 'stop', 'restart', 'tasks', 'demo', 'schema'",
+        ),
         (("wrap",), "got nothing to wrap, expected a URL, or -- COMMAND ARG…"),
         (("wrap", "--"), "got nothing to wrap"),
         (("wrap", "http://h/", "--", "cmd"), "got both a URL and a command to wrap"),
@@ -181,6 +188,8 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
             "got --era stateless with an sse+ URL, expected auto or hands",
         ),
         (("wrap", "--era", "handshake", "--no-inspect", "http://h/"), "got --era with --no-inspect, which translates"),
+        (("wrap", "--tasks", "auto", "--no-inspect", "http://h/"), "got --tasks with --no-inspect, which looks into"),
+        (("wrap", "--tasks", "sometimes", "http://h/"), "choose from 'auto', 'always', 'own', 'never'"),
         (("wrap", "--no-inspect", "sse+http://h/"), "got the URL sse+http://h/, expected http(s)://… or ws(s)://…"),
         (("wrap", "--header", "A: b", "--", "cmd"), "got --header with a command, expected it with a URL only"),
         (("wrap", "--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
@@ -206,6 +215,21 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         (("ps", "--url", "ws://h/"), "got --url ws://h/, expected http(s)://HOST:PORT"),
         (("ps", "--url", "http://h:99999"), "got --url http://h:99999: "),
         (("ps", "--token", "a b"), "--token: got another text, expected a secret of visible ASCII"),
+        (("tasks", "--", "cmd"), "got a command after --, which `isthmus tasks` does not take"),
+        (("tasks", "surf"), "choose from 'list', 'show', 'cancel'"),
+        (("tasks", "show"), "isthmus tasks show: error: the following arguments are required: ID"),
+        (("tasks", "cancel", "0123456"), "got the id '0123456', expected the task's id, or at least its first 8 char"),
+        (
+            ("tasks", "--server", "a", "cancel", "01234567"),
+            "got --server with `tasks cancel`, expected it with `tasks l",
+        ),
+        (
+            ("tasks", "list", "--status", "done"),
+            "choose from 'working', 'input_required', 'completed', 'failed', 'canc",
+        ),
+        (("tasks", "list", "a"), "isthmus tasks list: error: too many arguments"),
+        (("tasks", "show", "01234567", "--frob"), "isthmus tasks show: error: unknown option --frob"),
+        (("tasks", "list", "--url", "ws://h/"), "got --url ws://h/, expected http(s)://HOST:PORT"),
         (("schema", "--", "cmd"), "got a command after --, which `isthmus schema` does not take"),
     ],
     ids=lambda value: " ".join(value).replace("\n", " ") if isinstance(value, tuple) else "",
@@ -437,6 +461,49 @@ def test_an_entry_of_a_filter_that_is_about_no_tool_is_named(
     server = Server(id="a", upstream=Upstream(command=("x",)), tools=tools, adapters=(adapter,))
     report = ServerReport(id="a", tools=("a_get_upload_url", "get_a", "put", "drop"))
     assert misfits(server, report) == [f"tools.{line}" for line in said]
+
+
+def test_a_tool_of_its_own_offer_that_is_misspelt_is_named() -> None:
+    """A pattern may be there for tools to come."""
+    tasks = ServerTasks(tools={"dropp": "never", "put": "always", "get_*": "never"})
+    server = Server(id="a", upstream=Upstream(command=("x",)), tasks=tasks)
+    report = ServerReport(id="a", tools=("put", "drop"))
+    assert misfits(server, report) == ["tasks.tools names dropp, and this server has no such tool; the nearest is drop"]
+
+
+@pytest.mark.parametrize(
+    ("options", "rules"),
+    [
+        ((), TaskRules()),
+        (("--tasks", "own"), TaskRules(offer=Offer.OWN)),
+        (("--tasks", "never"), TaskRules(offer=Offer.NEVER)),
+        (("--tasks", "auto"), TaskRules(offer=Offer.AUTO)),
+        (("--tasks", "always"), TaskRules(offer=Offer.ALWAYS)),
+    ],
+)
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "stdio", "stdio+unix:/run/x"])
+def test_a_wrapped_server_offers_the_tasks_that_are_asked_for(
+    options: tuple[str, ...], rules: TaskRules, listen: str, inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unasked, the server's own: what is wrapped is relayed."""
+    begun: list[Settings] = []
+
+    def note(work: Any, if_stopped: int) -> int:
+        begun.append(work.args[0])
+        return 0
+
+    monkeypatch.setattr(cli, "_run", note)
+    assert inside("wrap", *options, "--listen", listen, "http://h/mcp")[0] == 0
+    (plan,) = to_plan(begun[0], b"k" * 16, "/", "").servers
+    assert plan.tasks == rules
+
+
+def test_what_is_not_inspected_is_left_its_tasks(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Settings] = []
+    monkeypatch.setattr(cli, "_run", lambda work, if_stopped: begun.append(work.args[0]) or 0)
+    assert inside("wrap", "--no-inspect", "http://h/mcp")[0] == 0
+    assert not begun[0].servers[0].inspect
+    assert list(check(begun[0], lambda key: True)) == [], "as a configuration it would be taken"
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,12 @@ from isthmus.core.plan import (
     ArtifactProducer,
     Kind,
     LocatorMode,
+    Offer,
     OutputLocator,
     Plan,
     ServerPlan,
     Sharing,
+    TaskRules,
     UploadConsumer,
 )
 from isthmus.core.selection import Selection
@@ -53,6 +55,8 @@ uploads: {enabled: false, max_file_bytes: 512k, ttl_seconds: 10, require_sha256:
           link_ttl_seconds: 4}
 artifacts: {enabled: false, ttl_seconds: 11, max_per_session: 12, max_file_bytes: 1.5Ki, expose_as_resources: false,
             max_inline_bytes: 100}
+tasks: {ttl_seconds: 13, max_ttl_seconds: 14, poll_interval_ms: 1500, after_seconds: 0.5, max_total: 15,
+        max_per_principal: 16, max_per_session: 17}
 servers:
   - id: one
     upstream: {command: [run, "${ARG}", "$$HOME"], env: {A: "1", B: "a${ARG}b"}, cwd: work, inherit_env: true}
@@ -66,6 +70,7 @@ servers:
       - {type: artifact_producer, tools: [t], output_locator: {mode: structured, output_path_key: x.y}, persist: false}
     artifact_roots: [out, /abs/out]
     start_timeout_seconds: 7
+    tasks: {offer: always, tools: {"get_*": never, get_all: auto, other: own}, strict: true}
   - {id: two, upstream: {url: "https://h/mcp", headers: {Authorization: "Bearer ${ARG}"}, ca_file: ca.pem},
      call_timeout_seconds: 9000}
 mcpServers:
@@ -142,6 +147,13 @@ def test_limits_follow_the_settings() -> None:
         "request_size_max_bytes": 20 << 20,
         "keep_alive_s": 8,
         "drain_s": 2.5,
+        "task_ttl_s": 13,
+        "task_ttl_max_s": 14,
+        "task_poll_s": 1.5,
+        "task_after_s": 0.5,
+        "tasks_max": 15,
+        "tasks_per_principal_max": 16,
+        "tasks_per_session_max": 17,
     }
 
 
@@ -239,6 +251,32 @@ def test_passed_headers_are_a_list_or_a_mapping(
     assert surface.required == {"a": ("X-A",)}
 
 
+OFFERED = TaskRules(offer=Offer.AUTO)
+
+
+def test_the_first_pattern_that_fits_a_tool_holds_in_every_format() -> None:
+    """The order of a mapping is that of the text."""
+    rules = {"b": "never", "a*": "always", "ab": "never", "*": "auto"}
+    document = {"servers": [{"id": "a", "upstream": {"command": ["x"]}, "tasks": {"offer": "never", "tools": rules}}]}
+    SCHEMA.validate(document)
+    toml = '[[servers]]\nid = "a"\nupstream = {command = ["x"]}\n[servers.tasks]\noffer = "never"\n'
+    toml += "[servers.tasks.tools]\n" + "".join(f'"{name}" = "{offer}"\n' for name, offer in rules.items())
+    for text, format in (
+        (json.dumps(document), "json"),
+        (yaml.dump(document, sort_keys=False), "yaml"),
+        (toml, "toml"),
+    ):
+        (plan,) = to_plan(read(text, format=format), b"k" * 16, "/", "").servers
+        found = [plan.tasks.offer_for(tool) for tool in ("b", "ab", "other")]
+        assert found == [Offer.NEVER, Offer.ALWAYS, Offer.AUTO]
+    assert read(server("tasks: {offer: '${OFFER}'}"), {"OFFER": "always"}).servers[0].tasks.offer == "always"
+
+
+def test_a_time_to_live_may_be_the_longest() -> None:
+    limits = to_limits(read(f"tasks: {{ttl_seconds: 60, max_ttl_seconds: 60}}\n{MINIMAL}"))
+    assert (limits.task_ttl_s, limits.task_ttl_max_s) == (60, 60)
+
+
 def test_the_plan_follows_the_settings() -> None:
     structured = OutputLocator(mode=LocatorMode.STRUCTURED, output_path_key="x.y")
     regex = OutputLocator(mode=LocatorMode.REGEX, output_path_regexes=(r"(\S+\.png)$",))
@@ -256,10 +294,17 @@ def test_the_plan_follows_the_settings() -> None:
                 ),
                 session_retries=0,
                 start_timeout_s=7,
+                tasks=TaskRules(
+                    offer=Offer.ALWAYS,
+                    tools=(("get_*", Offer.NEVER), ("get_all", Offer.AUTO), ("other", Offer.OWN)),
+                    strict=True,
+                ),
             ),
-            ServerPlan(id="two", kind=Kind.HTTP, may_fall_back=True, session_retries=0, reply_timeout_s=9000),
-            ServerPlan(id="three", kind=Kind.PIPE, session_retries=0),
-            ServerPlan(id="four", kind=Kind.HTTP, may_fall_back=True, session_retries=0),
+            ServerPlan(
+                id="two", kind=Kind.HTTP, may_fall_back=True, session_retries=0, reply_timeout_s=9000, tasks=OFFERED
+            ),
+            ServerPlan(id="three", kind=Kind.PIPE, session_retries=0, tasks=OFFERED),
+            ServerPlan(id="four", kind=Kind.HTTP, may_fall_back=True, session_retries=0, tasks=OFFERED),
         ),
         workspaces_path="/ws",
         public_base_url="https://mcp.example/x",
@@ -275,7 +320,8 @@ def test_the_plan_follows_the_settings() -> None:
     kinds = [server.kind for server in to_plan(read(SOCKETS), b"k" * 16, "/ws", "").servers]
     assert kinds == [Kind.SOCKET, Kind.SOCKET, Kind.SOCKET, Kind.HTTP]
     plain = to_plan(read(MINIMAL), b"k" * 16, "/ws", "")
-    assert plain == Plan(servers=(ServerPlan(id="a", kind=Kind.PIPE),), workspaces_path="/ws", link_key=b"k" * 16)
+    only = ServerPlan(id="a", kind=Kind.PIPE, tasks=OFFERED)
+    assert plain == Plan(servers=(only,), workspaces_path="/ws", link_key=b"k" * 16)
 
 
 @pytest.mark.parametrize(
@@ -413,6 +459,33 @@ REFUSED = {
     ],
     f"storage: {{max_size: '${{LEVEL}}'}}\n{MINIMAL}": ["1.5GiB; the environment variable LEVEL holds something else"],
     f"core: {{port: '${{NOPE:-$$x}}'}}\n{MINIMAL}": ['core.port: got "${NOPE:-$$x}", expected a whole number'],
+    # tasks
+    f"tasks: {{ttl_seconds: 7200, max_ttl_seconds: 3600.5}}\n{MINIMAL}": [
+        "tasks.ttl_seconds: is 7200, expected at most tasks.max_ttl_seconds, which is 3600.5"
+    ],
+    f"tasks: {{max_ttl_seconds: 600}}\n{MINIMAL}": [
+        "tasks.ttl_seconds: is 3600, expected at most tasks.max_ttl_seconds, which is 600"
+    ],
+    f"tasks: {{poll_interval_ms: 0.5}}\n{MINIMAL}": ["tasks.poll_interval_ms: got 0.5, expected a whole number"],
+    f"tasks: {{after_seconds: 0}}\n{MINIMAL}": ["tasks.after_seconds: got 0, expected a number > 0"],
+    f"tasks: {{max_ttl: 1}}\n{MINIMAL}": ["tasks.max_ttl: unknown key, expected max_total (the nearest known key)"],
+    f"tasks: {{max_ttl_seconds: -1}}\n{MINIMAL}": ["tasks.max_ttl_seconds: got -1, expected a"],
+    f"tasks: {{ttl_seconds: -1}}\n{MINIMAL}": ["tasks.ttl_seconds: got -1, expected a"],
+    f"tasks: {{max_total: -1}}\n{MINIMAL}": ["tasks.max_total: got -1, expected a"],
+    f"tasks: {{max_per_principal: -1}}\n{MINIMAL}": ["tasks.max_per_principal: got -1, expected a"],
+    f"tasks: {{max_per_session: -1}}\n{MINIMAL}": ["tasks.max_per_session: got -1, expected a"],
+    f"tasks: {{poll_interval_ms: -1}}\n{MINIMAL}": ["tasks.poll_interval_ms: got -1, expected a"],
+    server("tasks: {offer: maybe}"): ['servers[0].tasks.offer: got "maybe", expected one of auto, always, own, never'],
+    server("tasks: always"): ['servers[0].tasks: got "always", expected a mapping'],
+    server("tasks: {tools: [a]}"): ["servers[0].tasks.tools: got a list of 1, expected a mapping"],
+    server("tasks: {tools: {a: optional}}"): [
+        'tasks.tools.a: got "optional", expected one of auto, always, own, never'
+    ],
+    server("tasks: {tools: {' ': auto}}"): ["servers[0].tasks.tools: got an empty one, expected names of tools"],
+    server("tasks: {strict: 1}"): ["servers[0].tasks.strict: got 1, expected true or false"],
+    "servers: [{id: a, upstream: {url: 'http://h'}, inspect: false, tasks: {offer: never}}]": [
+        "servers[0].tasks: got some, expected none with inspect: false"
+    ],
     # checks
     "core: {}": ["servers: no server here or in mcpServers, expected at least one server"],
     "servers: []": ["servers: no server here"],

@@ -103,7 +103,9 @@ def test_a_wrapped_server_is_looked_after_as_well() -> None:
 def test_one_that_shows_nothing_is_said_to(tmp_path: Path) -> None:
     with gateway(tmp_path, management={"enabled": False}) as url:
         code, _, err = run("ps", "--url", url)
-        assert code == 1 and err.startswith(f"isthmus: {url} shows its servers to nobody here: set core.management")
+        assert code == 1 and err.startswith(
+            f"isthmus: {url} shows its servers and tasks to nobody here: set core.management"
+        )
 
 
 def test_where_nothing_listens_that_is_said() -> None:

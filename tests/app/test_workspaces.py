@@ -124,6 +124,38 @@ def collecting(*sources: Source | str, limit: int = 1 << 20, total: int = 1 << 3
     return Collect(T, server, MINE, parsed, names, limit, total)
 
 
+async def test_what_came_in_messages_needs_no_workspace(tmp_path: Path, blobs: Blobs) -> None:
+    """It is stored as any, and no folder is made for it."""
+    work = build(tmp_path, blobs)
+    await work.start_up()
+    order = Collect(T, "s", "", (InlineSource(b'{"content":[]}', "r"),), ("b/0",), 1 << 20, 1 << 20)
+    answer = await work.carry_out(order)
+    assert isinstance(answer, Collected)
+    assert (answer.files[0].size_bytes, answer.files[0].problem) == (14, "")
+    assert await work.carry_out(Fetch(T, "b/0", 14)) == Fetched(b'{"content":[]}')
+    assert (os.listdir(work.root), os.path.exists(tmp_path / "tmp")) == ([], False)
+    await work.carry_out(Discard("b/0"))
+    assert await blob_keys(blobs) == []
+
+
+async def test_what_came_in_messages_is_bounded_as_files_are(tmp_path: Path, blobs: Blobs) -> None:
+    order = Collect(T, "s", "", (InlineSource(b"123456", "r"),), ("b/0",), 5, 1 << 20)
+    answer = await build(tmp_path, blobs).carry_out(order)
+    assert isinstance(answer, Collected) and answer.files[0].problem == "too large: 6 bytes, at most 5"
+    assert await blob_keys(blobs) == []
+
+
+async def test_no_file_is_taken_in_without_a_workspace(tmp_path: Path, blobs: Blobs) -> None:
+    """Not even one that any session of the server may name."""
+    (tmp_path / "roots").mkdir()
+    (tmp_path / "roots" / "x").write_bytes(SECRET)
+    work = build(tmp_path, blobs, artifact_roots={"s": [str(tmp_path / "roots")]})
+    sources = (InlineSource(b"1", "r"), FileSource((str(tmp_path / "roots" / "x"),)))
+    answer = await work.carry_out(Collect(T, "s", "", sources, ("b/0", "b/1"), 1 << 20, 1 << 20))
+    assert isinstance(answer, StorageFailed)
+    assert await blob_keys(blobs) == []
+
+
 async def problem(work: Workspaces, *candidates: str, limit: int = 1 << 20) -> str:
     """What keeps the file from being taken in; that nothing of it is kept is checked on the way."""
     (file,) = (await collect(work, FileSource(candidates), limit=limit)).files

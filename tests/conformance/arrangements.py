@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,32 +25,45 @@ def server_arrangements(suite: Suite, urls: Mapping[str, str]) -> dict[str, Arra
     """The suite as client.
 
     Args:
-        urls: where the server of each revision serves over HTTP. Over stdio Isthmus starts it.
+        urls: where the server of each suite serves over HTTP, by its name. Over stdio Isthmus starts it.
     """
 
     def direct() -> Arrangement:
         @contextlib.contextmanager
         def arrange(folder: Path) -> Iterator[Sequence[str | Path]]:
-            yield ["server", "--url", urls[suite.revision]]
+            yield ["server", "--url", urls[suite.name]]
 
         return arrange
 
     def proxied(*target: str | Path) -> Arrangement:
         @contextlib.contextmanager
         def arrange(folder: Path) -> Iterator[Sequence[str | Path]]:
-            with rig.wrap(*target, folder=folder) as proxy:
+            with between(suite, target, folder) as proxy:
                 yield ["server", "--url", proxy.url]
 
         return arrange
 
-    other = OTHER[suite.revision]
+    other = OTHER[suite.name]
     return {
         DIRECT: direct(),
-        "HTTP upstream": proxied(urls[suite.revision]),
-        "stdio upstream": proxied("node", suite.server, suite.node_modules, "stdio"),
-        f"{ACROSS}HTTP": proxied(urls[other.revision]),
-        f"{ACROSS}stdio": proxied("node", other.server, other.node_modules, "stdio"),
+        "HTTP upstream": proxied(urls[suite.name]),
+        "stdio upstream": proxied(*suite.server_command, "stdio"),
+        f"{ACROSS}HTTP": proxied(urls[other.name]),
+        f"{ACROSS}stdio": proxied(*other.server_command, "stdio"),
     }
+
+
+def between(suite: Suite, target: Sequence[str | Path], folder: Path) -> AbstractContextManager[rig.Proxy]:
+    """Isthmus before a URL or a command: by itself, or with a configuration if it is told more than that."""
+    if suite.tasks is None:
+        return rig.wrap(*target, folder=folder)
+    words = [str(word) for word in target]
+    upstream = {"command": words} if len(words) > 1 else {"url": words[0]}
+    server = {"id": "peer", "upstream": upstream, "tasks": suite.tasks}
+    config = folder / "isthmus.json"
+    settings = {"core": {"port": 0}, "storage": {"root": "data"}, "servers": [server]}
+    config.write_text(json.dumps(settings), encoding="utf-8")
+    return rig.serve(config, folder=folder)
 
 
 def client_arrangements(suite: Suite) -> dict[str, Arrangement]:
@@ -64,7 +78,7 @@ def client_arrangements(suite: Suite) -> dict[str, Arrangement]:
         return arrange
 
     own = ("node", suite.client, suite.node_modules)
-    other = ("node", OTHER[suite.revision].client, OTHER[suite.revision].node_modules)
+    other = ("node", OTHER[suite.name].client, OTHER[suite.name].node_modules)
     # The suite's servers of 2026-07-28 take a handshake, too, and count it as a fault.
     era = ("--era", "stateless") if suite is MODERN else ()
     through = (sys.executable, HERE / "through.py", FOLDER, *era, "--")
@@ -86,5 +100,5 @@ FOLDER: Final = Path("FOLDER")
 def reference_server(suite: Suite, folder: Path) -> Iterator[str]:
     """Our server of this era over HTTP: its URL."""
     folder.mkdir(parents=True)
-    with rig.launched(["node", suite.server, suite.node_modules, "http"], folder=folder) as process:
+    with rig.launched([*suite.server_command, "http"], folder=folder, code=None) as process:
         yield process.wait_line(r"listening on (\S+)")[1]

@@ -1,6 +1,6 @@
 """Where a cell may differ from its direct run, and why: data, which the runner takes off its list of faults.
 
-A key is a suite's revision, its mode, a scenario and the beginning of a column's name; `ANY` is any scenario.
+A key is a suite's name, its mode, a scenario and the beginning of a column's name; `ANY` is any scenario.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ Key = tuple[str, str, str, str]
 
 V4: Final = "2025-11-25"
 V5: Final = "2026-07-28"
+V5_TASKS: Final = "2026-07-28 tasks"
 
 NOT_YET: Final[dict[Key, str]] = {}
 """What Isthmus has to learn. A line is deleted once it has."""
@@ -22,6 +23,7 @@ UNCHECKED: Final[dict[Key, str]] = {
     (V4, "server", "server-sse-polling", "stdio upstream"): "over stdio a server cuts nobody off, so a call is answered"
     " at once, as JSON, where the suite looks for nothing",
     (V4, "server", "server-sse-polling", ACROSS): "2026-07-28 has no streams that one comes back to",
+    (V5_TASKS, "server", "tasks-status-notifications", ""): "the suite skips it until it is written anew",
 }
 """Where it is right that the suite finds nothing to check."""
 
@@ -41,10 +43,10 @@ HURRIED: Final[dict[Key, str]] = {
 """What passes or fails with the time that something takes."""
 
 
-def reason(table: dict[Key, str], revision: str, mode: str, scenario: str, column: str) -> str | None:
+def reason(table: dict[Key, str], suite: str, mode: str, scenario: str, column: str) -> str | None:
     """Why this cell differs, as far as the table says."""
-    for (of_revision, of_mode, of_scenario, of_column), text in table.items():
-        is_meant = (of_revision, of_mode) == (revision, mode) and of_scenario in (ANY, scenario)
+    for (of_suite, of_mode, of_scenario, of_column), text in table.items():
+        is_meant = (of_suite, of_mode) == (suite, mode) and of_scenario in (ANY, scenario)
         if is_meant and column.startswith(of_column):
             return text
     return None

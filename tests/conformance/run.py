@@ -1,10 +1,11 @@
 """Runs the official MCP conformance suites through isthmus and prints tables: `make conformance`.
 
-There is one suite an era. Each scenario runs directly and with isthmus in between. In server mode the suite is the
-client, and what it talks to is server.mjs or server2.mjs; in client mode it is the server, and what it starts is
-client.mjs or client2.mjs. Through isthmus the peer is of the suite's own era, or of the other one. So a scenario that
-passes directly and not through isthmus is isthmus's doing, and then the exit code is 1, unless differences.py says why
-it has to be so. What the suites and isthmus said is kept in `.real/conformance/last`, one folder a scenario and cell.
+There is one suite an era, and one more of tasks, where they are an extension. Each scenario runs directly and with
+isthmus in between. In server mode the suite is the client, and what it talks to is server.mjs or server2.mjs (of tasks
+tasks.mjs or tasks2.py); in client mode it is the server, and what it starts is client.mjs or client2.mjs. Through
+isthmus the peer is of the suite's own era, or of the other one. So a scenario that passes directly and not through
+isthmus is isthmus's doing, and then the exit code is 1, unless differences.py says why it has to be so. What the suites
+and isthmus said is kept in `.real/conformance/last`, one folder a scenario and cell.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from typing import Final, NamedTuple
 
 from arrangements import DIRECT, Arrangement, client_arrangements, reference_server, server_arrangements
 from differences import HURRIED, NOT_YET, UNCHECKED, UNTRANSLATABLE, reason
-from suites import LEGACY, MODERN, Cell, Suite, install, rig, run_scenario, say, scenarios
+from suites import LEGACY, LEGACY_TASKS, MODERN, MODERN_TASKS, Cell, Suite, install, rig, run_scenario, say, scenarios
 
-SUITES: Final = {suite.revision: suite for suite in (LEGACY, MODERN)}
+SUITES: Final = {suite.name: suite for suite in (LEGACY, MODERN, MODERN_TASKS)}
+PEERS: Final = (*SUITES.values(), LEGACY_TASKS)
 LAST: Final = rig.REAL / "conformance" / "last"
 
 NEEDS_OAUTH: Final = "auth/"
@@ -39,7 +41,7 @@ class Table(NamedTuple):
     rows: dict[str, Row]
 
     def why(self, table: dict[tuple[str, str, str, str], str], scenario: str, column: str) -> str | None:
-        return reason(table, self.suite.revision, self.mode, scenario, column)
+        return reason(table, self.suite.name, self.mode, scenario, column)
 
     def expected(self, scenario: str, column: str) -> str | None:
         """Why this cell may fail."""
@@ -50,7 +52,7 @@ class Table(NamedTuple):
         """Markdown, its columns aligned."""
         role = {"server": "client", "client": "server"}[self.mode]
         titles = list(next(iter(self.rows.values())))
-        lines = [[f"{self.suite.revision}, suite as {role}", *titles]]
+        lines = [[f"{self.suite.name}, suite as {role}", *titles]]
         lines += [[name, *(str(row[title]) for title in titles)] for name, row in self.rows.items()]
         widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
         lines.insert(1, ["-" * width for width in widths])
@@ -63,7 +65,7 @@ class Table(NamedTuple):
         """What the table has no room for: why a cell is no pass, and what isthmus keeps the suite from checking."""
         for name, row in self.rows.items():
             for title, cell in row.items():
-                where = f"{self.suite.revision} {name}, {title}"
+                where = f"{self.suite.name} {name}, {title}"
                 yield from (f"{where}: {complaint}" for complaint in cell.complaints)
                 expected = self.expected(name, title)
                 if cell.complaints and expected is not None and title != DIRECT:
@@ -81,14 +83,14 @@ class Table(NamedTuple):
                 continue
             for title, cell in row.items():
                 if cell.complaints and self.expected(name, title) is None:
-                    yield f"{self.suite.revision} {name}, {title}"
+                    yield f"{self.suite.name} {name}, {title}"
 
     def surprises(self) -> Iterator[str]:
         """The lines of `UNTRANSLATABLE` that are no longer true: what they excuse passes."""
         for name, row in self.rows.items():
             for title, cell in row.items():
                 if title != DIRECT and cell.total and not cell.complaints and self.why(UNTRANSLATABLE, name, title):
-                    yield f"{self.suite.revision} {name}, {title}"
+                    yield f"{self.suite.name} {name}, {title}"
 
 
 def run_table(
@@ -106,13 +108,13 @@ def run_table(
             row = table.rows[name] = Row()
             for title in arrangements:
                 row[title] = cells[name, title].result()
-                say(f"{suite.revision} {mode} {number}/{len(names)} {name}, {title}: {row[title]}")
+                say(f"{suite.name} {mode} {number}/{len(names)} {name}, {title}: {row[title]}")
     return table
 
 
 def run_cell(table: Table, name: str, title: str, arrangement: Arrangement) -> Cell:
     suite = table.suite
-    folder = LAST / suite.revision / table.mode / name / title.replace(", ", "-").replace(" ", "-")
+    folder = LAST / suite.name.replace(" ", "-") / table.mode / name / title.replace(", ", "-").replace(" ", "-")
     folder.mkdir(parents=True)
     try:
         with arrangement(folder) as arguments:
@@ -127,7 +129,7 @@ def run_cell(table: Table, name: str, title: str, arrangement: Arrangement) -> C
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="The official MCP conformance suites, through isthmus.")
-    parser.add_argument("--suite", choices=tuple(SUITES), help="the suite of this revision only; default: all")
+    parser.add_argument("--suite", choices=tuple(SUITES), help="this suite only; default: all")
     parser.add_argument("--mode", choices=("server", "client"), help="what the suite checks; default: both")
     parser.add_argument("--scenario", action="append", metavar="NAME", help="only this one; may be repeated")
     parser.add_argument(
@@ -146,9 +148,9 @@ def main() -> int:
         install(suite)
     modes = [mode for mode in ("server", "client") if options.mode in (None, mode)]
     chosen = {
-        (revision, mode): scenarios(suite, mode)
-        for revision, suite in SUITES.items()
-        if options.suite in (None, revision)
+        (name, mode): scenarios(suite, mode)
+        for name, suite in SUITES.items()
+        if options.suite in (None, name)
         for mode in modes
     }
     if unknown := set(options.scenario or ()) - {name for names in chosen.values() for name in names}:
@@ -164,14 +166,11 @@ def main() -> int:
 
 def run_chosen(chosen: Mapping[tuple[str, str], Sequence[str]], options: argparse.Namespace) -> Iterator[Table]:
     with contextlib.ExitStack() as stack:
-        urls = {
-            revision: stack.enter_context(reference_server(suite, LAST / suite.server.name))
-            for revision, suite in SUITES.items()
-        }
-        for (revision, mode), every in chosen.items():
+        urls = {suite.name: stack.enter_context(reference_server(suite, LAST / suite.server.name)) for suite in PEERS}
+        for (of_suite, mode), every in chosen.items():
             names = [name for name in every if not name.startswith(NEEDS_OAUTH)]
             names = [name for name in names if options.scenario is None or name in options.scenario]
-            suite = SUITES[revision]
+            suite = SUITES[of_suite]
             all_of = server_arrangements(suite, urls) if mode == "server" else client_arrangements(suite)
             wanted = tuple(options.column or ("",))
             arrangements = {title: one for title, one in all_of.items() if title.startswith(wanted)}

@@ -1,12 +1,14 @@
-"""The official conformance suites, one an era: which packages they are, what they check, and one scenario's outcome."""
+"""The official conformance suites: which packages they are, what they check, and one scenario's outcome."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import venv
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,22 +26,37 @@ class Suite(NamedTuple):
     """A release of the suite that speaks one era, and our peers in that era.
 
     Attributes:
-        revision: the newest that it speaks.
+        name: the newest revision that it speaks, and of which extension it is.
         folder: below `.real`: where the packages are.
         packages: the suite and the SDK that the peers are made of.
         selecting: arguments that have the suite speak this revision.
+        prefix: what the names of its scenarios begin with that are of an extension; empty for all that are of none.
+        requirements: what a server in Python is made of; without, it is one for Node.
+        tasks: how Isthmus is told to treat the tasks of its peers.
     """
 
-    revision: str
+    name: str
     folder: str
     packages: Sequence[str]
     server: Path
     client: Path
     selecting: Sequence[str] = ()
+    prefix: str = ""
+    requirements: Sequence[str] = ()
+    tasks: Mapping[str, object] | None = None
 
     @property
     def node_modules(self) -> Path:
         return rig.REAL / self.folder / "node_modules"
+
+    @property
+    def python(self) -> Path:
+        return rig.REAL / "fastmcp/bin/python"
+
+    @property
+    def server_command(self) -> list[str | Path]:
+        """A transport goes behind it."""
+        return [self.python, self.server] if self.requirements else ["node", self.server, self.node_modules]
 
     @property
     def command(self) -> list[str | Path]:
@@ -48,14 +65,14 @@ class Suite(NamedTuple):
 
 
 LEGACY: Final = Suite(
-    revision="2025-11-25",
+    name="2025-11-25",
     folder="conformance",
     packages=("@modelcontextprotocol/conformance@0.1.16", "@modelcontextprotocol/sdk@1.32.2"),
     server=HERE / "server.mjs",
     client=HERE / "client.mjs",
 )
 MODERN: Final = Suite(
-    revision="2026-07-28",
+    name="2026-07-28",
     folder="conformance2",
     packages=(
         "@modelcontextprotocol/conformance@0.2.0-alpha.12",
@@ -67,7 +84,18 @@ MODERN: Final = Suite(
     client=HERE / "client2.mjs",
     selecting=("--spec-version", "2026-07-28"),
 )
-OTHER: Final = {LEGACY.revision: MODERN, MODERN.revision: LEGACY}
+MODERN_TASKS: Final = MODERN._replace(
+    name="2026-07-28 tasks",
+    server=HERE / "tasks2.py",
+    selecting=("--force", *MODERN.selecting),
+    prefix="tasks-",
+    requirements=("fastmcp==4.1.2", "fastmcp-tasks==4.1.2"),
+    tasks={"offer": "auto", "strict": True},
+)
+LEGACY_TASKS: Final = LEGACY._replace(name="2025-11-25 tasks", server=HERE / "tasks.mjs")
+"""Only a peer: in that revision the suite knows nothing of tasks."""
+
+OTHER: Final = {LEGACY.name: MODERN, MODERN.name: LEGACY, MODERN_TASKS.name: LEGACY_TASKS}
 
 
 def say(text: str) -> None:
@@ -75,24 +103,41 @@ def say(text: str) -> None:
 
 
 def install(suite: Suite) -> None:
-    """The suite and the SDK, in the versions named above, unless they are there."""
-    stamp, wanted = rig.REAL / f"{suite.folder}.installed", " ".join(suite.packages)
-    if stamp.exists() and stamp.read_text(encoding="utf-8").strip() == wanted:
-        return
+    """The suite and what the peers are made of, in the versions named above, unless they are there."""
     folder = rig.REAL / suite.folder
-    say(f"installing {wanted} into {folder} …")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "package.json").write_text('{"private": true}\n', encoding="utf-8")
-    command = ["npm", "install", "--no-fund", "--no-audit", "--silent", "--save-exact", *suite.packages]
-    subprocess.run(command, cwd=folder, check=True, timeout=INSTALL_TIMEOUT_S, stdout=sys.stderr)
-    stamp.write_text(f"{wanted}\n", encoding="utf-8")
+    with _missing(folder, suite.packages) as is_missing:
+        if is_missing:
+            (folder / "package.json").write_text('{"private": true}\n', encoding="utf-8")
+            npm = ["npm", "install", "--no-fund", "--no-audit", "--silent", "--save-exact", *suite.packages]
+            subprocess.run(npm, cwd=folder, check=True, timeout=INSTALL_TIMEOUT_S, stdout=sys.stderr)
+    if suite.requirements:
+        with _missing(suite.python.parents[1], suite.requirements) as is_missing:
+            if is_missing:
+                venv.create(suite.python.parents[1], with_pip=True)
+                pip = [suite.python, "-m", "pip", "install", "--quiet", *suite.requirements]
+                subprocess.run(pip, check=True, timeout=INSTALL_TIMEOUT_S, stdout=sys.stderr)
+
+
+@contextlib.contextmanager
+def _missing(folder: Path, packages: Sequence[str]) -> Iterator[bool]:
+    """Whether the packages have to be installed into the folder. They are once the context is left well."""
+    stamp, wanted = folder.with_name(f"{folder.name}.installed"), " ".join(packages)
+    is_missing = not stamp.exists() or stamp.read_text(encoding="utf-8").strip() != wanted
+    if is_missing:
+        say(f"installing {wanted} into {folder} …")
+        folder.mkdir(parents=True, exist_ok=True)
+    yield is_missing
+    if is_missing:
+        stamp.write_text(f"{wanted}\n", encoding="utf-8")
 
 
 def scenarios(suite: Suite, mode: str) -> list[str]:
-    """Every scenario the suite has for `server` or `client`."""
-    command = [*map(str, suite.command), "list", f"--{mode}", *suite.selecting]
+    """Every scenario the suite has for `server` or `client`. Those of extensions are of no revision."""
+    selecting = () if suite.prefix else suite.selecting
+    command = [*map(str, suite.command), "list", f"--{mode}", *selecting]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SCENARIO_TIMEOUT_S)
-    return re.findall(r"^ +- (\S+)", done.stdout, re.MULTILINE)
+    names = re.findall(r"^ +- (\S+)", done.stdout, re.MULTILINE)
+    return [name for name in names if name.startswith(suite.prefix)]
 
 
 class Cell(NamedTuple):

@@ -314,7 +314,7 @@ def test_requests_that_only_read_are_repeated_once(method: str) -> None:
     assert not world.heard
 
 
-@pytest.mark.parametrize("method", ["tools/call", "tasks/cancel", "tasks/result", "vendor/unheard"])
+@pytest.mark.parametrize("method", ["tools/call", "vendor/unheard"])
 def test_requests_that_may_do_something_are_not_repeated(method: str) -> None:
     world = driver()
     client = connect(world, "http", "pipe")

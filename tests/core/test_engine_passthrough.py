@@ -28,7 +28,7 @@ ANY_PAIR = [(down, up) for down in ("pipe", "http") for up in ("pipe", "http")]
 CLIENT_REQUESTS = [
     "tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list", "resources/templates/list",
     "resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete", "logging/setLevel",
-    "tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "vendor.example/Unheard-Of",
+    "vendor.example/Unheard-Of",
 ]  # fmt: skip
 CLIENT_NOTIFICATIONS = ["notifications/roots/list_changed", "notifications/tasks/status", "vendor/notice"]
 SERVER_REQUESTS = [
@@ -37,7 +37,7 @@ SERVER_REQUESTS = [
 ]  # fmt: skip
 SERVER_NOTIFICATIONS = [
     "notifications/message", "notifications/resources/updated", "notifications/resources/list_changed",
-    "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/tasks/status",
+    "notifications/tools/list_changed", "notifications/prompts/list_changed",
     "notifications/elicitation/complete", "vendor/notice",
 ]  # fmt: skip
 

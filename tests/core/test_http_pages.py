@@ -63,6 +63,17 @@ def test_tools_do_not_hide_the_endpoint_of_a_server() -> None:
     assert listed == PageRoute(Page.TOOLS, "tools")
 
 
+def test_tasks_are_for_those_who_look_after_servers() -> None:
+    """Their names are secrets of their clients."""
+    assert {Page.TASKS, Page.TASK, Page.CANCEL, Page.METRICS} <= MANAGEMENT
+    assert ask("/tasks?server=a&status=working") == PageRoute(Page.TASKS, "", {"server": "a", "status": "working"})
+    assert ask("/tasks/0f%2D") == PageRoute(Page.TASK, "0f-")
+    assert ask("/tasks/x/cancel", method="POST") == PageRoute(Page.CANCEL, "x")
+    for path in ("/tasks/", "/tasks/x/cancel/now", "/tasks/x/result", "/metrics/x"):
+        assert status_of(ask(path)) == 404
+    assert status_of(ask("/tasks?server=a&server=b")) == 400
+
+
 def test_servers_are_named_as_in_other_paths() -> None:
     assert ask("/servers/b%20c") == PageRoute(Page.SERVER, "b c")
     assert ask("/mcp/b%20c/tools") == PageRoute(Page.TOOLS, "b c")
@@ -123,8 +134,7 @@ def test_foreign_names_and_pages_come_before_all() -> None:
 
 def test_an_order_needs_no_body_and_no_page_elsewhere_can_give_one() -> None:
     """`curl -X POST` sends no Content-Type. Browsers say which page makes them ask, and forms always have a type."""
-    for order in ("start", "stop", "restart"):
-        path = f"/servers/a/{order}"
+    for path in ("/servers/a/start", "/servers/a/stop", "/servers/a/restart", "/tasks/a/cancel"):
         assert isinstance(ask(path, method="POST"), PageRoute)
         for extra, status in (
             ((b"origin", b"null"), 403),

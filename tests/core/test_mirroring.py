@@ -209,12 +209,13 @@ def test_the_headers_of_a_call() -> None:
     ids=lambda value: value if isinstance(value, str) and "/" in value else "",
 )
 def test_a_request_is_named_by_what_it_is_about(method: str, params: bytes | None, name: str | None) -> None:
-    """Mcp-Name is params.name, or uri, or taskId; requests about nothing have none."""
+    """Mcp-Name is params.name, or uri, or taskId; requests about nothing have none. Those about tasks may lack it."""
     headers = headers_for(method, params, MIRRORS)
     assert headers == (("mcp-method", method), *([] if name is None else [("mcp-name", name)]))
     assert accepts(params, headers, method=method)
     if name is not None:
-        assert not accepts(params, headers[:1], method=method)
+        assert accepts(params, headers[:1], method=method) == method.startswith("tasks/")
+        assert not accepts(params, (headers[0], ("mcp-name", "else")), method=method)
 
 
 @pytest.mark.parametrize(

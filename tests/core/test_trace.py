@@ -16,6 +16,7 @@ from isthmus.core.ids import ChannelId, Ticket
 from isthmus.core.limits import Limits
 from isthmus.core.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, Plan, ServerPlan, UploadConsumer
 from isthmus.core.report import Command
+from isthmus.core.taskrecord import StoredTask
 from isthmus.core.trace import Recorder, replay
 
 PLAN = Plan(
@@ -38,8 +39,27 @@ INITIALIZE = (
 WELCOME = b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}}'
 
 
+TASK = StoredTask(
+    id="7" * 32,
+    server="web",
+    tool="dig",
+    era="handshake",
+    owner="0" * 32,
+    status="working",
+    created_at="2001-09-09T01:46:39Z",
+    updated_at="2001-09-09T01:46:39Z",
+    expires_at_unix=1.0e9 + 9999.0,
+    ttl_ms=10_000_000,
+    poll_ms=1000,
+    upstream_task="far/7",
+    is_remote=True,
+)
+
+
 def recorder(seed: int, lines: list[bytes], limits: Limits | None = None) -> Recorder:
-    return Recorder(PLAN, entropy=Random(seed).randbytes, unix_at_zero=1.0e9, limits=limits, write=lines.append)
+    entropy = Random(seed).randbytes
+    tasks = (TASK,)
+    return Recorder(PLAN, entropy=entropy, unix_at_zero=1.0e9, limits=limits, stored_tasks=tasks, write=lines.append)
 
 
 def scripted(seed: int) -> list[bytes]:
@@ -73,6 +93,7 @@ def scripted(seed: int) -> list[bytes]:
     engine.receive_close(child, Cause(End.BROKEN, "exit code 1"), 4.0)
     engine.handle_timeout(4000.0)
     engine.receive_command("files", Command.RESTART, 4000.5)
+    engine.receive_task_cancel(TASK.id, 4000.5)
     engine.receive_drain(4001.0)
     engine.receive_stop(4002.0)
     return lines
@@ -123,7 +144,7 @@ def test_each_line_is_one_line() -> None:
 def test_the_recorder_answers_what_the_engine_answers() -> None:
     """It adds nothing and keeps nothing back."""
     recorded = recorder(3, [])
-    bare = Engine(PLAN, entropy=Random(3).randbytes, unix_at_zero=1.0e9)
+    bare = Engine(PLAN, entropy=Random(3).randbytes, unix_at_zero=1.0e9, stored_tasks=(TASK,))
     for engine in (recorded, bare):
         assert engine.new_channel() == 1
     opening = effects.PipeOpening(server="files")
@@ -134,6 +155,10 @@ def test_the_recorder_answers_what_the_engine_answers() -> None:
     assert (recorded.session_count, recorded.exchange_count) == (bare.session_count, bare.exchange_count) == (1, 1)
     assert recorded.next_timeout() == bare.next_timeout()
     assert recorded.next_timeout() is not None
+    assert [task.id for task in recorded.tasks()] == [TASK.id]
+    assert recorded.tasks() == bare.tasks()
+    assert recorded.receive_task_cancel(TASK.id, 1.0) == bare.receive_task_cancel(TASK.id, 1.0)
+    assert recorded.tasks() == bare.tasks()
 
 
 MESSAGES = [INITIALIZE, WELCOME, call(1, "make"), call(1, "take"), b"[]", b"{", b'{"jsonrpc":"2.0","id":2,"result":{}}']

@@ -176,14 +176,7 @@ CHAPTERS: Final[dict[str, list[Step]]] = {
         ),
         calls(b"101", "echo"),
     ],
-    "tasks": [
-        calls(b"110", "task", rest=b',"task":{"ttl":60000.0,"x":[ ]}'),
-        asks(b"111", "tasks/get", b'{"taskId":"t-1","x":1.0}'),
-        asks(b"112", "tasks/result", b'{"taskId":"t-1"}'),
-        asks(b"113", "tasks/list", b'{"cursor":"0"}'),
-        asks(b"114", "tasks/cancel", b'{"taskId":"t-1"}'),
-        calls(b"115", "client task"),
-    ],
+    "tasks of the client": [calls(b"115", "client task")],
     "vendors": [
         calls(b"120", "vendor"),
         asks(b"121", "com.example/do", b'[1.0,{"b":1,"a":2}]'),

@@ -455,13 +455,18 @@ CLIENT_COMMANDS: Final[Mapping[str, Sequence[str | Path]]] = {
     "python-1": (REAL / "client1/bin/python", CLIENTS / "python1.py"),
     "python-2": (REAL / "client2/bin/python", CLIENTS / "python2.py"),
     "typescript-1": ("node", CLIENTS / "typescript1.mjs"),
+    "tasks-typescript-1": ("node", CLIENTS / "tasks_typescript1.mjs"),
+    "tasks-python-1": (REAL / "client1/bin/python", CLIENTS / "tasks_python1.py"),
+    "tasks-fastmcp": (REAL / "fastmcp/bin/python", CLIENTS / "tasks_fastmcp.py"),
+    "tasks-raw": (sys.executable, CLIENTS / "tasks_raw.py"),
     "visit-python-1": (REAL / "client1/bin/python", CLIENTS / "visit_python1.py"),
     "visit-python-2": (REAL / "client2/bin/python", CLIENTS / "visit_python2.py"),
     "visit-typescript-1": ("node", CLIENTS / "visit_typescript.mjs"),
     "visit-typescript-2": ("node", CLIENTS / "visit_typescript.mjs"),
 }
 """Official SDKs at work: mcp 1.x and 2.x of PyPI; @modelcontextprotocol/sdk 1.x and @modelcontextprotocol/client 2.x of
-npm. The first three carry out a plan, the others come for a visit (peers/README.md)."""
+npm; FastMCP 4.x; and one that is none. The first three carry out a plan, the others come for a visit
+(peers/README.md)."""
 
 NODE_MODULES: Final[Mapping[str, Path]] = {"visit-typescript-2": REAL / "node2/node_modules"}
 """Where a client finds its SDK, if not with the others."""

@@ -41,6 +41,7 @@ venv() {
 }
 venv client1 mcp==1.30.0 websockets==17.4
 venv client2 mcp==2.3.0
+venv fastmcp fastmcp==4.1.2 fastmcp-tasks==4.1.2
 venv markitdown markitdown-mcp==0.0.1a7 'markitdown[docx,pdf]' mcp==2.3.0
 
 # The official JSON Schemas of the protocol, for tests/eras: only what the conformance suite's package holds, not the suite.

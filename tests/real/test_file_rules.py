@@ -59,7 +59,8 @@ def settings(shared: Path, **sections: Any) -> dict[str, Any]:
     """Two servers of one kind: one may give out files of `shared`, the other of all that holds our storage too. A third
     one has a scheme of its own for handles."""
     servers = [
-        {"id": "files-1", "upstream": {"command": PEER}, "adapters": ADAPTERS, "artifact_roots": [str(shared)]},
+        {"id": "files-1", "upstream": {"command": PEER}, "adapters": ADAPTERS, "artifact_roots": [str(shared)],
+         "tasks": {"offer": "own"}},
         {"id": "files.2", "upstream": {"command": PEER}, "adapters": ADAPTERS,
          "artifact_roots": [str(shared.parent)]},
     ]  # fmt: skip

@@ -97,7 +97,7 @@ TABLE: dict[str, list[Op]] = {
         result(
             b'{"protocolVersion":"2025-11-25","capabilities":{"vendor":{"x":1.0},"tools":{"listChanged":true},"prompts"'
             b':{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{},"completions":{},'
-            b'"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}},"experimental":{"com.example":{"n":1e2'
+            b'"experimental":{"com.example":{"n":1e2'
             b'}}}, "serverInfo":{"version":"1.0.0-\\u00e9","name":"speaker","title":"The \xc3\xa9 Speaker","websiteUrl"'
             b':"https://example.com/","icons":[{"src":"https://example.com/i.png","mimeType":"image/png"}],"extra":1.0'
             b'},"instructions":"Speak \\"up\\", \\ud83d\\ude00 please.\\n","_meta":{"build":12345678901234567890}}'
@@ -231,22 +231,6 @@ TABLE: dict[str, list[Op]] = {
         Tell(notice(b"notifications/message", b'{"level":"info","data":"cancel seen"}')),
         result(text(b"too late")),
     ],
-    "tools/call task": [
-        result(
-            b'{"task":{"taskId":"t-1","status":"working","createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":'
-            b'"2025-11-25T10:30:00Z","ttl":60000.0,"pollInterval":5,"x":1},"_meta":{"io.modelcontextprotocol/'
-            b'model-immediate-response":"soon"}}'
-        )
-    ],
-    "tasks/get t-1": [
-        Say(notice(b"notifications/tasks/status", b'{"taskId":"t-1","status":"completed","ttl":null,"x":1.0}')),
-        result(b'{"taskId":"t-1","status":"completed","createdAt":"x","lastUpdatedAt":"y","ttl":null}'),
-    ],
-    "tasks/result t-1": [
-        result(b'{"content":[],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t-1"},"n":1.0}}')
-    ],
-    "tasks/list": [result(b'{"tasks":[{"taskId":"t-1","status":"completed"}],"nextCursor":"c"}')],
-    "tasks/cancel t-1": [error(b'{"code":-32602,"message":"Cannot cancel task: already in terminal status"}')],
     "tools/call client task": [
         ask(b'"ct-1"', b"sampling/createMessage", b'{"messages":[],"maxTokens":1,"task":{"ttl":1.0}}'),
         ask(b'"ct-2"', b"tasks/get", b'{"taskId":"at-client"}'),

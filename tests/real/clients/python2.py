@@ -1,7 +1,7 @@
 """The official Python client, mcp 2.x, carries out a plan. See README.md beside this file.
 
-It does the handshake, as do the others with which it is compared: a proxy understands the newest revision also where a
-server does not. What it does without a handshake is in visit_python2.
+It does the handshake, as do the others with which it is compared, unless its session names another `mode`: a proxy
+understands the newest revision also where a server does not. More of what it does without is in visit_python2.
 """
 
 from __future__ import annotations
@@ -190,10 +190,9 @@ async def run_session(target: dict[str, Any], plan: dict[str, Any]) -> None:
     else:
         command, *arguments = target["command"]
         server = StdioServerParameters(command=command, args=arguments, env=target["env"])
-    async with Client(server, message_handler=take, mode="legacy", **abilities) as client:
+    async with Client(server, message_handler=take, mode=plan.get("mode", "legacy"), **abilities) as client:
         result = client.session.initialize_result
-        assert result is not None
-        say("begin", initialize=dump(result))
+        say("begin", initialize=None if result is None else dump(result))
         run = Run(client, inbox)
         for number, step in enumerate(plan["steps"]):
             facts: dict[str, Any]

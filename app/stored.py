@@ -1,0 +1,38 @@
+"""What earlier runs left in the records: artifacts and tasks, which outlive the process that made them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TypeVar
+
+import msgspec
+
+from ..core.shelf import StoredArtifact
+from ..core.taskrecord import PREFIX, StoredTask
+from ..storage.interface import Records
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+async def stored_artifacts(records: Records) -> tuple[StoredArtifact, ...]:
+    return await _stored(records, "artifact/", StoredArtifact, "an artifact")
+
+
+async def stored_tasks(records: Records) -> tuple[StoredTask, ...]:
+    """Oldest first: records are in the order of their keys, which are random."""
+    found = await _stored(records, PREFIX, StoredTask, "a task")
+    return tuple(sorted(found, key=lambda task: task.expires_at_unix - task.ttl_ms / 1000))
+
+
+async def _stored(records: Records, prefix: str, kind: type[T], name: str) -> tuple[T, ...]:
+    """A record that this version cannot read goes; the next start removes what it owned."""
+    found: list[T] = []
+    async for key, record in records.scan(prefix):
+        try:
+            found.append(msgspec.json.decode(record.value, type=kind))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            _log.warning("%s of an earlier run cannot be read, and is removed: %s", name, error)
+            await records.delete(key)
+    return tuple(found)

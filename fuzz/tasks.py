@@ -1,0 +1,140 @@
+"""Whatever a peer says of a task is read or refused; what is read, an independent reader finds, and both eras can say.
+
+The input is taken for a server's answer to a call, for a task in either era, for one with its details, and for the
+params of a client's call. Accepted outcomes: `RemoteProtocolError`, with INTERNAL_ERROR or INVALID_PARAMS where the
+JSON could be read; None from `read_created`; or a task whose members the standard library's json finds in the input,
+and which, written anew in each era, is read as itself. To search for others:
+`python -P fuzz/tasks.py fuzz/corpus/tasks`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from isthmus.core.bridge import tasks
+from isthmus.core.bridge.questions import embed
+from isthmus.core.bridge.tasks import Detailed, Task
+from isthmus.core.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
+
+T = TypeVar("T")
+
+
+def outcome(call: Callable[[], T]) -> T | None:
+    """What the call gives; None if it refuses."""
+    try:
+        return call()
+    except RemoteProtocolError as error:
+        refusal = error
+    assert refusal.rpc_code in (INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR)
+    return None
+
+
+def parse(data: bytes) -> Any:
+    """The value as the standard library has it.
+
+    Raises:
+        ValueError, RecursionError: it cannot be read.
+    """
+    return json.loads(data.decode(), parse_int=float)
+
+
+def readable(text: str) -> str:
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def check_members(task: Task, value: Any, ttl: str, poll: str) -> None:
+    """Each field is what stands in its member, or its absence."""
+    assert task.id == value["taskId"]
+    assert 1 <= len(task.id) <= 1024
+    assert task.status == value["status"]
+    assert task.message == (None if value.get("statusMessage") is None else readable(value["statusMessage"]))
+    assert task.created_at == readable(value.get("createdAt") or "")
+    assert task.updated_at == readable(value.get("lastUpdatedAt") or "")
+    for read, seen in ((task.ttl_ms, value.get(ttl)), (task.poll_ms, value.get(poll))):
+        assert read == (None if seen is None else int(min(seen, 2**53 - 1)))
+        assert read is None or read >= 0
+
+
+def check_sayings(task: Task) -> None:
+    assert tasks.read_task(tasks.legacy_task(task)) == task
+    assert tasks.read_created(tasks.legacy_created(task), is_stateless=False) == task
+    assert tasks.read_created(tasks.modern_created(task), is_stateless=True) == task
+
+
+def check_detailed(one: Detailed, value: Any) -> None:
+    assert one.task.status == "input_required" or not one.questions
+    assert (one.result is not None) == (one.task.status == "completed")
+    assert (one.error is not None) == (one.task.status == "failed")
+    if one.task.status == "input_required":
+        assert len(one.questions) == len(value["inputRequests"])
+    for part, name in ((one.result, "result"), (one.error, "error")):
+        assert part is None or parse(part) == value[name]
+    questions = {question.key: embed(question.method, question.params) for question in one.questions}
+
+    def said() -> bytes:
+        return tasks.modern_detailed(one.task, questions=questions, result=one.result, error=one.error, is_result=True)
+
+    written = outcome(said)
+    if written is None:
+        assert one.result is not None  # a member that is judged stands in it twice
+        return
+    again = tasks.read_detailed(written)
+    assert again.task == one.task
+    assert [question.key for question in again.questions] == [question.key for question in one.questions]
+    assert again.error == one.error
+    assert tasks.related_id(again.result) is None
+
+
+def test_one_input(data: bytes) -> None:
+    legacy = outcome(lambda: tasks.read_task(data))
+    detailed = outcome(lambda: tasks.read_detailed(data))
+    handle = outcome(lambda: tasks.read_created(data, is_stateless=False))
+    modern_handle = outcome(lambda: tasks.read_created(data, is_stateless=True))
+    wish = outcome(lambda: tasks.wanted(data))
+    try:
+        value = parse(data)
+    except (ValueError, RecursionError):
+        return  # bytes that are not UTF-8, of which nobody reads all
+    if legacy is not None:
+        check_members(legacy, value, "ttl", "pollInterval")
+        check_sayings(legacy)
+    if detailed is not None:
+        check_members(detailed.task, value, "ttlMs", "pollIntervalMs")
+        check_sayings(detailed.task)
+        check_detailed(detailed, value)
+    if handle is not None:
+        assert value.get("content") is None
+        check_members(handle, value["task"], "ttl", "pollInterval")
+        check_sayings(handle)
+    if modern_handle is not None:
+        assert value["resultType"] == "task"
+        check_members(modern_handle, value, "ttlMs", "pollIntervalMs")
+    if wish is not None and data.startswith(b"{"):
+        check_wish(data, value, *wish)
+
+
+def check_wish(data: bytes, value: Any, is_wanted: bool, ttl_ms: int | None) -> None:
+    assert is_wanted == isinstance(value.get("task"), dict)
+    if is_wanted:
+        ttl = value["task"].get("ttl")
+        assert ttl_ms == (None if ttl is None else int(min(ttl, 2**53 - 1)))
+    assert ttl_ms is None or ttl_ms >= 0
+    bare = tasks.plain(data)
+    assert bare is not None
+    assert tasks.wanted(bare) == (False, None)
+    assert tasks.plain(tasks.augmented(data, ttl_ms)) == bare
+
+
+def main() -> None:
+    import atheris  # type: ignore[import-untyped]
+
+    atheris.instrument_all()
+    atheris.Setup(sys.argv, test_one_input)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

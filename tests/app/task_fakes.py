@@ -1,0 +1,60 @@
+"""An engine that says it has tasks, whatever it does: for what is told of them, and what is ordered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from isthmus.core.effects import Effect
+from isthmus.core.engine import Engine
+from isthmus.core.errors import LocalProtocolError
+from isthmus.core.taskrecord import StoredTask, TaskStatus
+
+OVER = ("completed", "failed", "cancelled")
+
+
+class TaskEngine(Engine):
+    """Attributes:
+    kept: its tasks.
+    began_with: what the last one was given of earlier runs.
+    cancelled: ids, in the order in which they were.
+    """
+
+    kept: ClassVar[list[TaskStatus]] = []
+    began_with: ClassVar[tuple[StoredTask, ...]] = ()
+    cancelled: ClassVar[list[str]] = []
+
+    def __init__(self, *arguments: Any, stored_tasks: Iterable[StoredTask] = (), **options: Any) -> None:
+        TaskEngine.began_with = tuple(stored_tasks)
+        super().__init__(*arguments, stored_tasks=TaskEngine.began_with, **options)
+
+    def tasks(self) -> tuple[TaskStatus, ...]:
+        return tuple(self.kept)
+
+    def receive_task_cancel(self, id: str, now: float) -> list[Effect]:
+        for i, task in enumerate(self.kept):
+            if task.id == id and task.status not in OVER:
+                self.kept[i] = task_status(id, status="cancelled")
+                self.cancelled.append(id)
+                return []
+        raise LocalProtocolError(f"there is no task {id}, or it is over")
+
+
+def task_status(id: str, *, age_s: float = 10.0, left_s: float = 3590.0, **members: Any) -> TaskStatus:
+    now_unix = time.time()
+    usual: dict[str, Any] = {
+        "server": "a",
+        "tool": "dig",
+        "kind": "local",
+        "era": "handshake",
+        "principal": "",
+        "session": "",
+        "status": "working",
+        "message": "",
+        "created_at_unix": now_unix - age_s,
+        "updated_at_unix": now_unix - age_s,
+        "expires_at_unix": now_unix + left_s,
+        "size_bytes": 0,
+    }
+    return TaskStatus(id=id, **(usual | members))

@@ -1,0 +1,141 @@
+"""An engine between one server and its clients, with tasks, that can be started again over what it has stored.
+
+`run` lets everybody do what does itself, `wait` lets time pass as well.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from driving import LATEST, LINK_KEY, UNIX_AT_ZERO, Driver
+from isthmus.core.engine import Engine
+from isthmus.core.eras import Era
+from isthmus.core.limits import Limits
+from isthmus.core.plan import Kind, Offer, Plan, ServerPlan, TaskRules
+from task_clients import Asked, Party, handle
+from task_servers import TaskServer, Work
+from task_store import Store
+
+GRACE_S = 0.3
+"""A little more than `task_grace_s`: whoever asked for a task has its handle."""
+
+
+@dataclass
+class Scene:
+    """An engine with one server, `s`; the storage outlives it."""
+
+    kind: Kind
+    up: Era
+    has_tasks: bool
+    rules: TaskRules
+    limits: Limits
+    insists: bool = False
+    seed: int = 1
+    store: Store = field(default_factory=Store)
+    parties: list[Party] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.now = 100.0
+        self._begin()
+
+    def _begin(self) -> None:
+        plan = Plan(
+            servers=(ServerPlan(id="s", kind=self.kind, era=self.up, tasks=self.rules),),
+            link_key=LINK_KEY,
+            workspaces_path="/w",
+        )
+        self.store.begin()
+        engine = Engine(
+            plan,
+            entropy=random.Random(self.seed).randbytes,
+            unix_at_zero=UNIX_AT_ZERO,
+            limits=self.limits,
+            stored_tasks=sorted(self.store.tasks.values(), key=lambda record: record.id),
+        )
+        self.world = Driver(engine, now=self.now)
+        self.server = TaskServer(self.world, "s", self.up, has_tasks=self.has_tasks, insists=self.insists)
+
+    @property
+    def engine(self) -> Engine:
+        return self.world.engine
+
+    def restart(self) -> None:
+        """Another engine takes over what is stored; clients have to come anew. The server over HTTP goes on."""
+        self.now, self.seed = self.world.now, self.seed + 1
+        before = self.server
+        self._begin()
+        self.run()
+        self.server.count = before.count
+        self.server.works = dict(before.works)
+        for work in before.works.values():
+            work.fetching.clear()
+            if self.kind is not Kind.HTTP or work.id is None:
+                work.is_lost = True
+
+    def party(
+        self,
+        era: Era,
+        *,
+        down: str = "http",
+        principal: str = "",
+        is_plain: bool = False,
+        revision: str = LATEST,
+    ) -> Party:
+        """Another client, ready to ask."""
+        party = Party(self.world, era, down=down, principal=principal, is_plain=is_plain)
+        self.parties.append(party)
+        return party.begin(self.run, revision=revision)
+
+    def run(self) -> None:
+        """Let everybody do what does itself."""
+        while self.store.attend(self.world) | self.server.attend():
+            pass
+
+    def wait(self, seconds: float) -> None:
+        """Time passes, and everybody goes on meanwhile."""
+        self.run()
+        end = self.world.now + seconds
+        while (deadline := self.engine.next_timeout()) is not None and deadline.at <= end:
+            self.world.wait(max(0.0, deadline.at - self.world.now))
+            self.run()
+        self.world.wait(end - self.world.now)
+        self.run()
+
+    def begin(
+        self, party: Party, tag: str, tool: str = "work", *, accepts: bool = True, **said: Any
+    ) -> tuple[str, Work]:
+        """A call that is a task: of the server's, if it makes any. Returns its id, and how the server knows it."""
+        asked = party.call(tag, tool, **said)
+        self.run()
+        work = self.server.work(tag)
+        if accepts and work.as_task:
+            self.server.accept(work)
+        self.wait(self.limits.task_after_s + GRACE_S if party.is_modern else GRACE_S)
+        return handle(asked), work
+
+    def ask(self, asked: Asked) -> Asked:
+        """Let a request have its answer, as far as that needs no time."""
+        self.run()
+        return asked
+
+    def status(self, party: Party, id: str) -> str:
+        said = self.ask(party.get(id)).result["status"]
+        assert isinstance(said, str)
+        return said
+
+
+def scene(
+    up: Era = Era.HANDSHAKE,
+    kind: Kind = Kind.PIPE,
+    *,
+    has_tasks: bool = False,
+    insists: bool = False,
+    offer: Offer = Offer.AUTO,
+    strict: bool = False,
+    tools: tuple[tuple[str, Offer], ...] = (),
+    limits: Limits | None = None,
+) -> Scene:
+    rules = TaskRules(offer=offer, strict=strict, tools=tools)
+    return Scene(kind, up, has_tasks, rules, limits or Limits(), insists=insists)

@@ -1,0 +1,107 @@
+"""A storage that outlives engines, and can fail or be slow."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+import msgspec
+from driving import Driver
+from isthmus.core.effects import (
+    Collect,
+    Collected,
+    CollectedFile,
+    Discard,
+    Effect,
+    Fetch,
+    Fetched,
+    Forget,
+    ForgetAll,
+    InlineSource,
+    Load,
+    Loaded,
+    Save,
+    Saved,
+    StorageAnswer,
+    StorageFailed,
+)
+from isthmus.core.ids import Ticket
+from isthmus.core.taskrecord import PREFIX, StoredTask
+
+
+@dataclass
+class Store:
+    """What outlives an engine.
+
+    Attributes:
+        is_failing: every order is refused.
+        is_slow: answers are kept in `held` until `deliver`.
+    """
+
+    records: dict[str, bytes] = field(default_factory=dict)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    is_failing: bool = False
+    is_slow: bool = False
+    held: list[tuple[Ticket, StorageAnswer]] = field(default_factory=list)
+    orders: list[Effect] = field(default_factory=list)
+    _seen: int = 0
+
+    def attend(self, world: Driver) -> bool:
+        """Carry out what was ordered since. False: nothing was."""
+        fresh, self._seen = world.log[self._seen :], len(world.log)
+        is_busy = False
+        for effect in fresh:
+            if isinstance(effect, Load | Save | Collect | Fetch):
+                is_busy = True
+                self.orders.append(effect)
+                answer = self._refuse() if self.is_failing else self._answer(effect)
+                if self.is_slow:
+                    self.held.append((effect.ticket, answer))
+                else:
+                    world.store(effect.ticket, answer)
+            elif isinstance(effect, Forget):
+                self.records.pop(effect.key, None)
+            elif isinstance(effect, ForgetAll):
+                for key in [key for key in self.records if key.startswith(effect.prefix)]:
+                    del self.records[key]
+            elif isinstance(effect, Discard):
+                self.blobs.pop(effect.blob, None)
+        return is_busy
+
+    def deliver(self, world: Driver) -> None:
+        """Say what was kept."""
+        held, self.held = self.held, []
+        for ticket, answer in held:
+            world.store(ticket, answer)
+
+    def begin(self) -> None:
+        """Another engine is served from now on."""
+        self._seen = 0
+        self.held.clear()
+
+    def _refuse(self) -> StorageAnswer:
+        return StorageFailed("the disk is on fire")
+
+    def _answer(self, order: Load | Save | Collect | Fetch) -> StorageAnswer:
+        if isinstance(order, Load):
+            return Loaded(self.records.get(order.key))
+        if isinstance(order, Save):
+            self.records[order.key] = order.value
+            return Saved()
+        if isinstance(order, Fetch):
+            data = self.blobs.get(order.blob)
+            return StorageFailed("there is no such blob", is_missing=True) if data is None else Fetched(data)
+        files = []
+        for source, blob in zip(order.sources, order.blobs, strict=True):
+            assert isinstance(source, InlineSource)
+            assert len(source.data) <= order.size_max_bytes
+            self.blobs[blob] = source.data
+            digest = hashlib.sha256(source.data).hexdigest()
+            files.append(CollectedFile(size_bytes=len(source.data), sha256=digest, filename=source.filename))
+        return Collected(tuple(files))
+
+    @property
+    def tasks(self) -> dict[str, StoredTask]:
+        """By the id that clients know."""
+        found = [msgspec.json.decode(v, type=StoredTask) for k, v in self.records.items() if k.startswith(PREFIX)]
+        return {record.id: record for record in found}
