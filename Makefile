@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test quick chaos leaks bench conformance lint types links docs clean
+.PHONY: run test peers quick chaos leaks bench conformance lint types links docs clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -21,9 +21,13 @@ $(STAMP): pyproject.toml
 run: $(STAMP)
 	@$(BIN)/isthmus demo
 
-test: lint types
-	@sh tests/real/setup.sh
+test: $(STAMP)
+	@$(MAKE) --no-print-directory -j2 lint types peers
 	$(PYTEST)
+
+# The servers and clients that are not ours.
+peers: $(STAMP)
+	@sh tests/real/setup.sh
 
 quick: $(STAMP)
 	$(PYTEST) -m 'not real and not chaos'

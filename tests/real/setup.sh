@@ -39,10 +39,13 @@ venv() {
     "$real/$name/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
     installed "$name" "$*"
 }
-venv client1 mcp==1.30.0 websockets==17.4
+# Two at a time: none of them keeps more than one processor busy.
+venv client1 mcp==1.30.0 websockets==17.4 & other=$!
 venv client2 mcp==2.3.0
-venv fastmcp fastmcp==4.1.2 fastmcp-tasks==4.1.2
+wait "$other"
+venv fastmcp fastmcp==4.1.2 fastmcp-tasks==4.1.2 & other=$!
 venv markitdown markitdown-mcp==0.0.1a7 'markitdown[docx,pdf]' mcp==2.3.0
+wait "$other"
 
 # The official JSON Schemas of the protocol, for tests/eras: only what the conformance suite's package holds, not the suite.
 suite="@modelcontextprotocol/conformance@0.2.0-alpha.12"
