@@ -512,7 +512,7 @@ class TasksWorld(RuleBasedStateMachine):
         task = self.pick(data, late)
         self.scene.server.accept(task.work, ttl_ms=UP_TTL_MS)
         self.scene.run()
-        self.follow_ttl(task)
+        task.at = self.now + UP_TTL_S  # counted from when the server has made it
         self.notice()
 
     @precondition(lambda self: self.kind is Kind.PIPE and self.working() and self.count % 3 == 0)
