@@ -434,7 +434,6 @@ class Tasking:
             if run.exchange.is_over:
                 continue  # what it came to is being stored
             if task.is_remote and run.exchange.remote is not None:
-                run.is_left = True
                 self.remotes.leave(run.session, run.exchange)
                 del self._runs[task.id]
                 self.asking.leave_all(run.session, run.exchange)

@@ -16,7 +16,6 @@ class Run:
         message: what the server said of that.
         is_cancelled: the server has cancelled it.
         saves: how often its record is being saved before its client is told.
-        is_left: the server goes on with it, and a later run may hear of it.
         created: what else the server said when it made a task of it.
     """
 
@@ -25,7 +24,6 @@ class Run:
         "exchange",
         "id_raw",
         "is_cancelled",
-        "is_left",
         "leg",
         "message",
         "outcome",
@@ -41,7 +39,6 @@ class Run:
         self.outcome: Outcome | None = None
         self.message = ""
         self.is_cancelled = False
-        self.is_left = False
         self.saves = 0
         self.created: bytes | None = None
 
