@@ -10,6 +10,7 @@ from ..core.limits import Limits
 from ..core.plan import (
     Affinity,
     ArtifactProducer,
+    Deliver,
     Kind,
     Offer,
     OutputLocator,
@@ -185,7 +186,7 @@ def _consumer(adapter: UploadConsumerAdapter) -> UploadConsumer:
         tools=adapter.tools,
         file_path_argument=adapter.file_path_argument,
         uri_scheme=adapter.uri_scheme,
-        uri_prefix=adapter.uri_prefix,
+        deliver=Deliver.FILE_URI if adapter.uri_prefix else Deliver.PATH,
     )
 
 

@@ -60,12 +60,12 @@ def locate(result: bytes, producer: ArtifactProducer, allocated: str | None, lim
     locator = producer.output_locator
     named: list[tuple[str, ...]] = []
     inline: list[Source] = []
-    if locator.mode is LocatorMode.REGEX:
+    if LocatorMode.REGEX in locator.modes:
         texts = [_member_text(block, "text") for block in blocks if _member_text(block, "type") == "text"]
         named.append(candidates("\n".join(text for text in texts if text is not None), locator.output_path_regexes))
-    elif locator.mode is LocatorMode.STRUCTURED and locator.output_path_key is not None:
+    elif LocatorMode.STRUCTURED in locator.modes and locator.output_path_key is not None:
         named.extend(_structured(result, locator.output_path_key))
-    elif locator.mode is LocatorMode.EMBEDDED:
+    elif LocatorMode.EMBEDDED in locator.modes:
         inline = _embedded(blocks)
     if allocated is not None:
         first = tuple(path for path in named[0] if path != allocated) if named else ()

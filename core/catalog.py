@@ -85,7 +85,7 @@ def _noted(tool: bytes, server: ServerPlan, helper: str) -> bytes:
         note = f"Takes {consumer.uri_scheme} handles; get them with {helper}."
         schema = take(tool, readable_members(tool).get("inputSchema"))
         if schema is not None:
-            tool = set_member(tool, "inputSchema", _described(schema, parse_path(consumer.file_path_argument), note))
+            tool = set_member(tool, "inputSchema", _described(schema, parse_path(consumer.arguments[0]), note))
     scheme = consumers[0].uri_scheme
     return _with_note(
         tool,

@@ -16,7 +16,7 @@ from .dotted import Place, walk
 from .errors import RemoteProtocolError
 from .handle import UPLOAD_SCHEME, HandleError, parse_upload
 from .jsonrpc import text_of
-from .plan import UploadConsumer
+from .plan import Deliver, UploadConsumer
 from .rewrite import Edit, elements, members, set_member, splice, take
 
 REFERENCES_MAX: Final = 256
@@ -61,7 +61,7 @@ def find_references(params: bytes, consumer: UploadConsumer, *, helper: str) -> 
         "the response."
     )
     found: list[Reference] = []
-    path = consumer.file_path_argument
+    path = consumer.arguments[0]
     for place in _places(params, f"arguments.{path}"):
         label = place.label.removeprefix("arguments.")
         raw = params[place.start : place.stop]
@@ -86,7 +86,7 @@ def deliver(params: bytes, consumer: UploadConsumer, placed: Sequence[tuple[Refe
     """The params with each reference replaced by the absolute path beside it, or by its `file://` URI."""
     edits = []
     for reference, path in placed:
-        text = "file://" + quote(path) if consumer.uri_prefix else path
+        text = "file://" + quote(path) if consumer.deliver is Deliver.FILE_URI else path
         edits.append(Edit(reference.start, reference.stop, msgspec.json.encode(text)))
     return splice(params, edits)
 

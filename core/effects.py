@@ -361,10 +361,14 @@ class Allocate(Effect, frozen=True):
 class FileSource(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """A file an upstream says it wrote: `candidates` are spellings of one path, the first that exists is meant.
 
-    Relative candidates are resolved against the server's working directory.
+    Relative candidates are resolved against the server's working directory. With a `stamp` (see `SeenFile`) the file
+    must still be as it was seen, before and after it is copied; one that is not has the problem "unfinished". With
+    `moves` it is removed from where it was, once it is stored.
     """
 
     candidates: tuple[str, ...]
+    stamp: str = ""
+    moves: bool = False
 
 
 class InlineSource(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -376,6 +380,21 @@ class InlineSource(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 Source = FileSource | InlineSource
+
+
+class Survey(Effect, frozen=True):
+    """Look, and touch nothing: what is at each of the paths `named` (spellings each, as in `FileSource`), and which
+    files there are in the workspace's folders `areas` ("ws", "in", "out"), at most `entries_max` in all. A folder that
+    is named stands for the files below it, at most `folder_max`. What may not be taken in is not told of. Answer:
+    `Surveyed`, with one `Sighting` for each of `named`."""
+
+    ticket: Ticket
+    server: str
+    workspace: str
+    named: tuple[tuple[str, ...], ...] = ()
+    areas: tuple[str, ...] = ()
+    entries_max: int = 10_000
+    folder_max: int = 64
 
 
 class Collect(Effect, frozen=True):
@@ -394,14 +413,15 @@ class Collect(Effect, frozen=True):
 
 
 class Materialize(Effect, frozen=True):
-    """Make a stored blob visible to an upstream as a file named `filename` in a folder of its own. Answer:
-    `Materialized`."""
+    """Make a stored blob visible to an upstream as a file named `filename` in a folder of its own, named after the
+    upload or artifact, below the workspace's `folder` ("in", "out" or "ws"). Answer: `Materialized`."""
 
     ticket: Ticket
     workspace: str
     blob: str
     upload: str
     filename: str
+    folder: str = "in"
 
 
 class Fetch(Effect, frozen=True):
@@ -449,7 +469,7 @@ class Serve(Effect, frozen=True):
     sha256: str
 
 
-StorageOrder = Load | Save | Forget | ForgetAll | Allocate | Collect | Materialize | Fetch | Discard | Sweep
+StorageOrder = Load | Save | Forget | ForgetAll | Allocate | Survey | Collect | Materialize | Fetch | Discard | Sweep
 """For storage alone; `Receive` and `Serve` are for a channel, and have a part in storage."""
 
 
@@ -488,6 +508,48 @@ class Allocated(Answer, frozen=True):
     path: str
 
 
+class SeenFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A regular file that may be taken in.
+
+    Attributes:
+        path: absolute, all links resolved.
+        stamp: of its content: another one means that it was written since, or is another file.
+        changed_at_unix: when it was written or renamed last, on the wall clock.
+        is_busy: somebody has it open for writing, as far as can be told.
+    """
+
+    path: str
+    size_bytes: int
+    stamp: str
+    changed_at_unix: float = 0.0
+    is_busy: bool = False
+
+
+class Sighting(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is at a named path.
+
+    Attributes:
+        problem: why there is nothing to take, for people, if there is not: "missing", "not permitted", "an empty
+            folder".
+        files: the file, or those of the folder, in order of their paths.
+        is_folder: it is one.
+        is_cut: the folder has more files than are told of.
+    """
+
+    problem: str = ""
+    files: tuple[SeenFile, ...] = ()
+    is_folder: bool = False
+    is_cut: bool = False
+
+
+class Surveyed(Answer, frozen=True):
+    """`listed` are the files of the areas, ordered by their paths; `is_cut` if there are more."""
+
+    named: tuple[Sighting, ...] = ()
+    listed: tuple[SeenFile, ...] = ()
+    is_cut: bool = False
+
+
 class CollectedFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """One source: taken in when `problem` is empty. `path` is the real path it came from ("" for inline content)."""
 
@@ -521,4 +583,4 @@ class StorageFailed(Answer, frozen=True):
     is_missing: bool = False
 
 
-StorageAnswer = Loaded | Saved | Allocated | Collected | Materialized | Fetched | StorageFailed
+StorageAnswer = Loaded | Saved | Allocated | Surveyed | Collected | Materialized | Fetched | StorageFailed

@@ -279,6 +279,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How long an artifact and its download link live: time enough for a person to click."""
     artifacts_per_session_max: int = 1000
     """Artifacts of one session at once: a browser's session takes hundreds of screenshots."""
+    files_known_max: int = 10_000
+    """Files in a session's folders whose changes are noticed. A call that unpacks an archive makes thousands."""
+    files_awaited_max: int = 64
+    """Files of one session that were named before they were complete, and are looked for at later calls."""
+    arguments_read_max: int = 256
+    """Texts in a call's arguments that are taken for paths of what it writes."""
     artifacts_per_call_max: int = 64
     """Files taken in from one tool result."""
     inline_size_max_bytes: int = 8 * MIB

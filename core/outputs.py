@@ -38,7 +38,7 @@ class Outputs:
         sources = locate(result, producer, job.allocated, limits.artifacts_per_call_max)
         if not sources:
             is_error = rpc.member_of(result, "isError") == b"true"
-            if is_error or producer.output_locator.mode is LocatorMode.NONE:
+            if is_error or producer.output_locator.modes == (LocatorMode.NONE,):
                 return False
             self._deliver(job, producer, result, "the result names no file")
             return True

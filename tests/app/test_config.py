@@ -25,6 +25,7 @@ from isthmus.core.limits import Limits
 from isthmus.core.plan import (
     Affinity,
     ArtifactProducer,
+    Deliver,
     Kind,
     LocatorMode,
     Offer,
@@ -285,7 +286,7 @@ def test_the_plan_follows_the_settings() -> None:
             ServerPlan(
                 id="one",
                 kind=Kind.PIPE,
-                consumers=(UploadConsumer(tools=("up",), file_path_argument="a.b", uri_prefix=True),),
+                consumers=(UploadConsumer(tools=("up",), file_path_argument="a.b", deliver=Deliver.FILE_URI),),
                 producers=(
                     ArtifactProducer(
                         tools=("shot",), output_path_argument="filename", output_locator=regex, required=True

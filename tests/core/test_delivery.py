@@ -17,14 +17,14 @@ from isthmus.core.delivery import (
     tool_named,
 )
 from isthmus.core.handle import format_upload
-from isthmus.core.plan import UploadConsumer
+from isthmus.core.plan import Deliver, UploadConsumer
 
 IDS = st.binary(min_size=16, max_size=16).map(bytes.hex)
 SID, UID = "a" * 32, "b" * 32
 HANDLE = format_upload(SID, UID)
 
 
-def consumer(path: str, **more: bool | str) -> UploadConsumer:
+def consumer(path: str, **more: object) -> UploadConsumer:
     return UploadConsumer(tools=("t",), file_path_argument=path, **more)  # type: ignore[arg-type]
 
 
@@ -61,7 +61,9 @@ def test_a_call_without_arguments_passes(params: bytes) -> None:
 
 def test_a_uri_is_percent_encoded() -> None:
     params = b'{"arguments":{"p":"%b"}}' % HANDLE.encode()
-    assert json.loads(delivered(params, "p", uri_prefix=True)) == {"arguments": {"p": "file:///up/0/%C3%A9%20a.txt"}}
+    assert json.loads(delivered(params, "p", deliver=Deliver.FILE_URI)) == {
+        "arguments": {"p": "file:///up/0/%C3%A9%20a.txt"}
+    }
 
 
 def test_another_scheme_can_be_configured() -> None:

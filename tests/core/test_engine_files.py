@@ -58,7 +58,7 @@ from isthmus.core.effects import (
 )
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
-from isthmus.core.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, ServerPlan, UploadConsumer
+from isthmus.core.plan import ArtifactProducer, Deliver, Kind, LocatorMode, OutputLocator, ServerPlan, UploadConsumer
 
 HELPER = "files_1_get_upload_url"
 BOTH = '{"tools":{},"resources":{}}'
@@ -67,7 +67,7 @@ FULL = StorageFailed(reason="the disk is full", is_full=True)
 CONSUMERS = (
     UploadConsumer(tools=("eat", "both"), file_path_argument="path"),
     UploadConsumer(tools=("eat_deep",), file_path_argument="options.files[*].path"),
-    UploadConsumer(tools=("eat_uri",), file_path_argument="path", uri_prefix=True),
+    UploadConsumer(tools=("eat_uri",), file_path_argument="path", deliver=Deliver.FILE_URI),
 )
 
 
