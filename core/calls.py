@@ -172,13 +172,12 @@ class Calls:
         params = job.exchange.params
         assert params is not None
         helper = catalog.helper_name(job.link.plan.id)
-        for consumer in job.consumers:
-            placed = []
-            for reference in delivery.find_references(params, consumer, helper=helper):
-                path = job.pinned[reference.uid].path
-                assert path is not None
-                placed.append((reference, path))
-            params = delivery.deliver(params, consumer, placed)
+        placed = []
+        for reference in delivery.find_all_references(params, job.consumers, helper=helper):
+            path = job.pinned[reference.uid].path
+            assert path is not None
+            placed.append((reference, delivery.form(reference.deliver, path)))
+        params = delivery.deliver(params, placed)
         if job.allocated is not None:
             assert job.producer is not None
             assert job.producer.output_path_argument is not None
