@@ -73,13 +73,13 @@ class Inputs:
                 raise ArgumentProblem(f"Argument {name} is for uploads, and uploads are switched off here.")
 
     def _resolve(self, job: Job, found: Reference | Mention, helper: str) -> None:
-        key = found.sid, found.uid
+        key = found.sid, found.id
         if key in job.inputs:
             return
         session = job.link.session_of(job.exchange)
-        entry = self._shelf.find(session, found.sid, found.uid)
+        entry = self._shelf.find(session, found.sid, found.id)
         if entry is None:
-            why = self._shelf.why_gone(session, found.sid, found.uid) or "it has expired, or belongs to another session"
+            why = self._shelf.why_gone(session, found.sid, found.id) or "it has expired, or belongs to another session"
             what = "upload handle" if found.kind == "upload" else "artifact"
             advice = (
                 f"Call {helper}, upload the file, and pass the handle from its response."
@@ -94,9 +94,9 @@ class Inputs:
 
     def order(self, job: Job) -> None:
         """Have the files laid out where the server sees them, or read, as their places want them."""
-        on_disk = {(m.sid, m.uid) for m in job.mentions}
-        on_disk |= {(r.sid, r.uid) for r in job.references if r.deliver in ON_DISK}
-        read = {(r.sid, r.uid) for r in job.references if r.deliver in READ}
+        on_disk = {(m.sid, m.id) for m in job.mentions}
+        on_disk |= {(r.sid, r.id) for r in job.references if r.deliver in ON_DISK}
+        read = {(r.sid, r.id) for r in job.references if r.deliver in READ}
         for key, given in job.inputs.items():
             if key in on_disk:
                 self._lay_out(job, given, key[1])
@@ -164,14 +164,14 @@ class Inputs:
         return params
 
     def _path(self, job: Job, found: Reference | Mention) -> str:
-        path = job.inputs[found.sid, found.uid].path
+        path = job.inputs[found.sid, found.id].path
         assert path is not None
         return path
 
     def _text(self, job: Job, found: Reference) -> str:
         if found.deliver in ON_DISK:
             return delivery.form(found.deliver, self._path(job, found))
-        given = job.inputs[found.sid, found.uid]
+        given = job.inputs[found.sid, found.id]
         record = given.entry.record
         if found.deliver is Deliver.URL:
             url = link_to(self._desk, job.link.session_of(job.exchange), record)
