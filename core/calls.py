@@ -20,7 +20,7 @@ from .job import Job, Way, way_of
 from .ledger import Ledger
 from .links import Link
 from .outputs import Outputs
-from .plan import LocatorMode, ServerPlan
+from .plan import LocatorMode, OutputLocator, ServerPlan
 from .shared_paths import to_here, to_there
 from .shelf import Shelf
 from .waiting import Waiting, reason_of
@@ -94,7 +94,7 @@ class Calls:
         auto = plan.auto_files
         if auto is None:
             return None
-        return Way(None, auto.expose_as_resource, rewrite_text=auto.rewrite_text, inline_text_bytes=auto.inline_text_bytes)
+        return Way(auto, auto.expose_as_resource, rewrite_text=auto.rewrite_text, inline_text_bytes=auto.inline_text_bytes)
 
     def _ledger(self, link: Link) -> Ledger:
         found = self._ledgers.get(link.workspace)
@@ -127,11 +127,10 @@ class Calls:
     def _look_before(self, job: Job) -> None:
         """Where output is told by what changes, see how things are before the call."""
         way, link = job.way, job.link
-        modes = None if way is None or way.locator is None else way.locator.modes
-        if way is None or (modes is not None and not {LocatorMode.ARGUMENT, LocatorMode.CHANGED}.intersection(modes)):
+        if way is None or not (way.modes is None or {LocatorMode.ARGUMENT, LocatorMode.CHANGED}.intersection(way.modes)):
             return
         areas = () if job.ledger.is_begun else AREAS
-        names = () if way.locator is None else way.locator.path_arguments
+        names = way.rules.path_arguments if isinstance(way.rules, OutputLocator) else ()
         arguments = rpc.member_of(job.exchange.params, "arguments") or b"{}"
         paths = claims.argument_paths(arguments, names, self._desk.limits.arguments_read_max)
         if not areas and not paths:

@@ -22,6 +22,7 @@ from .clients import Clients
 from .counter import Counter, UploadRole
 from .courier import Courier
 from .deferring import Deferring
+from .deposit import Deposits
 from .desk import Desk
 from .effects import (
     Cause,
@@ -156,7 +157,8 @@ class Engine:
         shelf.watch = resources.receive_change
         reading = Reading(desk, servers.uplink)
         self._plane = FilePlane(desk, shelf, nonces, calls, resources, reading)
-        self._counter = Counter(desk, self._clients, shelf, nonces, self._waiting)
+        deposits = Deposits(desk, clients, shelf, nonces, self._waiting)
+        self._counter = Counter(desk, shelf, deposits, self._waiting)
         courier.up = self._servers
         self._servers.use(self._plane)
         self._plane.onward = calls.onward = resources.onward = self._servers
@@ -247,9 +249,7 @@ class Engine:
             if self._desk.is_open(channel):
                 self._pipes.receive_posted(role, channel, message)
         elif isinstance(role, UploadRole):
-            if not role.is_settled:
-                role.is_settled = True
-                self._counter.receive_manifest(role, channel, message)
+            self._counter.receive_manifest(role, channel, message)
         return self._effects()
 
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:

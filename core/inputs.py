@@ -14,7 +14,7 @@ from .desk import Desk
 from .effects import Fetch, Fetched, Materialize, Materialized, StorageAnswer
 from .hints import Hints
 from .job import Input, Job
-from .labels import link_to
+from .labels import link_to, uri_of
 from .mentions import Mention
 from .plan import Deliver
 from .shared_paths import to_there
@@ -77,9 +77,11 @@ class Inputs:
         if key in job.inputs:
             return
         session = job.link.session_of(job.exchange)
-        entry = self._shelf.find(session, found.sid, found.id)
+        whose = session.server, session.sid, session.principal
+        entry = self._shelf.find(*whose, of_sid=found.sid, id=found.id, kind=found.kind)
         if entry is None:
-            why = self._shelf.why_gone(session, found.sid, found.id) or "it has expired, or belongs to another session"
+            gone = self._shelf.gone(*whose, of_sid=found.sid, id=found.id, kind=found.kind)
+            why = gone or "it has expired, or belongs to another session"
             what = "upload handle" if found.kind == "upload" else "artifact"
             advice = (
                 f"Call {helper}, upload the file, and pass the handle from its response."
@@ -109,7 +111,7 @@ class Inputs:
         def placed(answer: StorageAnswer) -> None:
             if isinstance(answer, Materialized):
                 given.path = to_there(answer.path, link.plan.shared)
-                job.ledger.place(answer.path, answer.stamp, id)
+                job.ledger.place(answer.path, answer.stamp, uri_of(record))
             else:
                 job.problem = f"The uploaded file {record.filename} cannot be handed to the tool: {reason_of(answer)}."
             self._answered(job)

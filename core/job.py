@@ -9,19 +9,19 @@ from .exchange import Exchange
 from .ledger import Ledger
 from .links import Link
 from .mentions import Mention
-from .plan import ArtifactProducer, OutputLocator, UploadConsumer
-from .shelf import StoredArtifact, Upload
+from .plan import ArtifactProducer, AutoFiles, LocatorMode, OutputLocator, UploadConsumer
+from .shelf import Shelved, StoredArtifact
 
 
 class Way(NamedTuple):
     """How the output of a call is dealt with: as its adapter says, or as `files: auto` does.
 
     Attributes:
-        locator: where it is looked for; None: wherever it can be found.
+        rules: where it is looked for; `AutoFiles`: wherever it can be found.
         is_exposed: whether what is taken in is listed among the resources.
     """
 
-    locator: OutputLocator | None
+    rules: OutputLocator | AutoFiles
     is_exposed: bool
     output_path_argument: str | None = None
     allow_raw_output: bool = False
@@ -29,6 +29,11 @@ class Way(NamedTuple):
     moves: bool = False
     rewrite_text: bool = False
     inline_text_bytes: int = 0
+
+    @property
+    def modes(self) -> tuple[LocatorMode, ...] | None:
+        """None: all that there are."""
+        return self.rules.modes if isinstance(self.rules, OutputLocator) else None
 
 
 class Input:
@@ -41,7 +46,7 @@ class Input:
 
     __slots__ = ("data", "entry", "path")
 
-    def __init__(self, entry: Upload) -> None:
+    def __init__(self, entry: Shelved) -> None:
         self.entry = entry
         self.path: str | None = None
         self.data: bytes | None = None
@@ -115,7 +120,7 @@ class Job:
 
 def way_of(producer: ArtifactProducer) -> Way:
     return Way(
-        locator=producer.output_locator,
+        rules=producer.output_locator,
         is_exposed=producer.expose_as_resource,
         output_path_argument=producer.output_path_argument,
         allow_raw_output=producer.allow_raw_output,

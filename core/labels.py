@@ -11,9 +11,16 @@ from .session import Session
 from .shelf import StoredArtifact, StoredUpload
 
 
+def uri_of(record: StoredArtifact | StoredUpload) -> str:
+    """What clients call the file."""
+    if isinstance(record, StoredArtifact):
+        return handle.format_artifact(record.sid, record.aid, record.filename)
+    return handle.format_upload(record.sid, record.uid)
+
+
 def describe(desk: Desk, session: Session, record: StoredArtifact) -> Artifact:
     return Artifact(
-        artifact_uri=handle.format_artifact(record.sid, record.aid, record.filename),
+        artifact_uri=uri_of(record),
         artifact_id=record.aid,
         filename=record.filename,
         mime_type=record.mime_type,

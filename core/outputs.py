@@ -36,9 +36,8 @@ from .effects import (
     Surveyed,
 )
 from .filename import is_text, mime_type_of, safe_filename, with_suffix
-from .handle import format_artifact, format_upload
 from .job import Job, Way
-from .labels import describe
+from .labels import describe, uri_of
 from .plan import LocatorMode
 from .shared_paths import to_here, to_there
 from .shelf import Hold, Shelf, StoredArtifact
@@ -93,7 +92,7 @@ class Outputs:
         """Take in what a result tells of, and answer the call."""
         arguments = rpc.member_of(job.exchange.params, "arguments")
         limit = self._desk.limits.artifacts_per_call_max
-        claims = claims_of(result, way.locator, arguments=arguments, allocated=job.allocated, limit=limit)
+        claims = claims_of(result, way.rules, arguments=arguments, allocated=job.allocated, limit=limit)
         outcome = _Outcome(job, way, result, claims)
         if claims.links:
 
@@ -158,16 +157,16 @@ class Outputs:
             if sighting.is_cut:
                 job.problems.append(f"{posixpath.basename(named[index][0])} has more files than are taken at once")
             for file in sighting.files:
-                self._choose(outcome, file, chosen, is_named=True)
+                self._choose(outcome, file, chosen, is_named=True, if_changed=outcome.claims.if_changed[index])
         for (path,), sighting in zip(awaited, answer.named[len(named) :], strict=True):
             for file in sighting.files:
                 if file.size_bytes and not file.is_busy:
                     ledger.settle(path)
-                    self._choose(outcome, file, chosen, is_named=True)
+                    self._choose(outcome, file, chosen, is_named=True, if_changed=True)
         if outcome.claims.wants_areas:
             folders = self._folders(job)
             for file in ledger.changed(answer.listed, [folders[name] for name in AREAS]):
-                self._choose(outcome, file, chosen, is_named=False)
+                self._choose(outcome, file, chosen, is_named=False, if_changed=True)
             if answer.is_cut:
                 job.problems.append("there are more files in the session's folders than are watched")
         limit = self._desk.limits.artifacts_per_call_max
@@ -175,16 +174,18 @@ class Outputs:
             job.problems.append(f"{len(chosen) - limit} of {len(chosen)} files are left for later calls: {limit} at most")
         outcome.files = list(chosen.values())[:limit]
 
-    def _choose(self, outcome: _Outcome, file: SeenFile, chosen: dict[str, SeenFile], *, is_named: bool) -> None:
+    def _choose(
+        self, outcome: _Outcome, file: SeenFile, chosen: dict[str, SeenFile], *, is_named: bool, if_changed: bool
+    ) -> None:
         job, ledger = outcome.job, outcome.job.ledger
         if file.path in chosen:
             return
         entry = ledger.find(file.path)
         is_known = ledger.knows(file)
-        if is_known and entry is not None and entry.aid and entry.taken_at >= job.begun_at:
+        if if_changed and is_known and entry is not None and entry.aid and entry.taken_at >= job.begun_at:
             self._share(job, entry.aid)  # a call beside this one has just taken it
             return
-        if not self._is_new(outcome, file, is_known=is_known, is_named=is_named):
+        if if_changed and not self._is_new(job, file, is_known=is_known):
             return
         if not file.size_bytes or file.is_busy:
             if is_named:
@@ -197,13 +198,8 @@ class Outputs:
         if record is not None and record not in job.artifacts:
             job.artifacts.append(record)
 
-    def _is_new(self, outcome: _Outcome, file: SeenFile, *, is_known: bool, is_named: bool) -> bool:
-        """Whether the call may have written it. Where an adapter says what a result names, nobody asks that."""
-        job, locator = outcome.job, outcome.way.locator
-        if is_named and locator is not None and LocatorMode.ARGUMENT not in locator.modes:
-            return True
-        if file.path == job.allocated:
-            return True
+    def _is_new(self, job: Job, file: SeenFile, *, is_known: bool) -> bool:
+        """Whether the call may have written it."""
         if self._is_in_session(job, file.path) or is_known:
             return not is_known
         before = job.baseline.get(file.path)
@@ -215,7 +211,7 @@ class Outputs:
         name = posixpath.basename(path) or path
         job.problems.append(f"{name[:160]}: {why}")
         if not why.startswith("not permitted"):
-            job.ledger.awaits(path, self._desk.limits.files_awaited_max)
+            job.ledger.awaits(path)
 
     def _is_in_session(self, job: Job, path: str) -> bool:
         return any(path.startswith(folder + "/") for folder in self._folders(job).values())
@@ -334,8 +330,7 @@ class Outputs:
             if isinstance(answer, Saved) and not job.is_over:
                 self._shelf.add_artifact(record)
                 if source is not None:
-                    job.ledger.note(source, aid=record.aid, now=self._desk.now)
-                    job.ledger.settle(source.path)
+                    job.ledger.note(source, aid=record.aid, uri=uri_of(record), at=self._desk.now)
             else:  # what failed may have been written all the same; of a call that was cancelled nobody is told
                 job.problems.append(reason_of(answer))
                 job.artifacts.remove(record)
@@ -384,7 +379,7 @@ class Outputs:
             return
         problem = "; ".join(dict.fromkeys(job.problems))
         if not job.artifacts and self._may_take(outcome):
-            if not problem and way.locator is not None and way.locator.modes != (LocatorMode.NONE,):
+            if not problem and way.modes not in (None, (LocatorMode.NONE,)):
                 problem = "the result names no file"
             if way.required:
                 text = f"The tool ran, but its output file was not found: {problem or 'nothing was found'}."
@@ -425,17 +420,13 @@ class Outputs:
             name = posixpath.basename(path)
             if name.isascii() and b"\\u" not in result and name.encode() not in result:
                 continue
-            uri = self._uri(session.sid, entry.aid, entry.uid)
-            if uri is not None:
-                known.append(rewording.Known(tuple(dict.fromkeys((path, to_there(path, shared)))), uri))
+            if entry.aid and self._shelf.find_artifact(session.sid, entry.aid) is None:
+                continue  # it has expired
+            if entry.uri:
+                known.append(rewording.Known(tuple(dict.fromkeys((path, to_there(path, shared)))), entry.uri))
         folders = self._folders(job)
         seen = tuple(to_there(folder, shared) for folder in folders.values())
         hints = (job.link.hints or {}).get(job.tool)
         schema = None if hints is None else hints.output_schema
         return rewording.reword_result(result, known, cwd=seen[0], folders=seen, output_schema=schema)
 
-    def _uri(self, sid: str, aid: str, uid: str) -> str | None:
-        if aid:
-            record = self._shelf.find_artifact(sid, aid)
-            return None if record is None else format_artifact(record.sid, record.aid, record.filename)
-        return format_upload(sid, uid) if uid else None

@@ -25,7 +25,7 @@ from .listen import Filter
 from .plan import ServerPlan
 from .rewrite import set_member
 from .session import Session
-from .shelf import Shelf, StoredArtifact
+from .shelf import Change, Shelf, StoredArtifact
 from .waiting import Waiting, reason_of
 
 CURSOR: Final = "isthmus-artifact:"
@@ -132,16 +132,16 @@ class OwnResources:
             sid, aid = handle.parse_artifact(uri)
         except handle.HandleError:
             return None
-        found = self._shelf.find(session, sid, aid)
-        record = None if found is None else found.record
-        return record if isinstance(record, StoredArtifact) and record.is_exposed else None
+        found = self._shelf.find(session.server, session.sid, session.principal, of_sid=sid, id=aid, kind="artifact")
+        return found.record if found is not None and found.record.is_exposed else None
 
     def _why_gone(self, session: Session, uri: str) -> str:
         try:
             sid, aid = handle.parse_artifact(uri)
         except handle.HandleError as error:
             return str(error)
-        return self._shelf.why_gone(session, sid, aid) or ""
+        whose = session.server, session.sid, session.principal
+        return self._shelf.gone(*whose, of_sid=sid, id=aid, kind="artifact") or ""
 
     def miss(self, link: Link, exchange: Exchange, uri: str, why: str = "") -> None:
         message = f"Resource not found: {uri}" + (f": {why}" if why else "")
@@ -179,14 +179,15 @@ class OwnResources:
 
     # --- They come and go -------------------------------------------------------------------------------------------
 
-    def receive_change(self, record: StoredArtifact, *, is_gone: bool) -> None:
+    def receive_change(self, change: Change) -> None:
         """An artifact is there, or is not any more: its session hears of all that changed at one moment together."""
+        record = change.record
         if not record.is_exposed or not self._desk.plan.expose_as_resources:
             return
         if self._session_by(record.sid) is None:
             return
         gone = self._gone.setdefault(record.sid, [])
-        if is_gone:
+        if not change.is_there:
             gone.append(handle.format_artifact(record.sid, record.aid, record.filename))
         self._desk.timers.set(("resources", record.sid), self._desk.now, "change of resources")
 
