@@ -31,13 +31,13 @@ class Entry(msgspec.Struct, frozen=True):
 
     Attributes:
         aid: the artifact it became, if it did.
-        uid: the upload it is a copy of, if it is.
+        uri: what clients know it by: that artifact, or the stored file that it is a copy of.
         taken_at: when it was noted.
     """
 
     stamp: str
     aid: str = ""
-    uid: str = ""
+    uri: str = ""
     taken_at: float = 0.0
 
 
@@ -45,10 +45,14 @@ class Ledger:
     """Args:
     limit: entries it keeps. Beyond it the one noted longest ago is forgotten, and its file new again: it is to be well
         above what one survey lists.
+
+    Attributes:
+        is_begun: it is known what was there before the first call.
     """
 
     def __init__(self, limit: int) -> None:
         assert limit > 0
+        self.is_begun = False
         self._limit = limit
         self._entries: dict[str, Entry] = {}
         self._awaited: dict[str, None] = {}
@@ -58,19 +62,30 @@ class Ledger:
 
     # --- Files ----------------------------------------------------------------------------------------------------
 
-    def note(self, file: SeenFile, aid: str = "", uid: str = "", *, at: float = 0.0) -> None:
+    def note(self, file: SeenFile, aid: str = "", uri: str = "", *, at: float = 0.0) -> None:
         """The file is known as it is now; what was known of its path is replaced, and it is awaited no more."""
         self._entries.pop(file.path, None)
-        self._entries[file.path] = Entry(file.stamp, aid, uid, at)
+        self._entries[file.path] = Entry(file.stamp, aid, uri, at)
         if len(self._entries) > self._limit:
             del self._entries[next(iter(self._entries))]
         self.settle(file.path)
 
-    def note_all(self, listed: Iterable[SeenFile], *, at: float = 0.0) -> None:
-        """All that is not known as it is now is from now on: the baseline of a session."""
+    def begin(self, listed: Iterable[SeenFile], *, at: float = 0.0) -> None:
+        """What is there before the first call is known, and nobody's output."""
+        self.is_begun = True
         for file in listed:
             if not self.knows(file):
                 self.note(file, at=at)
+
+    def place(self, path: str, stamp: str, uri: str) -> None:
+        """A copy of a stored file was laid there for the server, or lies there still. One that the server has changed
+        since stays what it was known as: the change is news."""
+        if path not in self._entries:
+            self.note(SeenFile(path, 0, stamp), uri=uri)
+
+    def entries(self) -> list[tuple[str, Entry]]:
+        """All that is known, by path."""
+        return list(self._entries.items())
 
     def knows(self, file: SeenFile) -> bool:
         """Whether it was noted with this stamp."""

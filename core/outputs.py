@@ -112,6 +112,8 @@ class Outputs:
         awaited = [(path,) for path in job.ledger.awaited()] if self._may_take(outcome) else []
         shared = job.link.plan.shared
         named = [tuple(dict.fromkeys(to_here(path, shared) for path in paths)) for paths in claims.named]
+        if job.allocated is not None:  # some tools choose the suffix themselves: what else is in its folder is meant
+            named[0] = (job.allocated, posixpath.dirname(job.allocated))
         areas = AREAS if claims.wants_areas else ()
         if not named and not awaited and not areas:
             self._collect(outcome)
@@ -146,18 +148,22 @@ class Outputs:
         """Decide what is taken: what was named first, in the order it was named, then what else has changed."""
         job, ledger = outcome.job, outcome.job.ledger
         chosen: dict[str, SeenFile] = {}
+        missing: list[tuple[str, str]] = []
         if not self._may_take(outcome):
             return
         for index, sighting in enumerate(answer.named[: len(named)]):
             is_guess = outcome.claims.is_guess[index]
             if sighting.problem:
                 if not is_guess:
-                    self._await(job, named[index][0], sighting.problem)
+                    missing.append((named[index][0], sighting.problem))
                 continue
             if sighting.is_cut:
                 job.problems.append(f"{posixpath.basename(named[index][0])} has more files than are taken at once")
             for file in sighting.files:
                 self._choose(outcome, file, chosen, is_named=True, if_changed=outcome.claims.if_changed[index])
+        for path, problem in missing:
+            if path != job.allocated or not chosen:  # it stands in for a file that is named elsewhere
+                self._await(job, path, problem)
         for (path,), sighting in zip(awaited, answer.named[len(named) :], strict=True):
             for file in sighting.files:
                 if file.size_bytes and not file.is_busy:
