@@ -13,6 +13,7 @@ from .desk import Desk
 from .errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, RemoteProtocolError
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
+from .exchange import State as ExchangeState
 from .handshakes import Handshakes
 from .ids import ChannelId
 from .jsonrpc import Frame

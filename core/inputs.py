@@ -58,7 +58,8 @@ class Inputs:
         if not job.consumers and server.auto_files is not None:
             limit = delivery.REFERENCES_MAX
             job.mentions = mentions.find_mentions(params, schemes=(server.upload_scheme,), limit=limit)
-        for found in (*job.references, *job.mentions):
+        all_found: list[Reference | Mention] = [*job.references, *job.mentions]
+        for found in all_found:
             self._resolve(job, found, helper)
 
     def _check_no_files(self, job: Job, params: bytes) -> None:

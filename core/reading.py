@@ -73,10 +73,7 @@ class Reading:
         reading.open.discard(errand.about)
         found: list[InlineSource] = []
         if frame.result is not None:
-            try:
-                found = contents_of(frame.result, errand.about)
-            except RemoteProtocolError as error:
-                self._desk.note("warning", f"a linked resource cannot be read: {error.message}", reading.job.link.plan.id)
+            found = contents_of(frame.result)
         reading.contents += found
         if not found:
             why = "it is empty" if frame.error is None else f"the server said {_message_of(frame.error)}"
