@@ -93,7 +93,7 @@ class Calls:
                         f"Unknown upload handle {reference.text[:160]}: it has expired, or belongs to another session. "
                         f"Call {helper}, upload the file, and pass the handle from its response."
                     )
-                found.pins += 1
+                self._shelf.pin(found)
                 job.pinned[reference.uid] = found
                 self._materialize(job, found)
 
@@ -203,7 +203,7 @@ class Calls:
             return
         job.is_over = True
         for upload in job.pinned.values():
-            upload.pins -= 1
+            self._shelf.unpin(upload)
 
     def _finish(self, job: Job, result: bytes) -> None:
         self.onward.finish(job.link, job.exchange, rpc.encode_result(job.exchange.id_raw, result))

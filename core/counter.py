@@ -115,7 +115,7 @@ class Counter:
             # What is not announced must be kept free; so much of it that others can upload at the same time.
             announced = limits.upload_size_max_bytes if opening.size_bytes is None else max(1, opening.size_bytes)
             total = min(total, announced)
-            hold = self._shelf.hold(session.sid, total, uploads=len(blobs))
+            hold = self._shelf.hold(session.sid, total, uploads=len(blobs), is_sure=False)  # it may be refused yet
             self._nonces.begin(nonce)
             self._desk.register(channel, UploadRole(server.id, session.sid, nonce, blobs, hold))
             self._desk.order(
@@ -189,6 +189,9 @@ class Counter:
             mime_type=mime_type_of(filename, b"", file.mime_type),
             size_bytes=file.size_bytes,
             sha256=file.sha256,
+            is_bearer=session.is_stateless,
+            expires_at_unix=self._desk.now_unix + self._desk.limits.upload_ttl_s,
+            stored_at_unix=self._desk.now_unix,
         )
 
     def _save(self, role: UploadRole, channel: ChannelId, session: Session, records: list[StoredUpload]) -> None:
@@ -288,7 +291,8 @@ class Counter:
 
 
 def _saving(record: StoredUpload, ticket: Ticket) -> Save:
-    return Save(ticket=ticket, key=record.key, value=msgspec.json.encode(record))
+    value = msgspec.json.encode(record)
+    return Save(ticket=ticket, key=record.key, value=value, expires_at_unix=record.expires_at_unix)
 
 
 def _uploaded(record: StoredUpload) -> catalog.UploadedFile:

@@ -125,6 +125,8 @@ class Outputs:
             tool=job.tool,
             is_exposed=producer.expose_as_resource and self._desk.plan.expose_as_resources,
             expires_at_unix=self._desk.now_unix + self._desk.limits.artifact_ttl_s,
+            is_bearer=session.is_stateless,
+            stored_at_unix=self._desk.now_unix,
         )
 
     def _save(self, job: Job, producer: ArtifactProducer, result: bytes, record: StoredArtifact, hold: Hold) -> None:
