@@ -44,10 +44,10 @@ from isthmus.core.effects import (
     UploadOpening,
 )
 from isthmus.core.engine import Engine
+from isthmus.core.filerecord import StoredArtifact, StoredUpload
 from isthmus.core.ids import ChannelId, Ticket
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, Plan, ServerPlan
-from isthmus.core.shelf import StoredArtifact
 
 LINK_KEY = b"0123456789abcdef"
 UNIX_AT_ZERO = 1_000_000_000.0
@@ -342,13 +342,22 @@ def driver(
     limits: Limits | None = None,
     seed: int = 1,
     stored: Iterable[StoredArtifact] = (),
+    stored_uploads: Iterable[StoredUpload] = (),
     **plan: Any,
 ) -> Driver:
     """An engine with seeded entropy; without servers, with one of each kind: "pipe" and "http"."""
     both = (ServerPlan(id="pipe", kind=Kind.PIPE), ServerPlan(id="http", kind=Kind.HTTP))
     whole = Plan(servers=servers or both, link_key=LINK_KEY, workspaces_path="/w", **plan)
     entropy = random.Random(seed).randbytes
-    return Driver(Engine(whole, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, limits=limits, stored=stored))
+    engine = Engine(
+        whole,
+        entropy=entropy,
+        unix_at_zero=UNIX_AT_ZERO,
+        limits=limits,
+        stored=stored,
+        stored_uploads=stored_uploads,
+    )
+    return Driver(engine)
 
 
 def newcomer(world: Driver, down: str, server: str, principal: str = "", headers: Headers = ()) -> Client:
