@@ -326,8 +326,6 @@ class Outputs:
             is_bearer=session.is_stateless,
             stored_at_unix=self._desk.now_unix,
             expires_at_unix=self._desk.now_unix + self._desk.limits.artifact_ttl_s,
-            is_bearer=session.is_stateless,
-            stored_at_unix=self._desk.now_unix,
         )
 
     def _save(self, outcome: _Outcome, record: StoredArtifact, hold: Hold, source: SeenFile | None) -> None:
