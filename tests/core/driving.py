@@ -33,10 +33,14 @@ from isthmus.core.effects import (
     PostOpening,
     Save,
     Saved,
+    SeenFile,
     Send,
     Serve,
+    Sighting,
     Spawn,
     StorageAnswer,
+    Survey,
+    Surveyed,
     UploadOpening,
 )
 from isthmus.core.engine import Engine
@@ -110,6 +114,8 @@ class Driver:
     heard: list[Heard] = field(default_factory=list)
     children: set[ChannelId] = field(default_factory=set)
     opened: set[ChannelId] = field(default_factory=set)
+    has_disk: bool = False
+    surveyed: set[Ticket] = field(default_factory=set)
 
     # --- Inputs -----------------------------------------------------------------------------------------------------
 
@@ -186,10 +192,20 @@ class Driver:
     def reply(self, heard: Heard, message: bytes, *, session: str | None = None) -> None:
         if heard.post is None:
             self.say(heard.channel, message)
-            return
-        self.open(heard.channel, Connected(session=session))
-        self.say(heard.channel, message)
-        self.end(heard.channel)
+        else:
+            self.open(heard.channel, Connected(session=session))
+            self.say(heard.channel, message)
+            self.end(heard.channel)
+        if not self.has_disk:
+            self.see_all()
+
+    def see_all(self) -> None:
+        """Answer each order to look at what is named as if there were a file at the first spelling of each path."""
+        for order in self.every(Survey):
+            if order.ticket not in self.surveyed:
+                self.surveyed.add(order.ticket)
+                named = tuple(Sighting(files=(SeenFile(paths[0], 5, "s"),)) for paths in order.named)
+                self.store(order.ticket, Surveyed(named))
 
     def acknowledge(self, heard: Heard) -> None:
         """202 for a notification or an answer; a pipe has no such thing."""
