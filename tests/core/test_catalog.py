@@ -184,6 +184,11 @@ def test_without_adapters_tools_that_speak_of_files_get_one_sentence() -> None:
     assert first == {name: value for name, value in opening.items() if name != "description"}
 
 
+def test_with_adapters_alone_no_other_tool_is_noted() -> None:
+    other = tool("open", {"properties": {"path": {"type": "string"}}})
+    assert listed(adapted(consumer("a")), other) == [other]
+
+
 def test_without_adapters_the_helper_is_offered() -> None:
     plan = ServerPlan(id="files-1", kind=Kind.PIPE, auto_files=AutoFiles())
     page = b'{"tools":[{"name":"x"}]}'

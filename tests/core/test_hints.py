@@ -42,6 +42,8 @@ def string(**more: object) -> dict[str, object]:
         ({"type": "array", "items": string(format="uri")}, True),
         ({"type": "array", "description": "file: URIs", "items": string()}, True),
         ({"type": "array", "items": {"oneOf": [{"type": "integer"}, string(description="a URI")]}}, True),
+        ({"type": "array", "description": "paths", "items": string(format="uri")}, True),
+        ({"type": "array", "description": "file:// only", "items": string(description="path")}, True),
         ({"$ref": "#/$defs/Source"}, True),
         ({"$ref": "#/$defs/Loop"}, False),
         ({"$ref": "#/$defs/None"}, False),
@@ -152,7 +154,7 @@ def test_large_schemas_are_read_in_part() -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.sampled_from(["string", "file:// URI", "uri", "#/$defs/a", "\ud800"]),
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["string", "a file: URI", "#/$defs/a", "\ud800"]),
     lambda below: st.lists(below, max_size=3)
     | st.dictionaries(
         st.sampled_from(["name", "inputSchema", "properties", "items", "anyOf", "type", "format", "description", "$ref",
@@ -247,6 +249,10 @@ def test_only_errors_of_a_result_count() -> None:
         ({"o": {"properties": {"document": string()}}}, True),
         ({"p": string(description="Name of the image")}, True),
         ({"p": {"anyOf": [string(), {"type": "null"}], "description": "the file"}}, True),
+        ({"filename": string(description="File name to save the page to")}, False),
+        ({"output_path": string(), "destination": string(description="a file")}, False),
+        ({"output_path": string(), "path": string()}, True),
+        ({"filename": string(description="File to read, and to save the result in")}, True),
         ({"p": string(description="profile, filed, imagery")}, False),
         ({"profile": string(), "security": string(), "text": string(description="A number.")}, False),
         ({"path": {"type": "integer"}}, False),
