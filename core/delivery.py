@@ -48,6 +48,11 @@ class Reference(NamedTuple):
     label: str = ""
     deliver: Deliver = Deliver.PATH
 
+    @property
+    def id(self) -> str:
+        """As a mention has it."""
+        return self.uid
+
 
 class ArgumentProblem(Exception):
     """Arguments a tool cannot be called with. The message is for whoever made the call: which argument, what came,
