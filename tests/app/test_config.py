@@ -54,7 +54,8 @@ core: {host: 0.0.0.0, port: "${PORT:-81}", public_base_url: "https://mcp.example
        allowed_hosts: [mcp.example], allowed_origins: ["https://app.example"], log_level: "${LEVEL}",
        keep_alive_seconds: 8, max_request_bytes: 20Mi, drain_seconds: 2.5}
 storage: {root: "${ROOT:-kept}", max_size: 2Gi}
-sessions: {eviction_policy: none, tombstone_ttl_seconds: 61, idle_ttl_seconds: 60, max_active: 5, max_in_flight_per_session: 6, max_total_session_size: 1MB,
+sessions: {eviction_policy: none, tombstone_ttl_seconds: 61,
+           idle_ttl_seconds: 60, max_active: 5, max_in_flight_per_session: 6, max_total_session_size: 1MB,
            upstream_session_termination_retries: 0}
 uploads: {enabled: false, max_file_bytes: 512k, ttl_seconds: 10, require_sha256: true, max_files_per_request: 3,
           link_ttl_seconds: 4}
