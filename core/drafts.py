@@ -196,7 +196,7 @@ class Drafts:
             return
         assert isinstance(permit, Permit)
         limits, now = self._desk.limits, self._desk.now
-        hold = self._shelf.hold(permit.grant.sid, opening.length, uploads=1)
+        hold = self._shelf.hold(permit.grant.sid, opening.length, uploads=1, is_sure=False)
         self._deposits.begin(permit.nonce)
         draft = Draft(
             self._desk.mint(), self._desk.mint(), permit, opening, hold, dies_at=now + limits.upload_draft_max_s

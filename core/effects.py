@@ -683,7 +683,10 @@ class Collected(Answer, frozen=True):
 
 
 class Materialized(Answer, frozen=True):
+    """`stamp` is the file's, as in `SeenFile`."""
+
     path: str
+    stamp: str = ""
 
 
 class Fetched(Answer, frozen=True):

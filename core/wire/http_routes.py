@@ -59,6 +59,8 @@ class Surface(msgspec.Struct, frozen=True):
     upload_size_max_bytes: int | None = None
     """What clients are told that a file may have at most; None: they are told nothing."""
     required: dict[str, tuple[str, ...]] = {}
+    aliases: dict[str, str] = {}
+    """Further paths, without a slash at the end, and for which of ours each stands."""
 
 
 McpOpening = PostOpening | GetOpening | DeleteOpening | EventPipeOpening | MessageOpening
