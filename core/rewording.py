@@ -29,7 +29,7 @@ WORK_MAX: Final = 1 << 28
 """Characters searched for one result, times the names searched for: less than a second. Beyond it text stays."""
 
 _HIT_WORK: Final = 1000  # what an occurrence costs beside the search
-_STRING_WORK: Final = 64  # and a string, however short
+_STRING_WORK: Final = 256  # and a string, however short
 
 _NO_WORD: Final = rf"(?<![^\W{SPACELESS}])"
 _OPENS_ABSOLUTE: Final = re.compile(rf"(?<![/.\\~$%)}}\]-]){_NO_WORD}|(?<=\\[nrt])")  # `\n` in JSON within the text
@@ -45,6 +45,7 @@ _GOES_ON: Final = re.compile(r"[^\s\"'`”’<>|)\]},;:]")
 _STANDS_APART: Final = re.compile(r"(?<![^\s\"'`“‘(\[={<>])")
 _URL: Final = re.compile(r"(?<![\w+.-])(?!(?i:file):)[A-Za-z][A-Za-z0-9+.-]*+://[^\s<>\"'`]*+")
 _SUFFIXED: Final = re.compile(r"[^.].*\.(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{1,9}\Z", re.DOTALL)
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.~/-]*+")
 _QUOTED: Final = frozenset(('""', "''", "``", "“”", "‘’", "<>"))
 _TARGET_MAX_CHARS: Final = 256  # so far back a Markdown link's target is looked for
 
@@ -180,6 +181,8 @@ class _Reworder:
         if not self._may_search(text, len(table)):
             return hits
         for name, spellings in table.items():
+            if name not in text:
+                continue
             for at in self._occurrences(text, name):
                 stop = at + len(name)
                 if _CLOSES.match(text, stop) is None:
@@ -236,6 +239,8 @@ class _Reworder:
 
 def _variants(path: str) -> dict[str, None]:
     """The path as text, within URIs (as they are made and as browsers make them), and within JSON."""
+    if _PLAIN.fullmatch(path):
+        return dict.fromkeys((path, path.replace("/", "\\/")))
     forms = (path, quote(path, errors="replace"), quote(path, safe="/!'()*;,:@&=+$", errors="replace"))
     escaped = tuple(json.dumps(path, ensure_ascii=is_ascii)[1:-1] for is_ascii in (False, True))
     return dict.fromkeys((*forms, *escaped, *(form.replace("/", "\\/") for form in escaped)))
