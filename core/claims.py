@@ -253,6 +253,12 @@ def embedded(blocks: Sequence[bytes]) -> list[InlineSource]:
     return found
 
 
+def contents_of(result: bytes) -> list[InlineSource]:
+    """The contents in the result of a `resources/read`, as far as they can be decoded."""
+    items = readable_elements(take(result, readable_members(result).get("contents")))
+    return embedded([b'{"type":"resource","resource":%b}' % item for item in items])
+
+
 def _held(held: bytes | None, kind: str) -> bytes | None:
     """The content of an image, audio or resource; None if there is none or its base64 is bad."""
     if kind == "resource" and (text := member_text(held, "text")) is not None:

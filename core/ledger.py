@@ -31,24 +31,30 @@ class Entry(msgspec.Struct, frozen=True):
 
     Attributes:
         aid: the artifact it became, if it did.
-        uid: the upload it is a copy of, if it is.
-        taken_at: when it was noted.
+        uri: what clients know it by: that artifact, or the stored file that it is a copy of.
+        number: entries are numbered in the order they are made.
     """
 
     stamp: str
     aid: str = ""
-    uid: str = ""
-    taken_at: float = 0.0
+    uri: str = ""
+    number: int = 0
 
 
 class Ledger:
     """Args:
     limit: entries it keeps. Beyond it the one noted longest ago is forgotten, and its file new again: it is to be well
         above what one survey lists.
+
+    Attributes:
+        is_begun: it is known what was there before the first call.
+        last_number: that of the newest entry.
     """
 
     def __init__(self, limit: int) -> None:
         assert limit > 0
+        self.is_begun = False
+        self.last_number = 0
         self._limit = limit
         self._entries: dict[str, Entry] = {}
         self._awaited: dict[str, None] = {}
@@ -58,19 +64,31 @@ class Ledger:
 
     # --- Files ----------------------------------------------------------------------------------------------------
 
-    def note(self, file: SeenFile, aid: str = "", uid: str = "", *, at: float = 0.0) -> None:
+    def note(self, file: SeenFile, aid: str = "", uri: str = "") -> None:
         """The file is known as it is now; what was known of its path is replaced, and it is awaited no more."""
         self._entries.pop(file.path, None)
-        self._entries[file.path] = Entry(file.stamp, aid, uid, at)
+        self.last_number += 1
+        self._entries[file.path] = Entry(file.stamp, aid, uri, self.last_number)
         if len(self._entries) > self._limit:
             del self._entries[next(iter(self._entries))]
         self.settle(file.path)
 
-    def note_all(self, listed: Iterable[SeenFile], *, at: float = 0.0) -> None:
-        """All that is not known as it is now is from now on: the baseline of a session."""
+    def begin(self, listed: Iterable[SeenFile]) -> None:
+        """What is there before the first call is known, and nobody's output."""
+        self.is_begun = True
         for file in listed:
             if not self.knows(file):
-                self.note(file, at=at)
+                self.note(file)
+
+    def place(self, path: str, stamp: str, uri: str) -> None:
+        """A copy of a stored file was laid there for the server, or lies there still. One that the server has changed
+        since stays what it was known as: the change is news."""
+        if path not in self._entries:
+            self.note(SeenFile(path, 0, stamp), uri=uri)
+
+    def entries(self) -> list[tuple[str, Entry]]:
+        """All that is known, by path."""
+        return list(self._entries.items())
 
     def knows(self, file: SeenFile) -> bool:
         """Whether it was noted with this stamp."""

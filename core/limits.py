@@ -287,6 +287,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Texts in a call's arguments that are taken for paths of what it writes."""
     artifacts_per_call_max: int = 64
     """Files taken in from one tool result."""
+    artifact_page_max: int = 100
+    """Artifacts in one page of `resources/list`."""
     inline_size_max_bytes: int = 8 * MIB
     """A larger artifact is not put into a `resources/read` result; its download link is named instead."""
     session_storage_max_bytes: int = 1024 * MIB
@@ -295,6 +297,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Uploads and artifacts of all sessions together."""
     stored_files_max: int = 100_000
     """Their number, those of ended sessions included: about 1 KB of memory each."""
+
+    tombs_max: int = 10_000
+    """Files that are gone of which it is still known why, some 500 bytes each."""
+    tombstone_ttl_s: float = 86_400.0
+    """For how long: agents that are taken up again next day still name yesterday's files."""
 
     # The engine's own tables
     drain_s: float = 10.0

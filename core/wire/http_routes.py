@@ -56,6 +56,8 @@ class Surface(msgspec.Struct, frozen=True):
     management: Management | None = None
     passes: dict[str, Passes] = {}
     required: dict[str, tuple[str, ...]] = {}
+    aliases: dict[str, str] = {}
+    """Further paths, without a slash at the end, and for which of ours each stands."""
 
 
 McpOpening = PostOpening | GetOpening | DeleteOpening | EventPipeOpening | MessageOpening
@@ -120,6 +122,15 @@ class Refused(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     headers: Headers
+
+
+class NotAllowed(Exception):
+    """There is something at this path, and `method` is none of those that are `allowed` there."""
+
+    def __init__(self, method: str, allowed: tuple[str, ...]) -> None:
+        super().__init__(method)
+        self.method = method
+        self.allowed = allowed
 
 
 Route = McpRoute | UploadRoute | DownloadRoute | SocketRoute | ForwardRoute | PageRoute | Refused
