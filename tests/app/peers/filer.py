@@ -11,12 +11,27 @@ PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABpfZFQAAAAABJRU5ErkJggg=="
 )
 OPEN = {"type": "object", "properties": {"path": {"type": "string", "description": "A path."}, "options": {}}}
-TOOLS = ("see", "see_uri", "see_deep", "write", "say", "tell", "tell_deep", "show", "plain", "secret", "internal_wipe")
+TOOLS = (
+    "see",
+    "see_uri",
+    "see_deep",
+    "write",
+    "say",
+    "tell",
+    "tell_deep",
+    "show",
+    "read",
+    "plain",
+    "secret",
+    "internal_wipe",
+)
 
 
 def call(name: str, arguments: dict) -> dict:
     if name.startswith("see") or name in ("plain", "secret"):
         return {"content": [{"type": "text", "text": json.dumps(arguments)}], "_meta": {"seen": name}}
+    if name == "read":
+        return {"content": [{"type": "text", "text": Path(arguments["options"]["deep"][0]).read_text()}]}
     if name == "show":
         image = {"type": "image", "data": base64.b64encode(PIXEL).decode(), "mimeType": "image/png"}
         return {"content": [{"type": "text", "text": "shown"}, image]}
