@@ -190,13 +190,13 @@ async def _probe_all(service: Service, *, is_logged: bool, in_both_eras: bool = 
             problem = await service.forwarder.probe(server.id)
             reports[server.id] = ServerReport(id=server.id, problem=problem, is_transparent=True)
             return
-        wired = {tool for adapter in server.adapters for tool in adapter.tools}
+        wired = [tool for adapter in server.adapters for tool in adapter.tools]
         is_asked_twice = in_both_eras and era_of(server.upstream) is None
         report = await probe(
             service.hub,
             server.id,
             VERSION,
-            with_schemas=wired,
+            with_schemas=["*"] if server.auto_files is not None else wired,
             in_both_eras=is_asked_twice,
             timeout_s=PROBE_TIMEOUT_S,
         )

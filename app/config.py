@@ -16,7 +16,8 @@ from .addresses import settle
 from .checks import check
 from .documents import MalformedDocument, Reader, parse
 from .endpoints import IGNORED, EndpointsFile, is_endpoints_file, to_settings, to_their_keys, unused
-from .settings import CLIENT_KEYS, REFERENCE, McpServer, Server, Settings
+from .setting_kinds import REFERENCE
+from .settings import CLIENT_KEYS, McpServer, Server, Settings
 from .upstream_checks import upstream_of
 
 _log = logging.getLogger("isthmus.config")
@@ -129,6 +130,10 @@ def _settle(settings: Settings, base_dir: str) -> Settings:
                 upstream, command=command, cwd=cwd, ca_file=ca_file, url=url, transport=transport
             ),
             artifact_roots=tuple(map(absolute, server.artifact_roots)),
+            shared=tuple(
+                msgspec.structs.replace(folder, here=absolute(folder.here), there=posixpath.normpath(folder.there))
+                for folder in server.shared_folders
+            ),
             unix_socket=server.unix_socket and absolute(server.unix_socket),
         )
 

@@ -19,6 +19,7 @@ from typing import BinaryIO, Final
 
 # O_PATH, where there is one, needs no permission to list the folder.
 _FOLDER: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_SAME: Final = ("st_dev", "st_ino", "st_mode", "st_size", "st_mtime_ns")
 # Not to wait for a FIFO's writer, nor to adopt a terminal, if one was put there after it was looked at.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -98,6 +99,26 @@ def open_regular(path: str) -> BinaryIO:
     return file
 
 
+def remove_regular(path: str, was: os.stat_result) -> bool:
+    """Remove the file at the absolute, resolved `path` if it is the one that `was` tells of, and was not written since.
+
+    Between looking and removing somebody may put another file there, for as long as two calls of the system take.
+
+    Returns:
+        Whether it was removed.
+    """
+    folder = open_folder(os.path.dirname(path))
+    name = os.path.basename(path)
+    try:
+        now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if any(getattr(now, field) != getattr(was, field) for field in _SAME):
+            return False
+        os.unlink(name, dir_fd=folder)
+        return True
+    finally:
+        os.close(folder)
+
+
 def _check_regular(found: os.stat_result) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -114,6 +135,7 @@ class Placement:
 
     Attributes:
         is_there: a regular file has that name already; it is left alone and `file` is not to be written.
+        stat: of the file that is there, or was finished.
     """
 
     def __init__(self, folder: str, filename: str) -> None:
@@ -122,7 +144,8 @@ class Placement:
         self._temporary: str | None = None
         self._folder = open_folder(folder, make=True)
         try:
-            self.is_there = self._has_file()
+            self.stat = self._look()
+            self.is_there = self.stat is not None
             if not self.is_there:
                 name = f".{secrets.token_hex(16)}.part"
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -132,12 +155,12 @@ class Placement:
             os.close(self._folder)
             raise
 
-    def _has_file(self) -> bool:
+    def _look(self) -> os.stat_result | None:
         try:
             found = os.stat(self._filename, dir_fd=self._folder, follow_symlinks=False)
         except FileNotFoundError:
-            return False
-        return stat.S_ISREG(found.st_mode)
+            return None
+        return found if stat.S_ISREG(found.st_mode) else None
 
     def copy_from(self, path: str) -> None:
         """Write all of the file at `path`, which we own; sharing its blocks where the file system can."""
@@ -148,6 +171,8 @@ class Placement:
     def finish(self) -> None:
         """Give the file its name, replacing a link or whatever else but a folder has it."""
         assert self._temporary is not None
+        self.file.flush()
+        self.stat = os.fstat(self.file.fileno())
         self.file.close()
         os.replace(self._temporary, self._filename, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         self._temporary = None

@@ -24,7 +24,7 @@ from multipart import (
 )
 
 from ..core.counter import overhead_max_bytes
-from ..core.effects import Receive, Serve, StoredFile, UploadManifest
+from ..core.effects import RawFile, Receive, Serve, StoredFile, UploadManifest
 from ..storage.interface import Blobs, StorageFull
 from ..transports.port import UploadRefused
 
@@ -62,7 +62,8 @@ class BlobFiles:
         self._blobs = blobs
 
     async def take_in(self, order: Receive, content_type: str, body: AsyncIterator[bytes]) -> bytes:
-        """Store the `file` fields of a multipart/form-data body as `order.blobs`, in order.
+        """Store the `file` fields of a multipart/form-data body as `order.blobs`, in order; with `order.raw`, the body
+        itself.
 
         Fields `sha256` are optional, or not with `order.require_sha256`: one a file, in order, blank ones not counted.
 
@@ -78,9 +79,11 @@ class BlobFiles:
                 sha256_required; 413 file_too_large or request_too_large; 415 unsupported_media_type; 507 storage_full.
                 Nothing is stored, and neither is when `body` or the storage raise.
         """
-        boundary = _boundary(content_type)
+        boundary = b"" if order.raw is not None else _boundary(content_type)
         intake = _Intake(order, self._blobs)
         try:
+            if order.raw is not None:
+                return await intake.take_raw(order.raw, body)
             async with aclosing(_parts(boundary, body, overhead_max_bytes(len(order.blobs)))) as events:
                 return await intake.take(events)
         except BaseException as error:
@@ -138,25 +141,34 @@ class _Intake:
         if not head.filename:
             # Else a forgotten @ would store the path as if it were the file.
             raise UploadRefused(400, "no_file", "a file field has no filename; with curl write -F file=@PATH")
+        async with aclosing(_content(events)) as content:
+            await self._store(head.filename, head.mime_type, content)
+
+    async def take_raw(self, raw: RawFile, body: AsyncIterator[bytes]) -> bytes:
+        await self._store(raw.filename, raw.mime_type, body)
+        if raw.sha256:
+            self._hashes.append(raw.sha256)
+        self._check_files()
+        return msgspec.json.encode(UploadManifest(tuple(self._files)))
+
+    async def _store(self, filename: str, mime_type: str | None, content: AsyncIterator[bytes]) -> None:
+        order = self._order
         key = order.blobs[len(self._files)]
         self.begun.append(key)
         size_bytes = 0
         async with self._blobs.create(key, size_max_bytes=order.file_size_max_bytes) as writer:
-            while (chunk := await anext(events)) is not None:
-                assert isinstance(chunk, bytes)
+            async for chunk in content:
                 size_bytes += len(chunk)
                 self._size_bytes += len(chunk)
                 if size_bytes > order.file_size_max_bytes:
-                    detail = (
-                        f"{_shown(head.filename)} is larger than the {order.file_size_max_bytes} bytes a file may have"
-                    )
+                    detail = f"{_shown(filename)} is larger than the {order.file_size_max_bytes} bytes a file may have"
                     raise UploadRefused(413, "file_too_large", detail)
                 if self._size_bytes > order.total_size_max_bytes:
                     detail = f"the files have over {order.total_size_max_bytes} bytes, all that there is room for"
                     raise UploadRefused(413, "request_too_large", detail)
                 await writer.write(chunk)
             stat = await writer.commit()
-        self._files.append(StoredFile(head.filename, stat.size_bytes, stat.sha256, head.mime_type))
+        self._files.append(StoredFile(filename, stat.size_bytes, stat.sha256, mime_type))
 
     async def _take_hash(self, events: AsyncGenerator[_Event, None]) -> None:
         written = bytearray()
@@ -187,6 +199,13 @@ class _Intake:
             if file.sha256 != digits:
                 detail = f"{_shown(file.filename)} arrived with the SHA-256 {file.sha256}, expected {digits}"
                 raise UploadRefused(400, "sha256_mismatch", detail)
+
+
+async def _content(events: AsyncGenerator[_Event, None]) -> AsyncGenerator[bytes, None]:
+    """The content of the part whose head came last."""
+    while (chunk := await anext(events)) is not None:
+        assert isinstance(chunk, bytes)
+        yield chunk
 
 
 class _Parser(PushMultipartParser):  # type: ignore[misc]

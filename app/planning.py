@@ -10,12 +10,13 @@ from ..core.limits import Limits
 from ..core.plan import (
     Affinity,
     ArtifactProducer,
-    Deliver,
+    AutoFiles,
     Kind,
     Offer,
     OutputLocator,
     Plan,
     ServerPlan,
+    SharedFolder,
     Sharing,
     TaskRules,
     UploadConsumer,
@@ -24,8 +25,9 @@ from ..core.wire.forward_target import ForwardTarget
 from ..core.wire.forwarding import HeaderRules
 from ..core.wire.http_passing import AUTHORIZATION
 from .addresses import settle
+from .file_settings import ArtifactProducerAdapter, UploadConsumerAdapter
 from .listening import is_for_this_machine
-from .settings import ArtifactProducerAdapter, Server, ServerTasks, Settings, UploadConsumerAdapter, Upstream
+from .settings import Server, ServerTasks, Settings, Upstream
 
 LINK_KEY_MIN_BYTES: Final = 16
 
@@ -155,6 +157,20 @@ def _server_plan(server: Server, retries: int) -> ServerPlan:
         era=era_of(server.upstream),
         tasks=_task_rules(server.tasks),
         forwards_roots=server.roots == "client",
+        auto_files=_auto_files(server),
+        shared=tuple(SharedFolder(folder.here, folder.there) for folder in server.shared_folders),
+        stage=server.stage,
+    )
+
+
+def _auto_files(server: Server) -> AutoFiles | None:
+    files = server.auto_files
+    if files is None:
+        return None
+    return AutoFiles(
+        rewrite_text=files.rewrite_text,
+        inline_text_bytes=files.inline_text_bytes,
+        expose_as_resource=files.expose_as_resource,
     )
 
 
@@ -186,7 +202,8 @@ def _consumer(adapter: UploadConsumerAdapter) -> UploadConsumer:
         tools=adapter.tools,
         file_path_argument=adapter.file_path_argument,
         uri_scheme=adapter.uri_scheme,
-        deliver=Deliver.FILE_URI if adapter.uri_prefix else Deliver.PATH,
+        deliver=adapter.delivery,
+        accept_other=adapter.accept_other,
     )
 
 
@@ -199,9 +216,13 @@ def _producer(adapter: ArtifactProducerAdapter) -> ArtifactProducer:
             mode=locator.mode,
             output_path_key=locator.output_path_key,
             output_path_regexes=locator.output_path_regexes,
+            path_arguments=locator.path_arguments,
         ),
         persist=adapter.persist,
         expose_as_resource=adapter.expose_as_resource,
         allow_raw_output=adapter.allow_raw_output,
         required=adapter.required,
+        move=adapter.move,
+        rewrite_text=adapter.rewrite_text,
+        inline_text_bytes=adapter.inline_text_bytes,
     )

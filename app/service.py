@@ -141,7 +141,7 @@ async def running(
                 records,
                 blobs,
                 artifact_roots={server.id: server.artifact_roots for server in settings.servers},
-                working_directories={server.id: _fixed_cwd(server) for server in settings.servers},
+                working_directories={server.id: server.upstream.cwd for server in settings.servers},
                 limits=limits,
                 private_paths=(state, blobs_path),
             )
@@ -284,11 +284,6 @@ def _forwarder(settings: Settings, link_key: bytes, limits: Limits) -> Forwarder
             target, rules = to_forward_target(settings, server, link_key), to_header_rules(server)
             servers[server.id] = Transparent(endpoint, target, rules, reply_timeout_s=server.call_timeout_seconds)
     return Forwarder(servers, limits)
-
-
-def _fixed_cwd(server: Server) -> str | None:
-    cwd = server.upstream.cwd
-    return None if cwd is None or "{" in cwd else cwd
 
 
 # --- Pages ----------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ UNIX_PATH_MAX_BYTES: Final = 103
 """What every system takes, the least being 104 with a NUL at the end."""
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _DOTTED: Final = re.compile(r"[^.\s\[\]]+(\.[^.\s\[\]]+)*")
+_DOTTED_ITEMS: Final = re.compile(r"[^.\s\[\]]+(\[\*\])*(\.[^.\s\[\]]+(\[\*\])*)*")
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^/?#@:*\s\[\]]+)(:[0-9]{1,5})?")
 _HOST: Final = re.compile(r"\[[0-9a-f:.]+\](:[0-9]*)?|[0-9a-f:.]+|[^/?#@:*\s\[\]]+(:[0-9]*)?")
 _TOKEN: Final = re.compile(r"[!-~]+")
@@ -105,3 +106,8 @@ def check_socket_path(key: str, path: str) -> Iterator[Problem]:
 def check_dotted(key: str, path: str) -> Iterator[Problem]:
     if _DOTTED.fullmatch(path) is None:
         yield Problem(key, "property names joined by dots, such as path or options.file, and no brackets")
+
+
+def check_dotted_items(key: str, path: str) -> Iterator[Problem]:
+    if _DOTTED_ITEMS.fullmatch(path) is None:
+        yield Problem(key, "property names joined by dots, with [*] for the items of a list, such as files[*].path")

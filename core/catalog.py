@@ -234,15 +234,26 @@ def _quotable(url: str) -> str:
 # --- initialize -----------------------------------------------------------------------------------------------------
 
 
-def extend_capabilities(result: bytes, server: ServerPlan, *, offers_uploads: bool, offers_resources: bool) -> bytes:
-    """An initialize result that declares `tools` and `resources` where we offer some and the upstream has none."""
+def extend_capabilities(result: bytes, server: ServerPlan, *, offers_uploads: bool, offers_artifacts: bool) -> bytes:
+    """An initialize result that declares `tools` and `resources` where we offer some and the upstream has none, and
+    that one is told of artifacts: when the list changes, and what becomes of each that is subscribed to."""
     if not server.has_files:
         return result
     capabilities = take(result, readable_members(result).get("capabilities"))
     declared = readable_members(capabilities)
+    offers_resources = offers_uploads or offers_artifacts
     wanted = [name for name, offered in (("tools", offers_uploads), ("resources", offers_resources)) if offered]
-    missing = {name: b"{}" for name in wanted if take(capabilities or b"", declared.get(name)) in (None, b"null")}
-    return add_members(result, "capabilities", missing)
+    found = {name: take(capabilities or b"", declared.get(name)) for name in wanted}
+    changed = {name: b"{}" for name, value in found.items() if value in (None, b"null")}
+    if offers_artifacts:
+        resources = changed.get("resources") or found["resources"] or b"{}"
+        for ability in ("subscribe", "listChanged"):
+            if resources.startswith(b"{") and readable_members(resources).get(ability) is None:
+                resources = set_member(resources, ability, b"true")
+            elif take(resources, readable_members(resources).get(ability)) == b"false":
+                resources = set_member(resources, ability, b"true")
+        changed["resources"] = resources
+    return add_members(result, "capabilities", changed)
 
 
 # --- resources ------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from .errors import INVALID_REQUEST, OVERLOADED, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey, Reply
 from .ids import ChannelId
 from .jsonrpc import Frame
+from .lasting import lasting_sid
 from .session import Affinities, Session
 from .session import Input as SessionInput
 from .session import State as SessionState
@@ -228,10 +229,22 @@ class Clients:
         self._begin(session, reply, ExchangeKey(channel, ordinal), frame, headers)
         return session
 
-    def _new_session(self, opening: PostOpening | PipeOpening | EventPipeOpening, *, pipe: ChannelId | None) -> Session:
+    def _lasting_sid(self, affinity: Affinities) -> str | None:
+        """The public name of a session of ours. Where it is for all requests of a principal over HTTP it is the same
+        for each of them, after a restart too, so that their files are theirs: a capability that is minted from whose it
+        is and a key of ours, and that nobody can guess. Whoever comes on a pipe, or alone, gets one of its own."""
+        plan = self._desk.plan
+        if affinity.is_for_one or affinity.group or not self._desk.servers[affinity.server].has_files:
+            return None
+        sid = lasting_sid(plan.link_key, affinity)
+        return None if sid in self._by_sid else sid
+
+    def _new_session(
+        self, opening: PostOpening | PipeOpening | EventPipeOpening, *, pipe: ChannelId | None, sid: str | None = None
+    ) -> Session:
         session = Session(
             id=self._desk.mint(),
-            sid=self._desk.mint(),
+            sid=sid or self._desk.mint(),
             workspace=self._desk.mint(),
             server=opening.server,
             principal=opening.principal,
@@ -253,7 +266,7 @@ class Clients:
         self, opening: PostOpening | PipeOpening | EventPipeOpening, affinity: Affinities, leg: Envelope
     ) -> Session:
         """A session of ours, for requests that say all."""
-        session = self._new_session(opening, pipe=None)
+        session = self._new_session(opening, pipe=None, sid=self._lasting_sid(affinity))
         session.affinity = affinity
         session.client = leg
         session.features = MODERN[LATEST_MODERN]

@@ -108,6 +108,20 @@ class MessageOpening(Fact, frozen=True):
     headers: Headers = ()
 
 
+class RawFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a request says of the one file that is its whole body.
+
+    Attributes:
+        filename: not yet made safe; "" if it has none.
+        mime_type: a type without parameters.
+        sha256: what the file must have, in lower-case hexadecimal; "": whatever it has.
+    """
+
+    filename: str = ""
+    mime_type: str | None = None
+    sha256: str = ""
+
+
 class UploadOpening(Fact, frozen=True):
     """A request to store files. Answered by `Receive` (go on) or a `Send` that refuses."""
 
@@ -117,6 +131,8 @@ class UploadOpening(Fact, frozen=True):
     size_bytes: int | None = None
     """The announced length of the whole body, if any."""
     principal: str = ""
+    raw: RawFile | None = None
+    """The body is one file and nothing else; None: it is a form."""
 
 
 class DownloadOpening(Fact, frozen=True):
@@ -446,6 +462,7 @@ class Sweep(Effect, frozen=True):
 
 class Receive(Effect, frozen=True):
     """Take in the body of an upload: store its files as blobs named `blobs[0]`, `blobs[1]`, … in order, all or none.
+    With `raw` the body is the file `blobs[0]`.
 
     When they are stored, `receive_message(channel, manifest)` with the JSON of an `UploadManifest`; when that fails,
     the driver answers the client itself with the `UploadRefusal`'s status and calls `receive_close`.
@@ -456,6 +473,7 @@ class Receive(Effect, frozen=True):
     file_size_max_bytes: int
     total_size_max_bytes: int
     require_sha256: bool = False
+    raw: RawFile | None = None
 
 
 class Serve(Effect, frozen=True):

@@ -22,6 +22,7 @@ from .clients import Clients
 from .counter import Counter, UploadRole
 from .courier import Courier
 from .deferring import Deferring
+from .deposit import Deposits
 from .desk import Desk
 from .effects import (
     Cause,
@@ -47,14 +48,17 @@ from .legwork import Legwork
 from .limits import Limits
 from .links import ChildRole, FarewellRole, UpPostRole, UpStreamRole
 from .nursery import SpareRole
+from .own_resources import OwnResources
 from .parking import Parking
 from .pipes import Pipes
 from .plan import Plan
 from .plane import FilePlane
 from .posts import Posts
+from .reading import Reading
 from .report import Command, Status, report
 from .roles import MessageRole, PipeRole, PostRole, StreamRole
 from .servers import Servers
+from .session import Session
 from .shelf import Shelf, StoredArtifact
 from .stateless import Stateless
 from .stating import Stating
@@ -143,11 +147,21 @@ class Engine:
         for record in stored:
             shelf.add_artifact(record)
         calls = Calls(desk, shelf, self._waiting)
-        self._plane = FilePlane(desk, shelf, nonces, self._waiting, calls)
-        self._counter = Counter(desk, self._clients, shelf, nonces, self._waiting)
+
+        def tell(session: Session, method: str, message: bytes) -> None:
+            courier.deliver(session, method, message, None)
+
+        self._resources = resources = OwnResources(
+            desk, shelf, self._waiting, session_by=clients.by_sid, tell=tell
+        )
+        shelf.watch = resources.receive_change
+        reading = Reading(desk, servers.uplink)
+        self._plane = FilePlane(desk, shelf, nonces, calls, resources, reading)
+        deposits = Deposits(desk, clients, shelf, nonces, self._waiting)
+        self._counter = Counter(desk, shelf, deposits, self._waiting)
         courier.up = self._servers
         self._servers.use(self._plane)
-        self._plane.onward = calls.onward = self._servers
+        self._plane.onward = calls.onward = resources.onward = self._servers
 
     # --- Queries ----------------------------------------------------------------------------------------------------
 
@@ -235,9 +249,7 @@ class Engine:
             if self._desk.is_open(channel):
                 self._pipes.receive_posted(role, channel, message)
         elif isinstance(role, UploadRole):
-            if not role.is_settled:
-                role.is_settled = True
-                self._counter.receive_manifest(role, channel, message)
+            self._counter.receive_manifest(role, channel, message)
         return self._effects()
 
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
@@ -350,7 +362,7 @@ class Engine:
         elif purpose == "resume":
             assert isinstance(whose, tuple)
             self._servers.handle_resume(*whose)
-        elif purpose in ("round", "ack", "visit", "defer", "look", "adopt"):
+        elif purpose in ("round", "ack", "visit", "defer", "look", "adopt", "linked"):
             assert isinstance(whose, tuple)
             self._handle_call(purpose, *whose)
         elif purpose == "commit":
@@ -371,7 +383,9 @@ class Engine:
     def _handle_named(self, purpose: str, whose: str) -> None:
         """What a session waits for, a parked call, or else a link."""
         parking = self._legwork.parking
-        if purpose == "idle":
+        if purpose == "resources":
+            self._resources.handle_change(whose)
+        elif purpose == "idle":
             self._clients.handle_idle(whose)
         elif purpose == "collect":
             parking.handle_collect(whose)
@@ -398,7 +412,9 @@ class Engine:
             self._legwork.deferring.handle_defer(session, key)
             return
         assert isinstance(key, ExchangeKey)
-        if purpose == "look":
+        if purpose == "linked":
+            self._plane.handle_linked(key)
+        elif purpose == "look":
             self._servers.handle_look(session, key)
         elif purpose == "adopt":
             self._tasking.handle_adopt(session, key)

@@ -146,11 +146,19 @@ def _signature(key: bytes, purpose: str, *fields: str) -> str:
 
 
 class Grant(NamedTuple):
-    """What an upload link was issued for; `expires_at` on the caller's monotonic clock."""
+    """What an upload link was issued for.
+
+    Attributes:
+        expires_at: on the caller's monotonic clock.
+        principal: to whom, where that is not for the session to say.
+        is_bearer: it holds whether or not the session is alive: whoever has the link may upload, and has the file.
+    """
 
     server: str
     sid: str
     expires_at: float
+    principal: str = ""
+    is_bearer: bool = False
 
 
 class Nonces:
@@ -166,7 +174,16 @@ class Nonces:
     def __len__(self) -> int:
         return len(self._grants)
 
-    def mint(self, entropy: Entropy, *, server: str, sid: str, expires_at: float) -> str:
+    def mint(
+        self,
+        entropy: Entropy,
+        *,
+        server: str,
+        sid: str,
+        expires_at: float,
+        principal: str = "",
+        is_bearer: bool = False,
+    ) -> str:
         """A fresh nonce for one link."""
         nonce = mint(entropy)
         own = [other for other, grant in self._grants.items() if grant.sid == sid]
@@ -174,7 +191,7 @@ class Nonces:
             self._drop_oldest(own)
         elif len(self._grants) >= NONCES_MAX:
             self._drop_oldest(list(self._grants))
-        self._grants[nonce] = Grant(server, sid, expires_at)
+        self._grants[nonce] = Grant(server, sid, expires_at, principal, is_bearer)
         return nonce
 
     def _drop_oldest(self, nonces: list[str]) -> None:

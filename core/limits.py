@@ -287,6 +287,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Texts in a call's arguments that are taken for paths of what it writes."""
     artifacts_per_call_max: int = 64
     """Files taken in from one tool result."""
+    artifact_page_max: int = 100
+    """Artifacts in one page of `resources/list`."""
     inline_size_max_bytes: int = 8 * MIB
     """A larger artifact is not put into a `resources/read` result; its download link is named instead."""
     session_storage_max_bytes: int = 1024 * MIB

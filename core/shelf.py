@@ -45,6 +45,8 @@ class StoredUpload(msgspec.Struct, frozen=True, kw_only=True):
     mime_type: str
     size_bytes: int
     sha256: str
+    is_bearer: bool = False
+    """It is whosever has its handle: it was made by a client without sessions."""
 
     @property
     def key(self) -> str:

@@ -122,4 +122,13 @@ class Refused(msgspec.Struct, frozen=True):
     headers: Headers
 
 
+class NotAllowed(Exception):
+    """There is something at this path, and `method` is none of those that are `allowed` there."""
+
+    def __init__(self, method: str, allowed: tuple[str, ...]) -> None:
+        super().__init__(method)
+        self.method = method
+        self.allowed = allowed
+
+
 Route = McpRoute | UploadRoute | DownloadRoute | SocketRoute | ForwardRoute | PageRoute | Refused

@@ -37,18 +37,17 @@ from command import (
 )
 from isthmus.app import banner, cli, demo, logs, stopping, translations
 from isthmus.app.checks import check
+from isthmus.app.file_settings import ArtifactProducerAdapter, UploadConsumerAdapter
 from isthmus.app.fitting import misfits
 from isthmus.app.listening import host_of
 from isthmus.app.planning import to_plan
 from isthmus.app.probe import ServerReport
 from isthmus.app.settings import (
-    ArtifactProducerAdapter,
     Artifacts,
     Filter,
     Server,
     ServerTasks,
     Settings,
-    UploadConsumerAdapter,
     Uploads,
     Upstream,
 )

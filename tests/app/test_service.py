@@ -19,10 +19,11 @@ import msgspec
 import pytest
 from http_caller import PATIENCE_S, USUAL, Caller, fetch, requested
 from isthmus.app.errors import StartError
+from isthmus.app.file_settings import UploadConsumerAdapter
 from isthmus.app.holding import holding
 from isthmus.app.listening import LOOPBACK_NAMES, surface_of
 from isthmus.app.service import OPEN_FILES_MAX, VERSION, Service, running
-from isthmus.app.settings import Core, Server, Settings, Storage, UploadConsumerAdapter, Upstream
+from isthmus.app.settings import Core, Server, Settings, Storage, Upstream
 from isthmus.core.shelf import StoredArtifact
 from isthmus.core.trace import Line, replay
 from isthmus.storage.files import FileBlobs

@@ -20,9 +20,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 from isthmus.app import confinement
-from isthmus.app.capture import PATH_SIZE_MAX
 from isthmus.app.holding import InUse, holding
 from isthmus.app.removal import remove_tree
+from isthmus.app.survey import stamp_of
+from isthmus.app.walking import PATH_SIZE_MAX
 from isthmus.app.workspaces import Workspaces
 from isthmus.core.effects import (
     Allocate,
@@ -265,22 +266,41 @@ async def test_materialized_files_are_copies(tmp_path: Path, blobs: Blobs) -> No
     await store(blobs, "b", content)
     order = Materialize(T, MINE, "b", THING, "data.bin")
     answer = await work.carry_out(order)
-    assert answer == Materialized(os.path.join(work.folders(MINE).in_, THING, "data.bin"))
     assert isinstance(answer, Materialized)
-    path = Path(answer.path)
+    path = Path(work.folders(MINE).in_, THING, "data.bin")
+    assert answer == Materialized(str(path), stamp_of(path.stat()))
     assert path.read_bytes() == content
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert os.listdir(path.parent) == ["data.bin"]
     with open(path, "r+b") as file:
         file.write(b"changed")
     assert await blob(blobs, "b") == content
-    assert await work.carry_out(order) == answer
+    again = await work.carry_out(order)
+    assert again == Materialized(str(path), stamp_of(path.stat())) != answer
     assert path.read_bytes() == b"changed" + content[7:]
     await work.carry_out(Discard("b"))
     assert path.exists()
     failed = await work.carry_out(order)
     assert isinstance(failed, StorageFailed)
     assert failed.is_missing
+
+
+@pytest.mark.parametrize("folder", ["in", "out", "ws"])
+async def test_files_are_laid_where_the_server_may_look(folder: str, tmp_path: Path, blobs: Blobs) -> None:
+    work = build(tmp_path, blobs)
+    await store(blobs, "b", b"content")
+    answer = await work.carry_out(Materialize(T, MINE, "b", THING, "f", folder))
+    assert isinstance(answer, Materialized)
+    assert answer.path == os.path.join(work.root, MINE, folder, THING, "f")
+    assert Path(answer.path).read_bytes() == b"content"
+
+
+async def test_files_are_laid_in_no_other_folder(tmp_path: Path, blobs: Blobs) -> None:
+    work = build(tmp_path, blobs)
+    await store(blobs, "b", b"content")
+    for folder in ("tmp", "", "..", "in/x"):
+        assert await work.carry_out(Materialize(T, MINE, "b", THING, "f", folder)) == StorageFailed("internal error")
+    assert not os.path.exists(work.root)
 
 
 async def test_a_blob_whose_file_is_gone_is_missing(tmp_path: Path) -> None:
@@ -502,6 +522,12 @@ async def test_relative_paths_start_from_the_servers_working_directory(tmp_path:
     work = build(tmp_path, blobs, working_directory=str(outside), artifact_roots={"s": [str(outside)]})
     (file,) = (await collect(work, "shot.png")).files
     assert file.path == str(outside / "shot.png")
+    # One that depends on the session.
+    placed = build(tmp_path, blobs, working_directory="{out}/sub")
+    Path((await placed.prepare(MINE)).out, "sub").mkdir()
+    Path(placed.folders(MINE).out, "sub", "shot.png").write_bytes(b"png")
+    (file,) = (await collect(placed, "shot.png")).files
+    assert file.path == os.path.join(placed.folders(MINE).out, "sub", "shot.png")
     # Another server has neither that working directory nor that root.
     answer = await collect(work, "shot.png", str(outside / "shot.png"), server="t")
     assert [file.problem for file in answer.files] == ["missing", "not permitted"]
@@ -641,7 +667,7 @@ async def test_what_is_swapped_after_it_was_judged_is_not_read(
             os.mkfifo(target)
 
     if moment == "judged":
-        monkeypatch.setattr("isthmus.app.capture.open_regular", after(swap, confinement.open_regular))
+        monkeypatch.setattr("isthmus.app.reach.open_regular", after(swap, confinement.open_regular))
     else:
         look = confinement._check_regular
         calls = []
@@ -752,6 +778,155 @@ async def test_a_file_that_changes_meanwhile_is_cut_at_its_length(now: bytes, ke
     (file,) = (await collect(work, "f", limit=10)).files
     assert (file.size_bytes, file.head) == (len(kept), kept)
     assert await blob(blobs, "b/0") == kept
+
+
+def source(path: Path, *, stamp: str | None = None, moves: bool = False) -> FileSource:
+    return FileSource((str(path),), stamp_of(path.stat()) if stamp is None else stamp, moves)
+
+
+async def test_a_file_is_taken_as_it_was_seen(tmp_path: Path, blobs: Blobs) -> None:
+    work = build(tmp_path, blobs)
+    path = Path((await work.prepare(MINE)).ws, "f")
+    path.write_bytes(b"first")
+    seen = source(path)
+    (file,) = (await collect(work, seen)).files
+    assert (file.problem, await blob(blobs, "b/0")) == ("", b"first")
+    await work.carry_out(Discard("b/0"))
+    for change in (
+        lambda: path.write_bytes(b"longer"),
+        lambda: os.utime(path, ns=(0, 5)),
+        lambda: path.write_bytes(b""),
+        lambda: replace(path, b"first", like=path.stat()),
+    ):
+        seen = source(path)
+        change()
+        assert (await collect(work, seen)).files == (CollectedFile(problem="unfinished"),)
+        assert await blob_keys(blobs) == []
+
+
+def replace(path: Path, content: bytes, *, like: os.stat_result) -> None:
+    """Another file of the same name, content and time."""
+    other = path.with_name("other")
+    other.write_bytes(content)
+    os.utime(other, ns=(like.st_atime_ns, like.st_mtime_ns))
+    os.replace(other, path)
+
+
+@pytest.mark.parametrize("content", [b"0123456789abc", b"0123", b"0123456780"])
+@pytest.mark.parametrize("moves", [False, True])
+async def test_a_file_that_is_written_while_it_is_copied_is_not_taken(
+    content: bytes, moves: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "root" / MINE / "ws" / "f"
+
+    def write() -> None:
+        path.write_bytes(content)
+        os.utime(path, ns=(0, 7))  # two writes may come within one tick of the file system's clock
+
+    blobs = MeddlingBlobs(write, error=StorageError())
+    work = build(tmp_path, blobs)
+    await work.prepare(MINE)
+    path.write_bytes(b"0123456789")
+    assert (await collect(work, source(path, moves=moves))).files == (CollectedFile(problem="unfinished"),)
+    assert (await blob_keys(blobs), path.read_bytes()) == ([], content)
+
+
+async def test_files_are_moved_once_all_are_stored(tmp_path: Path, blobs: Blobs) -> None:
+    roots = tmp_path / "roots"
+    roots.mkdir()
+    work = build(tmp_path, blobs, artifact_roots={"s": [str(roots)]})
+    folders = await work.prepare(MINE)
+    paths = [Path(folders.ws, "a"), Path(folders.tmp, "b"), roots / "c", roots / "stays"]
+    for path in paths:
+        path.write_bytes(path.name.encode())
+    sources = [source(path, moves=path.name != "stays") for path in paths]
+    answer = await collect(work, *sources, source(paths[0], moves=True))  # and one of them twice
+    assert [file.problem for file in answer.files] == [""] * 5
+    assert [await blob(blobs, f"b/{number}") for number in range(5)] == [b"a", b"b", b"c", b"stays", b"a"]
+    assert [path.exists() for path in paths] == [False, False, False, True]
+
+
+@pytest.mark.parametrize("change", ["written", "replaced", "link", "folder", "gone"])
+async def test_what_is_another_file_by_then_is_not_removed(
+    change: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file is stored as it was; what stands in its place is somebody's newer work."""
+    path = tmp_path / "root" / MINE / "ws" / "f"
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"content")
+
+    def meddle() -> None:
+        if blobs.begun != 1:  # the second source's turn: the first is stored
+            return
+        if change == "written":
+            path.write_bytes(b"newer")
+            os.utime(path, ns=(0, 7))
+            return
+        if change == "replaced":
+            replace(path, b"content", like=path.stat())
+            return
+        path.unlink()
+        if change == "link":
+            path.symlink_to(outside)
+        elif change == "folder":
+            path.mkdir()
+
+    blobs = MeddlingBlobs(meddle, error=StorageError())
+    work = build(tmp_path, blobs)
+    await work.prepare(MINE)
+    path.write_bytes(b"content")
+    answer = await collect(work, source(path, moves=True), InlineSource(b"x", "x"))
+    assert [file.problem for file in answer.files] == ["", ""]
+    assert await blob(blobs, "b/0") == b"content"
+    assert os.path.lexists(path) == (change != "gone")
+    assert outside.read_bytes() == b"content"
+    assert len(caplog.records) == (change == "gone")
+
+
+async def test_what_failed_moved_nothing(tmp_path: Path) -> None:
+    blobs = MeddlingBlobs(fails_at=2, error=StorageFull("the disk is full"))
+    work = build(tmp_path, blobs)
+    path = Path((await work.prepare(MINE)).ws, "f")
+    path.write_bytes(b"content")
+    answer = await work.carry_out(collecting(source(path, moves=True), InlineSource(b"x", "x")))
+    assert answer == StorageFailed("the disk is full", is_full=True)
+    assert (await blob_keys(blobs), path.read_bytes()) == ([], b"content")
+
+
+@pytest.mark.parametrize("where", ["private", "blob", "workspace", "tmp", "crowd"])
+async def test_a_private_file_has_no_public_name(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hard link of the upstream's to a private file is not taken, one to a file of its own is."""
+    state = tmp_path / "state" / "deep"
+    state.mkdir(parents=True)
+    blobs = FileBlobs(str(tmp_path / "blobs"))
+    work = build(tmp_path, blobs, private_paths=[str(tmp_path / "state"), str(tmp_path / "blobs")])
+    folders, other = await work.prepare(MINE), await work.prepare(OTHER)
+    await store(blobs, "secret", SECRET)
+    private = {
+        "private": state / "key",
+        "blob": Path(blobs.path_for("secret") or ""),
+        "workspace": Path(other.ws, "f"),
+        "tmp": Path(other.tmp, "f"),
+        "crowd": state / "key",
+    }[where]
+    if where != "blob":
+        private.write_bytes(SECRET)
+    Path(folders.out, "own").write_bytes(b"own")
+    os.link(private, os.path.join(folders.ws, "public"))
+    os.link(os.path.join(folders.out, "own"), os.path.join(folders.ws, "own"))
+    if where == "crowd":  # too many to look through: then nothing with two names is taken
+        monkeypatch.setattr("isthmus.app.reach.PRIVATE_ENTRIES_MAX", 1)
+    answer = await collect(work, "public", "own")
+    assert [file.problem for file in answer.files] == ["not permitted", "not permitted" if where == "crowd" else ""]
+
+
+async def test_no_temporary_folder_of_another_session_is_handed_out(tmp_path: Path, blobs: Blobs) -> None:
+    work = build(tmp_path, blobs, artifact_roots={"s": [str(tmp_path)]})
+    folders, other = await work.prepare(MINE), await work.prepare(OTHER)
+    for tmp in (folders.tmp, other.tmp):
+        Path(tmp, "f").write_bytes(b"f")
+    answer = await collect(work, os.path.join(folders.tmp, "f"), os.path.join(other.tmp, "f"))
+    assert [file.problem for file in answer.files] == ["", "not permitted"]
 
 
 @pytest.mark.parametrize("fails_at", [1, 2, 3])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.artifact import Artifact, attach, attach_error, locate, raw_block, tool_error
 from isthmus.core.effects import FileSource, InlineSource
-from isthmus.core.pathtext import CANDIDATES_MAX, TEXT_MAX_CHARS, candidates, spellings
+from isthmus.core.pathtext import CANDIDATES_MAX, TEXT_MAX_CHARS, mentions, spellings
 from isthmus.core.plan import ArtifactProducer, LocatorMode, OutputLocator
 from isthmus.core.rewrite import members, take
 
@@ -25,6 +25,11 @@ def producer(mode: LocatorMode, key: str | None = None, *regexes: str) -> Artifa
 
 def result_of(*texts: str, **more: object) -> bytes:
     return json.dumps({"content": [{"type": "text", "text": text} for text in texts], **more}).encode()
+
+
+def candidates(text: str, patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Every spelling of every mention, in order."""
+    return tuple(dict.fromkeys(reading for found in mentions(text, patterns) for reading in found))
 
 
 def first(text: str, *regexes: str) -> str | None:

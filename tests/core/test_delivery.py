@@ -12,6 +12,7 @@ from isthmus.core.delivery import (
     ArgumentProblem,
     deliver,
     find_references,
+    form,
     place_output,
     requested_filename,
     tool_named,
@@ -31,7 +32,9 @@ def consumer(path: str, **more: object) -> UploadConsumer:
 def delivered(params: bytes, path: str, **more: bool | str) -> bytes:
     used = consumer(path, **more)
     found = find_references(params, used, helper="h")
-    return deliver(params, used, [(reference, f"/up/{n}/é a.txt") for n, reference in enumerate(found)])
+    return deliver(
+        params, [(reference, form(reference.deliver, f"/up/{n}/é a.txt")) for n, reference in enumerate(found)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,8 +86,8 @@ def test_what_is_not_a_handle_keeps_its_bytes(ids: list[tuple[str, str]], before
     params = b'{"arguments":{"z":%b,%b"p":[%b%b%b]},"_meta":%b}' % (before, space, space, listed, space, before)
     found = find_references(params, consumer("p"), helper="h")
     assert [(reference.sid, reference.uid) for reference in found] == ids
-    assert deliver(params, consumer("p"), [(reference, reference.text) for reference in found]) == params
-    moved = deliver(params, consumer("p"), [(reference, "/x") for reference in found])
+    assert deliver(params, [(reference, reference.text) for reference in found]) == params
+    moved = deliver(params, [(reference, "/x") for reference in found])
     assert moved == params.replace(listed, (b"," + space).join([b'"/x"'] * len(ids)))
 
 

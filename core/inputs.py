@@ -1,0 +1,214 @@
+"""Files on their way into one call: the handles in its arguments are found and resolved, the files laid out or read, and
+what the tool is to have written in their place.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from . import catalog, delivery, mentions
+from .delivery import ArgumentProblem, Reference
+from .desk import Desk
+from .effects import Fetch, Fetched, Materialize, Materialized, StorageAnswer
+from .hints import Hints
+from .job import Input, Job
+from .labels import link_to, uri_of
+from .mentions import Mention
+from .plan import Deliver
+from .shared_paths import to_there
+from .shelf import Shelf
+from .waiting import Waiting, reason_of
+
+ON_DISK: Final = frozenset({Deliver.PATH, Deliver.FILE_URI})
+READ: Final = frozenset({Deliver.DATA_URI, Deliver.BASE64, Deliver.TEXT})
+LEARNED_MAX: Final = 1024
+"""Arguments of which it was learned from a refusal that they are for URIs: of some hundred tools, over all servers."""
+
+
+class Inputs:
+    """
+    Args:
+        answered: called with the job when an order of it was answered.
+    """
+
+    def __init__(self, desk: Desk, shelf: Shelf, waiting: Waiting, answered: Callable[[Job], None]) -> None:
+        self._desk = desk
+        self._shelf = shelf
+        self._waiting = waiting
+        self._answered = answered
+        self._learned: OrderedDict[tuple[str, str, str], None] = OrderedDict()  # server, tool, argument
+
+    # --- Before -----------------------------------------------------------------------------------------------------
+
+    def find(self, job: Job) -> None:
+        """Find every handle in the arguments, and the file it stands for.
+
+        Raises:
+            ArgumentProblem: one that is none, or stands for nothing that its caller may use.
+        """
+        params, server = job.exchange.params, job.link.plan
+        assert params is not None
+        helper = catalog.helper_name(server.id)
+        if not self._desk.plan.uploads_enabled:
+            self._check_no_files(job, params)
+            return
+        job.references = delivery.find_all_references(params, job.consumers, helper=helper)
+        if not job.consumers and server.auto_files is not None:
+            limit = delivery.REFERENCES_MAX
+            job.mentions = mentions.find_mentions(params, schemes=(server.upload_scheme,), limit=limit)
+        all_found: list[Reference | Mention] = [*job.references, *job.mentions]
+        for found in all_found:
+            self._resolve(job, found, helper)
+
+    def _check_no_files(self, job: Job, params: bytes) -> None:
+        """Uploads are switched off, so nothing can be in the arguments that are for uploaded files."""
+        for consumer in job.consumers:
+            try:
+                has_files = bool(delivery.find_all_references(params, [consumer], helper=""))
+            except ArgumentProblem:
+                has_files = True
+            if has_files:
+                name = ", ".join(consumer.arguments)
+                raise ArgumentProblem(f"Argument {name} is for uploads, and uploads are switched off here.")
+
+    def _resolve(self, job: Job, found: Reference | Mention, helper: str) -> None:
+        key = found.sid, found.id
+        if key in job.inputs:
+            return
+        session = job.link.session_of(job.exchange)
+        whose = session.server, session.sid, session.principal
+        entry = self._shelf.find(*whose, of_sid=found.sid, id=found.id, kind=found.kind)
+        if entry is None:
+            gone = self._shelf.gone(*whose, of_sid=found.sid, id=found.id, kind=found.kind)
+            why = gone or "it has expired, or belongs to another session"
+            what = "upload handle" if found.kind == "upload" else "artifact"
+            advice = (
+                f"Call {helper}, upload the file, and pass the handle from its response."
+                if found.kind == "upload"
+                else "Call the tool that made it again, or upload the file."
+            )
+            raise ArgumentProblem(f"Unknown {what} {found.text[:160]}: {why}. {advice}")
+        self._shelf.pin(entry)
+        job.inputs[key] = Input(entry)
+
+    # --- Orders -----------------------------------------------------------------------------------------------------
+
+    def order(self, job: Job) -> None:
+        """Have the files laid out where the server sees them, or read, as their places want them."""
+        on_disk = {(m.sid, m.id) for m in job.mentions}
+        on_disk |= {(r.sid, r.id) for r in job.references if r.deliver in ON_DISK}
+        read = {(r.sid, r.id) for r in job.references if r.deliver in READ}
+        for key, given in job.inputs.items():
+            if key in on_disk:
+                self._lay_out(job, given, key[1])
+            if key in read:
+                self._read(job, given)
+
+    def _lay_out(self, job: Job, given: Input, id: str) -> None:
+        record, link = given.entry.record, job.link
+
+        def placed(answer: StorageAnswer) -> None:
+            if isinstance(answer, Materialized):
+                given.path = to_there(answer.path, link.plan.shared)
+                job.ledger.place(answer.path, answer.stamp, uri_of(record))
+            else:
+                job.problem = f"The uploaded file {record.filename} cannot be handed to the tool: {reason_of(answer)}."
+            self._answered(job)
+
+        job.open_orders += 1
+        self._waiting.order(
+            lambda ticket: Materialize(
+                ticket=ticket,
+                workspace=link.workspace,
+                blob=record.blob,
+                upload=id,
+                filename=record.filename,
+                folder=link.plan.stage,
+            ),
+            placed,
+        )
+
+    def _read(self, job: Job, given: Input) -> None:
+        record, limit = given.entry.record, self._desk.limits.inline_size_max_bytes
+        if record.size_bytes > limit:
+            job.problem = (
+                f"The file {record.filename} has {record.size_bytes} bytes, and this tool takes the content itself: "
+                f"at most {limit} bytes are put into a call."
+            )
+            return
+
+        def fetched(answer: StorageAnswer) -> None:
+            if isinstance(answer, Fetched):
+                given.data = answer.data
+            else:
+                job.problem = f"The file {record.filename} cannot be handed to the tool: {reason_of(answer)}."
+            self._answered(job)
+
+        job.open_orders += 1
+        self._waiting.order(lambda ticket: Fetch(ticket=ticket, blob=record.blob, size_max_bytes=limit), fetched)
+
+    # --- After ------------------------------------------------------------------------------------------------------
+
+    def write(self, job: Job, hints: Hints | None) -> bytes:
+        """The params as the server is to have them.
+
+        Raises:
+            ArgumentProblem: a file is not what its place takes.
+        """
+        params = job.exchange.params
+        assert params is not None
+        if job.references:
+            params = delivery.deliver(params, [(found, self._text(job, found)) for found in job.references])
+        if job.mentions:
+            placed = [(found, self._path(job, found)) for found in job.mentions]
+            params = mentions.replace(params, placed, lambda found: self._form(job, found, hints))
+        return params
+
+    def _path(self, job: Job, found: Reference | Mention) -> str:
+        path = job.inputs[found.sid, found.id].path
+        assert path is not None
+        return path
+
+    def _text(self, job: Job, found: Reference) -> str:
+        if found.deliver in ON_DISK:
+            return delivery.form(found.deliver, self._path(job, found))
+        given = job.inputs[found.sid, found.id]
+        record = given.entry.record
+        if found.deliver is Deliver.URL:
+            url = link_to(self._desk, job.link.session_of(job.exchange), record)
+            if url is None:
+                raise ArgumentProblem(
+                    f"Argument {found.label}: {record.filename} is to be passed as a link, and there is no HTTP "
+                    "listener, or downloads are switched off."
+                )
+            return url
+        assert given.data is not None
+        return delivery.embedded(found.deliver, given.data, record.mime_type, label=found.label)
+
+    def _form(self, job: Job, found: Mention, hints: Hints | None) -> Deliver:
+        if self._key(job, found) in self._learned or (hints is not None and hints.wants_uri(found.label, found.key)):
+            return Deliver.FILE_URI
+        return Deliver.PATH
+
+    def learn(self, job: Job) -> bool:
+        """The server refused paths for want of URIs. Whether that is news: the same call would now be another."""
+        news = [key for key in self._keys(job) if key not in self._learned]
+        for key in self._keys(job):
+            self._learned[key] = None
+            self._learned.move_to_end(key)
+            if len(self._learned) > LEARNED_MAX:
+                self._learned.popitem(last=False)
+        return bool(news)
+
+    def _keys(self, job: Job) -> Iterable[tuple[str, str, str]]:
+        return [self._key(job, found) for found in job.mentions]
+
+    def _key(self, job: Job, found: Mention) -> tuple[str, str, str]:
+        return job.link.plan.id, job.tool, found.key
+
+    def release(self, job: Job) -> None:
+        """The call is over: what it used may expire again."""
+        for given in job.inputs.values():
+            self._shelf.unpin(given.entry)

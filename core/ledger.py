@@ -1,0 +1,144 @@
+"""The files of one session that are known: what was there, what was given to it, what was taken in.
+
+A file is told by its real path and its stamp. One that the ledger does not have with that stamp is new, whichever call
+wrote it: so what was unfinished when a call ended is taken when a later one finds it finished.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from .effects import SeenFile
+
+AWAITED_MAX: Final = 64
+"""Paths that were named before there was anything to take, for each session. Each is a look at the disk at every later
+call; above this the oldest is given up."""
+
+_SKIPPED_FOLDERS: Final = frozenset(("__pycache__", "node_modules"))
+# Names of files that are not finished, or for the program alone that made them.
+_SKIPPED_BEGINNINGS: Final = (".", "~$", ".~lock")
+_SKIPPED_ENDINGS: Final = (
+    ".tmp", ".part", ".partial", ".crdownload", ".download", ".swp", ".lock", "-journal", "-wal", "-shm",
+)  # fmt: skip
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One file, as it was when it was noted.
+
+    Attributes:
+        aid: the artifact it became, if it did.
+        uri: what clients know it by: that artifact, or the stored file that it is a copy of.
+        taken_at: when it was noted.
+    """
+
+    stamp: str
+    aid: str = ""
+    uri: str = ""
+    taken_at: float = 0.0
+
+
+class Ledger:
+    """Args:
+    limit: entries it keeps. Beyond it the one noted longest ago is forgotten, and its file new again: it is to be well
+        above what one survey lists.
+
+    Attributes:
+        is_begun: it is known what was there before the first call.
+    """
+
+    def __init__(self, limit: int) -> None:
+        assert limit > 0
+        self.is_begun = False
+        self._limit = limit
+        self._entries: dict[str, Entry] = {}
+        self._awaited: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    # --- Files ----------------------------------------------------------------------------------------------------
+
+    def note(self, file: SeenFile, aid: str = "", uri: str = "", *, at: float = 0.0) -> None:
+        """The file is known as it is now; what was known of its path is replaced, and it is awaited no more."""
+        self._entries.pop(file.path, None)
+        self._entries[file.path] = Entry(file.stamp, aid, uri, at)
+        if len(self._entries) > self._limit:
+            del self._entries[next(iter(self._entries))]
+        self.settle(file.path)
+
+    def begin(self, listed: Iterable[SeenFile], *, at: float = 0.0) -> None:
+        """What is there before the first call is known, and nobody's output."""
+        self.is_begun = True
+        for file in listed:
+            if not self.knows(file):
+                self.note(file, at=at)
+
+    def place(self, path: str, stamp: str, uri: str) -> None:
+        """A copy of a stored file was laid there for the server, or lies there still. One that the server has changed
+        since stays what it was known as: the change is news."""
+        if path not in self._entries:
+            self.note(SeenFile(path, 0, stamp), uri=uri)
+
+    def entries(self) -> list[tuple[str, Entry]]:
+        """All that is known, by path."""
+        return list(self._entries.items())
+
+    def knows(self, file: SeenFile) -> bool:
+        """Whether it was noted with this stamp."""
+        entry = self._entries.get(file.path)
+        return entry is not None and entry.stamp == file.stamp
+
+    def find(self, path: str) -> Entry | None:
+        """What was noted of a real path last."""
+        return self._entries.get(path)
+
+    def changed(self, listed: Sequence[SeenFile], roots: Sequence[str]) -> list[SeenFile]:
+        """Those that are new and finished, in the order given.
+
+        What is empty or busy is left out, and found by a later call; so is, for good, what by its name below the
+        innermost of `roots` is nobody's output: hidden files and folders, caches, temporary and lock files.
+        """
+        return [file for file in listed if not self.knows(file) and is_finished(file) and not _is_skipped(file, roots)]
+
+    def forget(self, aid: str) -> None:
+        """The artifact is gone. Its file stays known: it did not change."""
+        for path, entry in self._entries.items():
+            if entry.aid == aid:
+                self._entries[path] = msgspec.structs.replace(entry, aid="")
+
+    # --- Awaited paths --------------------------------------------------------------------------------------------
+
+    def awaits(self, path: str) -> None:
+        """A file was named, and is missing, empty or unfinished: it is to be looked for again."""
+        self._awaited.pop(path, None)
+        self._awaited[path] = None
+        if len(self._awaited) > AWAITED_MAX:
+            del self._awaited[next(iter(self._awaited))]
+
+    def awaited(self) -> list[str]:
+        """At most `AWAITED_MAX` paths, the one named longest ago first."""
+        return list(self._awaited)
+
+    def settle(self, path: str) -> None:
+        """It is awaited no more, if it was."""
+        self._awaited.pop(path, None)
+
+
+def is_finished(file: SeenFile) -> bool:
+    """Whether it may be taken: it holds something, and nobody writes it."""
+    return file.size_bytes > 0 and not file.is_busy
+
+
+def _is_skipped(file: SeenFile, roots: Sequence[str]) -> bool:
+    above = [root.rstrip("/") for root in roots if file.path.startswith(root.rstrip("/") + "/")]
+    below = file.path[len(max(above, key=len)) + 1 :] if above else posixpath.basename(file.path)
+    *folders, name = below.split("/")
+    return (
+        any(folder.startswith(".") or folder in _SKIPPED_FOLDERS for folder in folders)
+        or name.startswith(_SKIPPED_BEGINNINGS)
+        or name.lower().endswith(_SKIPPED_ENDINGS)
+    )
