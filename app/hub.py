@@ -38,6 +38,7 @@ from ..core.effects import (
     Sweep,
 )
 from ..core.errors import LocalProtocolError
+from ..core.filerecord import FileEnds, FileStatus
 from ..core.ids import ChannelId, Ticket
 from ..core.limits import Limits
 from ..core.plan import Plan
@@ -69,6 +70,8 @@ class EngineLike(Protocol):
     def owes(self, channel: ChannelId) -> bool: ...
     def report(self) -> tuple[Status, ...]: ...
     def tasks(self) -> tuple[TaskStatus, ...]: ...
+    def files(self) -> tuple[FileStatus, ...]: ...
+    def file_ends(self) -> tuple[FileEnds, ...]: ...
     def next_timeout(self) -> Deadline | None: ...
     def new_channel(self) -> ChannelId: ...
     def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]: ...
@@ -80,6 +83,7 @@ class EngineLike(Protocol):
     def receive_stop(self, now: float) -> list[Effect]: ...
     def receive_command(self, server: str, command: Command, now: float) -> list[Effect]: ...
     def receive_task_cancel(self, id: str, now: float) -> list[Effect]: ...
+    def receive_file_delete(self, id: str, now: float) -> list[Effect]: ...
     def handle_timeout(self, now: float) -> list[Effect]: ...
 
 
@@ -168,6 +172,18 @@ class Hub:
             LocalProtocolError: there is no such task, or it is over.
         """
         self._apply(self._engine.receive_task_cancel(id, self._now()))
+
+    def files(self) -> tuple[FileStatus, ...]:
+        """Every file that is stored, those that were used last last."""
+        return self._engine.files()
+
+    def delete_file(self, id: str) -> None:
+        """Give the engine an operator's order.
+
+        Raises:
+            LocalProtocolError: there is no such file, or a call uses it.
+        """
+        self._apply(self._engine.receive_file_delete(id, self._now()))
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Work until `stop` is through, or until cancelled; then every upstream is gone."""

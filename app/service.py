@@ -8,6 +8,7 @@ import logging
 import os
 import resource
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import metadata
@@ -21,8 +22,6 @@ from ..core import archive
 from ..core.engine import Engine
 from ..core.limits import Limits
 from ..core.plan import Plan
-from ..core.shelf import StoredArtifact
-from ..core.taskrecord import StoredTask
 from ..core.trace import Recorder
 from ..core.wire.http_pages import Page
 from ..core.wire.http_refusals import page_answer
@@ -48,7 +47,7 @@ from .listening import open_listeners, serve_lines, surface_of
 from .management import ServerPages
 from .planning import to_forward_target, to_header_rules, to_limits, to_plan
 from .settings import Server, Settings
-from .stored import stored_artifacts, stored_tasks
+from .stored import Left, left_behind
 from .task_pages import TaskPages
 from .temporary import temporary_folder
 from .tool_pages import ToolPages
@@ -145,10 +144,9 @@ async def running(
                 limits=limits,
                 private_paths=(state, blobs_path),
             )
-            for prefix in ("upload/", archive.PREFIX):  # their sessions ended with the process that had them
-                await records.delete_all(prefix)
-            await workspaces.start_up()  # it removes their blobs, which nobody owns now
-            stored, kept_tasks = await stored_artifacts(records), await stored_tasks(records)
+            await records.delete_all(archive.PREFIX)  # their sessions ended with the process that had them
+            await workspaces.start_up()
+            left = await left_behind(records, now_unix=time.time(), upload_ttl_s=limits.upload_ttl_s)
         # Only now: what does not start must not touch the trace of what runs.
         trace = stack.enter_context(open_trace(trace_path)) if trace_path is not None else None
         listeners, base_url = await open_listeners(settings) if listen else ([], "")
@@ -157,7 +155,7 @@ async def running(
         plan = to_plan(settings, link_key, workspaces.root, base_url, VERSION, state_key=state_key)
         stderr: dict[str, list[str]] = {}
         hub = Hub(
-            functools.partial(_make_engine, plan, limits, stored, kept_tasks, trace),
+            functools.partial(_make_engine, plan, limits, left, trace),
             plan,
             {server.id: upstream_of(server) for server in settings.servers if server.inspect},
             workspaces,
@@ -243,23 +241,19 @@ async def _converse(
 def _make_engine(
     plan: Plan,
     limits: Limits,
-    stored: tuple[StoredArtifact, ...],
-    tasks: tuple[StoredTask, ...],
+    left: Left,
     trace: Trace | None,
     unix_at_zero: float,
 ) -> EngineLike:
-    if trace is None:
-        return Engine(
-            plan, entropy=os.urandom, unix_at_zero=unix_at_zero, limits=limits, stored=stored, stored_tasks=tasks
-        )
-    return Recorder(
+    make = Engine if trace is None else functools.partial(Recorder, write=trace.write)
+    return make(
         plan,
         entropy=os.urandom,
         unix_at_zero=unix_at_zero,
         limits=limits,
-        stored=stored,
-        stored_tasks=tasks,
-        write=trace.write,
+        stored=left.artifacts,
+        stored_tasks=left.tasks,
+        stored_uploads=left.uploads,
     )
 
 

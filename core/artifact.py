@@ -61,15 +61,26 @@ def locate(result: bytes, producer: ArtifactProducer, allocated: str | None, lim
     return [*sources, *claims.inline][:limit]
 
 
-def attach(result: bytes, artifacts: Sequence[Artifact], *, resource_links: bool, raw: Sequence[bytes] = ()) -> bytes:
+def attach(
+    result: bytes,
+    artifacts: Sequence[Artifact],
+    *,
+    resource_links: bool,
+    raw: Sequence[bytes] = (),
+    inline: Sequence[tuple[Artifact, str]] = (),
+) -> bytes:
     """The result with `_meta.artifact` for the first artifact and `_meta.artifacts` for all if there are several.
 
-    Content grows, at its end, by the blocks in `raw`, a `resource_link` for each exposed artifact (with
-    `resource_links`: 2025-06-18 server/tools, "Resource Links"), and a text with the link of each that can be
-    downloaded. A result that is no object comes back as it came.
+    Content grows, at its end, by the blocks in `raw`, a block with the text of each artifact in `inline`, a
+    `resource_link` for each exposed artifact (with `resource_links`: 2025-06-18 server/tools, "Resource Links"), and a
+    text with the link of each that can be downloaded. A result that is no object comes back as it came.
+
+    With `resource_links` the text is an embedded resource under the artifact's URI; older clients, of which many show
+    people text blocks only, get a text that begins with a line that names the artifact.
     """
     described = [_describe(artifact) for artifact in artifacts]
     blocks = list(raw)
+    blocks.extend(_inlined(artifact, text, is_resource=resource_links) for artifact, text in inline)
     if resource_links:
         blocks.extend(_link(artifact) for artifact in artifacts if artifact.expose_as_resource)
     blocks.extend(
@@ -142,6 +153,13 @@ def _link(artifact: Artifact) -> bytes:
             "size": artifact.size_bytes,
         }
     )
+
+
+def _inlined(artifact: Artifact, text: str, *, is_resource: bool) -> bytes:
+    if not is_resource:
+        return _text_block(f"{artifact.artifact_uri}:\n{text}")
+    resource = {"uri": artifact.artifact_uri, "mimeType": artifact.mime_type, "text": text}
+    return msgspec.json.encode({"type": "resource", "resource": resource})
 
 
 def _text_block(text: str) -> bytes:

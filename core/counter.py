@@ -82,7 +82,7 @@ class Counter:
         # What is not announced must be kept free; so much of it that others can upload at the same time.
         announced = limits.upload_size_max_bytes if opening.size_bytes is None else max(1, opening.size_bytes)
         total = min(self._total_max_bytes(sid, files_max), announced)
-        hold = self._shelf.hold(sid, total, uploads=len(blobs))
+        hold = self._shelf.hold(sid, total, uploads=len(blobs), is_sure=False)  # it may be refused yet
         self._deposits.begin(found.nonce)
         self._desk.register(channel, UploadRole(found.nonce, found.grant, blobs, hold))
         self._desk.order(

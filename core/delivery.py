@@ -130,7 +130,9 @@ class _Search:
 
     def _may_hold_handles(self, raw: bytes) -> bool:
         """False only for a list that passes as a whole: it may be long."""
-        return not self._consumer.accept_other or b"\\" in raw or b"sessions/" in raw or b"://" in raw
+        if not self._consumer.accept_other or b"\\" in raw:
+            return True
+        return any(scheme.encode() in raw for scheme in self._schemes)
 
     def _is_other(self, raw: bytes) -> bool:
         """Whether it is a value that passes."""

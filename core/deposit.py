@@ -116,6 +116,8 @@ class Deposits:
             size_bytes=file.size_bytes,
             sha256=file.sha256,
             is_bearer=grant.is_bearer,
+            stored_at_unix=self._desk.now_unix,
+            expires_at_unix=self._desk.now_unix + self._desk.limits.upload_ttl_s,
         )
 
     def begin(self, nonce: str) -> None:
@@ -187,7 +189,8 @@ class Deposits:
 
 
 def _saving(record: StoredUpload, ticket: Ticket) -> Save:
-    return Save(ticket=ticket, key=record.key, value=msgspec.json.encode(record))
+    value = msgspec.json.encode(record)
+    return Save(ticket=ticket, key=record.key, value=value, expires_at_unix=record.expires_at_unix)
 
 
 def _uploaded(record: StoredUpload) -> catalog.UploadedFile:

@@ -42,6 +42,7 @@ from .effects import (
 )
 from .errors import LocalProtocolError
 from .exchange import ExchangeKey
+from .filerecord import FileEnds, FileStatus, StoredArtifact, StoredUpload
 from .handle import Nonces
 from .ids import ChannelId, Entropy, Ticket
 from .legwork import Legwork
@@ -59,7 +60,7 @@ from .report import Command, Status, report
 from .roles import MessageRole, PipeRole, PostRole, StreamRole
 from .servers import Servers
 from .session import Session
-from .shelf import Shelf, StoredArtifact
+from .shelf import Shelf
 from .stateless import Stateless
 from .stating import Stating
 from .streams import Streams
@@ -91,6 +92,7 @@ class Engine:
         limits: every bound.
         stored: the artifacts that earlier runs left, so that they expire, and count, as if this one had made them.
         stored_tasks: the records of tasks that earlier runs left.
+        stored_uploads: the uploads that earlier runs left.
 
     All inputs take `now`, seconds on one monotonic clock that never runs backwards, and raise LocalProtocolError for
     what only their caller can have got wrong; what a peer got wrong is answered or noted, never raised.
@@ -105,6 +107,7 @@ class Engine:
         limits: Limits | None = None,
         stored: Iterable[StoredArtifact] = (),
         stored_tasks: Iterable[StoredTask] = (),
+        stored_uploads: Iterable[StoredUpload] = (),
     ) -> None:
         if any(server.has_files for server in plan.servers) and len(plan.link_key) < LINK_KEY_MIN_BYTES:
             expected = f"expected at least {LINK_KEY_MIN_BYTES} secret bytes"
@@ -142,10 +145,9 @@ class Engine:
         tasking.restore(stored_tasks, desk.servers)
         self._posts = Posts(desk, courier, clients, streams, stateless)
         self._pipes = Pipes(desk, courier, clients, stateless)
-        nonces, shelf = Nonces(), Shelf(desk)
+        nonces, shelf = Nonces(), Shelf(desk, is_live=lambda sid: clients.by_sid(sid) is not None)
         self._shelf = shelf
-        for record in stored:
-            shelf.add_artifact(record)
+        shelf.restore(stored_uploads, stored)
         calls = Calls(desk, shelf, self._waiting)
 
         def tell(session: Session, method: str, message: bytes) -> None:
@@ -188,6 +190,14 @@ class Engine:
     def tasks(self) -> tuple[TaskStatus, ...]:
         """All tasks that there are, those that began first first."""
         return self._tasking.report()
+
+    def files(self) -> tuple[FileStatus, ...]:
+        """All files that are stored, those that were used last last."""
+        return self._shelf.report()
+
+    def file_ends(self) -> tuple[FileEnds, ...]:
+        """How many files went since the start, and why."""
+        return self._shelf.ends()
 
     def next_timeout(self) -> Deadline | None:
         """When `handle_timeout` is wanted next, and why."""
@@ -292,6 +302,7 @@ class Engine:
         """End every session: each open request is answered, each upstream let go."""
         self._begin(now, None)
         self._tasking.stop()
+        self._shelf.stop()
         self._desk.is_draining = True
         for session in list(self._clients.sessions.values()):
             self._legwork.listens.end_all(session)
@@ -327,6 +338,19 @@ class Engine:
         self._tasking.cancel(task, "cancelled by an operator")
         return self._effects()
 
+    def receive_file_delete(self, id: str, now: float) -> list[Effect]:
+        """An operator's order: remove the upload or artifact of this id.
+
+        Raises:
+            LocalProtocolError: there is none, or a call uses it. Nothing has changed.
+        """
+        self._begin(now, None)
+        file = next((file for file in self._shelf.report() if file.id == id), None)
+        if file is None or file.pins:
+            raise LocalProtocolError(f"there is no file {id[:40]!r}" if file is None else "a call uses the file")
+        self._shelf.delete(file.kind, file.session, file.id)
+        return self._effects()
+
     def handle_timeout(self, now: float) -> list[Effect]:
         """Do what is due. Early calls do nothing; afterwards the next deadline is later than `now`."""
         self._begin(now, None)
@@ -351,8 +375,7 @@ class Engine:
             self._handle_reply_timeout(whose)
         elif purpose in ("upload", "artifact"):
             assert isinstance(whose, tuple)
-            handle = self._shelf.handle_upload_timeout if purpose == "upload" else self._shelf.handle_artifact_timeout
-            handle(*whose)
+            self._shelf.handle_timeout("upload" if purpose == "upload" else "artifact", *whose)
         elif purpose == "ask":
             assert isinstance(whose, tuple)
             self._clients.handle_ask(*whose)

@@ -298,6 +298,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     stored_files_max: int = 100_000
     """Their number, those of ended sessions included: about 1 KB of memory each."""
 
+    tombs_max: int = 10_000
+    """Files that are gone of which it is still known why, some 500 bytes each."""
+    tombstone_ttl_s: float = 86_400.0
+    """For how long: agents that are taken up again next day still name yesterday's files."""
+
     # The engine's own tables
     drain_s: float = 10.0
     """On shutdown, how long running calls may finish."""

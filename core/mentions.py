@@ -32,8 +32,9 @@ LABEL_MAX_CHARS: Final = 200
 """Of a label or key, as messages show them and schemas are asked for them: one that is longer is cut."""
 
 _ID: Final = "[0-9a-f]{32}"  # as `ids.mint` makes it
+_SIZE_MIN: Final = len("sessions/") + 2 * 32  # of what can hold a handle: most values are shorter
 _NAME: Final = r"[\w.~%+@-]*[\w~%+@-]"  # of a file in a URI; the full stop of a sentence is no part of it
-_ENDS: Final = r"(?![^\s\"'`,;<>()\[\]{}|])"
+_ENDS: Final = r"(?![\w.~%+@/*-])"  # so a slash before it leads nowhere
 
 _ESCAPE: Final = re.compile(r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\[^u]")
 _SPACE: Final = " \t\r\n"
@@ -131,7 +132,7 @@ def replace(params: bytes, placed: Sequence[tuple[Mention, str]], form_of: Calla
 
 def _may_mention(data: bytes) -> bool:
     """Whether a handle can be in this JSON: its letters stand there as they are, or some letter is escaped."""
-    return b"sessions" in data or b"\\u00" in data
+    return len(data) > _SIZE_MIN and (b"sessions" in data or b"\\u00" in data)
 
 
 class _Search:
@@ -254,7 +255,7 @@ def _below(value: _Value, part: bytes) -> Iterator[_Value]:
     spans: list[tuple[str | int, Span]]
     spans = [*members(part).items()] if part.startswith(b"{") else [*enumerate(elements(part))]
     for name, span in spans:
-        if _may_mention(part[span.start : span.stop]):
+        if span.stop - span.start > _SIZE_MIN and _may_mention(part[span.start : span.stop]):
             if isinstance(name, int):
                 label, key = f"{value.label}[{name}]", value.key
             else:

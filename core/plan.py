@@ -74,6 +74,14 @@ class TaskRules(msgspec.Struct, frozen=True, kw_only=True):
         return self.offer is not Offer.NEVER or any(offer is not Offer.NEVER for _, offer in self.tools)
 
 
+class Eviction(enum.Enum):
+    """Which of a session's files make room for new ones, the least recently used first."""
+
+    NONE = "none"  # what does not fit is refused
+    UPLOADS_FIRST = "lru_uploads_then_artifacts"
+    ARTIFACTS_FIRST = "lru_artifacts_then_uploads"
+
+
 class Deliver(enum.Enum):
     """What a tool is given in place of a handle."""
 
@@ -253,6 +261,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     require_sha256: bool = False
     artifacts_enabled: bool = True
     expose_as_resources: bool = True
+    eviction: Eviction = Eviction.UPLOADS_FIRST
     mirrors_polling: bool = False
     """Where a server closes its event stream to be polled (2025-11-25), close the client's as well."""
     stores_events: bool = False

@@ -70,6 +70,9 @@ class Disk:
     _stamps: int = 0
     _read: int = 0
 
+    def __post_init__(self) -> None:
+        self.world.has_disk = True
+
     # --- What servers do ----------------------------------------------------------------------------------------------
 
     def write(self, path: str, data: bytes, *, is_busy: bool = False) -> str:
