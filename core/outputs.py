@@ -46,6 +46,8 @@ from .waiting import Waiting, reason_of
 CLOCK_SLACK_S: Final = 2.0
 """How much older than the call a file may seem that the call wrote: file systems count in up to two seconds."""
 AREAS: Final = ("ws", "out", "in")
+_UNNAMED: Final = frozenset({LocatorMode.NONE, LocatorMode.ARGUMENT, LocatorMode.CHANGED})
+"""Where these find nothing, nothing is missing: the tool has written no file this time."""
 
 
 class Reader(Protocol):
@@ -385,7 +387,7 @@ class Outputs:
             return
         problem = "; ".join(dict.fromkeys(job.problems))
         if not job.artifacts and self._may_take(outcome):
-            if not problem and way.modes not in (None, (LocatorMode.NONE,)):
+            if not problem and not _UNNAMED.issuperset(way.modes or ()):
                 problem = "the result names no file"
             if way.required:
                 text = f"The tool ran, but its output file was not found: {problem or 'nothing was found'}."
