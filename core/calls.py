@@ -94,7 +94,9 @@ class Calls:
         auto = plan.auto_files
         if auto is None:
             return None
-        return Way(auto, auto.expose_as_resource, rewrite_text=auto.rewrite_text, inline_text_bytes=auto.inline_text_bytes)
+        return Way(
+            auto, auto.expose_as_resource, rewrite_text=auto.rewrite_text, inline_text_bytes=auto.inline_text_bytes
+        )
 
     def _ledger(self, link: Link) -> Ledger:
         found = self._ledgers.get(link.workspace)
@@ -127,7 +129,9 @@ class Calls:
     def _look_before(self, job: Job) -> None:
         """Where output is told by what changes, see how things are before the call."""
         way, link = job.way, job.link
-        if way is None or not (way.modes is None or {LocatorMode.ARGUMENT, LocatorMode.CHANGED}.intersection(way.modes)):
+        if way is None or not (
+            way.modes is None or {LocatorMode.ARGUMENT, LocatorMode.CHANGED}.intersection(way.modes)
+        ):
             return
         areas = () if job.ledger.is_begun else AREAS
         names = way.rules.path_arguments if isinstance(way.rules, OutputLocator) else ()

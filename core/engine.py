@@ -153,9 +153,7 @@ class Engine:
         def tell(session: Session, method: str, message: bytes) -> None:
             courier.deliver(session, method, message, None)
 
-        self._resources = resources = OwnResources(
-            desk, shelf, self._waiting, session_by=clients.by_sid, tell=tell
-        )
+        self._resources = resources = OwnResources(desk, shelf, self._waiting, session_by=clients.by_sid, tell=tell)
         shelf.watch = resources.receive_change
         reading = Reading(desk, servers.uplink)
         self._plane = FilePlane(desk, shelf, nonces, calls, resources, reading)

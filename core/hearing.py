@@ -248,7 +248,6 @@ class Hearing:
             return
         self._losses.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, result))
 
-
     def _must_repeat(self, link: Link, exchange: Exchange, frame: Frame) -> bool:
         if frame.result is None or not self.files.wants_again(link, exchange, frame.result):
             return False

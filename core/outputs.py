@@ -114,7 +114,9 @@ class Outputs:
         awaited = [(path,) for path in job.ledger.awaited()] if self._may_take(outcome) else []
         shared = job.link.plan.shared
         named = [tuple(dict.fromkeys(to_here(path, shared) for path in paths)) for paths in claims.named]
-        if job.allocated is not None:  # some tools choose the suffix themselves: what else is in its folder is meant
+        if (
+            named and job.allocated is not None
+        ):  # some tools choose the suffix themselves: what else is in its folder is meant
             named[0] = (job.allocated, posixpath.dirname(job.allocated))
         areas = AREAS if claims.wants_areas else ()
         if not named and not awaited and not areas:
@@ -179,7 +181,9 @@ class Outputs:
                 job.problems.append("there are more files in the session's folders than are watched")
         limit = self._desk.limits.artifacts_per_call_max
         if len(chosen) > limit:
-            job.problems.append(f"{len(chosen) - limit} of {len(chosen)} files are left for later calls: {limit} at most")
+            job.problems.append(
+                f"{len(chosen) - limit} of {len(chosen)} files are left for later calls: {limit} at most"
+            )
         outcome.files = list(chosen.values())[:limit]
 
     def _choose(
@@ -437,4 +441,3 @@ class Outputs:
         hints = (job.link.hints or {}).get(job.tool)
         schema = None if hints is None else hints.output_schema
         return rewording.reword_result(result, known, cwd=seen[0], folders=seen, output_schema=schema)
-

@@ -138,8 +138,8 @@ class OwnResources:
     def _why_gone(self, session: Session, uri: str) -> str:
         try:
             sid, aid = handle.parse_artifact(uri)
-        except handle.HandleError as error:
-            return str(error)
+        except handle.HandleError:
+            return ""
         whose = session.server, session.sid, session.principal
         return self._shelf.gone(*whose, of_sid=sid, id=aid, kind="artifact") or ""
 

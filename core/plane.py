@@ -96,7 +96,9 @@ class FilePlane:
                 return self._receive_read(link, exchange)
             if exchange.method in SUBSCRIPTIONS:
                 return self._receive_subscription(link, exchange)
-            cursor = rpc.member_of(exchange.params, "cursor")  # on which the answer depends: a faulty one is refused now
+            cursor = rpc.member_of(
+                exchange.params, "cursor"
+            )  # on which the answer depends: a faulty one is refused now
             if exchange.method == "resources/list" and cursor and self._resources.receive_list(link, exchange):
                 return True
             empty = EMPTY_LISTS.get(exchange.method)

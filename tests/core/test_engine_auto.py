@@ -71,7 +71,9 @@ class Scene:
         self.disk.settle()
         return self.said(channel)
 
-    def call(self, tool: str, text: str = "done", *, writes: dict[str, bytes] | None = None, **more: Any) -> dict[str, Any]:
+    def call(
+        self, tool: str, text: str = "done", *, writes: dict[str, bytes] | None = None, **more: Any
+    ) -> dict[str, Any]:
         arguments = more.pop("arguments", {})
         channel, _ = self.begin(tool, **arguments)
         for path, data in (writes or {}).items():
@@ -185,7 +187,16 @@ def test_what_changed_is_taken_in_whether_named_or_not() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [".cache/x", "node_modules/x.js", "__pycache__/m.pyc", "a.crdownload", "b.part", "~$c.docx", ".~lock.d#", "e.db-wal"],
+    [
+        ".cache/x",
+        "node_modules/x.js",
+        "__pycache__/m.pyc",
+        "a.crdownload",
+        "b.part",
+        "~$c.docx",
+        ".~lock.d#",
+        "e.db-wal",
+    ],
 )
 def test_what_is_nobodys_output_is_left(name: str) -> None:
     scene = Scene()
