@@ -170,7 +170,7 @@ class Calls:
         if job.problem is not None:
             self._finish(job, tool_error(job.problem))
         else:
-            job.begun_at = self._desk.now
+            job.begun_at, job.begun_after = self._desk.now, job.ledger.last_number
             self.onward.forward(job.link, job.exchange)
 
     def prepare(self, link: Link, exchange: Exchange) -> bool:

@@ -271,9 +271,7 @@ def extend_capabilities(result: bytes, server: ServerPlan, *, offers_uploads: bo
     if offers_artifacts:
         resources = changed.get("resources") or found["resources"] or b"{}"
         for ability in ("subscribe", "listChanged"):
-            if resources.startswith(b"{") and readable_members(resources).get(ability) is None:
-                resources = set_member(resources, ability, b"true")
-            elif take(resources, readable_members(resources).get(ability)) == b"false":
+            if take(resources, readable_members(resources).get(ability)) in (None, b"false") and resources[:1] == b"{":
                 resources = set_member(resources, ability, b"true")
         changed["resources"] = resources
     return add_members(result, "capabilities", changed)

@@ -195,8 +195,13 @@ def _structured_guesses(structured: bytes | None) -> list[tuple[str, ...]]:
     """What reads as a path as a whole, then what the other strings mention."""
     values = [] if structured is None else strings_of(structured)
     whole = [tuple(spellings(value)) for value in values if reads_as_path(value)]
-    prose = "\n".join(value for value in values if not reads_as_path(value))
+    prose = "\n".join(value for value in values if _may_be_prose(value))
     return whole + mentions(prose, ())
+
+
+def _may_be_prose(value: str) -> bool:
+    """Whether it is no path, or may be a sentence that ends with one."""
+    return not reads_as_path(value) or (" " in value and not value.startswith(("~", "/", ".")))
 
 
 # --- Content blocks -------------------------------------------------------------------------------------------------

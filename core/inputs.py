@@ -1,5 +1,5 @@
-"""Files on their way into one call: the handles in its arguments are found and resolved, the files laid out or read, and
-what the tool is to have written in their place.
+"""Files on their way into one call: the handles in its arguments are found, the files laid out or read, and their places
+filled with what the tool takes.
 """
 
 from __future__ import annotations

@@ -65,6 +65,7 @@ class Job:
     ledger: what is known of the files of its session.
     baseline: stamps that files outside of the session's folders had before the call, by path.
     begun_at: when it went up, on our clock.
+    begun_after: which entry of the ledger was the newest then.
     problems: why files that it should have written were not taken in.
     artifacts: those that were.
     contents: the content of some, by their ids.
@@ -75,6 +76,7 @@ class Job:
         "allocated",
         "artifacts",
         "baseline",
+        "begun_after",
         "begun_at",
         "consumers",
         "contents",
@@ -110,6 +112,7 @@ class Job:
         self.allocated: str | None = None
         self.baseline: dict[str, str] = {}
         self.begun_at = 0.0
+        self.begun_after = 0
         self.open_orders = 0
         self.problem: str | None = None
         self.problems: list[str] = []

@@ -32,13 +32,13 @@ class Entry(msgspec.Struct, frozen=True):
     Attributes:
         aid: the artifact it became, if it did.
         uri: what clients know it by: that artifact, or the stored file that it is a copy of.
-        taken_at: when it was noted.
+        number: entries are numbered in the order they are made.
     """
 
     stamp: str
     aid: str = ""
     uri: str = ""
-    taken_at: float = 0.0
+    number: int = 0
 
 
 class Ledger:
@@ -48,11 +48,13 @@ class Ledger:
 
     Attributes:
         is_begun: it is known what was there before the first call.
+        last_number: that of the newest entry.
     """
 
     def __init__(self, limit: int) -> None:
         assert limit > 0
         self.is_begun = False
+        self.last_number = 0
         self._limit = limit
         self._entries: dict[str, Entry] = {}
         self._awaited: dict[str, None] = {}
@@ -62,20 +64,21 @@ class Ledger:
 
     # --- Files ----------------------------------------------------------------------------------------------------
 
-    def note(self, file: SeenFile, aid: str = "", uri: str = "", *, at: float = 0.0) -> None:
+    def note(self, file: SeenFile, aid: str = "", uri: str = "") -> None:
         """The file is known as it is now; what was known of its path is replaced, and it is awaited no more."""
         self._entries.pop(file.path, None)
-        self._entries[file.path] = Entry(file.stamp, aid, uri, at)
+        self.last_number += 1
+        self._entries[file.path] = Entry(file.stamp, aid, uri, self.last_number)
         if len(self._entries) > self._limit:
             del self._entries[next(iter(self._entries))]
         self.settle(file.path)
 
-    def begin(self, listed: Iterable[SeenFile], *, at: float = 0.0) -> None:
+    def begin(self, listed: Iterable[SeenFile]) -> None:
         """What is there before the first call is known, and nobody's output."""
         self.is_begun = True
         for file in listed:
             if not self.knows(file):
-                self.note(file, at=at)
+                self.note(file)
 
     def place(self, path: str, stamp: str, uri: str) -> None:
         """A copy of a stored file was laid there for the server, or lies there still. One that the server has changed

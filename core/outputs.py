@@ -194,7 +194,7 @@ class Outputs:
             return
         entry = ledger.find(file.path)
         is_known = ledger.knows(file)
-        if if_changed and is_known and entry is not None and entry.aid and entry.taken_at >= job.begun_at:
+        if if_changed and is_known and entry is not None and entry.aid and entry.number > job.begun_after:
             self._share(job, entry.aid)  # a call beside this one has just taken it
             return
         if if_changed and not self._is_new(job, file, is_known=is_known):
@@ -342,7 +342,7 @@ class Outputs:
             if isinstance(answer, Saved) and not job.is_over:
                 self._shelf.add_artifact(record)
                 if source is not None:
-                    job.ledger.note(source, aid=record.aid, uri=uri_of(record), at=self._desk.now)
+                    job.ledger.note(source, aid=record.aid, uri=uri_of(record))
             else:  # what failed may have been written all the same; of a call that was cancelled nobody is told
                 job.problems.append(reason_of(answer))
                 job.artifacts.remove(record)

@@ -56,6 +56,8 @@ class Surface(msgspec.Struct, frozen=True):
     management: Management | None = None
     passes: dict[str, Passes] = {}
     required: dict[str, tuple[str, ...]] = {}
+    aliases: dict[str, str] = {}
+    """Further paths, without a slash at the end, and for which of ours each stands."""
 
 
 McpOpening = PostOpening | GetOpening | DeleteOpening | EventPipeOpening | MessageOpening

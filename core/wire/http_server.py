@@ -86,6 +86,7 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
         _check_version(head)
         is_asterisk = head.method == "OPTIONS" and head.target == "*"  # RFC 9110, 9.3.7: of the server as a whole
         authority, path, query = ("", "*", "") if is_asterisk else split_target(head.target)
+        path = surface.aliases.get(path.rstrip("/"), path)
         fields = read_fields(head.headers)
         host = check_host(authority or fields.get(b"host"), surface.hosts, any_host=surface.any_host)
         check_origin(fields.get(b"origin"), surface.hosts, surface.origins)

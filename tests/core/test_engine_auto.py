@@ -6,10 +6,9 @@ import json
 import re
 from typing import Any
 
+import file_scenes
 import pytest
-from disk import Disk
-from driving import Client, Driver, connect, driver, upload
-from isthmus.core.ids import ChannelId
+from file_scenes import artifacts, names, texts
 from isthmus.core.limits import Limits
 from isthmus.core.plan import AutoFiles, Kind, ServerPlan, SharedFolder
 
@@ -30,85 +29,15 @@ TOOLS = json.dumps(
 )
 
 
-class Scene:
+class Scene(file_scenes.Scene):
     """One client of a server whose files nobody has described."""
 
     def __init__(self, *, limits: Limits | None = None, roots: tuple[str, ...] = (), **more: Any) -> None:
         auto = more.pop("auto", AutoFiles())
-        plan = ServerPlan(id="auto", kind=Kind.PIPE, auto_files=auto, **more)
-        self.world: Driver = driver(plan, limits=limits)
-        self.client: Client = connect(self.world, "http", "auto", capabilities='{"tools":{},"resources":{}}')
-        self.disk = Disk(self.world, roots=roots)
-        self._ids = 10
-        self.list_tools()
-
-    def list_tools(self) -> dict[str, Any]:
+        super().__init__(ServerPlan(id="auto", kind=Kind.PIPE, auto_files=auto, **more), limits=limits, roots=roots)
         channel = self.client.request('"tools"', "tools/list")
         self.world.answer(self.world.hear("tools/list"), TOOLS)
-        return self.said(channel)
-
-    def said(self, channel: ChannelId) -> dict[str, Any]:
-        found = self.world.said(channel)["result"]
-        assert isinstance(found, dict)
-        return found
-
-    def begin(self, tool: str, **arguments: object) -> tuple[ChannelId, dict[str, Any]]:
-        """Call a tool. Returns the channel of the answer, and the arguments that the server got."""
-        self._ids += 1
-        params = json.dumps({"name": tool, "arguments": arguments}, ensure_ascii=False)
-        channel = self.client.request(str(self._ids), "tools/call", params)
-        self.disk.settle()
-        if not self.world.hears("tools/call"):
-            return channel, {}
-        self.heard = self.world.hear("tools/call")
-        got = self.heard.frame["params"]["arguments"]
-        assert isinstance(got, dict)
-        return channel, got
-
-    def end(self, channel: ChannelId, text: str, **more: Any) -> dict[str, Any]:
-        result = {"content": [{"type": "text", "text": text}], **more}
-        self.world.answer(self.heard, json.dumps(result, ensure_ascii=False))
-        self.disk.settle()
-        return self.said(channel)
-
-    def call(
-        self, tool: str, text: str = "done", *, writes: dict[str, bytes] | None = None, **more: Any
-    ) -> dict[str, Any]:
-        arguments = more.pop("arguments", {})
-        channel, _ = self.begin(tool, **arguments)
-        for path, data in (writes or {}).items():
-            self.disk.write(path if path.startswith("/") else f"{self.ws}/{path}", data)
-        return self.end(channel, text, **more)
-
-    def upload(self, name: str, data: bytes) -> str:
-        (handle,) = upload(self.client, HELPER, (name, len(data)))
-        self.disk.settle()
-        records = [json.loads(value) for value in self.disk.records.values()]
-        blob = next(record["blob"] for record in records if record.get("uid") == handle.rpartition("/")[2])
-        self.disk.blobs[blob] = data
-        return handle
-
-    @property
-    def ws(self) -> str:
-        spawn = self.world.dials[0].target
-        return f"/w/{spawn.workspace}/ws"  # type: ignore[union-attr]
-
-    @property
-    def base(self) -> str:
-        return self.ws.removesuffix("/ws")
-
-
-def artifacts(result: dict[str, Any]) -> list[dict[str, Any]]:
-    meta = result.get("_meta", {})
-    return list(meta.get("artifacts") or ([meta["artifact"]] if "artifact" in meta else []))
-
-
-def names(result: dict[str, Any]) -> list[str]:
-    return [artifact["filename"] for artifact in artifacts(result)]
-
-
-def texts(result: dict[str, Any]) -> str:
-    return "\n".join(block.get("text", "") for block in result["content"])
+        assert self.said(channel)
 
 
 # --- In ---------------------------------------------------------------------------------------------------------------
