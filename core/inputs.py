@@ -1,5 +1,5 @@
-"""Files on their way into one call: the handles in its arguments are found, the files laid out or read, and their places
-filled with what the tool takes.
+"""Files on their way into one call: the handles in its arguments are found, the files laid out or read, and their
+places filled with what the tool takes.
 """
 
 from __future__ import annotations
@@ -83,13 +83,13 @@ class Inputs:
         if entry is None:
             gone = self._shelf.gone(*whose, of_sid=found.sid, id=found.id, kind=found.kind)
             why = gone or "it has expired, or belongs to another session"
-            what = "upload handle" if found.kind == "upload" else "artifact"
-            advice = (
+            if found.kind == "artifact":
+                again = "Call the tool that made it again, or upload the file."
+                raise ArgumentProblem(f"Unknown artifact {found.text[:160]}: {why}. {again}")
+            raise ArgumentProblem(
+                f"Unknown upload handle {found.text[:160]}: {why}. "
                 f"Call {helper}, upload the file, and pass the handle from its response."
-                if found.kind == "upload"
-                else "Call the tool that made it again, or upload the file."
             )
-            raise ArgumentProblem(f"Unknown {what} {found.text[:160]}: {why}. {advice}")
         self._shelf.pin(entry)
         job.inputs[key] = Input(entry)
 
