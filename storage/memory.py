@@ -9,9 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from anyio import to_thread
-
-from anyio import Lock
+from anyio import Lock, to_thread
 
 from .interface import (
     CHUNK_SIZE_MAX,
