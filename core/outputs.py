@@ -216,7 +216,7 @@ class Outputs:
     def _is_new(self, job: Job, file: SeenFile, *, is_known: bool) -> bool:
         """Whether the call may have written it."""
         if self._is_in_session(job, file.path) or is_known:
-            return not is_known
+            return job.ledger.is_new(file)
         before = job.baseline.get(file.path)
         if before is not None:
             return before != file.stamp
@@ -310,8 +310,10 @@ class Outputs:
     def _note_problem(self, job: Job, problem: str, source: SeenFile | None) -> None:
         if source is not None and problem == "unfinished":
             self._await(job, source.path, "it is still being written")
-        else:
-            job.problems.append(problem)
+            return
+        job.problems.append(problem)
+        if source is not None and source.size_bytes > self._desk.limits.artifact_size_max_bytes:
+            job.ledger.note(source)  # said once: no later call can take it either
 
     def _record(self, outcome: _Outcome, blob: str, file: CollectedFile) -> StoredArtifact:
         job = outcome.job
