@@ -433,6 +433,7 @@ class Outputs:
         """The result with URIs where paths of known files stand, and without the paths of the session's folders."""
         shared, session = job.link.plan.shared, job.link.session_of(job.exchange)
         known: list[rewording.Known] = []
+        taken = {record.aid for record in job.artifacts}
         for path, entry in job.ledger.entries():
             name = posixpath.basename(path)
             if name.isascii() and b"\\u" not in result and name.encode() not in result:
@@ -440,7 +441,8 @@ class Outputs:
             if entry.aid and self._shelf.find_artifact(session.sid, entry.aid) is None:
                 continue  # it has expired
             if entry.uri:
-                known.append(rewording.Known(tuple(dict.fromkeys((path, to_there(path, shared)))), entry.uri))
+                paths = tuple(dict.fromkeys((path, to_there(path, shared))))
+                known.append(rewording.Known(paths, entry.uri, has_name=entry.aid in taken))
         folders = self._folders(job)
         seen = tuple(to_there(folder, shared) for folder in folders.values())
         hints = (job.link.hints or {}).get(job.tool)
