@@ -435,16 +435,14 @@ class Outputs:
         known: list[rewording.Known] = []
         taken = {record.aid for record in job.artifacts}
         for path, entry in job.ledger.entries():
-            name = posixpath.basename(path)
-            if name.isascii() and b"\\u" not in result and name.encode() not in result:
-                continue
             if entry.aid and self._shelf.find_artifact(session.sid, entry.aid) is None:
                 continue  # it has expired
             if entry.uri:
                 paths = tuple(dict.fromkeys((path, to_there(path, shared))))
                 known.append(rewording.Known(paths, entry.uri, has_name=entry.aid in taken))
         folders = self._folders(job)
-        seen = tuple(to_there(folder, shared) for folder in folders.values())
+        base = f"{self._desk.plan.workspaces_path}/{job.link.workspace}"
+        seen = tuple(to_there(folder, shared) for folder in (*folders.values(), base))
         hints = (job.link.hints or {}).get(job.tool)
         schema = None if hints is None else hints.output_schema
         return rewording.reword_result(result, known, cwd=seen[0], folders=seen, output_schema=schema)
