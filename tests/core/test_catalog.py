@@ -327,37 +327,50 @@ def test_the_reply_to_one_file_and_to_several() -> None:
 
 # --- Capabilities and resources -------------------------------------------------------------------------------------
 
+TOLD = {"subscribe": True, "listChanged": True}
+"""What is told of artifacts, whatever the server tells of."""
+
 
 @pytest.mark.parametrize(
-    ("declared", "uploads", "resources", "expected"),
+    ("declared", "uploads", "artifacts", "expected"),
     [
-        (b"{}", True, True, {"tools": {}, "resources": {}}),
-        (b"{}", True, False, {"tools": {}}),
-        (b"{}", False, True, {"resources": {}}),
+        (b"{}", True, True, {"tools": {}, "resources": TOLD}),
+        (b"{}", True, False, {"tools": {}, "resources": {}}),
+        (b"{}", False, True, {"resources": TOLD}),
         (b"{}", False, False, {}),
-        (b"null", True, False, {"tools": {}}),
+        (b"null", True, False, {"tools": {}, "resources": {}}),
         (
             b'{"tools":{"listChanged":true},"x":1}',
             True,
             True,
-            {"tools": {"listChanged": True}, "x": 1, "resources": {}},
+            {"tools": {"listChanged": True}, "x": 1, "resources": TOLD},
         ),
-        (b'{"resources":null}', False, True, {"resources": {}}),
+        (b'{"resources":null}', False, True, {"resources": TOLD}),
+        (b'{"resources":{ }}', False, True, {"resources": TOLD}),
+        (b'{"resources":5}', False, True, {"resources": 5}),
+        (b'{"resources":{"a":1,"a":2}}', False, True, {"resources": {"a": 2}}),
+        (b'{"resources":{"subscribe":false,"x":1.0}}', False, True, {"resources": {**TOLD, "x": 1}}),
+        (
+            b'{"resources":{"subscribe":false,"x":1.0}}',
+            True,
+            False,
+            {"tools": {}, "resources": {"subscribe": False, "x": 1}},
+        ),
     ],
 )
-def test_missing_capabilities_are_declared(declared: bytes, uploads: bool, resources: bool, expected: object) -> None:
+def test_missing_capabilities_are_declared(declared: bytes, uploads: bool, artifacts: bool, expected: object) -> None:
     result = b'{"protocolVersion":"2025-11-25","capabilities":%b,"serverInfo":{"v":1.0}}' % declared
-    extended = extend_capabilities(result, server("p"), offers_uploads=uploads, offers_resources=resources)
+    extended = extend_capabilities(result, server("p"), offers_uploads=uploads, offers_artifacts=artifacts)
     assert json.loads(extended)["capabilities"] == expected
     assert extended.endswith(b',"serverInfo":{"v":1.0}}')
 
 
 def test_a_server_without_files_declares_what_it_did() -> None:
     result = b'{"capabilities":{}}'
-    assert extend_capabilities(result, server(), offers_uploads=True, offers_resources=True) == result
+    assert extend_capabilities(result, server(), offers_uploads=True, offers_artifacts=True) == result
     producing = ServerPlan(id="s", kind=Kind.PIPE, producers=(ArtifactProducer(tools=("t",)),))
-    extended = extend_capabilities(b"{}", producing, offers_uploads=False, offers_resources=True)
-    assert json.loads(extended) == {"capabilities": {"resources": {}}}
+    extended = extend_capabilities(b"{}", producing, offers_uploads=False, offers_artifacts=True)
+    assert json.loads(extended) == {"capabilities": {"resources": TOLD}}
 
 
 def test_our_resources_follow_the_upstreams() -> None:
