@@ -23,7 +23,9 @@ from prometheus_client.registry import Collector
 
 from ..core.report import Status
 from ..core.taskrecord import TaskStatus
+from ..transports.traffic import Counts
 from .task_pages import OVER, STATUSES
+from .traffic_metrics import TrafficMetrics
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -32,14 +34,22 @@ AGES_S: Final = (1, 10, 60, 300, 1800, 3600, 4 * 3600, 24 * 3600)
 """Up to what a call takes, a conversation, the usual time to live, and the longest."""
 
 
-def exposition(version: str, servers: Sequence[Status], tasks: Iterable[TaskStatus], now_unix: float) -> bytes:
+def exposition(
+    version: str,
+    servers: Sequence[Status],
+    tasks: Iterable[TaskStatus],
+    now_unix: float,
+    traffic: Counts | None = None,
+) -> bytes:
     """What `GET /metrics` answers.
 
     Args:
         now_unix: wall time, which ages of tasks are counted to.
+        traffic: what the listener has counted of files.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Counts(version, servers, tasks, now_unix))
+    registry.register(TrafficMetrics(traffic or Counts(), [server.id for server in servers]))
     return generate_latest(registry)
 
 

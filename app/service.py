@@ -35,6 +35,7 @@ from ..transports.http_endpoint import Endpoint
 from ..transports.http_listening import Pages
 from ..transports.http_server import HttpServer
 from ..transports.stdio import ChildSpec
+from ..transports.traffic import Counts
 from ..transports.unix_client import UnixAddress
 from ..transports.unix_listener import remove_socket
 from .addresses import unix_path
@@ -174,8 +175,9 @@ async def running(
                     conversations = Conversations(hub, limits, VERSION)
                     await tasks.start(_converse, conversations, _shielded(serving))
                     surface = surface_of(settings, forwarder.targets)
-                    files, pages = BlobFiles(blobs), _pages(service, conversations)
-                    http = HttpServer(surface, hub, files, limits, pages=pages, forwarder=forwarder)
+                    traffic = Counts()
+                    files, pages = BlobFiles(blobs), _pages(service, conversations, traffic)
+                    http = HttpServer(surface, hub, files, limits, pages=pages, forwarder=forwarder, counts=traffic)
                     for listener in listeners:
                         await tasks.start(_serve, http, listener, _shielded(serving))
                 for server in settings.servers:
@@ -283,7 +285,7 @@ def _forwarder(settings: Settings, link_key: bytes, limits: Limits) -> Forwarder
 # --- Pages ----------------------------------------------------------------------------------------------------------
 
 
-def _pages(service: Service, conversations: Conversations) -> Pages:
+def _pages(service: Service, conversations: Conversations, traffic: Counts) -> Pages:
     from . import metrics  # it takes longest to import, and only listeners have pages
 
     hub, counts = service.hub, service.tool_counts
@@ -320,7 +322,7 @@ def _pages(service: Service, conversations: Conversations) -> Pages:
             case Page.CANCEL:
                 return tasks.cancel(route.id)
             case Page.METRICS:
-                counted = metrics.exposition(VERSION, hub.engine.report(), hub.tasks(), hub.now_unix())
+                counted = metrics.exposition(VERSION, hub.engine.report(), hub.tasks(), hub.now_unix(), traffic)
                 return page_answer(200, counted, content_type=metrics.CONTENT_TYPE)
 
     return answer
