@@ -555,7 +555,7 @@ class Cease(Effect, frozen=True):
 
 
 class Serve(Effect, frozen=True):
-    """Answer a download with a blob."""
+    """Answer a download with a blob. `stored_at_unix` is 0 where that is not known."""
 
     channel: ChannelId
     blob: str
@@ -563,6 +563,7 @@ class Serve(Effect, frozen=True):
     mime_type: str
     size_bytes: int
     sha256: str
+    stored_at_unix: float = 0.0
 
 
 StorageOrder = (
