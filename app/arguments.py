@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
         help="put one server on another transport, without a configuration file",
         usage="isthmus wrap [options] URL | isthmus wrap [options] -- COMMAND [ARG …]",
         description="Relay one server untouched: over HTTP (/mcp, /sse, /ws), or on stdin and stdout with "
-        "--listen stdio.",
+        "--listen stdio; with --files, have files cross.",
         epilog="Examples: isthmus wrap -- npx -y @modelcontextprotocol/server-everything; "
         "isthmus wrap --listen stdio --header 'Authorization: Bearer …' https://host/mcp. "
         f"Where {TOKEN_VARIABLE} is set it is what `isthmus ps` must show.",
@@ -96,6 +96,21 @@ def parser() -> argparse.ArgumentParser:
         help="which calls may run as tasks: own, those of a server that has tasks; auto, those of any other too; "
         "always, at once for clients of 2026-07-28 that know them; default own",
     )
+    wrap.add_argument(
+        "--files",
+        action="store_true",
+        help="carry files for all tools: handles in arguments become paths, what they write becomes artifact:// "
+        "resources. The command runs in a folder of its session; {ws}, {in}, {out} and {tmp} in it are such folders. "
+        "With --listen stdio there is no address to upload to: what tools write can be read, and handed back to them",
+    )
+    wrap.add_argument(
+        "--artifact-root",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="with --files: folder, beside the session's own, whose files are taken in when a tool names them",
+    )
+    wrap.add_argument("--storage", metavar="DIR", help="keep files and records there; default: until it ends")
     wrap.add_argument("--cwd", metavar="DIR", help="working directory of the command")
     wrap.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
     wrap.add_argument(

@@ -19,6 +19,7 @@ from .settings import (
 from .upstream_checks import check_mcp_server, check_upstream, check_usable
 from .value_checks import (
     HEADER_NAME,
+    check_further_path,
     check_header_name,
     check_headers,
     check_host,
@@ -57,11 +58,14 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
         elif all(entry.disabled for entry in settings.mcp_servers.values()):
             yield Problem("mcpServers", "at least one server that is to run", "every server is disabled")
     seen: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for i, server in enumerate(settings.servers or ()):
         if server:  # some of what could not be read is None
             if is_sound(f"servers[{i}].id"):
                 yield from _id(f"servers[{i}].id", server.id, seen)
             yield from _server(f"servers[{i}]", server, is_sound)
+            if is_sound(f"servers[{i}].further_path") and server.further_path is not None:
+                yield from _further_path(f"servers[{i}].further_path", server.further_path, paths)
     for name, entry in (settings.mcp_servers or {}).items():
         yield from _id(f"mcpServers.{name}", name, seen)
         if is_sound(f"mcpServers.{name}"):
@@ -79,6 +83,8 @@ def _core(core: Core) -> Iterator[Problem]:
         yield from check_origin(f"core.allowed_origins[{i}]", origin)
     for i, host in enumerate(core.allowed_hosts):
         yield from check_host(f"core.allowed_hosts[{i}]", host)
+    if core.further_upload_path is not None:
+        yield from check_further_path("core.further_upload_path", core.further_upload_path)
     if core.management is not None:  # what could not be read is None
         yield from check_token("core.management.token", core.management.token)
 
@@ -96,6 +102,13 @@ def _id(key: str, id: str, seen: dict[str, str]) -> Iterator[Problem]:
     if id in seen:
         yield Problem(key, f"an id of its own ({seen[id]} has this one)", f"got the id {id!r}")
     seen[id] = key
+
+
+def _further_path(key: str, path: str, seen: dict[str, str]) -> Iterator[Problem]:
+    yield from check_further_path(key, path)
+    if path in seen:
+        yield Problem(key, f"a path of its own ({seen[path]} has this one)", f"got {path!r}")
+    seen.setdefault(path, key)
 
 
 def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterator[Problem]:

@@ -24,7 +24,9 @@ _PLAIN_NAMES: Final = {"str": "text", "int": "a whole number", "float": "a numbe
 _TYPE_NAME: Final = re.compile(rf"\b({'|'.join(_PLAIN_NAMES)})\b")
 _UNIONS: Final = (Union, types.UnionType)
 _UNKNOWN: Final = "unknown key"
-_SECRET: Final = re.compile(r"\.(env|headers|pass_headers)\.|\.token$|\.request_state_keys\b")
+_SECRET: Final = re.compile(
+    r"\.(env|(static_|pass_)?headers)\.|\.(token|password|signing_secret)$|\.request_state_keys\b"
+)
 FORMATS: Final = ("yaml", "toml", "json")
 
 

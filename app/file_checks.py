@@ -12,7 +12,7 @@ from ..core.selection import Selection
 from .documents import Problem
 from .file_settings import Adapter, ArtifactProducerAdapter, OutputLocator, SharedFolder, UploadConsumerAdapter
 from .settings import Server
-from .value_checks import check_dotted, check_dotted_items, check_path
+from .value_checks import check_dotted, check_dotted_items, check_path, check_regex
 
 PATTERN_CHARACTERS: Final = frozenset("*?[")
 _URI_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -86,10 +86,7 @@ def _producer(key: str, adapter: ArtifactProducerAdapter) -> Iterator[Problem]:
     for i, path in enumerate(locator.path_arguments):
         yield from check_dotted_items(f"{at}.path_arguments[{i}]", path)
     for i, regex in enumerate(locator.output_path_regexes):
-        try:
-            re.compile(regex)
-        except (re.error, RecursionError, OverflowError) as error:
-            yield Problem(f"{at}.output_path_regexes[{i}]", f"a regular expression ({error})")
+        yield from check_regex(f"{at}.output_path_regexes[{i}]", regex)
     if not adapter.persist:
         for name in ("required", "move", "rewrite_text", "inline_text_bytes"):
             if getattr(adapter, name):

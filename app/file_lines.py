@@ -69,7 +69,7 @@ def _auto(settings: Settings, server: Server, files: Files) -> list[str]:
     if files.rewrite_text:
         also.append("their paths in results become URIs")
     if files.inline_text_bytes:
-        also.append(f"text up to {told_size(files.inline_text_bytes)} is put into results")
+        also.append(f"text up to {told_size(files.inline_text_bytes).replace('.0 ', ' ')} is put into results")
     more = f"; {', '.join(also)}" if also else ""
     return [
         *lines,

@@ -48,6 +48,16 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Texts,
         about("Origins of web pages that may call, such as https://example.com, as CORS has it. Others are refused."),
     ] = ()
+    any_host: Annotated[
+        bool,
+        about(
+            "Accept every Host header, for networks in which this host has names that nobody knows here. Web pages of "
+            "other origins are refused all the same."
+        ),
+    ] = False
+    further_upload_path: Annotated[
+        str | None, about("Another path for uploads, beside /upload: a server's id follows it.")
+    ] = None
     management: Management = Management()
     log_level: Annotated[
         Literal["debug", "info", "warning", "error", "critical"], about("The least level that is logged.")
@@ -266,10 +276,13 @@ class Filter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     include: Annotated[Texts | None, about("Only these; null or an empty list: all.")] = None
     exclude: Annotated[Texts | None, about("Not these, whatever include says.")] = None
+    exclude_regexes: Annotated[
+        Texts | None, about("Nor those whose whole name one of these regular expressions matches.")
+    ] = None
 
     @property
     def selection(self) -> Selection:
-        return Selection(self.include or (), self.exclude or ())
+        return Selection(self.include or (), self.exclude or (), self.exclude_regexes or ())
 
 
 Offer = Literal["auto", "always", "own", "never"]
@@ -359,6 +372,9 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Filter()
     )
     tasks: ServerTasks = ServerTasks()
+    further_path: Annotated[
+        str | None, about("Another path at which it is reached over Streamable HTTP, beside /mcp/ and its id.")
+    ] = None
     unix_socket: Annotated[
         str | None,
         about(

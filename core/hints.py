@@ -40,6 +40,8 @@ _FILE_NAME: Final = re.compile(
 _FILE_WORD: Final = re.compile(
     r"(?<![A-Za-z])(?:(?:file)?paths?|file(?:name)?s?|uris?|documents?|images?)(?![A-Za-z])", re.IGNORECASE
 )
+_RESULT_WORD: Final = re.compile(r"(?<![A-Za-z])(?:sav(?:e|ed|ing)|writ(?:e|ten|ing)|output|destination|export)", re.I)
+_SOURCE_WORD: Final = re.compile(r"(?<![A-Za-z])(?:read|load|input|open|source|upload|existing)", re.I)
 _FILE_URI: Final = re.compile(r"(?<![\w-])file:/|(?<![\w-])file:(?=[^.\n]{0,80}\bUR[IL])")
 _SCHEME: Final = re.compile(r"(?<![\w-])(?:schemes?|URIs?|IRIs?|URLs?)(?![\w-])|(?<![\w-])file:(?!/+\w)", re.IGNORECASE)
 _REFUSAL: Final = re.compile(r"unsupported|not supported|unknown url type|without a base", re.IGNORECASE)
@@ -100,14 +102,17 @@ def says_uri(result: bytes, paths: Sequence[str]) -> bool:
 
 def takes_files(tool: bytes) -> bool:
     """Whether the entry of a tool in `tools/list` has an argument, a string or a list of strings, that by its name or
-    description may be a file."""
-    strings, files = set(), set()
+    description may be a file, and not only one to be written."""
+    strings, files, results = set(), set(), set()
     for label, part in _parts(_decoded(take(tool, readable_members(tool).get("inputSchema")))):
         if _is_string(part):
             strings.add(label)
-        if _FILE_NAME.search(label.rpartition(".")[2]) or _FILE_WORD.search(_text(part.get("description"))):
+        key, about = label.rpartition(".")[2], _text(part.get("description"))
+        if _FILE_NAME.search(key) or _FILE_WORD.search(about):
             files.add(label)
-    return not strings.isdisjoint(files)
+        if _RESULT_WORD.search(f"{key} {about}") and not _SOURCE_WORD.search(f"{key} {about}"):
+            results.add(label)
+    return not strings.isdisjoint(files - results)
 
 
 # --- Schemas --------------------------------------------------------------------------------------------------------

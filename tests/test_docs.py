@@ -360,6 +360,7 @@ def test_codes_of_uploads_and_downloads_are_on_the_page() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in (
                 "UploadRefused",
+                "Refusal",
                 "_refuse",
                 "_undo",
                 "_malformed",

@@ -28,6 +28,7 @@ from isthmus.core.plan import (
     ArtifactProducer,
     AutoFiles,
     Deliver,
+    Eviction,
     Kind,
     LocatorMode,
     Offer,
@@ -53,7 +54,8 @@ core: {host: 0.0.0.0, port: "${PORT:-81}", public_base_url: "https://mcp.example
        allowed_hosts: [mcp.example], allowed_origins: ["https://app.example"], log_level: "${LEVEL}",
        keep_alive_seconds: 8, max_request_bytes: 20Mi, drain_seconds: 2.5}
 storage: {root: "${ROOT:-kept}", max_size: 2Gi}
-sessions: {idle_ttl_seconds: 60, max_active: 5, max_in_flight_per_session: 6, max_total_session_size: 1MB,
+sessions: {eviction_policy: none, tombstone_ttl_seconds: 61,
+           idle_ttl_seconds: 60, max_active: 5, max_in_flight_per_session: 6, max_total_session_size: 1MB,
            upstream_session_termination_retries: 0}
 uploads: {enabled: false, max_file_bytes: 512k, ttl_seconds: 10, require_sha256: true, max_files_per_request: 3,
           link_ttl_seconds: 4}
@@ -138,6 +140,7 @@ def test_limits_follow_the_settings() -> None:
         "sessions_max": 5,
         "session_idle_ttl_s": 60,
         "exchanges_per_session_max": 6,
+        "tombstone_ttl_s": 61,
         "session_storage_max_bytes": 1_000_000,
         "storage_max_bytes": 2 << 30,
         "upload_size_max_bytes": 512_000,
@@ -218,6 +221,14 @@ SOCKETS = """
 servers: [{id: a, upstream: {url: "ws://h/ws", headers: {A: b}}}]
 mcpServers: {b: {url: "WSS://h"}, c: {type: ws, url: "ws://h"}, d: {type: http, url: "http://h"}}
 """
+
+
+def test_tools_may_be_hidden_by_regular_expressions_of_their_whole_names() -> None:
+    selection = read(server("tools: {exclude_regexes: ['get_.*|b']}")).servers[0].tools.selection
+    assert selection and [name for name in ("get_a", "b", "forget_a", "bb") if selection.admits(name)] == [
+        "forget_a",
+        "bb",
+    ]
 
 
 def test_filters_reach_the_plan() -> None:
@@ -319,6 +330,7 @@ def test_the_plan_follows_the_settings() -> None:
         require_sha256=True,
         artifacts_enabled=False,
         expose_as_resources=False,
+        eviction=Eviction.NONE,
         affinity=Affinity.REQUEST,
     )
     kinds = [server.kind for server in to_plan(read(SOCKETS), b"k" * 16, "/ws", "").servers]
@@ -655,6 +667,17 @@ REFUSED = {
     server("required_headers: ['A b']"): ["servers[0].required_headers[0]: got the name 'A b', expected a header name"],
     server("tools: {include: ['']}"): ['servers[0].tools.include[0]: got "", expected a name, or a pattern such as'],
     server("resources: {exclude: [x, ' ']}"): ['servers[0].resources.exclude[1]: got " ", expected a name'],
+    server("tools: {exclude_regexes: [a, '(']}"): [
+        'servers[0].tools.exclude_regexes[1]: got "(", expected a regular expression ('
+    ],
+    server("further_path: /a/"): ['servers[0].further_path: got "/a/", expected an absolute path such as /mcp/files'],
+    server("further_path: a"): ['servers[0].further_path: got "a"'],
+    server("further_path: '/a?b'"): ['servers[0].further_path: got "/a?b"'],
+    server("further_path: /p")[:-1] + ", {id: b, upstream: {command: [x]}, further_path: /p}]": [
+        "servers[1].further_path: got '/p', expected a path of its own (servers[0].further_path has this one)"
+    ],
+    f"core: {{further_upload_path: '/'}}\n{MINIMAL}": ['core.further_upload_path: got "/"'],
+    f"core: {{any_host: maybe}}\n{MINIMAL}": ['core.any_host: got "maybe", expected true or false'],
     server("prompts: [x]"): ["servers[0].prompts: got a list of 1, expected a mapping"],
     server("tools: {only: [x]}"): ["servers[0].tools.only: unknown key"],
     server("tools: {exclude: [t*]}, adapters: [{type: upload_consumer, tools: [s, t], file_path_argument: p}]"): [

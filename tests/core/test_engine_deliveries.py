@@ -1,5 +1,7 @@
-"""What adapters say is delivered and taken in: every form of a file in an argument, every place an output may be told of,
-and the artifacts among a session's resources."""
+"""What adapters say is delivered and taken in: each form of a file in an argument, each place an output may be told of.
+
+And the artifacts among a session's resources.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,7 @@ def test_a_link_that_serves_the_file() -> None:
     files = scene(consumer("eat", Deliver.URL))
     _, got = files.begin("eat", file=files.upload("a b.txt", DATA))
     link = urlsplit(got["file"])
-    _, _, server, sid, uid, name = link.path.split("/")
+    _, _, server, sid, uid, _ = link.path.split("/")
     opening = DownloadOpening(server, sid, uid, "a b.txt", dict(parse_qsl(link.query)))
     channel = files.world.engine.new_channel()
     files.world.open(channel, opening)

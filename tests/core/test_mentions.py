@@ -60,6 +60,7 @@ def replaced(params: bytes, path: str = PATH, deliver: Deliver = Deliver.PATH) -
         ({"p": f"“{UP}/a.txt”, ({ART}), **{UP}** and `{UP}`!"}, {"p": f"“{PATH}”, ({PATH}), **{PATH}** and `{PATH}`!"}),
         ({"p": f"[a]({ART}) <{UP}>"}, {"p": f"[a]({PATH}) <{PATH}>"}),
         ({"p": f"see {ART}#L1-L2"}, {"p": f"see {PATH}#L1-L2"}),
+        ({"code": f'f("a\\n{UP}\\n{UP}")'}, {"code": f'f("a\\n{PATH}\\n{PATH}")'}),
         ({"code": f'open("{UP}/é.txt")'}, {"code": f'open("{PATH}")'}),
         ({"p": UP + "/"}, {"p": PATH}),
         ({"a": {"b": [{"c": UP}]}}, {"a": {"b": [{"c": PATH}]}}),
@@ -136,7 +137,7 @@ def sql_value(statement: str) -> object:
 @pytest.mark.parametrize(
     "statement",
     ["select '{}'", "SELECT /* it */ 'x' || '', '{}' -- don't", "with a as (select '{}' as b) select b from a",
-     "select 'it''s ' || ' {}'", "values ('{}')"],
+     "select 'it''s ' || ' {}'", "values ('{}')", "select '' || 'from  {} '"],
 )  # fmt: skip
 def test_quotes_are_doubled_in_sql(statement: str) -> None:
     put = replaced(params_of({"sql": statement.format(UP)}), ODD_PATH)["sql"]
@@ -218,13 +219,18 @@ def serialised(pair: Pair) -> Pair:
     return Pair(json.dumps(pair.given), json.dumps(pair.wanted))
 
 
+def serialised_as_it_is(pair: Pair) -> Pair:
+    return Pair(*(re.sub("[\ud800-\udfff]", "?", json.dumps(value, ensure_ascii=False)) for value in pair))
+
+
 KEYS = st.sampled_from(["a", "file", 'é"', UP, "\ud800", "x.y", ""])
 TREES = st.recursive(
     HANDLES | texts() | OTHERS,
     lambda below: (
         st.lists(below, max_size=3).map(listed)
         | st.dictionaries(KEYS, below, max_size=3).map(keyed)
-        | below.filter(lambda pair: isinstance(pair.given, list | dict)).map(serialised)
+        | st.lists(below, max_size=2).map(listed).map(serialised)
+        | st.lists(below, max_size=2).map(listed).map(serialised_as_it_is)
     ),
     max_leaves=8,
 )
@@ -315,6 +321,8 @@ def test_depth_is_bounded() -> None:
 
 def test_the_number_of_handles_is_bounded() -> None:
     assert len(found(params_of([UP] * 5), limit=5)) == 5
+    assert len(found(params_of({"p": "[" + f'"{UP}" ' * 5 + "]"}), limit=5)) == 5
+    assert len(found(params_of({"p": f'[{{"a":"{UP}"}},{{"a":"{UP}","a":"{UP}"}}]'}), limit=3)) == 3
     for many in ([UP] * 6, " ".join([UP] * 6), json.dumps([UP] * 6)):
         with pytest.raises(ArgumentProblem, match="at most 5"):
             found(params_of({"p": many}), limit=5)
