@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from anyio import CancelScope, Lock, to_thread
 
+from .copying import copy_in_kernel
 from .file_drafts import WRITE_SIZE, FileDraft, FileDraftWriter, as_storage_errors
 from .interface import CHUNK_SIZE_MAX, BlobStat, BlobWriter, DraftWriter, NotStored, StorageError, StorageFull
 from .keys import check_key
@@ -26,6 +27,8 @@ from .keys import check_key
 _NAME: Final = re.compile(r"(?P<key>[A-Za-z0-9._+-]+)~(?P<serial>[0-9a-f]{1,16})~(?P<sha256>[0-9a-f]{64})")
 _READ_SIZE: Final = 1024 * 1024
 """Bytes read with one visit to a worker thread: a visit costs as much as reading some 100 KiB."""
+_COPY_SIZE: Final = 32 * 1024 * 1024
+"""Bytes copied with one visit: between two, the one who waits can give up."""
 
 
 class _Entry(NamedTuple):
@@ -258,6 +261,22 @@ class FileWriter:
         if len(self._gathered) >= WRITE_SIZE:
             await self._run_flush(is_last=False)
 
+    async def copy_from(self, file: int, size_max_bytes: int) -> int:
+        if self._size_bytes + size_max_bytes > self._size_max_bytes:
+            self._is_spent = True
+            raise StorageFull(f"the blob would exceed its limit of {self._size_max_bytes} bytes")
+        await self._run_flush(is_last=False)
+        was_spent, self._is_spent = self._is_spent, True
+        before = self._size_bytes
+        while missing := before + size_max_bytes - self._size_bytes:
+            with as_storage_errors():
+                count = await to_thread.run_sync(self._copy, file, min(missing, _COPY_SIZE))
+            if not count:
+                break
+            self._size_bytes += count
+        self._is_spent = was_spent
+        return self._size_bytes - before
+
     async def commit(self) -> BlobStat:
         if self._is_spent:
             raise StorageError("the blob was committed before, or could not be written")
@@ -274,6 +293,19 @@ class FileWriter:
             await to_thread.run_sync(self._flush, is_last)
         self._is_spent = was_spent
 
+    def _copy(self, file: int, size_max_bytes: int) -> int:
+        copied = copy_in_kernel(file, self._fd, size_max_bytes)
+        if not copied:
+            self._gathered += os.read(file, min(size_max_bytes, _READ_SIZE))
+            count = len(self._gathered)
+            self._flush(False)
+            return count
+        # What was copied is hashed, not what the file holds by now.
+        end = os.lseek(self._fd, 0, os.SEEK_CUR)
+        for at in range(end - copied, end, _READ_SIZE):
+            self._hash.update(os.pread(self._fd, min(_READ_SIZE, end - at), at))
+        return copied
+
     def _flush(self, is_last: bool) -> None:
         gathered, self._gathered = self._gathered, bytearray()
         self._hash.update(gathered)
@@ -285,7 +317,7 @@ class FileWriter:
             os.fsync(self._fd)
 
     def open(self) -> None:
-        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
     def discard(self) -> None:
         """Close the file, and remove it if it is still there under its temporary name."""

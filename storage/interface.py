@@ -108,6 +108,14 @@ class BlobWriter(Protocol):
             StorageFull: the blob would exceed its limit, or the disk is full.
         """
 
+    async def copy_from(self, file: int, size_max_bytes: int) -> int:
+        """Append what the open, regular file holds from where it stands, at most `size_max_bytes`; returns how much
+        that was. The copy shares blocks with the file where it can, and nothing else: it changes with no other.
+
+        Raises:
+            StorageFull: as `write`, and if the blob's limit has no room for `size_max_bytes`.
+        """
+
     async def commit(self) -> BlobStat:
         """Make all that was written the blob, in one step, replacing an older one. Called once, after the writes."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Final
 
-from anyio import Lock
+from anyio import Lock, to_thread
 
 from .interface import (
     CHUNK_SIZE_MAX,
@@ -21,6 +23,9 @@ from .interface import (
     VersionConflict,
 )
 from .keys import check_key, check_prefix
+
+_READ_SIZE: Final = 1024 * 1024
+"""Bytes of a file read with one visit to a worker thread."""
 
 
 class MemoryRecords:
@@ -172,6 +177,16 @@ class MemoryWriter:
             self._is_spent = True
             raise StorageFull(f"the blob would exceed its limit of {self._size_max_bytes} bytes")
         self._content += chunk
+
+    async def copy_from(self, file: int, size_max_bytes: int) -> int:
+        if len(self._content) + size_max_bytes > self._size_max_bytes:
+            self._is_spent = True
+            raise StorageFull(f"the blob would exceed its limit of {self._size_max_bytes} bytes")
+        before = len(self._content)
+        while size_max_bytes and (piece := await to_thread.run_sync(os.read, file, min(size_max_bytes, _READ_SIZE))):
+            self._content += piece
+            size_max_bytes -= len(piece)
+        return len(self._content) - before
 
     async def commit(self) -> BlobStat:
         if self._is_spent:

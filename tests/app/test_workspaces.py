@@ -321,17 +321,48 @@ async def test_an_empty_blob_is_materialized(tmp_path: Path, blobs: Blobs) -> No
     assert Path(answer.path).read_bytes() == b""
 
 
-async def test_copies_do_not_need_the_kernels_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unsupported(*_: object) -> int:
-        raise OSError(errno.EXDEV, "cross-device")
+@pytest.mark.parametrize("copied", [0, 1, 100_000])
+async def test_copies_do_not_need_the_kernels_help(
+    copied: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor that it goes on as it began."""
+    left = copied
 
-    monkeypatch.setattr(os, "copy_file_range", unsupported, raising=False)
+    def copy(source: int, target: int, count: int) -> int:
+        nonlocal left
+        if not left:
+            raise OSError(errno.EXDEV, "cross-device")
+        count = os.write(target, os.read(source, min(count, left)))
+        left -= count
+        return count
+
+    monkeypatch.setattr(os, "copy_file_range", copy, raising=False)
     blobs = FileBlobs(str(tmp_path / "blobs"))
     work = build(tmp_path, blobs)
-    await store(blobs, "b", b"content" * 300_000)
+    content = random.Random(5).randbytes(2_100_000)
+    await store(blobs, "b", content)
     answer = await work.carry_out(Materialize(T, MINE, "b", THING, "f"))
     assert isinstance(answer, Materialized)
-    assert Path(answer.path).read_bytes() == b"content" * 300_000
+    assert Path(answer.path).read_bytes() == content
+    left = copied
+    (file,) = (await collect(work, answer.path, limit=len(content))).files
+    assert file.sha256 == hashlib.sha256(content).hexdigest()
+    assert await blob(blobs, "b/0") == content
+
+
+async def test_what_is_taken_is_a_file_of_its_own(tmp_path: Path) -> None:
+    """Whoever writes to its file later changes nothing that is stored, however the copy was made."""
+    blobs = FileBlobs(str(tmp_path / "blobs"))
+    work = build(tmp_path, blobs)
+    path = Path((await work.prepare(MINE)).ws, "f")
+    content = random.Random(6).randbytes(300_000)
+    path.write_bytes(content)
+    await collect(work, "f")
+    stored = Path(blobs.path_for("b/0") or "")
+    assert (stored.stat().st_nlink, stored.samefile(path)) == (1, False)
+    with open(path, "r+b") as file:
+        file.write(b"changed")
+    assert await blob(blobs, "b/0") == content
 
 
 @pytest.mark.parametrize("level", ["workspace", "folder", "own"])

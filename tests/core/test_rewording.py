@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import jsonschema
@@ -374,11 +375,24 @@ def grown(below: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 SCHEMAS = st.recursive(LEAVES, grown, max_leaves=6)
 
 
-@given(value=INSTANCES.filter(lambda value: isinstance(value, dict)), schema=SCHEMAS, extra=SCHEMAS)
-def test_validity_never_changes(value: Any, schema: Any, extra: Any) -> None:
+PLACES: list[Callable[[Any], dict[str, Any]]] = [
+    lambda schema: {"allOf": [schema]},
+    lambda schema: {"properties": {"p": schema}},
+    lambda schema: {"properties": {"p": {"oneOf": [{"type": "string"}, schema]}}},
+    lambda schema: {"not": {"properties": {"p": schema}}},
+]
+
+
+@given(
+    value=st.dictionaries(st.sampled_from("pq"), INSTANCES, min_size=1),
+    place=st.sampled_from(PLACES),
+    schema=SCHEMAS,
+    extra=SCHEMAS,
+)
+def test_validity_never_changes(value: Any, place: Callable[[Any], dict[str, Any]], schema: Any, extra: Any) -> None:
     """Whatever the schema says of the value, it says of the reworded one: told by a validator that owes us nothing."""
     assume("$ref" not in json.dumps(extra))  # one that refers to itself has no end
-    whole = {"allOf": [schema], "$defs": {"d": extra}}
+    whole = {**place(schema), "$defs": {"d": extra}}
     validator = jsonschema.Draft202012Validator(whole)
     made = reworded({"structuredContent": value}, whole)["structuredContent"]
     assert validator.is_valid(made) == validator.is_valid(value)

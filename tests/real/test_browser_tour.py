@@ -158,6 +158,7 @@ def give_files(tour: Tour) -> None:
     assert artifacts_of(waiting) == []
     tour.make("browser_file_upload", STATE, paths=[*handles, picture["artifact_uri"]])
     told = f"one ä.txt (5 bytes), two.bin (1000 bytes), named.png ({picture['size_bytes']} bytes)"
+    print(tour.text("browser_snapshot"))
     assert f"chosen: {told}" in tour.text("browser_snapshot")
     tour.make("browser_drop", STATE, target="#zone", element="zone", paths=[f"{handles[0]}/x.txt"])
     assert "dropped: one ä.txt (5 bytes)" in tour.text("browser_snapshot")

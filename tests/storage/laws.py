@@ -6,6 +6,8 @@ A backend passes if it cannot be told from the plain models below, which are dic
 from __future__ import annotations
 
 import hashlib
+import os
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -435,6 +437,37 @@ async def blobs_spent_writers_do_not_commit(opener: OpensBlobs) -> None:
     assert await contents(blobs) == {"k": b"abc"}
 
 
+async def blobs_copy_files(opener: OpensBlobs) -> None:
+    """To copy a file is to write what it holds, from where it stands, as far as it goes and no further."""
+    blobs = opener()
+    content = bytes(range(256)) * 10_000
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        for start, size, before in (
+            (0, len(content), b""),
+            (5, 2_000_000, b"a"),
+            (len(content) - 3, 9, b"a"),
+            (0, 0, b""),
+        ):
+            copied = content[start : start + size]
+            os.lseek(file.fileno(), start, os.SEEK_SET)
+            async with blobs.create("k", size_max_bytes=len(before) + size + 1) as writer:
+                await writer.write(before)
+                assert await writer.copy_from(file.fileno(), size) == len(copied)
+                await writer.write(b"z")
+                stat = await writer.commit()
+            assert await contents(blobs) == {"k": before + copied + b"z"}
+            assert stat == await blobs.stat("k")
+            assert stat.sha256 == hashlib.sha256(before + copied + b"z").hexdigest()
+        async with blobs.create("k", size_max_bytes=3) as writer:
+            with pytest.raises(StorageFull):
+                await writer.copy_from(file.fileno(), 4)
+            with pytest.raises(StorageError):
+                await writer.commit()
+    assert await contents(blobs) == {"k": b"z"}
+
+
 async def blobs_sweep_spares_open_writers(opener: OpensBlobs) -> None:
     blobs = opener()
     async with blobs.create("k", size_max_bytes=3) as writer:
@@ -488,6 +521,7 @@ RECORD_LAWS = [
 BLOB_LAWS = [
     blobs_readers_keep_what_they_began,
     blobs_later_commit_stays,
+    blobs_copy_files,
     blobs_spent_writers_do_not_commit,
     blobs_sweep_spares_open_writers,
     blobs_cancelled_writers_leave_nothing,
