@@ -187,7 +187,9 @@ class Counter:
         key = artifact_key(opening.sid, opening.artifact)
         self._waiting.order(lambda ticket: Load(ticket=ticket, key=key), loaded)
 
-    def _serve(self, channel: ChannelId, opening: DownloadOpening, record: StoredArtifact | StoredUpload | None) -> None:
+    def _serve(
+        self, channel: ChannelId, opening: DownloadOpening, record: StoredArtifact | StoredUpload | None
+    ) -> None:
         if record is None or record.server != opening.server or record.expires_at_unix < self._desk.now_unix:
             self._desk.refuse(channel, 404, {"detail": "this file has expired", "code": "not_found"})
             return

@@ -54,10 +54,17 @@ _COLON: Final = re.compile(rb"[ \t\r\n]*:")
 
 
 class Known(NamedTuple):
-    """A file and what it is called from now on. `paths` are absolute."""
+    """A file and what it is called from now on.
+
+    Attributes:
+        paths: absolute ones.
+        has_name: its bare name means it. A text that is about other things may use the same name for another file, such
+            as a page that a browser shows, or a document that is read aloud.
+    """
 
     paths: tuple[str, ...]
     uri: str
+    has_name: bool = True
 
 
 class _Spelling(NamedTuple):
@@ -122,13 +129,15 @@ class _Reworder:
         assert not cwd or cwd.startswith("/")
         self._absolute: dict[str, list[_Spelling]] = {}
         self._relative: dict[str, list[_Spelling]] = {}
-        for path, uri in ((posixpath.normpath(path), one.uri) for one in known for path in one.paths):
-            self._add(self._absolute, path, uri)
-            if cwd:
-                way = posixpath.relpath(path, cwd)
-                self._add(self._relative, way, uri)
-                if not way.startswith("../"):
-                    self._add(self._relative, "./" + way, uri)
+        for one in known:
+            for path in map(posixpath.normpath, one.paths):
+                self._add(self._absolute, path, one.uri)
+                if cwd:
+                    way = posixpath.relpath(path, cwd)
+                    if one.has_name or "/" in way:
+                        self._add(self._relative, way, one.uri)
+                    if not way.startswith("../"):
+                        self._add(self._relative, "./" + way, one.uri)
         for spellings in (*self._absolute.values(), *self._relative.values()):
             spellings.sort(key=lambda spelling: -len(spelling.folder))
         plain = {posixpath.normpath(folder) for folder in folders} - {"/"}

@@ -23,6 +23,7 @@ from isthmus.app import confinement
 from isthmus.app.holding import InUse, holding
 from isthmus.app.removal import remove_tree
 from isthmus.app.survey import stamp_of
+from isthmus.app.upstreams import _placed
 from isthmus.app.walking import PATH_SIZE_MAX
 from isthmus.app.workspaces import Workspaces
 from isthmus.core.effects import (
@@ -52,6 +53,7 @@ from isthmus.core.limits import Limits
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.interface import Blobs, BlobWriter, StorageError, StorageFull
 from isthmus.storage.memory import MemoryBlobs, MemoryRecords
+from isthmus.transports.stdio import ChildSpec
 
 pytestmark = pytest.mark.anyio
 
@@ -199,6 +201,17 @@ async def test_folders_are_made_for_the_owner_only(tmp_path: Path, blobs: Blobs)
     made = [Path(work.root), Path(work.root, MINE), *map(Path, folders)]
     assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o700}
     assert sorted(os.listdir(Path(work.root, MINE))) == ["in", "out", "ws"]
+
+
+async def test_a_child_is_placed_in_the_folders_of_its_session(tmp_path: Path, blobs: Blobs) -> None:
+    folders = build(tmp_path, blobs).folders(MINE)
+    spec = ChildSpec(("{ws}/run", "--out={out}:{in}"), {"CACHE": "{tmp}/c", "PLAIN": "{other}"}, None, inherit_env=True)
+    placed = _placed(spec, folders)
+    assert placed.command == (f"{folders.ws}/run", f"--out={folders.out}:{folders.in_}")
+    assert placed.env == {"TMPDIR": folders.tmp, "CACHE": f"{folders.tmp}/c", "PLAIN": "{other}"}
+    assert (placed.cwd, placed.inherit_env) == (folders.ws, True)
+    assert _placed(ChildSpec(("x",), {"TMPDIR": "/t"}, "{out}/sub"), folders).cwd == f"{folders.out}/sub"
+    assert _placed(ChildSpec(("x",), {"TMPDIR": "/t"}, "{out}/sub"), folders).env == {"TMPDIR": "/t"}
 
 
 async def test_a_server_can_make_sockets_in_its_tmp(blobs: Blobs) -> None:

@@ -114,6 +114,11 @@ def test_the_longest_name_counts() -> None:
     assert reword_text("'a b.txt' 'b.txt' /W/ws/a b.txt", known, CWD) == "'artifact://ab' 'artifact://b' artifact://ab"
 
 
+def test_a_name_alone_may_be_another_files() -> None:
+    known = (Known(("/W/ws/a.png",), SHOT, has_name=False),)
+    assert reword_text("a.png ./a.png /W/ws/a.png (a.png)", known, CWD) == f"a.png {SHOT} {SHOT} (a.png)"
+
+
 # --- Properties -----------------------------------------------------------------------------------------------------
 
 PIECES = [
