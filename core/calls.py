@@ -19,7 +19,7 @@ from .inputs import Inputs
 from .job import Job, Way, way_of
 from .ledger import Ledger
 from .links import Link
-from .outputs import Outputs
+from .outputs import CLOCK_SLACK_S, Outputs
 from .plan import LocatorMode, OutputLocator, ServerPlan
 from .shared_paths import to_here, to_there
 from .shelf import Shelf
@@ -101,7 +101,7 @@ class Calls:
     def _ledger(self, link: Link) -> Ledger:
         found = self._ledgers.get(link.workspace)
         if found is None:
-            found = self._ledgers[link.workspace] = Ledger(self._desk.limits.files_known_max)
+            found = self._ledgers[link.workspace] = Ledger(2 * self._desk.limits.files_known_max)
         return found
 
     def _place_output(self, job: Job) -> None:
@@ -140,11 +140,12 @@ class Calls:
         if not areas and not paths:
             return
         named = tuple(tuple(to_here(path, link.plan.shared) for path in spellings) for spellings in paths)
+        ordered_at_unix = self._desk.now_unix
 
         def seen(answer: StorageAnswer) -> None:
             if isinstance(answer, Surveyed):
-                if areas:
-                    job.ledger.begin(answer.listed)
+                if areas and not job.ledger.is_begun:  # a call beside this one may have begun it, and written since
+                    job.ledger.begin(answer.listed, ordered_at_unix - CLOCK_SLACK_S if answer.is_cut else 0.0)
                 for sighting in answer.named:
                     job.baseline.update({file.path: file.stamp for file in sighting.files})
             self._answered(job)  # a disk that cannot be looked at is said when something is to be taken from it

@@ -43,17 +43,20 @@ class Entry(msgspec.Struct, frozen=True):
 
 class Ledger:
     """Args:
-    limit: entries it keeps. Beyond it the one noted longest ago is forgotten, and its file new again: it is to be well
-        above what one survey lists.
+    limit: entries it keeps. Beyond it the one seen or noted longest ago is forgotten, and its file new again: it is to
+        be well above what one survey lists.
 
     Attributes:
         is_begun: it is known what was there before the first call.
+        oldest_at_unix: what was changed before is older than the first call, where not all that was there then could
+            be listed; else 0.
         last_number: that of the newest entry.
     """
 
     def __init__(self, limit: int) -> None:
         assert limit > 0
         self.is_begun = False
+        self.oldest_at_unix = 0.0
         self.last_number = 0
         self._limit = limit
         self._entries: dict[str, Entry] = {}
@@ -73,9 +76,11 @@ class Ledger:
             del self._entries[next(iter(self._entries))]
         self.settle(file.path)
 
-    def begin(self, listed: Iterable[SeenFile]) -> None:
+    def begin(self, listed: Iterable[SeenFile], oldest_at_unix: float = 0.0) -> None:
         """What is there before the first call is known, and nobody's output."""
+        assert not self.is_begun
         self.is_begun = True
+        self.oldest_at_unix = oldest_at_unix
         for file in listed:
             if not self.knows(file):
                 self.note(file)
@@ -95,6 +100,10 @@ class Ledger:
         entry = self._entries.get(file.path)
         return entry is not None and entry.stamp == file.stamp
 
+    def is_new(self, file: SeenFile) -> bool:
+        """Whether it came, or was changed, after the first call began, and nobody noted it since."""
+        return not self.knows(file) and file.changed_at_unix >= self.oldest_at_unix
+
     def find(self, path: str) -> Entry | None:
         """What was noted of a real path last."""
         return self._entries.get(path)
@@ -105,7 +114,16 @@ class Ledger:
         What is empty or busy is left out, and found by a later call; so is, for good, what by its name below the
         innermost of `roots` is nobody's output: hidden files and folders, caches, temporary and lock files.
         """
-        return [file for file in listed if not self.knows(file) and is_finished(file) and not _is_skipped(file, roots)]
+        self._see(listed)
+        return [file for file in listed if self.is_new(file) and is_finished(file) and not _is_skipped(file, roots)]
+
+    def _see(self, listed: Iterable[SeenFile]) -> None:
+        """Keep what is there longer than what is not, where not all can be kept."""
+        if 2 * len(self._entries) > self._limit:
+            for file in listed:
+                entry = self._entries.pop(file.path, None)
+                if entry is not None:
+                    self._entries[file.path] = entry
 
     def forget(self, aid: str) -> None:
         """The artifact is gone. Its file stays known: it did not change."""

@@ -216,7 +216,7 @@ class Outputs:
     def _is_new(self, job: Job, file: SeenFile, *, is_known: bool) -> bool:
         """Whether the call may have written it."""
         if self._is_in_session(job, file.path) or is_known:
-            return not is_known
+            return job.ledger.is_new(file)
         before = job.baseline.get(file.path)
         if before is not None:
             return before != file.stamp
@@ -310,8 +310,10 @@ class Outputs:
     def _note_problem(self, job: Job, problem: str, source: SeenFile | None) -> None:
         if source is not None and problem == "unfinished":
             self._await(job, source.path, "it is still being written")
-        else:
-            job.problems.append(problem)
+            return
+        job.problems.append(problem)
+        if source is not None and source.size_bytes > self._desk.limits.artifact_size_max_bytes:
+            job.ledger.note(source)  # said once: no later call can take it either
 
     def _record(self, outcome: _Outcome, blob: str, file: CollectedFile) -> StoredArtifact:
         job = outcome.job
@@ -433,16 +435,14 @@ class Outputs:
         known: list[rewording.Known] = []
         taken = {record.aid for record in job.artifacts}
         for path, entry in job.ledger.entries():
-            name = posixpath.basename(path)
-            if name.isascii() and b"\\u" not in result and name.encode() not in result:
-                continue
             if entry.aid and self._shelf.find_artifact(session.sid, entry.aid) is None:
                 continue  # it has expired
             if entry.uri:
                 paths = tuple(dict.fromkeys((path, to_there(path, shared))))
                 known.append(rewording.Known(paths, entry.uri, has_name=entry.aid in taken))
         folders = self._folders(job)
-        seen = tuple(to_there(folder, shared) for folder in folders.values())
+        base = f"{self._desk.plan.workspaces_path}/{job.link.workspace}"
+        seen = tuple(to_there(folder, shared) for folder in (*folders.values(), base))
         hints = (job.link.hints or {}).get(job.tool)
         schema = None if hints is None else hints.output_schema
         return rewording.reword_result(result, known, cwd=seen[0], folders=seen, output_schema=schema)

@@ -157,8 +157,10 @@ def test_w05_what_cannot_fit_takes_nothing_else_away() -> None:
     assert "too large" in result["_meta"]["artifact_error"]
     scene.world.wait(1)
     assert artifacts(scene.call("run", writes={"bigger.bin": b"z" * 102})) == []
-    _, got = scene.begin("run", path=handle)
-    assert scene.disk.files[got["path"]].data == b"x" * 60
+    read = scene.begin("run", path=handle)[0]
+    assert not scene.world.sent[read], "the file is there, and the call is on its way"
+    assert scene.disk.blobs.keys() == {json.loads(record)["blob"] for record in scene.disk.records.values()}
+    assert list(scene.disk.blobs.values()) == [b"x" * 60]
 
 
 def test_w05_room_that_was_never_used_is_given_back() -> None:
