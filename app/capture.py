@@ -20,7 +20,6 @@ from .survey import stamp_of
 
 UNFINISHED: Final = "unfinished"
 _HEAD_SIZE: Final = 512
-_PIECE_SIZE: Final = 1024 * 1024
 
 _log = logging.getLogger(__name__)
 
@@ -91,18 +90,15 @@ class Capture:
         found = await to_thread.run_sync(_find, source, reach, size_max_bytes)
         if isinstance(found, str):
             return CollectedFile(problem=found)
-        head = b""
         with found.file as file:
             async with self._blobs.create(blob, size_max_bytes=found.stat.st_size) as writer:
                 # A file that grows meanwhile is taken at the length it had, one that shrinks as far as it goes.
-                missing = found.stat.st_size
-                while missing and (piece := await to_thread.run_sync(file.read, min(missing, _PIECE_SIZE))):
-                    head += piece[: _HEAD_SIZE - len(head)]
-                    missing -= len(piece)
-                    await writer.write(piece)
+                await writer.copy_from(file.fileno(), found.stat.st_size)
                 if source.stamp and stamp_of(os.fstat(file.fileno())) != source.stamp:
                     return CollectedFile(problem=UNFINISHED)
                 stat = await writer.commit()
+        # Of what is stored: the file may hold something else by now.
+        head = b"".join([piece async for piece in self._blobs.read(blob, 0, _HEAD_SIZE)])
         if source.moves:
             moved.append(found)
         return CollectedFile(

@@ -17,6 +17,8 @@ import stat
 from contextlib import suppress
 from typing import BinaryIO, Final
 
+from ..storage.copying import copy_in_kernel
+
 # O_PATH, where there is one, needs no permission to list the folder.
 _FOLDER: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SAME: Final = ("st_dev", "st_ino", "st_mode", "st_size", "st_mtime_ns")
@@ -165,8 +167,8 @@ class Placement:
     def copy_from(self, path: str) -> None:
         """Write all of the file at `path`, which we own; sharing its blocks where the file system can."""
         with open(path, "rb", buffering=0) as source:
-            if not _copy_in_kernel(source.fileno(), self.file.fileno()):
-                shutil.copyfileobj(source, self.file, 1024 * 1024)
+            copy_in_kernel(source.fileno(), self.file.fileno(), os.fstat(source.fileno()).st_size)
+            shutil.copyfileobj(source, self.file, 1024 * 1024)
 
     def finish(self) -> None:
         """Give the file its name, replacing a link or whatever else but a folder has it."""
@@ -185,19 +187,3 @@ class Placement:
             with suppress(OSError):
                 os.unlink(self._temporary, dir_fd=self._folder)
         os.close(self._folder)
-
-
-def _copy_in_kernel(source: int, target: int) -> bool:
-    """Whether the kernel copied everything; if not, nothing was copied. A copy shares blocks on file systems with
-    reflinks."""
-    if not hasattr(os, "copy_file_range"):
-        return False
-    copied = 0
-    try:
-        while (count := os.copy_file_range(source, target, 1 << 30)) > 0:
-            copied += count
-    except OSError as error:
-        if copied or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-            raise
-        return False
-    return copied > 0 or os.fstat(source).st_size == 0

@@ -34,7 +34,7 @@ def check_files(key: str, server: Server, is_sound: Callable[[str], bool]) -> It
         yield from _shared(f"{key}.shared", server.shared_folders)
     if is_sound(f"{key}.files") and is_sound(f"{key}.adapters") and not server.has_files:
         for name in ("shared", "stage"):
-            if is_sound(f"{key}.{name}") and getattr(server, name) not in ((), "in"):
+            if is_sound(f"{key}.{name}") and getattr(server, name) not in ((), None):
                 yield Problem(f"{key}.{name}", "it beside adapters or files: auto only", "got it for others")
 
 

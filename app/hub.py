@@ -17,7 +17,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ..core.effects import (
+    Append,
     Cause,
+    Cease,
     Close,
     Dial,
     Discard,
@@ -302,22 +304,27 @@ class Hub:
             case Note():
                 level = logging.getLevelNamesMapping()[effect.level.upper()]
                 _log.log(level, "%s: %s" if effect.server else "%s%s", effect.server, effect.text)
-            case Receive() | Serve():
+            case Receive() | Append() | Cease() | Serve():
                 self._carry_out_file_order(effect)
             case _:
                 assert isinstance(effect, StorageOrder), effect
                 self._storing += 1
                 self._tasks.start_soon(self._store, effect)
 
-    def _carry_out_file_order(self, effect: Receive | Serve) -> None:
+    def _carry_out_file_order(self, effect: Receive | Append | Cease | Serve) -> None:
         outlet = self._outlets.get(effect.channel)
         if outlet is None:
             return
         file_outlet: FileOutlet = outlet  # type: ignore[assignment]  # only HTTP file requests are ordered this
-        if isinstance(effect, Receive):
-            file_outlet.receive(effect)
-        else:
-            file_outlet.serve(effect)
+        match effect:
+            case Receive():
+                file_outlet.receive(effect)
+            case Append():
+                file_outlet.append(effect)
+            case Cease():
+                file_outlet.cease(effect)
+            case Serve():
+                file_outlet.serve(effect)
 
     def _dial(self, order: Dial) -> None:
         channel = order.channel

@@ -7,7 +7,7 @@ request fails (a bad body, a full disk, a client that hangs up, a shutdown), wha
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -24,9 +24,10 @@ from multipart import (
 )
 
 from ..core.counter import overhead_max_bytes
-from ..core.effects import RawFile, Receive, Serve, StoredFile, UploadManifest
+from ..core.effects import Append, RawFile, Receive, Serve, StoredFile, UploadManifest
 from ..storage.interface import Blobs, StorageFull
 from ..transports.port import UploadRefused
+from .addition import Addition
 
 HEADER_SIZE_MAX_BYTES: Final = 4096
 """One header of a part. File names end at 255 bytes on most systems, three times that when percent-encoded."""
@@ -92,6 +93,14 @@ class BlobFiles:
             if isinstance(error, StorageFull):
                 raise UploadRefused(507, "storage_full", "there is no room for this upload; try again later") from error
             raise
+
+    async def append(self, order: Append, body: AsyncIterator[bytes], tell: Callable[[bytes], None]) -> None:
+        """Store more of a draft as it arrives. See `FileService`."""
+        addition = Addition(order, self._blobs, tell)
+        try:
+            await addition.take(body)
+        finally:
+            tell(addition.report())
 
     def give_out(self, order: Serve, start: int, stop: int) -> AsyncIterator[bytes]:
         """The bytes `start:stop` of the blob, in chunks of at most 64 KiB.

@@ -108,6 +108,7 @@ def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | No
         prefix=urlsplit(core.public_base_url or "").path.rstrip("/"),
         management=_management(core),
         transparent=dict(transparent or {}),
+        upload_size_max_bytes=settings.uploads.max_file_bytes,
         passes={server.id: server.upstream.passes for server in settings.servers if server.upstream.passes},
         required={server.id: server.required_headers for server in settings.servers if server.required_headers},
         aliases=aliases,

@@ -162,7 +162,7 @@ def _server_plan(server: Server, retries: int) -> ServerPlan:
         forwards_roots=server.roots == "client",
         auto_files=_auto_files(server),
         shared=tuple(SharedFolder(folder.here, folder.there) for folder in server.shared_folders),
-        stage=server.stage,
+        stage=server.stage or ("in" if server.auto_files is None else "ws"),
     )
 
 

@@ -334,12 +334,12 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         about("Folders that the server sees under other paths, as in a container. One, or a list."),
     ] = ()
     stage: Annotated[
-        Literal["in", "out", "ws"],
+        Literal["in", "out", "ws"] | None,
         about(
             "In which of the session's folders uploads are laid for the server: out for one that reads only where it "
-            "writes, ws for one that reads only below its working directory."
+            "writes, ws for one that reads only below its working directory. null: ws with files: auto, else in."
         ),
-    ] = "in"
+    ] = None
     artifact_roots: Annotated[Texts, about("Folders, beside the session's own, that artifacts may lie in.")] = ()
     roots: Annotated[
         Literal["workspace", "client"],

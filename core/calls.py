@@ -206,9 +206,9 @@ class Calls:
         if job is None or not job.mentions:
             return False
         paths = [given.path for given in job.inputs.values() if given.path is not None]
-        if not hints.says_uri(result, paths) or not self._inputs.learn(job):
-            return False
         known = (link.hints or {}).get(job.tool)
+        if not hints.says_uri(result, paths) or not self._inputs.learn(job, known):
+            return False
         if known is None or not known.is_harmless:
             return False
         job.is_placed, exchange.params = False, job.said

@@ -269,12 +269,16 @@ def extend_capabilities(result: bytes, server: ServerPlan, *, offers_uploads: bo
     found = {name: take(capabilities or b"", declared.get(name)) for name in wanted}
     changed = {name: b"{}" for name, value in found.items() if value in (None, b"null")}
     if offers_artifacts:
-        resources = changed.get("resources") or found["resources"] or b"{}"
-        for ability in ("subscribe", "listChanged"):
-            if take(resources, readable_members(resources).get(ability)) in (None, b"false") and resources[:1] == b"{":
-                resources = set_member(resources, ability, b"true")
-        changed["resources"] = resources
+        changed["resources"] = _with_abilities(changed.get("resources") or found["resources"] or b"{}")
     return add_members(result, "capabilities", changed)
+
+
+def _with_abilities(resources: bytes) -> bytes:
+    """The capability with what is done here for artifacts; as it came if it cannot be added to."""
+    spans = readable_members(resources)
+    missing = {name: b"true" for name in ("subscribe", "listChanged") if take(resources, spans.get(name)) != b"true"}
+    opening = b'{"resources":'
+    return add_members(opening + resources + b"}", "resources", missing)[len(opening) : -1]
 
 
 # --- resources ------------------------------------------------------------------------------------------------------

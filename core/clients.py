@@ -42,12 +42,14 @@ class Clients:
         sessions: by the secret that their clients prove themselves with.
         forget: to be told of each session that is about to end.
         end_tasks: the same, for what runs in it though nobody waits.
+        receives: whether files for the session of that public name are on their way in.
     """
 
     def __init__(self, desk: Desk, courier: Courier, streams: Streams) -> None:
         self.sessions: dict[str, Session] = {}
         self.forget: Callable[[Session], None]
         self.end_tasks: Callable[[Session], None]
+        self.receives: Callable[[str], bool]
         self._by_sid: dict[str, Session] = {}
         self._desk = desk
         self._courier = courier
@@ -329,7 +331,7 @@ class Clients:
         session = self._by_sid.get(sid)
         if session is None:
             return
-        if session.is_busy or self._courier.keeps(session):
+        if session.is_busy or self._courier.keeps(session) or self.receives(sid):
             self._courier.touch(session)
         else:
             self._desk.note("info", "session ended: idle", session.server)

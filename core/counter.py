@@ -25,7 +25,7 @@ from .effects import (
     UploadOpening,
 )
 from .ids import ChannelId
-from .shelf import Hold, Shelf, StoredArtifact, artifact_key
+from .shelf import Hold, Shelf, StoredArtifact, StoredUpload, artifact_key
 from .waiting import Waiting
 
 PART_OVERHEAD_MAX_BYTES: Final = 16 * 1024
@@ -171,9 +171,9 @@ class Counter:
             self._refuse(channel, Refusal(403, "bad_credential", text))
             return
         self._desk.register(channel, FileRole())
-        record = self._shelf.find_artifact(opening.sid, opening.artifact)
-        if record is not None:
-            self._serve(channel, opening, record)
+        entry = self._shelf.find_any(opening.sid, opening.artifact)
+        if entry is not None:
+            self._serve(channel, opening, entry.record)
             return
 
         def loaded(answer: StorageAnswer) -> None:
@@ -187,9 +187,11 @@ class Counter:
         key = artifact_key(opening.sid, opening.artifact)
         self._waiting.order(lambda ticket: Load(ticket=ticket, key=key), loaded)
 
-    def _serve(self, channel: ChannelId, opening: DownloadOpening, record: StoredArtifact | None) -> None:
+    def _serve(
+        self, channel: ChannelId, opening: DownloadOpening, record: StoredArtifact | StoredUpload | None
+    ) -> None:
         if record is None or record.server != opening.server or record.expires_at_unix < self._desk.now_unix:
-            self._desk.refuse(channel, 404, {"detail": "this artifact has expired", "code": "not_found"})
+            self._desk.refuse(channel, 404, {"detail": "this file has expired", "code": "not_found"})
             return
         if self._desk.is_open(channel):
             self._desk.order(

@@ -87,7 +87,7 @@ class Deposits:
             return Refusal(403, "bad_credential", f"{said}: call the tool {helper} for a new one")
         if not self.holds(grant):
             return GONE
-        if session is not None and not self._names(session, grant.sid):
+        if session is not None and not self.names(session, grant.sid):
             return Refusal(403, "session_mismatch", "Mcp-Session-Id names another session than the link")
         return Permit(server, nonce, grant)
 
@@ -95,7 +95,8 @@ class Deposits:
         """Whether whom it was given to is still there."""
         return grant.is_bearer or self._clients.by_sid(grant.sid) is not None
 
-    def _names(self, header: str, sid: str) -> bool:
+    def names(self, header: str, sid: str) -> bool:
+        """Whether an `Mcp-Session-Id` header is one of the names of that session."""
         session = self._clients.by_sid(sid)
         return header == sid or (session is not None and header == session.id)
 

@@ -135,6 +135,48 @@ class UploadOpening(Fact, frozen=True):
     """The body is one file and nothing else; None: it is a form."""
 
 
+class Verb(enum.Enum):
+    """What a request wants of an upload that goes on after a break."""
+
+    CREATE = "create"
+    APPEND = "append"
+    RESUME = "resume"  # where to go on: whoever asks is about to send, so what is still being sent is given up
+    LOOK = "look"  # how far it is; whatever is being sent goes on
+    END = "end"
+
+
+class Checksum(msgspec.Struct, frozen=True):
+    """What a body must have: `algorithm` is sha1, sha256 or md5, `digest` in lower-case hexadecimal."""
+
+    algorithm: str
+    digest: str
+
+
+class DraftOpening(Fact, frozen=True):
+    """A request about an upload that goes on after a break. Answered by `Append` (go on) or a `Send`.
+
+    Attributes:
+        draft: which one; "" for CREATE, where the query is that of an upload link.
+        size_bytes: the announced length of this body; None: it is not announced.
+        offset: where the body belongs, for APPEND.
+        length: of the whole file, for CREATE, as are `file`, `metadata` (as it came) and `base_url`.
+        checksum: what this body must have.
+    """
+
+    server: str
+    verb: Verb
+    query: dict[str, str]
+    draft: str = ""
+    session: str | None = None
+    size_bytes: int | None = 0
+    offset: int = 0
+    length: int = 0
+    file: RawFile = RawFile()
+    metadata: str = ""
+    checksum: Checksum | None = None
+    base_url: str = ""
+
+
 class DownloadOpening(Fact, frozen=True):
     """A request for an artifact's bytes. Answered by `Serve` or a `Send` that refuses."""
 
@@ -169,6 +211,7 @@ Opening = (
     | EventPipeOpening
     | MessageOpening
     | UploadOpening
+    | DraftOpening
     | DownloadOpening
     | Connected
     | Primed
@@ -243,6 +286,8 @@ class Send(Effect, frozen=True):
     event_id: str | None = None
     retry_ms: int | None = None
     challenge: str = ""
+    headers: Headers = ()
+    """Further ones of the reply's head, where nothing was written to it before."""
 
 
 class Close(Effect, frozen=True):
@@ -476,6 +521,31 @@ class Receive(Effect, frozen=True):
     raw: RawFile | None = None
 
 
+class Append(Effect, frozen=True):
+    """Take in the body of a request as the next bytes of the draft `blob`, from `offset` on. At 0 it has to be made if
+    it is not there.
+
+    What arrives is kept, also when the rest does not, unless there is a `checksum`: then all of the body is kept, or
+    none. When the draft has `size_bytes` it becomes the blob; it is discarded instead if it has not that `sha256`.
+
+    When this is over, `receive_message(channel, report)` with the JSON of an `Appended`; others may come before it and
+    tell how far it is. Where the client broke off, the driver answers it as far as it can, after the report.
+    """
+
+    channel: ChannelId
+    blob: str
+    offset: int
+    size_bytes: int
+    checksum: Checksum | None = None
+    sha256: str = ""
+
+
+class Cease(Effect, frozen=True):
+    """Take in no more of the body that an `Append` is for. It is over then; its channel is still to be answered."""
+
+    channel: ChannelId
+
+
 class Serve(Effect, frozen=True):
     """Answer a download with a blob."""
 
@@ -488,7 +558,7 @@ class Serve(Effect, frozen=True):
 
 
 StorageOrder = Load | Save | Forget | ForgetAll | Allocate | Survey | Collect | Materialize | Fetch | Discard | Sweep
-"""For storage alone; `Receive` and `Serve` are for a channel, and have a part in storage."""
+"""For storage alone; `Receive`, `Append` and `Serve` are for a channel, and have a part in storage."""
 
 
 class StoredFile(msgspec.Struct, frozen=True):
@@ -505,6 +575,34 @@ class UploadManifest(msgspec.Struct, frozen=True):
     """The files of one upload request, in order; the i-th lies in blob `Receive.blobs[i]`."""
 
     files: tuple[StoredFile, ...]
+
+
+class Halt(enum.Enum):
+    """Why an `Append` brought less than its whole body."""
+
+    NONE = ""
+    CEASED = "ceased"  # on our own order
+    BROKEN = "broken"  # the client hung up, was silent for too long, or sent no HTTP
+    CHECKSUM = "checksum"  # the body has another one: nothing of it is kept
+    TOO_LARGE = "too_large"  # there is more of it than the file was to have: nothing of it is kept
+    MISMATCH = "mismatch"  # the whole file has another SHA-256: nothing is left
+    FULL = "full"  # there is no room for more; what came before is kept
+    FAILED = "failed"  # the storage failed, and what it has is not known
+
+
+class Appended(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a draft is.
+
+    Attributes:
+        size_bytes: what it has.
+        is_over: nothing more of this body follows.
+        sha256: of the whole: it is there, and is a blob now.
+    """
+
+    size_bytes: int
+    is_over: bool = True
+    sha256: str = ""
+    halt: Halt = Halt.NONE
 
 
 # --- Storage answers ------------------------------------------------------------------------------------------------

@@ -24,11 +24,13 @@ from .courier import Courier
 from .deferring import Deferring
 from .deposit import Deposits
 from .desk import Desk
+from .drafts import AppendRole, Drafts
 from .effects import (
     Cause,
     Connected,
     DeleteOpening,
     DownloadOpening,
+    DraftOpening,
     Effect,
     EventPipeOpening,
     GetOpening,
@@ -136,7 +138,7 @@ class Engine:
         self._stateless = stateless = Stateless(
             desk, courier, clients, legwork, seal, verdicts, crossings.schooling.advertised, crossings.replays
         )
-        clients.forget, courier.over = stateless.forget, stateless.receive_settled
+        clients.forget, courier.over = self._forget, stateless.receive_settled
         courier.tasks = stateless.tasks = tasking
         clients.end_tasks = tasking.close_session
         courier.task_questions = tasking.asking
@@ -159,6 +161,8 @@ class Engine:
         self._plane = FilePlane(desk, shelf, nonces, calls, resources, reading)
         deposits = Deposits(desk, clients, shelf, nonces, self._waiting)
         self._counter = Counter(desk, shelf, deposits, self._waiting)
+        self._drafts = Drafts(desk, shelf, deposits)
+        clients.receives = nonces.is_used
         courier.up = self._servers
         self._servers.use(self._plane)
         self._plane.onward = calls.onward = resources.onward = self._servers
@@ -216,6 +220,8 @@ class Engine:
                 self._servers.channels.receive_open(role, opening)
         elif isinstance(opening, UploadOpening):
             self._counter.open_upload(channel, opening)
+        elif isinstance(opening, DraftOpening):
+            self._drafts.open(channel, opening)
         elif isinstance(opening, DownloadOpening):
             self._counter.open_download(channel, opening)
         elif opening.server not in self._desk.servers:
@@ -236,7 +242,8 @@ class Engine:
         return self._effects()
 
     def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]:
-        """One message arrived, without framing: JSON-RPC on channels of the protocol, an `UploadManifest` on uploads.
+        """One message arrived, without framing: JSON-RPC on channels of the protocol, an `UploadManifest` or
+        `Appended` on uploads.
 
         A message on a channel that has ended, or was never opened, is dropped: it crossed our own `Close`. A byte order
         mark before it is no part of it: some platforms write one before every text.
@@ -258,6 +265,8 @@ class Engine:
                 self._pipes.receive_posted(role, channel, message)
         elif isinstance(role, UploadRole):
             self._counter.receive_manifest(role, channel, message)
+        elif isinstance(role, AppendRole):
+            self._drafts.receive_report(role, channel, message)
         return self._effects()
 
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
@@ -268,6 +277,8 @@ class Engine:
             self._servers.channels.receive_close(role, channel, cause)
         elif isinstance(role, UploadRole):
             self._counter.receive_close(role)
+        elif isinstance(role, AppendRole):
+            self._drafts.receive_close(role, channel)
         elif isinstance(role, PostRole):
             self._posts.receive_post_close(role, channel, cause)
         elif isinstance(role, StreamRole):
@@ -368,6 +379,11 @@ class Engine:
         out, self._desk.out = self._desk.out, []
         return out
 
+    def _forget(self, session: Session) -> None:
+        """A session is about to end."""
+        self._stateless.forget(session)
+        self._drafts.close_session(session.sid)
+
     def _handle(self, purpose: str, whose: object) -> None:
         if purpose == "reply":
             self._handle_reply_timeout(whose)
@@ -408,6 +424,8 @@ class Engine:
             self._resources.handle_change(whose)
         elif purpose == "idle":
             self._clients.handle_idle(whose)
+        elif purpose == "draft":
+            self._drafts.handle_timeout(whose)
         elif purpose == "collect":
             parking.handle_collect(whose)
         elif purpose == "park":

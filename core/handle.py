@@ -130,6 +130,20 @@ def check_download(
     return _check(key, expiry, signature, now_unix, "artifact", server, sid, artifact, filename, expiry)
 
 
+def sign_draft(key: bytes, *, server: str, draft: str, expires_at_unix: int) -> dict[str, str]:
+    """The query parameters of a link that may go on with one upload until it expires."""
+    expiry = str(expires_at_unix)
+    return {"mcp_tus_exp": expiry, "mcp_tus_sig": _signature(key, "draft", server, draft, expiry)}
+
+
+def check_draft(key: bytes, query: Mapping[str, str], *, server: str, draft: str, now_unix: float) -> str | None:
+    """As `check_upload`, for the link of one upload that goes on after a break."""
+    expiry, signature = query.get("mcp_tus_exp"), query.get("mcp_tus_sig")
+    if expiry is None or signature is None:
+        return "missing"
+    return _check(key, expiry, signature, now_unix, "draft", server, draft, expiry)
+
+
 def _check(key: bytes, expiry: str, signature: str, now_unix: float, purpose: str, *fields: str) -> str | None:
     if not (_EXPIRY.fullmatch(expiry) and _SIGNATURE.fullmatch(signature)):
         return "malformed"
@@ -212,6 +226,10 @@ class Nonces:
         self._uses[nonce] -= 1
         if not self._uses[nonce]:
             del self._uses[nonce]
+
+    def is_used(self, sid: str) -> bool:
+        """Whether an upload with a link of that session is under way."""
+        return any(nonce in self._grants and self._grants[nonce].sid == sid for nonce in self._uses)
 
     def spend(self, nonce: str) -> None:
         """Use the nonce up."""

@@ -5,7 +5,7 @@ places filled with what the tool takes.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from . import catalog, delivery, mentions
@@ -53,7 +53,6 @@ class Inputs:
         helper = catalog.helper_name(server.id)
         if not self._desk.plan.uploads_enabled:
             self._check_no_files(job, params)
-            return
         job.references = delivery.find_all_references(params, job.consumers, helper=helper)
         if not job.consumers and server.auto_files is not None:
             limit = delivery.REFERENCES_MAX
@@ -63,13 +62,14 @@ class Inputs:
             self._resolve(job, found, helper)
 
     def _check_no_files(self, job: Job, params: bytes) -> None:
-        """Uploads are switched off, so nothing can be in the arguments that are for uploaded files."""
+        """Uploads are switched off, so nothing but artifacts can be in the arguments that are for files."""
         for consumer in job.consumers:
             try:
-                has_files = bool(delivery.find_all_references(params, [consumer], helper=""))
+                found = delivery.find_all_references(params, [consumer], helper="")
+                has_uploads = any(reference.kind == "upload" for reference in found)
             except ArgumentProblem:
-                has_files = True
-            if has_files:
+                has_uploads = True
+            if has_uploads:
                 name = ", ".join(consumer.arguments)
                 raise ArgumentProblem(f"Argument {name} is for uploads, and uploads are switched off here.")
 
@@ -188,22 +188,21 @@ class Inputs:
         return delivery.embedded(found.deliver, given.data, record.mime_type, label=found.label)
 
     def _form(self, job: Job, found: Mention, hints: Hints | None) -> Deliver:
-        if self._key(job, found) in self._learned or (hints is not None and hints.wants_uri(found.label, found.key)):
+        is_learned = self._key(job, found) in self._learned
+        if found.is_whole and (is_learned or (hints is not None and hints.wants_uri(found.label, found.key))):
             return Deliver.FILE_URI
         return Deliver.PATH
 
-    def learn(self, job: Job) -> bool:
+    def learn(self, job: Job, hints: Hints | None) -> bool:
         """The server refused paths for want of URIs. Whether that is news: the same call would now be another."""
-        news = [key for key in self._keys(job) if key not in self._learned]
-        for key in self._keys(job):
+        bare = [one for one in job.mentions if one.is_whole and not one.has_prefix]
+        news = [self._key(job, one) for one in bare if self._form(job, one, hints) is Deliver.PATH]
+        for key in news:
             self._learned[key] = None
             self._learned.move_to_end(key)
             if len(self._learned) > LEARNED_MAX:
                 self._learned.popitem(last=False)
         return bool(news)
-
-    def _keys(self, job: Job) -> Iterable[tuple[str, str, str]]:
-        return [self._key(job, found) for found in job.mentions]
 
     def _key(self, job: Job, found: Mention) -> tuple[str, str, str]:
         return job.link.plan.id, job.tool, found.key

@@ -129,7 +129,7 @@ class Ledger:
         """The artifact is gone. Its file stays known: it did not change."""
         for path, entry in self._entries.items():
             if entry.aid == aid:
-                self._entries[path] = msgspec.structs.replace(entry, aid="")
+                self._entries[path] = msgspec.structs.replace(entry, aid="", uri="")
 
     # --- Awaited paths --------------------------------------------------------------------------------------------
 

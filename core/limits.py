@@ -273,6 +273,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Unused uploads are removed after this; each use starts it anew."""
     upload_link_ttl_s: float = 120.0
     """How long a signed upload link may be used: minutes, since the agent uses it at once."""
+    upload_draft_ttl_s: float = 3600.0
+    """How long an upload that can go on after a break waits for more of it: a laptop that was closed for a meeting."""
+    upload_draft_max_s: float = 86_400.0
+    """How long such an upload may take in all, and its link works: gigabytes over a slow line are done within a day."""
+    upload_drafts_per_session_max: int = 16
+    """Such uploads of one session at once. Each holds the room of its whole file."""
+    upload_drafts_max: int = 1024
+    """Those of all sessions together, finished ones that can still be asked for included: about 2 KB of memory each."""
     artifact_size_max_bytes: int = 1024 * MIB
     """One file taken in from a tool: screen recordings and exports fit."""
     artifact_ttl_s: float = 3600.0

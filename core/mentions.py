@@ -34,6 +34,7 @@ LABEL_MAX_CHARS: Final = 200
 _ID: Final = "[0-9a-f]{32}"  # as `ids.mint` makes it
 _SIZE_MIN: Final = len("sessions/") + 2 * 32  # of what can hold a handle: most values are shorter
 _NAME: Final = r"[\w.~%+@-]*[\w~%+@-]"  # of a file in a URI; the full stop of a sentence is no part of it
+_BEGINS: Final = r"(?:(?<![0-9A-Za-z+.-])|(?<=\\[nrt]))"  # behind no word, unless it is the escape of a line's end
 _ENDS: Final = r"(?![\w.~%+@/*-])"  # so a slash before it leads nowhere
 
 _ESCAPE: Final = re.compile(r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\[^u]")
@@ -217,7 +218,7 @@ class _Search:
 def _pattern_of(schemes: tuple[str, ...]) -> re.Pattern[str]:
     scheme = "|".join(re.escape(scheme) for scheme in schemes)
     return re.compile(
-        rf"(?<![0-9A-Za-z+.-])(?P<prefix>file:/{{0,3}}(?={scheme}))?(?P<scheme>{scheme})"
+        rf"{_BEGINS}(?P<prefix>file:/{{0,3}}(?={scheme}))?(?P<scheme>{scheme})"
         rf"sessions/(?P<sid>{_ID})/(?P<id>{_ID})(?![0-9A-Za-z-])(?>/{_NAME}|/{_ENDS})?+(?!/)"
     )
 

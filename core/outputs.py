@@ -46,6 +46,8 @@ from .waiting import Waiting, reason_of
 CLOCK_SLACK_S: Final = 2.0
 """How much older than the call a file may seem that the call wrote: file systems count in up to two seconds."""
 AREAS: Final = ("ws", "out", "in")
+_UNNAMED: Final = frozenset({LocatorMode.NONE, LocatorMode.ARGUMENT, LocatorMode.CHANGED})
+"""Where these find nothing, nothing is missing: the tool has written no file this time."""
 
 
 class Reader(Protocol):
@@ -64,7 +66,7 @@ class _Outcome:
         known: what its text is to be reworded with.
     """
 
-    __slots__ = ("claims", "files", "found_any", "inline", "job", "result", "way")
+    __slots__ = ("claims", "files", "inline", "job", "names_inputs", "result", "way")
 
     def __init__(self, job: Job, way: Way, result: bytes, claims: Claims) -> None:
         self.job = job
@@ -73,7 +75,7 @@ class _Outcome:
         self.claims = claims
         self.inline: list[InlineSource] = list(claims.inline)
         self.files: list[SeenFile] = []
-        self.found_any = False
+        self.names_inputs = False
 
 
 class Outputs:
@@ -192,6 +194,9 @@ class Outputs:
             return
         entry = ledger.find(file.path)
         is_known = ledger.knows(file)
+        if outcome.way.rewrite_text and is_known and entry is not None and entry.uri and not entry.aid:
+            outcome.names_inputs = True
+            return  # the copy of a stored file, as it was laid down: it is told of by the handle that it came by
         if if_changed and is_known and entry is not None and entry.aid and entry.number > job.begun_after:
             self._share(job, entry.aid)  # a call beside this one has just taken it
             return
@@ -391,7 +396,7 @@ class Outputs:
             return
         problem = "; ".join(dict.fromkeys(job.problems))
         if not job.artifacts and self._may_take(outcome):
-            if not problem and way.modes not in (None, (LocatorMode.NONE,)):
+            if not problem and not outcome.names_inputs and not _UNNAMED.issuperset(way.modes or ()):
                 problem = "the result names no file"
             if way.required:
                 text = f"The tool ran, but its output file was not found: {problem or 'nothing was found'}."
@@ -428,16 +433,16 @@ class Outputs:
         """The result with URIs where paths of known files stand, and without the paths of the session's folders."""
         shared, session = job.link.plan.shared, job.link.session_of(job.exchange)
         known: list[rewording.Known] = []
+        taken = {record.aid for record in job.artifacts}
         for path, entry in job.ledger.entries():
-            name = posixpath.basename(path)
-            if name.isascii() and b"\\u" not in result and name.encode() not in result:
-                continue
             if entry.aid and self._shelf.find_artifact(session.sid, entry.aid) is None:
                 continue  # it has expired
             if entry.uri:
-                known.append(rewording.Known(tuple(dict.fromkeys((path, to_there(path, shared)))), entry.uri))
+                paths = tuple(dict.fromkeys((path, to_there(path, shared))))
+                known.append(rewording.Known(paths, entry.uri, has_name=entry.aid in taken))
         folders = self._folders(job)
-        seen = tuple(to_there(folder, shared) for folder in folders.values())
+        base = f"{self._desk.plan.workspaces_path}/{job.link.workspace}"
+        seen = tuple(to_there(folder, shared) for folder in (*folders.values(), base))
         hints = (job.link.hints or {}).get(job.tool)
         schema = None if hints is None else hints.output_schema
         return rewording.reword_result(result, known, cwd=seen[0], folders=seen, output_schema=schema)

@@ -25,11 +25,11 @@ from .pathtext import SPACELESS
 from .rewrite import Edit, Span, elements, splice, take
 from .stringrules import Path, StringRules
 
-WORK_MAX: Final = 1 << 30
-"""Characters searched for one result, times the names searched for: about a second. Beyond it text stays as it is."""
+WORK_MAX: Final = 1 << 28
+"""Characters searched for one result, times the names searched for: less than a second. Beyond it text stays."""
 
-_HIT_WORK: Final = 8000  # what an occurrence costs beside the search, measured
-_STRING_WORK: Final = 64  # and a string, however short
+_HIT_WORK: Final = 1000  # what an occurrence costs beside the search
+_STRING_WORK: Final = 256  # and a string, however short
 
 _NO_WORD: Final = rf"(?<![^\W{SPACELESS}])"
 _OPENS_ABSOLUTE: Final = re.compile(rf"(?<![/.\\~$%)}}\]-]){_NO_WORD}|(?<=\\[nrt])")  # `\n` in JSON within the text
@@ -45,6 +45,7 @@ _GOES_ON: Final = re.compile(r"[^\s\"'`”’<>|)\]},;:]")
 _STANDS_APART: Final = re.compile(r"(?<![^\s\"'`“‘(\[={<>])")
 _URL: Final = re.compile(r"(?<![\w+.-])(?!(?i:file):)[A-Za-z][A-Za-z0-9+.-]*+://[^\s<>\"'`]*+")
 _SUFFIXED: Final = re.compile(r"[^.].*\.(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{1,9}\Z", re.DOTALL)
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.~/-]*+")
 _QUOTED: Final = frozenset(('""', "''", "``", "“”", "‘’", "<>"))
 _TARGET_MAX_CHARS: Final = 256  # so far back a Markdown link's target is looked for
 
@@ -53,10 +54,17 @@ _COLON: Final = re.compile(rb"[ \t\r\n]*:")
 
 
 class Known(NamedTuple):
-    """A file and what it is called from now on. `paths` are absolute."""
+    """A file and what it is called from now on.
+
+    Attributes:
+        paths: absolute ones.
+        has_name: its bare name means it. A text that is about other things may use the same name for another file, such
+            as a page that a browser shows, or a document that is read aloud.
+    """
 
     paths: tuple[str, ...]
     uri: str
+    has_name: bool = True
 
 
 class _Spelling(NamedTuple):
@@ -101,14 +109,12 @@ def reword_result(
         return result
     spans = readable_members(result)
     edits: list[Edit] = []
-    structured = _Structured(take(result, spans.get("structuredContent")), reworder.reword, output_schema)
+    structured = _Structured(take(result, spans.get("structuredContent")), reworder, output_schema)
     if (span := spans.get("structuredContent")) is not None:
-        edits += [Edit(span.start + at.start, span.start + at.stop, text) for at, text in structured.edits()]
+        edits += [_shifted(edit, span.start) for edit in structured.edits()]
     if (span := spans.get("content")) is not None:
         for start, block in _blocks(result, span):
-            edits += [
-                Edit(start + at.start, start + at.stop, text) for at, text in _in_block(block, reworder, structured)
-            ]
+            edits += [_shifted(edit, start) for edit in _in_block(block, reworder, structured)]
     return splice(result, edits)
 
 
@@ -123,13 +129,15 @@ class _Reworder:
         assert not cwd or cwd.startswith("/")
         self._absolute: dict[str, list[_Spelling]] = {}
         self._relative: dict[str, list[_Spelling]] = {}
-        for path, uri in ((posixpath.normpath(path), one.uri) for one in known for path in one.paths):
-            self._add(self._absolute, path, uri)
-            if cwd:
-                way = posixpath.relpath(path, cwd)
-                self._add(self._relative, way, uri)
-                if not way.startswith("../"):
-                    self._add(self._relative, "./" + way, uri)
+        for one in known:
+            for path in map(posixpath.normpath, one.paths):
+                self._add(self._absolute, path, one.uri)
+                if cwd:
+                    way = posixpath.relpath(path, cwd)
+                    if one.has_name or "/" in way:
+                        self._add(self._relative, way, one.uri)
+                    if not way.startswith("../"):
+                        self._add(self._relative, "./" + way, one.uri)
         for spellings in (*self._absolute.values(), *self._relative.values()):
             spellings.sort(key=lambda spelling: -len(spelling.folder))
         plain = {posixpath.normpath(folder) for folder in folders} - {"/"}
@@ -157,6 +165,10 @@ class _Reworder:
         reworded = self._replaced(uri, self._found(uri, self._absolute, is_absolute=True))
         return reworded if reworded != uri else None
 
+    @property
+    def is_spent(self) -> bool:
+        return self._work <= 0
+
     def reword(self, text: str) -> str:
         text = self._replaced(text, self._found(text, self._absolute, is_absolute=True))
         text = self._replaced(text, self._found_folders(text))
@@ -178,6 +190,8 @@ class _Reworder:
         if not self._may_search(text, len(table)):
             return hits
         for name, spellings in table.items():
+            if name not in text:
+                continue
             for at in self._occurrences(text, name):
                 stop = at + len(name)
                 if _CLOSES.match(text, stop) is None:
@@ -234,6 +248,8 @@ class _Reworder:
 
 def _variants(path: str) -> dict[str, None]:
     """The path as text, within URIs (as they are made and as browsers make them), and within JSON."""
+    if _PLAIN.fullmatch(path):
+        return dict.fromkeys((path, path.replace("/", "\\/")))
     forms = (path, quote(path, errors="replace"), quote(path, safe="/!'()*;,:@&=+$", errors="replace"))
     escaped = tuple(json.dumps(path, ensure_ascii=is_ascii)[1:-1] for is_ascii in (False, True))
     return dict.fromkeys((*forms, *escaped, *(form.replace("/", "\\/") for form in escaped)))
@@ -275,19 +291,25 @@ def _stands_alone(text: str, start: int, stop: int, *, is_bare: bool) -> bool:
 class _Structured:
     """Structured content, and which of its strings become what."""
 
-    def __init__(self, raw: bytes | None, renew: Callable[[str], str], schema: bytes | None) -> None:
+    def __init__(self, raw: bytes | None, reworder: _Reworder, schema: bytes | None) -> None:
         self._raw = raw or b""
+        self._reworder = reworder
         self._made: dict[str, str] = {}
-        self._renew_anew = renew
         self._value = _loaded(self._raw)
-        self._rules = StringRules(schema, self._value, self._renew)
+        rules = StringRules(schema, self._value, self._renew)
+        self._changes: dict[Path, str] = {}
+        for path, old in _walk(self._value):
+            if reworder.is_spent:
+                break
+            if (new := self._renew(old)) != old and rules.allow(path, old):
+                self._changes[path] = new
 
     def _renew(self, text: str) -> str:
         if text not in self._made:
-            self._made[text] = self._renew_anew(text)
+            self._made[text] = self._reworder.reword(text)
         return self._made[text]
 
-    def edits(self) -> list[tuple[Span, bytes]]:
+    def edits(self) -> list[Edit]:
         return self._edits_in(self._raw, self._value)
 
     def reworded_copy(self, text: str) -> str | None:
@@ -296,23 +318,22 @@ class _Structured:
             return None
         try:
             raw = text.encode()
-        except UnicodeEncodeError:
+            value = _loaded(raw)
+            if value is None or value != self._value:
+                return None
+        except (UnicodeEncodeError, RecursionError):
             return None
-        value = _loaded(raw)
-        if value is None or value != self._value:
-            return None
-        return splice(raw, [Edit(at.start, at.stop, new) for at, new in self._edits_in(raw, value)]).decode()
+        return splice(raw, self._edits_in(raw, value)).decode()
 
-    def _edits_in(self, raw: bytes, value: object) -> list[tuple[Span, bytes]]:
-        if value is None:
+    def _edits_in(self, raw: bytes, value: object) -> list[Edit]:
+        if not self._changes:
             return []
-        places = [Span(*match.span()) for match in _STRING.finditer(raw) if _COLON.match(raw, match.end()) is None]
-        edits: list[tuple[Span, bytes]] = []
-        for (path, old), place in zip(_walk(value), places, strict=True):
-            new = self._renew(old)
-            if new != old and self._rules.allow(path, old):
-                edits.append((place, _encoded(new)))
-        return edits
+        places = (match.span() for match in _STRING.finditer(raw) if _COLON.match(raw, match.end()) is None)
+        return [
+            Edit(start, stop, _encoded(self._changes[path]))
+            for (path, _), (start, stop) in zip(_walk(value), places, strict=True)
+            if path in self._changes
+        ]
 
 
 def _loaded(raw: bytes) -> object:
@@ -354,7 +375,7 @@ def _blocks(result: bytes, span: Span) -> list[tuple[int, bytes]]:
     return [(span.start + start, raw[start:stop]) for start, stop in elements(raw)]
 
 
-def _in_block(block: bytes, reworder: _Reworder, structured: _Structured) -> Iterator[tuple[Span, bytes]]:
+def _in_block(block: bytes, reworder: _Reworder, structured: _Structured) -> Iterator[Edit]:
     spans = readable_members(block)
     if is_text_block(block):
         if (span := spans.get("text")) is not None:
@@ -370,16 +391,19 @@ def _in_block(block: bytes, reworder: _Reworder, structured: _Structured) -> Ite
     for key, renew in (("text", reworder.reword), ("uri", lambda uri: reworder.uri_of(uri) or uri)):
         is_held = key == "uri" or kind == "resource"
         if is_held and (span := spans.get(key)) is not None:
-            for at, text in _in_string(block, span, renew):
-                yield Span(offset + at.start, offset + at.stop), text
+            yield from (_shifted(edit, offset) for edit in _in_string(block, span, renew))
 
 
-def _in_string(data: bytes, span: Span, renew: Callable[[str], str]) -> Iterator[tuple[Span, bytes]]:
+def _in_string(data: bytes, span: Span, renew: Callable[[str], str]) -> Iterator[Edit]:
     raw = data[span.start : span.stop]
     if raw.startswith(b'"'):
         old = msgspec.json.decode(raw) if b"\\" not in raw else json.loads(raw)
         if (new := renew(old)) != old:
-            yield span, _encoded(new)
+            yield Edit(span.start, span.stop, _encoded(new))
+
+
+def _shifted(edit: Edit, offset: int) -> Edit:
+    return Edit(edit.start + offset, edit.stop + offset, edit.text)
 
 
 def _encoded(text: str) -> bytes:

@@ -17,6 +17,7 @@ from ..core.wire.http_routes import Refused
 from .http_outbox import Gone, Silent
 from .http_replies import FileExchange
 from .port import UploadRefused
+from .traffic import Traffic
 
 _log: Final = logging.getLogger("isthmus.http")
 
@@ -37,9 +38,10 @@ class UploadBody:
         failure: why the body broke off, kept because the file service may wrap what it did not raise.
     """
 
-    def __init__(self, source: BodySource) -> None:
+    def __init__(self, source: BodySource, traffic: Traffic) -> None:
         self.failure: Exception | None = None
         self._source = source
+        self._traffic = traffic
         self._is_over = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -56,6 +58,7 @@ class UploadBody:
         if data is None:
             self._is_over = True
             raise StopAsyncIteration
+        self._traffic.note(len(data))
         return data
 
 
@@ -99,6 +102,7 @@ async def deliver(
             if chunk is None or len(chunk) > left:
                 break
             left -= len(chunk)
+            exchange.traffic.note(len(chunk))
             outs.append(ReplyBody(chunk))
             if left == 0:
                 exchange.put([*outs, ReplyEnd()])

@@ -14,6 +14,7 @@ from ..core.wire.http_routes import Head, PageRoute, Refused, Route, Surface
 from ..core.wire.http_server import judge, shared_headers
 from .forwarding import Forwarder
 from .port import FileService, Port
+from .traffic import Counts
 
 Pages = Callable[[PageRoute, bytes], Awaitable[Refused]]
 """What a page says to a request for it with this body. It is cancelled when its client hangs up."""
@@ -28,6 +29,7 @@ class Listening:
     pages: Pages
     scheme: str
     forwarder: Forwarder | None
+    counts: Counts
     is_draining: bool = False
     _date: tuple[int, bytes] = field(default=(0, b""))
 

@@ -9,6 +9,7 @@ import msgspec
 from ..effects import (
     DeleteOpening,
     DownloadOpening,
+    DraftOpening,
     EventPipeOpening,
     GetOpening,
     MessageOpening,
@@ -55,6 +56,8 @@ class Surface(msgspec.Struct, frozen=True):
     """Of the servers, those whose requests are passed on as they are, and where to."""
     management: Management | None = None
     passes: dict[str, Passes] = {}
+    upload_size_max_bytes: int | None = None
+    """What clients are told that a file may have at most; None: they are told nothing."""
     required: dict[str, tuple[str, ...]] = {}
     aliases: dict[str, str] = {}
     """Further paths, without a slash at the end, and for which of ours each stands."""
@@ -75,7 +78,7 @@ class McpRoute(msgspec.Struct, frozen=True):
 class UploadRoute(msgspec.Struct, frozen=True):
     """`content_type` is the header as it came, for whoever parses the body."""
 
-    opening: UploadOpening
+    opening: UploadOpening | DraftOpening
     content_type: str
 
 

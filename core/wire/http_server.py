@@ -56,14 +56,14 @@ from .http_routes import (
 )
 from .http_target import decode_segment, parse_query, split_target
 from .mirroring import read_mirrored
-from .upload_routes import upload_route
+from .upload_routes import tus_headers, upload_route
 from .websocket import UpgradeRefused, accept_upgrade
 
 METHODS: Final[dict[str, tuple[str, ...]]] = {
     "mcp": ("GET", "POST", "DELETE"),
     "sse": ("GET",),
     "messages": ("POST",),
-    "upload": ("POST", "PUT"),
+    "upload": ("POST", "PUT", "HEAD", "GET", "PATCH", "DELETE", "OPTIONS"),
     "artifacts": ("GET", "HEAD"),
 }
 """The areas that web pages call, by the first part of the path, and what may be done there."""
@@ -116,7 +116,8 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
             socket = _socket_route(head, rest, surface, base_url=f"{scheme}://{host}")
             return _with_headers(socket, head.headers, surface)
         if area == "upload":
-            upload = upload_route(head, _server(rest[:1], surface), rest[1:], parse_query(query))
+            server, fields_of = _server(rest[:1], surface), parse_query(query)
+            upload = upload_route(head, server, rest[1:], fields_of, surface, base_url=f"{scheme}://{host}")
             return not_found(path, surface) if upload is None else upload
         if area == "artifacts" and len(rest) == 4:
             return _download_route(head.method, rest, query, surface)
@@ -148,7 +149,12 @@ def reply_to(opening: McpOpening) -> Reply:
 
 def shared_headers(head: Head, surface: Surface) -> Headers:
     """What every response to this request carries besides its own headers, whatever it says."""
-    return cors.response_headers(head.headers, surface.hosts, surface.origins)
+    is_file = head.target.startswith(("/upload/", "/artifacts/"))
+    exposed = cors.EXPOSED_FILE_HEADERS if is_file else cors.EXPOSED_HEADERS
+    return (
+        *cors.response_headers(head.headers, surface.hosts, surface.origins, exposed=exposed),
+        *tus_headers(head),
+    )
 
 
 def _allow(methods: tuple[str, ...]) -> Headers:

@@ -1,4 +1,12 @@
-"""What requests under `/upload/<server>` ask for, told by their heads: forms with files, and files as they are."""
+"""What requests under `/upload/<server>` ask for, told by their heads: forms with files, files as they are, and uploads
+that go on after a break (tus).
+
+    POST    /upload/<server>                  a form; with the header Tus-Resumable, the beginning of a tus upload
+    PUT     /upload/<server>[/<filename>]     a file
+    HEAD GET PATCH DELETE
+            /upload/<server>/tus/<id>         a tus upload; POST with X-HTTP-Method-Override is as good
+    OPTIONS any of these                      what is supported
+"""
 
 from __future__ import annotations
 
@@ -8,14 +16,18 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-from ..effects import RawFile, UploadOpening
+from ..effects import DraftOpening, RawFile, UploadOpening, Verb
 from ..errors import RemoteProtocolError
+from ..ids import is_minted
+from . import tus
 from .http_headers import Headers, read_fields, read_session
-from .http_routes import Head, NotAllowed, UploadRoute
+from .http_routes import Head, NotAllowed, Refused, Surface, UploadRoute
 from .http_target import decode_segment
 
-FORM_METHODS: Final = ("POST", "PUT")
-FILE_METHODS: Final = ("PUT",)
+SERVER_METHODS: Final = ("POST", "PUT", "OPTIONS")
+FILE_METHODS: Final = ("PUT", "OPTIONS")
+VERBS: Final = {"HEAD": Verb.RESUME, "GET": Verb.LOOK, "PATCH": Verb.APPEND, "DELETE": Verb.END}
+DRAFT_METHODS: Final = (*VERBS, "POST", "OPTIONS")
 FILENAME_MAX_BYTES: Final = 8 * 1024
 """A name as it stands in a header: 255 bytes of UTF-8 are 765 percent-encoded, and what is longer is cut later on."""
 
@@ -23,8 +35,10 @@ _SHA256: Final = re.compile(r"[0-9A-Fa-f]{64}")
 _DIGEST: Final = re.compile(r"sha-256[ \t]*=[ \t]*(?::([A-Za-z0-9+/=]{44}):|([A-Za-z0-9+/=]{44}))", re.IGNORECASE)
 
 
-def upload_route(head: Head, server: str, rest: list[str], query: dict[str, str]) -> UploadRoute | None:
-    """The route of an upload; None if there is nothing at that path.
+def upload_route(
+    head: Head, server: str, rest: list[str], query: dict[str, str], surface: Surface, *, base_url: str
+) -> UploadRoute | Refused | None:
+    """The route of an upload, or what is answered at once; None if there is nothing at that path.
 
     Args:
         rest: the parts of the path after the server's.
@@ -32,16 +46,106 @@ def upload_route(head: Head, server: str, rest: list[str], query: dict[str, str]
     Raises:
         NotAllowed, RemoteProtocolError: it may not be.
     """
-    if len(rest) > 1:
+    is_draft = len(rest) == 2 and rest[0] == "tus"
+    if len(rest) > 1 and not is_draft:
         return None
-    allowed = FILE_METHODS if rest else FORM_METHODS
+    allowed = DRAFT_METHODS if is_draft else FILE_METHODS if rest else SERVER_METHODS
     if head.method not in allowed:
         raise NotAllowed(head.method, allowed)
+    if head.method == "OPTIONS":
+        return Refused(
+            204, b"", ((b"allow", ", ".join(allowed).encode()), *tus.supported(surface.upload_size_max_bytes))
+        )
     fields = read_fields(head.headers)
+    if is_draft:
+        return _draft_route(head, server, rest[1], query, fields)
+    if head.method == "POST" and read_one(head.headers, b"tus-resumable") is not None:
+        return _new_draft_route(head, server, query, fields, base_url)
     _check_coding(head.headers)
     raw = _raw_file(head.headers, fields, rest) if head.method == "PUT" else None
     opening = UploadOpening(server, query=query, session=read_session(fields), size_bytes=_announced(fields), raw=raw)
     return UploadRoute(opening, fields.get(b"content-type", ""))
+
+
+def tus_headers(head: Head) -> Headers:
+    """What every response to a request of that protocol carries."""
+    if head.method == "OPTIONS" or not head.target.startswith("/upload/"):
+        return ()
+    is_tus = "/tus/" in head.target.partition("?")[0] or any(name == b"tus-resumable" for name, _ in head.headers)
+    return ((b"tus-resumable", tus.VERSION.encode()), (b"tus-version", tus.VERSION.encode())) if is_tus else ()
+
+
+def _new_draft_route(
+    head: Head, server: str, query: dict[str, str], fields: dict[bytes, str], base_url: str
+) -> UploadRoute:
+    headers = head.headers
+    tus.check_version(read_one(headers, b"tus-resumable"))
+    _check_coding(headers)
+    if read_one(headers, b"upload-length") is None and read_one(headers, b"upload-defer-length") is not None:
+        raise RemoteProtocolError("got Upload-Defer-Length, expected Upload-Length")
+    length = tus.read_number(read_one(headers, b"upload-length"), "Upload-Length")
+    size_bytes = _body_size(headers)
+    if size_bytes != 0:
+        _check_body_type(fields)
+    metadata = read_one(headers, b"upload-metadata") or ""
+    opening = DraftOpening(
+        server,
+        Verb.CREATE,
+        query,
+        session=read_session(fields),
+        size_bytes=size_bytes,
+        length=length,
+        file=tus.read_metadata(metadata),
+        metadata=metadata,
+        checksum=tus.read_checksum(read_one(headers, b"upload-checksum")) if size_bytes != 0 else None,
+        base_url=base_url,
+    )
+    return UploadRoute(opening, "")
+
+
+def _draft_route(
+    head: Head, server: str, draft: str, query: dict[str, str], fields: dict[bytes, str]
+) -> UploadRoute | None:
+    headers, method = head.headers, head.method
+    if method == "POST":
+        method = read_one(headers, b"x-http-method-override") or "POST"
+    verb = VERBS.get(method)
+    if verb is None or (method != head.method and verb is Verb.RESUME):  # whose answer has no body, as the method says
+        raise NotAllowed(method, DRAFT_METHODS)
+    if not is_minted(draft):
+        return None
+    if verb is not Verb.LOOK:  # which is for anybody
+        tus.check_version(read_one(headers, b"tus-resumable"))
+    session = read_session(fields)
+    if verb is not Verb.APPEND:
+        return UploadRoute(DraftOpening(server, verb, query, draft=draft, session=session), "")
+    _check_coding(headers)
+    _check_body_type(fields)
+    opening = DraftOpening(
+        server,
+        verb,
+        query,
+        draft=draft,
+        session=session,
+        size_bytes=_body_size(headers),
+        offset=tus.read_number(read_one(headers, b"upload-offset"), "Upload-Offset"),
+        checksum=tus.read_checksum(read_one(headers, b"upload-checksum")),
+    )
+    return UploadRoute(opening, "")
+
+
+def _check_body_type(fields: dict[bytes, str]) -> None:
+    content_type = fields.get(b"content-type", "")
+    if content_type.partition(";")[0].strip().lower() != tus.BODY_TYPE:
+        seen = f"Content-Type {content_type[:64]!r}" if content_type else "no Content-Type"
+        raise RemoteProtocolError(f"got {seen}, expected {tus.BODY_TYPE}", http_status=415)
+
+
+def _body_size(headers: Headers) -> int | None:
+    """How long the body is; None if it is not said."""
+    if any(name == b"transfer-encoding" for name, _ in headers):
+        return None
+    return _announced(read_fields(headers)) or 0
 
 
 def _announced(fields: dict[bytes, str]) -> int | None:

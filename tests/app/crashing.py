@@ -37,6 +37,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import anyio
 import anyio._backends._asyncio  # otherwise each run would import it
 import anyio.lowlevel
+import msgspec
 from anyio import to_thread
 from isthmus.app.holding import LOCK_NAME, holding
 from isthmus.app.intake import BlobFiles
@@ -44,6 +45,8 @@ from isthmus.app.workspaces import Workspaces
 from isthmus.core.effects import (
     Allocate,
     Allocated,
+    Append,
+    Appended,
     Collect,
     Collected,
     Discard,
@@ -91,7 +94,17 @@ CHANGES: Final = frozenset(
 """Audit events of calls that change a folder; `open` is another, if it makes or empties a file."""
 
 
-SIZES: Final = {"u1": 100_000, "u2": WRITE_SIZE, "a1": 150_000, "a2": 70_000, "a3": 1, "a4": 10, "a5": 5_000}
+SIZES: Final = {
+    "u1": 100_000,
+    "u2": WRITE_SIZE,
+    "a1": 150_000,
+    "a2": 70_000,
+    "a3": 1,
+    "d1": 120_000,
+    "d2": 9_000,
+    "a4": 10,
+    "a5": 5_000,
+}
 
 
 @functools.cache
@@ -152,12 +165,16 @@ class Points:
     def install(self) -> None:
         """For good: the process is one run's."""
         sys.addaudithook(self._hear)
-        write, fsync, fdopen, connect = os.write, os.fsync, os.fdopen, sqlite3.connect
+        write, pwrite, fsync, fdopen, connect = os.write, os.pwrite, os.fsync, os.fdopen, sqlite3.connect
         copy = getattr(os, "copy_file_range", None)
 
         def write_some(fd: int, data: bytes) -> int:
             self.count("write")
             return write(fd, memoryview(data)[:WRITE_SIZE])
+
+        def write_some_at(fd: int, data: bytes, offset: int) -> int:
+            self.count("pwrite")
+            return pwrite(fd, memoryview(data)[:WRITE_SIZE], offset)
 
         def sync(fd: int) -> None:
             self.count("fsync")
@@ -179,7 +196,7 @@ class Points:
             database.set_trace_callback(lambda statement: self.count(f"sql {statement.split()[0].lower()}"))
             return database
 
-        for name, call in (("write", write_some), ("fsync", sync), ("fdopen", open_for)):
+        for name, call in (("write", write_some), ("pwrite", write_some_at), ("fsync", sync), ("fdopen", open_for)):
             setattr(os, name, call)
         if copy is not None:
             os.copy_file_range = copy_some  # type: ignore[assignment]
@@ -245,6 +262,13 @@ class World:
         order = Receive(ChannelId(1), names, 1 << 20, 1 << 20)
         await BlobFiles(self.blobs).take_in(order, "multipart/form-data; boundary=b", body_of(names))
 
+    async def append(self, name: str, start: int, stop: int) -> Appended:
+        """More of an upload that comes in pieces, up to where the client breaks off; whole, it is the blob `name`."""
+        reports: list[bytes] = []
+        order = Append(ChannelId(1), name, start, len(content_of(name)))
+        await BlobFiles(self.blobs).append(order, piece_of(name, start, stop), reports.append)
+        return msgspec.json.decode(reports[-1], type=Appended)
+
     async def save(self, key: str, name: str) -> None:
         """From when this has returned, the file must be there."""
         self.log.say("saving", key)
@@ -276,6 +300,10 @@ async def body_of(names: tuple[str, ...]) -> AsyncIterator[bytes]:
     yield b"--b--\r\n"
 
 
+async def piece_of(name: str, start: int, stop: int) -> AsyncIterator[bytes]:
+    yield content_of(name)[start:stop]
+
+
 async def a_session(world: World) -> None:
     """Uploads, the calls that use them, what these write, and the end of it: from the first start on."""
     world.points.are_counted = True
@@ -284,6 +312,11 @@ async def a_session(world: World) -> None:
     await world.receive("u1", "u2")
     await world.save("upload/1", "u1")
     await world.save("upload/2", "u2")
+    assert (await world.append("d1", 0, 70_000)).size_bytes == 70_000
+    assert (await world.append("d2", 0, 5_000)).size_bytes == 5_000
+    assert (await world.append("d1", 70_000, SIZES["d1"])).sha256
+    await world.save("upload/d1", "d1")
+    await work.carry_out(Discard("d2"))  # its client does not come back
     folders = await work.prepare(MINE)
     await world.carry_out(Materialize(T, MINE, "u1", FIRST, "u1"), Materialized)
     await world.carry_out(Materialize(T, MINE, "u2", SECOND, "u2", "ws"), Materialized)
@@ -318,10 +351,14 @@ async def a_session(world: World) -> None:
     await world.carry_out(Collect(T, "s", MINE, (FileSource(("late",)),), ("a5",), 1 << 20, 1 << 20), Collected)
     await work.carry_out(Discard("a5"))  # nobody waits for it any more
     await work.carry_out(Sweep(MINE))
-    world.log.say("forgetting", "upload/1")
+    await world.append("d2", 0, 5_000)  # nor does another, and then the process ends
+    left = {"upload/1": "u1", "upload/d1": "d1"}
+    for key in left:
+        world.log.say("forgetting", key)
     await work.carry_out(ForgetAll("upload/"))
-    await work.carry_out(Discard("u1"))
-    world.log.say("forgot", "upload/1")
+    for key, name in left.items():
+        await work.carry_out(Discard(name))
+        world.log.say("forgot", key)
     await world.close()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from command import run
 from isthmus.app import adapter_shapes
 from isthmus.app.adapter_files import FOREVER_S, SESSION_FOREVER_S
 from isthmus.app.config import ConfigError, loads
@@ -388,3 +389,12 @@ def test_the_page_s_example_is_one() -> None:
     page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
     (example,) = re.findall(r"```yaml adapter\n(.*?)```", page, re.DOTALL)
     assert [server.id for server in read(example, {}).servers] == ["playwright"]
+
+
+def test_check_names_what_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "adapter.yaml").write_text(
+        "telemetry: {enabled: true}\n" + LEAST.replace("http://h/mcp", "http://127.0.0.1:1")
+    )
+    code, out, err = run("check", str(tmp_path / "adapter.yaml"))
+    assert code == 1 and "FAILED" in out, "nobody listens there"
+    assert "telemetry is not used: GET /metrics gives numbers to Prometheus" in err

@@ -16,7 +16,7 @@ TIMEOUT_S = 300
 FOLDERS = {"open", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "fsync"}
 STATEMENTS = {"sql begin", "sql delete", "sql commit"}
 KINDS = {
-    "a_session": {*FOLDERS, *STATEMENTS, "sql insert", "write"},
+    "a_session": {*FOLDERS, *STATEMENTS, "sql insert", "write", "pwrite", "os.truncate"},
     "a_restart": {*FOLDERS, *STATEMENTS},
 }
 

@@ -23,6 +23,7 @@ from isthmus.app import confinement
 from isthmus.app.holding import InUse, holding
 from isthmus.app.removal import remove_tree
 from isthmus.app.survey import stamp_of
+from isthmus.app.upstreams import _placed
 from isthmus.app.walking import PATH_SIZE_MAX
 from isthmus.app.workspaces import Workspaces
 from isthmus.core.effects import (
@@ -52,6 +53,7 @@ from isthmus.core.limits import Limits
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.interface import Blobs, BlobWriter, StorageError, StorageFull
 from isthmus.storage.memory import MemoryBlobs, MemoryRecords
+from isthmus.transports.stdio import ChildSpec
 
 pytestmark = pytest.mark.anyio
 
@@ -201,6 +203,17 @@ async def test_folders_are_made_for_the_owner_only(tmp_path: Path, blobs: Blobs)
     assert sorted(os.listdir(Path(work.root, MINE))) == ["in", "out", "ws"]
 
 
+async def test_a_child_is_placed_in_the_folders_of_its_session(tmp_path: Path, blobs: Blobs) -> None:
+    folders = build(tmp_path, blobs).folders(MINE)
+    spec = ChildSpec(("{ws}/run", "--out={out}:{in}"), {"CACHE": "{tmp}/c", "PLAIN": "{other}"}, None, inherit_env=True)
+    placed = _placed(spec, folders)
+    assert placed.command == (f"{folders.ws}/run", f"--out={folders.out}:{folders.in_}")
+    assert placed.env == {"TMPDIR": folders.tmp, "CACHE": f"{folders.tmp}/c", "PLAIN": "{other}"}
+    assert (placed.cwd, placed.inherit_env) == (folders.ws, True)
+    assert _placed(ChildSpec(("x",), {"TMPDIR": "/t"}, "{out}/sub"), folders).cwd == f"{folders.out}/sub"
+    assert _placed(ChildSpec(("x",), {"TMPDIR": "/t"}, "{out}/sub"), folders).env == {"TMPDIR": "/t"}
+
+
 async def test_a_server_can_make_sockets_in_its_tmp(blobs: Blobs) -> None:
     """However deep the root lies, Chromium's fits below TMPDIR: a socket's path has at most 107 bytes."""
     work = Workspaces("/" + "deep/" * 40, MemoryRecords(), blobs, artifact_roots={}, working_directories={},
@@ -321,17 +334,48 @@ async def test_an_empty_blob_is_materialized(tmp_path: Path, blobs: Blobs) -> No
     assert Path(answer.path).read_bytes() == b""
 
 
-async def test_copies_do_not_need_the_kernels_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unsupported(*_: object) -> int:
-        raise OSError(errno.EXDEV, "cross-device")
+@pytest.mark.parametrize("copied", [0, 1, 100_000])
+async def test_copies_do_not_need_the_kernels_help(
+    copied: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor that it goes on as it began."""
+    left = copied
 
-    monkeypatch.setattr(os, "copy_file_range", unsupported, raising=False)
+    def copy(source: int, target: int, count: int) -> int:
+        nonlocal left
+        if not left:
+            raise OSError(errno.EXDEV, "cross-device")
+        count = os.write(target, os.read(source, min(count, left)))
+        left -= count
+        return count
+
+    monkeypatch.setattr(os, "copy_file_range", copy, raising=False)
     blobs = FileBlobs(str(tmp_path / "blobs"))
     work = build(tmp_path, blobs)
-    await store(blobs, "b", b"content" * 300_000)
+    content = random.Random(5).randbytes(2_100_000)
+    await store(blobs, "b", content)
     answer = await work.carry_out(Materialize(T, MINE, "b", THING, "f"))
     assert isinstance(answer, Materialized)
-    assert Path(answer.path).read_bytes() == b"content" * 300_000
+    assert Path(answer.path).read_bytes() == content
+    left = copied
+    (file,) = (await collect(work, answer.path, limit=len(content))).files
+    assert file.sha256 == hashlib.sha256(content).hexdigest()
+    assert await blob(blobs, "b/0") == content
+
+
+async def test_what_is_taken_is_a_file_of_its_own(tmp_path: Path) -> None:
+    """Whoever writes to its file later changes nothing that is stored, however the copy was made."""
+    blobs = FileBlobs(str(tmp_path / "blobs"))
+    work = build(tmp_path, blobs)
+    path = Path((await work.prepare(MINE)).ws, "f")
+    content = random.Random(6).randbytes(300_000)
+    path.write_bytes(content)
+    await collect(work, "f")
+    stored = Path(blobs.path_for("b/0") or "")
+    assert (stored.stat().st_nlink, stored.samefile(path)) == (1, False)
+    with open(path, "r+b") as file:
+        file.write(b"changed")
+    assert await blob(blobs, "b/0") == content
 
 
 @pytest.mark.parametrize("level", ["workspace", "folder", "own"])

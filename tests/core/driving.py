@@ -152,7 +152,7 @@ class Driver:
         for effect in effects:
             if isinstance(effect, Send | Close | Serve):
                 assert effect.channel not in self.over, f"ordered for a channel that is over: {effect}"
-            if isinstance(effect, Send) and not effect.message:
+            if isinstance(effect, Send) and not effect.message and not effect.is_last:
                 self.primed[effect.channel] = effect
             elif isinstance(effect, Send):
                 self.sent[effect.channel].append(effect)

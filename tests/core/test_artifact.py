@@ -168,6 +168,26 @@ def test_one_artifact_makes_no_list_and_old_revisions_get_no_link() -> None:
     assert [entry["type"] for entry in attached["content"]] == ["text"]
 
 
+def test_the_text_of_small_artifacts_is_put_into_the_result() -> None:
+    """As a resource where clients know what a link is, else as a text that says of what."""
+    for resource_links in (True, False):
+        inlined = json.loads(attach(b"{}", [HIDDEN], resource_links=resource_links, inline=[(HIDDEN, "é\n")]))[
+            "content"
+        ]
+        held = {"uri": HIDDEN.artifact_uri, "mimeType": "text/plain", "text": "é\n"}
+        text = {"type": "text", "text": f"{HIDDEN.artifact_uri}:\né\n"}
+        assert inlined == [{"type": "resource", "resource": held} if resource_links else text]
+
+
+def test_blocks_stand_in_one_order() -> None:
+    """The content itself, texts, links, downloads."""
+    attached = attach(
+        result_of("done"), [ARTIFACT], resource_links=True, raw=[b'{"type":"image"}'], inline=[(ARTIFACT, "t")]
+    )
+    kinds = [block["type"] for block in json.loads(attached)["content"]]
+    assert kinds == ["text", "image", "resource", "resource_link", "text"]
+
+
 ODD_JSON = st.sampled_from(
     [b"1.0", b"1e400", b'"\\u00e9\\ud800"', b'{ "a":1, "a":2 }', b"[ ]", b"null", b'{"x":[{"y":-0}]}', b'"\\/"']
 )

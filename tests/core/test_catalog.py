@@ -346,6 +346,9 @@ TOLD = {"subscribe": True, "listChanged": True}
             {"tools": {"listChanged": True}, "x": 1, "resources": TOLD},
         ),
         (b'{"resources":null}', False, True, {"resources": TOLD}),
+        (b'{"resources":{ }}', False, True, {"resources": TOLD}),
+        (b'{"resources":5}', False, True, {"resources": 5}),
+        (b'{"resources":{"a":1,"a":2}}', False, True, {"resources": {"a": 2}}),
         (b'{"resources":{"subscribe":false,"x":1.0}}', False, True, {"resources": {**TOLD, "x": 1}}),
         (
             b'{"resources":{"subscribe":false,"x":1.0}}',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import jsonschema
@@ -111,6 +112,11 @@ def test_without_a_working_directory_relative_paths_mean_nothing() -> None:
 def test_the_longest_name_counts() -> None:
     known = (Known(("/W/ws/b.txt",), "artifact://b"), Known(("/W/ws/a b.txt",), "artifact://ab"))
     assert reword_text("'a b.txt' 'b.txt' /W/ws/a b.txt", known, CWD) == "'artifact://ab' 'artifact://b' artifact://ab"
+
+
+def test_a_name_alone_may_be_another_files() -> None:
+    known = (Known(("/W/ws/a.png",), SHOT, has_name=False),)
+    assert reword_text("a.png ./a.png /W/ws/a.png (a.png)", known, CWD) == f"a.png {SHOT} {SHOT} (a.png)"
 
 
 # --- Properties -----------------------------------------------------------------------------------------------------
@@ -244,7 +250,7 @@ def test_the_work_on_one_result_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     """What is beyond the bound stays as it is, and is as it was in both its copies."""
     structured = {"all": ["a.png " * 100] * 100}
     result = {"content": [{"type": "text", "text": json.dumps(structured)}], "structuredContent": structured}
-    monkeypatch.setattr(rewording, "WORK_MAX", 1_200_000)
+    monkeypatch.setattr(rewording, "WORK_MAX", 150_000)
     made = reworded(result)
     assert made["structuredContent"]["all"][0].startswith(SHOT)
     assert "a.png a.png" in made["structuredContent"]["all"][0]
@@ -374,11 +380,24 @@ def grown(below: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 SCHEMAS = st.recursive(LEAVES, grown, max_leaves=6)
 
 
-@given(value=INSTANCES.filter(lambda value: isinstance(value, dict)), schema=SCHEMAS, extra=SCHEMAS)
-def test_validity_never_changes(value: Any, schema: Any, extra: Any) -> None:
+PLACES: list[Callable[[Any], dict[str, Any]]] = [
+    lambda schema: {"allOf": [schema]},
+    lambda schema: {"properties": {"p": schema}},
+    lambda schema: {"properties": {"p": {"oneOf": [{"type": "string"}, schema]}}},
+    lambda schema: {"not": {"properties": {"p": schema}}},
+]
+
+
+@given(
+    value=st.dictionaries(st.sampled_from("pq"), INSTANCES, min_size=1),
+    place=st.sampled_from(PLACES),
+    schema=SCHEMAS,
+    extra=SCHEMAS,
+)
+def test_validity_never_changes(value: Any, place: Callable[[Any], dict[str, Any]], schema: Any, extra: Any) -> None:
     """Whatever the schema says of the value, it says of the reworded one: told by a validator that owes us nothing."""
     assume("$ref" not in json.dumps(extra))  # one that refers to itself has no end
-    whole = {"allOf": [schema], "$defs": {"d": extra}}
+    whole = {**place(schema), "$defs": {"d": extra}}
     validator = jsonschema.Draft202012Validator(whole)
     made = reworded({"structuredContent": value}, whole)["structuredContent"]
     assert validator.is_valid(made) == validator.is_valid(value)

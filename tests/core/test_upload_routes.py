@@ -118,4 +118,4 @@ def test_a_form_is_posted_to_the_server_itself() -> None:
     form = ask("/upload/files", ("content-type", "multipart/form-data; boundary=x"), method="POST")
     assert isinstance(form, UploadRoute) and isinstance(form.opening, UploadOpening) and form.opening.raw is None
     refused = ask("/upload/files/a.txt", method="POST")
-    assert isinstance(refused, Refused) and (refused.status, dict(refused.headers)[b"allow"]) == (405, b"PUT")
+    assert isinstance(refused, Refused) and (refused.status, dict(refused.headers)[b"allow"]) == (405, b"PUT, OPTIONS")

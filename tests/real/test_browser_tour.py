@@ -180,16 +180,20 @@ def download(tour: Tour, release: threading.Event) -> None:
     assert slow["artifact_uri"] in "\n".join(texts(result))
 
 
-def trace(tour: Tour) -> None:
-    """Of a folder that is named its files are taken in."""
-    tour.call("browser_start_tracing")
-    tour.call("browser_take_screenshot", scale="css", filename="traced.png")
+def trace(tour: Tour, site: str) -> None:
+    """Files that go on being written come with the calls that change them; of a folder that is named its files do."""
+    before = len(tour.taken)
+    assert "trace-" in filing.artifacts_of(tour.call("browser_start_tracing"))[0]["filename"]
+    tour.call("browser_navigate", url=site)
     result = tour.call("browser_stop_tracing")
-    made = {one["filename"]: one for one in artifacts_of(result)}
-    (name,) = [name for name in made if fnmatchcase(name, "trace-*.trace")]
-    assert b'"version"' in content_of(made[name])
-    assert f"[Trace]({made[name]['artifact_uri']})" in "\n".join(texts(result))
-    assert len(made) > 2, "the network's log, and the files of the folder with resources"
+    (actions,) = [one for one in artifacts_of(result) if fnmatchcase(one["filename"], "trace-*.trace")]
+    (document,) = [one for one in artifacts_of(result) if fnmatchcase(one["filename"], "*.html")]
+    (network,) = [one for one in tour.taken[before:] if fnmatchcase(one["filename"], "trace-*.network")]
+    assert b'"context-options"' in content_of(actions)
+    assert b'"resource-snapshot"' in content_of(network)
+    assert HEADING.encode() in content_of(document)
+    for title, artifact in (("Trace", actions), ("Network log", network)):
+        assert f"[{title}]({artifact['artifact_uri']})" in "\n".join(texts(result))
 
 
 def take_all(tour: Tour, site: str, release: threading.Event) -> None:
@@ -198,12 +202,13 @@ def take_all(tour: Tour, site: str, release: threading.Event) -> None:
     save_text(tour)
     give_files(tour)
     download(tour, release)
-    trace(tour)
+    trace(tour, site)
     tour.call("browser_close")
+    own = (STATE, "console-*.log", "page-*.png", "page-*.pdf", "trace-*.trace", "trace-*.network")
+    chosen = {"named.png", "shot 1.jpeg", "doc.pdf", "snap.md", "console.txt", "net.txt", "report.csv", "slow.bin"}
     for artifact in tour.taken:
-        patterns = ("page*", "console*", "*.png", "*.pdf", "shot 1.jpeg", "snap.md", "net.txt", "report.csv",
-                    "slow.bin", "trace-*", "*.jpeg", "*.css", "*.html", "*.dat")  # fmt: skip
-        assert any(fnmatchcase(artifact["filename"], pattern) for pattern in patterns), artifact
+        name = artifact["filename"]
+        assert name in chosen or name.endswith(".html") or any(fnmatchcase(name, pattern) for pattern in own), name
     assert sorted(tour.client.listed()) == sorted(one["artifact_uri"] for one in tour.taken)
 
 
