@@ -175,7 +175,7 @@ def test_a_server_that_names_an_upload_of_another_session(ground: Ground) -> Non
     for id in ("auto", "adapted"):
         thief = Agent(ground, id)
         result = thief.call("act", text="nothing")
-        for text in (str(path), os.path.relpath(path, path.parents[2] / "ws"), handle):
+        for text in (str(path), os.path.relpath(path, path.parents[3] / "x" / "ws"), handle):
             say = {"content": [{"type": "text", "text": f"Saved to {text}"}], "structuredContent": {"path": text}}
             if id == "auto" and text == handle:
                 assert thief.call("act", result=say)["isError"], "in its client's words it is refused"
