@@ -1,8 +1,8 @@
 """What can be counted of a running proxy, in the text format of Prometheus.
 
 All is made anew for each request out of what the engine tells: nothing is counted here, and nothing is kept. Labels say
-servers and states only, since what is scraped is stored for long, and read by many: no task, session or person has a
-name there.
+servers and states only, since what is scraped is stored for long, and read by many: no task, file, session or person
+has a name there.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from ..core.filerecord import FileEnds, FileStatus
 from ..core.report import Status
 from ..core.taskrecord import TaskStatus
 from ..transports.traffic import Counts
+from .file_metrics import of_files
 from .task_pages import OVER, STATUSES
 from .traffic_metrics import TrafficMetrics
 
@@ -39,6 +41,9 @@ def exposition(
     servers: Sequence[Status],
     tasks: Iterable[TaskStatus],
     now_unix: float,
+    *,
+    files: Iterable[FileStatus] = (),
+    ends: Iterable[FileEnds] = (),
     traffic: Counts | None = None,
 ) -> bytes:
     """What `GET /metrics` answers.
@@ -49,8 +54,17 @@ def exposition(
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Counts(version, servers, tasks, now_unix))
+    registry.register(_Given(list(of_files(servers, files, ends))))
     registry.register(TrafficMetrics(traffic or Counts(), [server.id for server in servers]))
     return generate_latest(registry)
+
+
+class _Given(Collector):
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        return iter(self._metrics)
 
 
 class _Counts(Collector):
