@@ -1,0 +1,76 @@
+"""Files through the engine where orders, cancellations and ends cross: nothing is lost, kept for good, or taken twice."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from file_scenes import Scene, artifacts, names
+from isthmus.core.effects import Collect, StorageFailed
+from isthmus.core.plan import ArtifactProducer, AutoFiles, Kind, LocatorMode, OutputLocator, ServerPlan
+
+
+def producing(*modes: LocatorMode, **more: Any) -> ServerPlan:
+    locator = OutputLocator(mode=modes, output_path_regexes=more.pop("patterns", ()))
+    return ServerPlan(
+        id="s", kind=Kind.PIPE, producers=(ArtifactProducer(tools=("*",), output_locator=locator, **more),)
+    )
+
+
+AUTO = ServerPlan(id="s", kind=Kind.PIPE, auto_files=AutoFiles())
+NAMED = producing(LocatorMode.REGEX, patterns=(r"saved (\S+)",))
+
+
+def listed(scene: Scene) -> Scene:
+    """Its client has asked for the list of tools."""
+    channel = scene.client.request('"tools"', "tools/list")
+    scene.world.answer(scene.world.hear("tools/list"), '{"tools":[]}')
+    assert scene.said(channel)
+    return scene
+
+
+def only_link(scene: Scene) -> Any:
+    (link,) = scene.world.engine._servers.links.values()
+    return link
+
+
+# --- Awaited files ----------------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_is_cancelled_while_the_disk_is_looked_at_takes_no_awaited_file_with_it() -> None:
+    scene = Scene(NAMED)
+    assert "artifact_error" in scene.call("t", "saved late.txt")["_meta"]
+    scene.disk.write(f"{scene.ws}/late.txt", b"done")
+    channel, _ = scene.begin("t")
+    scene.world.answer(scene.heard, json.dumps({"content": [{"type": "text", "text": "hm"}]}))
+    scene.client.notify("notifications/cancelled", f'{{"requestId":{scene._ids}}}')
+    scene.disk.settle()
+    assert names(scene.call("t", "hm")) == ["late.txt"]
+
+
+def test_an_awaited_file_that_could_not_be_taken_in_is_awaited_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(NAMED)
+    scene.call("t", "saved late.txt")
+    scene.disk.write(f"{scene.ws}/late.txt", b"done")
+    carry_out = scene.disk._carry_out
+    monkeypatch.setattr(
+        scene.disk,
+        "_carry_out",
+        lambda order: StorageFailed(reason="busy") if isinstance(order, Collect) else carry_out(order),
+    )
+    assert not artifacts(scene.call("t", "hm"))
+    monkeypatch.undo()
+    assert names(scene.call("t", "hm")) == ["late.txt"]
+
+
+@pytest.mark.parametrize("plan", [AUTO, NAMED])
+def test_what_was_finished_between_two_calls_outside_of_the_session_is_taken(plan: ServerPlan) -> None:
+    scene = Scene(plan, roots=("/srv",))
+    scene.disk.write("/srv/late.txt", b"")
+    result = scene.call("t", "saved /srv/late.txt", writes={"/srv/late.txt": b""})
+    assert "empty" in result["_meta"]["artifact_error"]
+    scene.world.wait(60.0)
+    scene.disk.write("/srv/late.txt", b"done")
+    scene.world.wait(60.0)
+    assert names(scene.call("t", "hm")) == ["late.txt"]
