@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from file_scenes import Scene, artifacts, names
 from isthmus.core.effects import Collect, StorageFailed
@@ -74,3 +75,24 @@ def test_what_was_finished_between_two_calls_outside_of_the_session_is_taken(pla
     scene.disk.write("/srv/late.txt", b"done")
     scene.world.wait(60.0)
     assert names(scene.call("t", "hm")) == ["late.txt"]
+
+
+# --- Resources that are read for a call -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [Kind.PIPE, Kind.HTTP])
+def test_a_linked_resource_that_never_comes_is_not_waited_for_for_good(kind: Kind) -> None:
+    plan = producing(LocatorMode.RESOURCE_LINK)
+    scene = Scene(msgspec.structs.replace(plan, kind=kind))
+    link = only_link(scene)
+    block = '{"content":[{"type":"resource_link","uri":"x://a","name":"a"}]}'
+    for _ in range(3):
+        channel, _ = scene.begin("t")
+        scene.world.answer(scene.heard, block)
+        scene.world.wait(scene.world.engine._desk.limits.lookup_s + 5)
+        scene.disk.settle()
+        assert "could not be read in time" in scene.said(channel)["_meta"]["artifact_error"]
+    channel, _ = scene.begin("t")
+    scene.world.answer(scene.heard, block)
+    scene.client.notify("notifications/cancelled", f'{{"requestId":{scene._ids}}}')
+    assert not link.pending
