@@ -1,4 +1,4 @@
-"""Files through the engine where orders, cancellations and ends cross: nothing is lost, kept for good, or taken twice."""
+"""Files through the engine where orders, cancellations and ends cross: nothing is lost, nor kept for good."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from file_scenes import Scene, artifacts, names
-from isthmus.core.effects import Collect, StorageFailed
+from file_scenes import Scene, artifacts, names, texts
+from isthmus.core.effects import Collect, Materialize, StorageFailed, Survey
 from isthmus.core.plan import ArtifactProducer, AutoFiles, Kind, LocatorMode, OutputLocator, ServerPlan
 
 
@@ -43,7 +43,7 @@ def test_a_call_that_is_cancelled_while_the_disk_is_looked_at_takes_no_awaited_f
     scene = Scene(NAMED)
     assert "artifact_error" in scene.call("t", "saved late.txt")["_meta"]
     scene.disk.write(f"{scene.ws}/late.txt", b"done")
-    channel, _ = scene.begin("t")
+    scene.begin("t")
     scene.world.answer(scene.heard, json.dumps({"content": [{"type": "text", "text": "hm"}]}))
     scene.client.notify("notifications/cancelled", f'{{"requestId":{scene._ids}}}')
     scene.disk.settle()
@@ -77,6 +77,45 @@ def test_what_was_finished_between_two_calls_outside_of_the_session_is_taken(pla
     assert names(scene.call("t", "hm")) == ["late.txt"]
 
 
+# --- Staged files -----------------------------------------------------------------------------------------------------
+
+
+def test_a_staged_file_that_is_seen_before_it_is_told_of_is_known_by_its_handle() -> None:
+    """The storage may look before it says that the file is laid out."""
+    scene = Scene(AUTO)
+    handle = scene.upload("a.txt", b"hello")
+    channel = scene.client.request("77", "tools/call", json.dumps({"name": "t", "arguments": {"path": handle}}))
+    placing, looking = scene.world.last(Materialize), scene.world.last(Survey)
+    placed = scene.disk._carry_out(placing)
+    seen = scene.disk._carry_out(looking)
+    scene.disk._read = len(scene.world.log)
+    assert placed is not None
+    assert seen is not None
+    scene.world.store(looking.ticket, seen)
+    scene.world.store(placing.ticket, placed)
+    if scene.world.hears("tools/list"):
+        scene.world.answer(scene.world.hear("tools/list"), '{"tools":[]}')
+    scene.heard = scene.world.hear("tools/call")
+    path = scene.heard.frame["params"]["arguments"]["path"]
+    found = scene.end(channel, f"read {path}")
+    assert texts(found) == f"read {handle}/a.txt" or texts(found) == f"read {handle}"
+
+
+def test_a_file_that_is_just_being_staged_is_not_the_output_of_a_call_beside() -> None:
+    scene = Scene(AUTO)
+    handle = scene.upload("a.txt", b"hello")
+    first, _ = scene.begin("t")
+    heard = scene.heard
+    scene.client.request("78", "tools/call", json.dumps({"name": "t", "arguments": {"path": handle}}))
+    placing = scene.world.last(Materialize)
+    placed = scene.disk._carry_out(placing)
+    assert placed is not None
+    scene.disk._read = len(scene.world.log)
+    scene.heard = heard
+    assert not artifacts(scene.end(first, "done"))
+    scene.world.store(placing.ticket, placed)
+
+
 # --- Resources that are read for a call -------------------------------------------------------------------------------
 
 
@@ -92,7 +131,7 @@ def test_a_linked_resource_that_never_comes_is_not_waited_for_for_good(kind: Kin
         scene.world.wait(scene.world.engine._desk.limits.lookup_s + 5)
         scene.disk.settle()
         assert "could not be read in time" in scene.said(channel)["_meta"]["artifact_error"]
-    channel, _ = scene.begin("t")
+    scene.begin("t")
     scene.world.answer(scene.heard, block)
     scene.client.notify("notifications/cancelled", f'{{"requestId":{scene._ids}}}')
     assert not link.pending
