@@ -114,7 +114,7 @@ class Inputs:
             ledger.end_placing(folder)
             if isinstance(answer, Materialized):
                 given.path = to_there(answer.path, link.plan.shared)
-                ledger.place(answer.path, answer.stamp, uri_of(record))
+                ledger.place(answer.path, answer.stamp, uri_of(record, link.plan.upload_scheme))
             else:
                 job.problem = f"The uploaded file {record.filename} cannot be handed to the tool: {reason_of(answer)}."
             self._answered(job)

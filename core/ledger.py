@@ -87,7 +87,7 @@ class Ledger:
                 self.note(file)
 
     def begin_placing(self, folder: str) -> None:
-        """A copy of a stored file is on its way into that folder: until `end_placing`, what is seen there is no news."""
+        """A copy of a stored file is on its way into that folder: what is seen there is no news until `end_placing`."""
         self._placing[folder] = self._placing.get(folder, 0) + 1
 
     def end_placing(self, folder: str) -> None:

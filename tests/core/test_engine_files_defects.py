@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from file_scenes import Scene, artifacts, names, texts
 from isthmus.core.effects import Collect, Materialize, StorageFailed, Survey
-from isthmus.core.plan import ArtifactProducer, AutoFiles, Kind, LocatorMode, OutputLocator, ServerPlan
+from isthmus.core.plan import ArtifactProducer, AutoFiles, Kind, LocatorMode, OutputLocator, ServerPlan, UploadConsumer
 
 
 def producing(*modes: LocatorMode, **more: Any) -> ServerPlan:
@@ -114,6 +114,23 @@ def test_a_file_that_is_just_being_staged_is_not_the_output_of_a_call_beside() -
     scene.heard = heard
     assert not artifacts(scene.end(first, "done"))
     scene.world.store(placing.ticket, placed)
+
+
+# --- Names ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_custom_scheme_is_what_text_is_reworded_to() -> None:
+    plan = ServerPlan(
+        id="s",
+        kind=Kind.PIPE,
+        consumers=(UploadConsumer(tools=("t",), file_path_argument="path", uri_scheme="myup://"),),
+        producers=(ArtifactProducer(tools=("t",), rewrite_text=True),),
+    )
+    scene = Scene(plan)
+    handle = scene.upload("a.txt", b"hello")
+    assert handle.startswith("myup://")
+    channel, got = scene.begin("t", path=handle)
+    assert handle in texts(scene.end(channel, f"read {got['path']}"))
 
 
 # --- Resources that are read for a call -------------------------------------------------------------------------------
