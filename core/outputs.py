@@ -12,8 +12,8 @@ from typing import Final, Protocol
 
 import msgspec
 
+from . import handle, rewording
 from . import jsonrpc as rpc
-from . import rewording
 from .artifact import Artifact, attach, attach_error, raw_block, tool_error
 from .claims import Claims, claims_of
 from .desk import Desk
@@ -446,15 +446,19 @@ class Outputs:
         links = session.features.resource_links
         return attach(result, shown, resource_links=links, raw=raw, inline=inline)
 
+    def _is_there(self, uri: str, scheme: str) -> bool:
+        """Whether what a client would call a file by still means it."""
+        if uri.startswith(handle.ARTIFACT_SCHEME):
+            return self._shelf.has("artifact", *handle.parse_artifact(uri))
+        return self._shelf.has("upload", *handle.parse_upload(uri, scheme))
+
     def _reworded(self, job: Job, result: bytes) -> bytes:
         """The result with URIs where paths of known files stand, and without the paths of the session's folders."""
-        shared, session = job.link.plan.shared, job.link.session_of(job.exchange)
+        shared = job.link.plan.shared
         known: list[rewording.Known] = []
         taken = {record.aid for record in job.artifacts}
         for path, entry in job.ledger.entries():
-            if entry.aid and self._shelf.find_artifact(session.sid, entry.aid) is None:
-                continue  # it has expired
-            if entry.uri:
+            if entry.uri and self._is_there(entry.uri, job.link.plan.upload_scheme):
                 paths = tuple(dict.fromkeys((path, to_there(path, shared))))
                 known.append(rewording.Known(paths, entry.uri, has_name=entry.aid in taken))
         folders = self._folders(job)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from file_scenes import Scene, artifacts, names, texts
 from isthmus.core.effects import Collect, Materialize, StorageFailed, Survey
+from isthmus.core.limits import Limits
 from isthmus.core.plan import ArtifactProducer, AutoFiles, Kind, LocatorMode, OutputLocator, ServerPlan, UploadConsumer
 
 
@@ -152,3 +153,34 @@ def test_a_linked_resource_that_never_comes_is_not_waited_for_for_good(kind: Kin
     scene.world.answer(scene.heard, block)
     scene.client.notify("notifications/cancelled", f'{{"requestId":{scene._ids}}}')
     assert not link.pending
+
+
+# --- Use --------------------------------------------------------------------------------------------------------------
+
+
+def test_rewording_a_result_does_not_count_as_use_of_every_artifact() -> None:
+    scene = Scene(AUTO)
+    scene.call("t", writes={"old.txt": b"old"})
+    scene.world.wait(10)
+    scene.call("t", writes={"new.txt": b"new"})
+    before = {file.filename: file.used_at_unix for file in scene.world.engine.files()}
+    scene.world.wait(10)
+    scene.call("t", "nothing")
+    assert {file.filename: file.used_at_unix for file in scene.world.engine.files()} == before
+
+
+def test_an_old_client_gets_the_file_that_structure_names() -> None:
+    locator = OutputLocator(mode=LocatorMode.STRUCTURED, output_path_key="file")
+    plan = ServerPlan(id="s", kind=Kind.PIPE, producers=(ArtifactProducer(tools=("*",), output_locator=locator),))
+    scene = Scene(plan, revision="2024-11-05")
+    scene.disk.write(f"{scene.ws}/a.txt", b"hello")
+    assert names(scene.call("t", structuredContent={"file": "a.txt"})) == ["a.txt"]
+
+
+def test_a_handle_of_what_is_gone_is_not_told() -> None:
+    scene = listed(Scene(AUTO, limits=Limits(upload_ttl_s=10.0)))
+    handle = scene.upload("a.txt", b"hello")
+    channel, got = scene.begin("t", path=handle)
+    scene.end(channel, "done")
+    scene.world.wait(60)
+    assert handle not in texts(scene.call("t", f"there is {got['path']}"))
