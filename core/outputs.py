@@ -417,6 +417,7 @@ class Outputs:
                 problem = "the result names no file"
             if way.required:
                 text = f"The tool ran, but its output file was not found: {problem or 'nothing was found'}."
+                job.exchange.is_native = False  # it is not the server's, which may speak as the client does
                 self._finish(job, tool_error(text))
                 return
         if way.rewrite_text:

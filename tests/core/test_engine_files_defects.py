@@ -7,10 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from disk import Disk
+from driving import driver
 from file_scenes import Scene, artifacts, names, texts
 from isthmus.core.effects import Collect, Materialize, StorageFailed, Survey
 from isthmus.core.limits import Limits
 from isthmus.core.plan import ArtifactProducer, AutoFiles, Kind, LocatorMode, OutputLocator, ServerPlan, UploadConsumer
+from stateless_driving import emerge, modern
 
 
 def producing(*modes: LocatorMode, **more: Any) -> ServerPlan:
@@ -184,3 +187,26 @@ def test_a_handle_of_what_is_gone_is_not_told() -> None:
     scene.end(channel, "done")
     scene.world.wait(60)
     assert handle not in texts(scene.call("t", f"there is {got['path']}"))
+
+
+# --- Clients and servers without sessions -----------------------------------------------------------------------------
+
+
+def test_a_failure_of_ours_is_complete_for_a_client_without_a_session() -> None:
+    """Its server has none either, so that its results pass as they are; ours are none of its."""
+    plan = msgspec.structs.replace(NAMED, kind=Kind.HTTP)
+    plan = msgspec.structs.replace(plan, producers=(msgspec.structs.replace(plan.producers[0], required=True),))
+    world = driver(plan)
+    disk = Disk(world)
+    client = modern(world, "s")
+    channel = client.call("t")
+    disk.settle()
+    emerge(world)
+    if world.hears("tools/list"):
+        world.answer(world.hear("tools/list"), '{"resultType":"complete","tools":[]}')
+    disk.settle()
+    world.answer(world.hear("tools/call"), '{"resultType":"complete","content":[]}')
+    disk.settle()
+    said = client.answered(channel)["result"]
+    assert said["isError"] is True
+    assert said["resultType"] == "complete"
