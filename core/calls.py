@@ -77,6 +77,7 @@ class Calls:
         if not job.inputs and way is None and job.problem is None:
             return False
         self._jobs[exchange.key] = job
+        link.is_furnished = True
         job.open_orders += 1  # until all that is to be ordered is
         if job.problem is None:
             self._inputs.order(job)

@@ -10,10 +10,18 @@ import pytest
 from disk import Disk
 from driving import driver
 from file_scenes import Scene, artifacts, names, texts
-from isthmus.core.effects import Collect, Materialize, StorageFailed, Survey
+from isthmus.core.effects import Collect, Connected, Materialize, Spawn, StorageFailed, Survey
 from isthmus.core.limits import Limits
-from isthmus.core.plan import ArtifactProducer, AutoFiles, Kind, LocatorMode, OutputLocator, ServerPlan, UploadConsumer
-from stateless_driving import emerge, modern
+from isthmus.core.plan import (
+    ArtifactProducer,
+    AutoFiles,
+    Kind,
+    LocatorMode,
+    OutputLocator,
+    ServerPlan,
+    UploadConsumer,
+)
+from stateless_driving import emerge, modern, rise
 
 
 def producing(*modes: LocatorMode, **more: Any) -> ServerPlan:
@@ -210,3 +218,28 @@ def test_a_failure_of_ours_is_complete_for_a_client_without_a_session() -> None:
     said = client.answered(channel)["result"]
     assert said["isError"] is True
     assert said["resultType"] == "complete"
+
+
+# --- Spare processes --------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_laid_where_the_process_is_that_gets_the_call() -> None:
+    """A client without sessions calls before there is a process: one that waits in reserve has folders of its own."""
+    world = driver(msgspec.structs.replace(AUTO, spares=1))
+    disk = Disk(world)
+    first = modern(world, "s", principal="one")
+    first.request("tools/list")
+    rise(world, capabilities='{"tools":{}}')
+    world.answer(world.hear("tools/list"), '{"tools":[]}')
+    spare = world.last_dial(Spawn)
+    world.open(spare.channel, Connected())
+    second = modern(world, "s", principal="two")
+    second.call("t")
+    disk.settle()
+    placed = world.last(Survey).workspace
+    if not world.hears("initialize"):
+        world.open(world.last_dial(Spawn).channel, Connected())
+    heard = world.hear("initialize")
+    (child,) = [dial for dial in world.dials if dial.channel == heard.channel]
+    assert isinstance(child.target, Spawn)
+    assert child.target.workspace == placed
