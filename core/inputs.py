@@ -100,6 +100,8 @@ class Inputs:
         on_disk = {(m.sid, m.id) for m in job.mentions}
         on_disk |= {(r.sid, r.id) for r in job.references if r.deliver in ON_DISK}
         read = {(r.sid, r.id) for r in job.references if r.deliver in READ}
+        if read and not self._fits(job):
+            return
         for key, given in job.inputs.items():
             if key in on_disk:
                 self._lay_out(job, given, key[1])
@@ -133,14 +135,21 @@ class Inputs:
             placed,
         )
 
+    def _fits(self, job: Job) -> bool:
+        """Whether no more content is to be put into the call than may be: a file counts wherever it stands."""
+        limit = self._desk.limits.inline_size_max_bytes
+        records = [job.inputs[r.sid, r.id].entry.record for r in job.references if r.deliver in READ]
+        size = sum(record.size_bytes for record in records)
+        if size > limit:
+            what = f"The file {records[0].filename} has" if len(records) == 1 else "These files together have"
+            job.problem = (
+                f"{what} {size} bytes, and this tool takes the content itself: at most {limit} bytes are put into a "
+                "call."
+            )
+        return size <= limit
+
     def _read(self, job: Job, given: Input) -> None:
         record, limit = given.entry.record, self._desk.limits.inline_size_max_bytes
-        if record.size_bytes > limit:
-            job.problem = (
-                f"The file {record.filename} has {record.size_bytes} bytes, and this tool takes the content itself: "
-                f"at most {limit} bytes are put into a call."
-            )
-            return
 
         def fetched(answer: StorageAnswer) -> None:
             if isinstance(answer, Fetched):

@@ -67,9 +67,10 @@ class _Outcome:
         awaited: under which name an earlier call awaits some of these, by their real paths.
         inline: what came in messages.
         names_inputs: it tells of files that the call was given.
+        shown_bytes: how much content of its files is put into it.
     """
 
-    __slots__ = ("awaited", "claims", "files", "inline", "job", "names_inputs", "result", "way")
+    __slots__ = ("awaited", "claims", "files", "inline", "job", "names_inputs", "result", "shown_bytes", "way")
 
     def __init__(self, job: Job, way: Way, result: bytes, claims: Claims) -> None:
         self.job = job
@@ -80,6 +81,7 @@ class _Outcome:
         self.files: list[SeenFile] = []
         self.awaited: dict[str, str] = {}
         self.names_inputs = False
+        self.shown_bytes = 0
 
 
 class Outputs:
@@ -373,7 +375,8 @@ class Outputs:
             lambda ticket: Save(ticket=ticket, key=record.key, value=value, expires_at_unix=record.expires_at_unix),
             saved,
         )
-        if self._is_shown(outcome.way, record):
+        if self._is_shown(outcome, record):
+            outcome.shown_bytes += record.size_bytes
             self._fetch(outcome, record)
 
     def _remove(self, job: Job, file: SeenFile) -> None:
@@ -381,10 +384,13 @@ class Outputs:
         link = job.link
         self._desk.order(Remove(server=link.plan.id, workspace=link.workspace, path=file.path, stamp=file.stamp))
 
-    def _is_shown(self, way: Way, record: StoredArtifact) -> bool:
-        """Whether its content is put into the result."""
+    def _is_shown(self, outcome: _Outcome, record: StoredArtifact) -> bool:
+        """Whether its content is put into the result, beside that of others."""
+        way = outcome.way
+        if outcome.shown_bytes + record.size_bytes > self._desk.limits.inline_size_max_bytes:
+            return False
         if way.allow_raw_output:
-            return record.size_bytes <= self._desk.limits.inline_size_max_bytes
+            return True
         return record.size_bytes <= way.inline_text_bytes and is_text(record.mime_type)
 
     def _fetch(self, outcome: _Outcome, record: StoredArtifact) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -15,6 +16,7 @@ from isthmus.core.limits import Limits
 from isthmus.core.plan import (
     ArtifactProducer,
     AutoFiles,
+    Deliver,
     Kind,
     LocatorMode,
     OutputLocator,
@@ -243,3 +245,28 @@ def test_a_file_is_laid_where_the_process_is_that_gets_the_call() -> None:
     (child,) = [dial for dial in world.dials if dial.channel == heard.channel]
     assert isinstance(child.target, Spawn)
     assert child.target.workspace == placed
+
+
+# --- Sizes ------------------------------------------------------------------------------------------------------------
+
+
+def test_no_more_content_is_put_into_a_call_than_into_a_message() -> None:
+    """However often a short handle stands in its arguments."""
+    consumer = UploadConsumer(tools=("t",), file_path_argument="data", deliver=Deliver.BASE64)
+    plan = ServerPlan(id="s", kind=Kind.PIPE, consumers=(consumer,))
+    scene = Scene(plan, limits=Limits(inline_size_max_bytes=1000))
+    handle = scene.upload("a.bin", b"x" * 600)
+    channel, got = scene.begin("t", data=[handle, handle])
+    assert not got
+    assert "at most 1000 bytes" in texts(scene.said(channel))
+    _, got = scene.begin("t", data=[handle])
+    assert got["data"] == [base64.b64encode(b"x" * 600).decode()]
+
+
+def test_no_more_content_is_put_into_a_result_than_into_a_message() -> None:
+    plan = producing(LocatorMode.CHANGED, allow_raw_output=True)
+    scene = Scene(plan, limits=Limits(inline_size_max_bytes=1000))
+    found = scene.call("t", writes={"a.bin": b"x" * 600, "b.bin": b"y" * 600, "c.bin": b"z" * 300})
+    assert len(artifacts(found)) == 3
+    held = [block["resource"] for block in found["content"] if block["type"] == "resource"]
+    assert sum(len(resource["text"]) for resource in held) == 900
