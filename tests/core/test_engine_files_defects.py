@@ -11,7 +11,7 @@ import pytest
 from disk import Disk
 from driving import driver
 from file_scenes import Scene, artifacts, names, texts
-from isthmus.core.effects import Collect, Connected, Materialize, Spawn, StorageFailed, Survey
+from isthmus.core.effects import Collect, Connected, Materialize, Save, Spawn, StorageFailed, Survey
 from isthmus.core.limits import Limits
 from isthmus.core.plan import (
     ArtifactProducer,
@@ -270,3 +270,76 @@ def test_no_more_content_is_put_into_a_result_than_into_a_message() -> None:
     assert len(artifacts(found)) == 3
     held = [block["resource"] for block in found["content"] if block["type"] == "resource"]
     assert sum(len(resource["text"]) for resource in held) == 900
+
+
+# --- Ends -------------------------------------------------------------------------------------------------------------
+
+
+def empty(scene: Scene) -> bool:
+    """Whether nothing of any call is left."""
+    engine = scene.world.engine
+    return not (engine._plane._calls._jobs or engine._waiting._thens or engine._shelf._accounts._accounts)
+
+
+@pytest.mark.parametrize("order", [Survey, Collect, Save])
+@pytest.mark.parametrize("end", ["cancel", "delete", "time"])
+def test_a_call_that_ends_while_its_files_are_taken_in_leaves_nothing(order: type[Any], end: str) -> None:
+    scene = Scene(AUTO)
+    scene.begin("t")
+    scene.disk.write(f"{scene.ws}/a.txt", b"hello")
+    before = len(scene.world.every(order))
+    scene.world.answer(scene.heard, '{"content":[{"type":"text","text":"hm"}]}')
+    while len(scene.world.every(order)) == before:
+        effect = scene.world.log[scene.disk._read]
+        scene.disk._read += 1
+        answer = scene.disk._carry_out(effect)
+        if answer is not None:
+            scene.world.store(effect.ticket, answer)  # type: ignore[attr-defined]
+    if end == "cancel":
+        scene.client.notify("notifications/cancelled", f'{{"requestId":{scene._ids}}}')
+    elif end == "delete":
+        scene.client.delete()
+    else:
+        scene.world.wait(Limits().storage_timeout_s + 1)
+    scene.disk.settle()
+    if end == "time":
+        scene.world.wait(Limits().storage_timeout_s + 1)
+        scene.disk.settle()
+        scene.client.delete()
+        scene.world.wait(Limits().artifact_ttl_s + 1)
+        scene.disk.settle()
+    assert empty(scene)
+    assert not scene.disk.blobs
+    assert not scene.disk.records
+
+
+def test_a_client_without_sessions_reads_lists_and_hears_of_artifacts() -> None:
+    world = driver(AUTO)
+    disk = Disk(world)
+    client = modern(world, "s")
+    listening = client.request("subscriptions/listen", notifications={"resourcesListChanged": True})
+    rise(world, capabilities='{"tools":{}}')
+    channel = client.call("t")
+    disk.settle()
+    heard = world.hear("tools/call")
+    (session,) = world.engine._clients.sessions.values()
+    disk.write(f"/w/{session.workspace}/ws/a.txt", b"hello")
+    world.answer(heard, '{"content":[]}')
+    disk.settle()
+    world.wait(1)
+    said = client.answered(channel)["result"]
+    assert said["resultType"] == "complete"
+    uri = said["_meta"]["artifact"]["artifact_uri"]
+    assert [told["method"] for told in client.told(listening)][-1] == "notifications/resources/list_changed"
+    page = client.answered(client.request("resources/list"))["result"]
+    assert [entry["uri"] for entry in page["resources"]][-1] == uri
+    assert page["resultType"] == "complete"
+    reading = client.request("resources/read", uri=uri)
+    disk.settle()
+    read = client.answered(reading)["result"]
+    assert read["contents"][0]["text"] == "hello"
+    missed = client.answered(client.request("resources/read", uri=uri.replace("artifact://sessions/", "artifact://s/")))
+    assert missed["error"]["code"] == -32602
+    world.wait(Limits().artifact_ttl_s + 100)
+    gone = client.answered(client.request("resources/read", uri=uri))
+    assert gone["error"]["code"] == -32602
