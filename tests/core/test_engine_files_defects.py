@@ -343,3 +343,13 @@ def test_a_client_without_sessions_reads_lists_and_hears_of_artifacts() -> None:
     world.wait(Limits().artifact_ttl_s + 100)
     gone = client.answered(client.request("resources/read", uri=uri))
     assert gone["error"]["code"] == -32602
+
+
+# --- Lists ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_cursor_of_null_asks_for_the_first_page() -> None:
+    scene = Scene(AUTO)
+    channel = scene.client.request('"tools"', "tools/list", '{"cursor":null}')
+    scene.world.answer(scene.world.hear("tools/list"), '{"tools":[]}')
+    assert [tool["name"] for tool in scene.said(channel)["tools"]] == ["s_get_upload_url"]
