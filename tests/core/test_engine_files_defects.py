@@ -353,3 +353,20 @@ def test_a_cursor_of_null_asks_for_the_first_page() -> None:
     channel = scene.client.request('"tools"', "tools/list", '{"cursor":null}')
     scene.world.answer(scene.world.hear("tools/list"), '{"tools":[]}')
     assert [tool["name"] for tool in scene.said(channel)["tools"]] == ["s_get_upload_url"]
+
+
+# --- Ledgers ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_known_of_files_goes_with_the_session_that_moved_to_a_spare_process() -> None:
+    consumer = UploadConsumer(tools=("t",), file_path_argument="path")
+    world = driver(ServerPlan(id="s", kind=Kind.PIPE, consumers=(consumer,), spares=1))
+    disk = Disk(world)
+    modern(world, "s", principal="one").request("tools/list")
+    rise(world, capabilities='{"tools":{}}')
+    world.answer(world.hear("tools/list"), '{"tools":[]}')
+    world.open(world.last_dial(Spawn).channel, Connected())
+    modern(world, "s", principal="two").call("t")
+    disk.settle()
+    workspaces = {session.workspace for session in world.engine._clients.sessions.values()}
+    assert set(world.engine._plane._calls._ledgers) <= workspaces
