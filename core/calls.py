@@ -102,7 +102,8 @@ class Calls:
 
     def _ledger(self, link: Link) -> Ledger:
         found = self._ledgers.get(link.workspace)
-        return Ledger(2 * self._desk.limits.files_known_max) if found is None else found
+        limits = self._desk.limits
+        return Ledger(2 * limits.files_known_max, limits.files_awaited_max) if found is None else found
 
     def _place_output(self, job: Job) -> None:
         way = job.way

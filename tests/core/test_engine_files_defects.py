@@ -370,3 +370,15 @@ def test_what_is_known_of_files_goes_with_the_session_that_moved_to_a_spare_proc
     disk.settle()
     workspaces = {session.workspace for session in world.engine._clients.sessions.values()}
     assert set(world.engine._plane._calls._ledgers) <= workspaces
+
+
+# --- Bounds -----------------------------------------------------------------------------------------------------------
+
+
+def test_no_more_files_are_awaited_than_the_limit_says() -> None:
+    scene = Scene(NAMED, limits=Limits(files_awaited_max=1))
+    scene.call("t", "saved a.txt")
+    scene.call("t", "saved b.txt")
+    scene.disk.write(f"{scene.ws}/a.txt", b"a")
+    scene.disk.write(f"{scene.ws}/b.txt", b"b")
+    assert names(scene.call("t", "hm")) == ["b.txt"]
