@@ -355,7 +355,13 @@ class Outputs:
 
         def saved(answer: StorageAnswer) -> None:
             self._shelf.release(hold)
-            if isinstance(answer, Saved) and not job.is_over:
+            twin = None if job.is_over or source is None else self._twin(job, source)
+            if twin is not None:
+                self._undo(job, record)
+                if twin not in job.artifacts:
+                    job.artifacts.append(twin)
+                    self._show(outcome, twin)
+            elif isinstance(answer, Saved) and not job.is_over:
                 self._shelf.add_artifact(record)
                 if source is not None:
                     job.ledger.note(source, aid=record.aid, uri=uri_of(record))
@@ -364,9 +370,7 @@ class Outputs:
                         self._remove(job, source)
             else:  # what failed may have been written all the same; of a call that was cancelled nobody is told
                 job.problems.append(reason_of(answer))
-                job.artifacts.remove(record)
-                self._desk.order(Forget(key=record.key))
-                self._desk.order(Discard(blob=record.blob))
+                self._undo(job, record)
             self._saved(outcome)
 
         value = msgspec.json.encode(record)
@@ -375,6 +379,21 @@ class Outputs:
             lambda ticket: Save(ticket=ticket, key=record.key, value=value, expires_at_unix=record.expires_at_unix),
             saved,
         )
+        self._show(outcome, record)
+
+    def _twin(self, job: Job, source: SeenFile) -> StoredArtifact | None:
+        """What a call beside this one has made of the same file, if it was the first to."""
+        entry = job.ledger.find(source.path)
+        if entry is None or not entry.aid or entry.stamp != source.stamp or entry.number <= job.begun_after:
+            return None
+        return self._shelf.find_artifact(job.link.session_of(job.exchange).sid, entry.aid)
+
+    def _undo(self, job: Job, record: StoredArtifact) -> None:
+        job.artifacts.remove(record)
+        self._desk.order(Forget(key=record.key))
+        self._desk.order(Discard(blob=record.blob))
+
+    def _show(self, outcome: _Outcome, record: StoredArtifact) -> None:
         if self._is_shown(outcome, record):
             outcome.shown_bytes += record.size_bytes
             self._fetch(outcome, record)

@@ -382,3 +382,21 @@ def test_no_more_files_are_awaited_than_the_limit_says() -> None:
     scene.disk.write(f"{scene.ws}/a.txt", b"a")
     scene.disk.write(f"{scene.ws}/b.txt", b"b")
     assert names(scene.call("t", "hm")) == ["b.txt"]
+
+
+# --- Beside each other ------------------------------------------------------------------------------------------------
+
+
+def test_two_calls_that_end_at_once_take_a_file_once() -> None:
+    scene = Scene(AUTO)
+    first, _ = scene.begin("t")
+    one = scene.heard
+    second, _ = scene.begin("t")
+    scene.disk.write(f"{scene.ws}/a.txt", b"hello")
+    for heard in (one, scene.heard):
+        scene.world.answer(heard, '{"content":[]}')
+    scene.disk.settle()
+    found = [artifacts(scene.said(channel)) for channel in (first, second)]
+    assert [len(each) for each in found] == [1, 1]
+    assert found[0] == found[1]
+    assert len(scene.disk.blobs) == 1
