@@ -6,15 +6,16 @@ A candidate is resolved and judged by where it really leads (`reach`), then open
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from typing import BinaryIO, Final, NamedTuple
 
 from anyio import CancelScope, to_thread
 
-from ..core.effects import Collect, Collected, CollectedFile, FileSource, InlineSource
+from ..core.effects import Collect, Collected, CollectedFile, FileSource, InlineSource, Remove
 from ..storage.interface import Blobs, StorageError
-from .confinement import reason_of, remove_regular
+from .confinement import remove_regular
 from .reach import MISSING, OutOfReach, Reach
 from .survey import stamp_of
 
@@ -44,11 +45,10 @@ class Capture:
             reach: what may be taken; None: no file.
 
         Raises:
-            StorageError, OSError: nothing of the order is stored, as after a cancellation, and nothing was moved.
+            StorageError, OSError: nothing of the order is stored, as after a cancellation.
         """
         assert len(order.sources) == len(order.blobs)
         files: list[CollectedFile] = []
-        moved: list[_Found] = []
         try:
             for source, blob in zip(order.sources, order.blobs, strict=True):
                 left = order.total_size_max_bytes - sum(file.size_bytes for file in files)
@@ -58,7 +58,7 @@ class Capture:
                         files.append(await self._take_inline(source, blob, size_max_bytes))
                     case FileSource():
                         assert reach is not None
-                        files.append(await self._take_file(source, blob, size_max_bytes, reach, moved))
+                        files.append(await self._take_file(source, blob, size_max_bytes, reach))
         except BaseException:
             # The engine will hear that nothing was taken in, so nothing may stay.
             with CancelScope(shield=True):
@@ -68,10 +68,6 @@ class Capture:
                     except StorageError as error:
                         _log.warning("blob %s of a failed order stays until the next start: %s", blob, error)
             raise
-        if moved:
-            # Only now, when all is stored; and from here on the order succeeds, whoever gave it up.
-            with CancelScope(shield=True):
-                await to_thread.run_sync(_remove, moved)
         return Collected(tuple(files))
 
     async def _take_inline(self, source: InlineSource, blob: str, size_max_bytes: int) -> CollectedFile:
@@ -84,9 +80,7 @@ class Capture:
             filename=source.filename, size_bytes=stat.size_bytes, sha256=stat.sha256, head=source.data[:_HEAD_SIZE]
         )
 
-    async def _take_file(
-        self, source: FileSource, blob: str, size_max_bytes: int, reach: Reach, moved: list[_Found]
-    ) -> CollectedFile:
+    async def _take_file(self, source: FileSource, blob: str, size_max_bytes: int, reach: Reach) -> CollectedFile:
         found = await to_thread.run_sync(_find, source, reach, size_max_bytes)
         if isinstance(found, str):
             return CollectedFile(problem=found)
@@ -99,8 +93,6 @@ class Capture:
                 stat = await writer.commit()
         # Of what is stored: the file may hold something else by now.
         head = b"".join([piece async for piece in self._blobs.read(blob, 0, _HEAD_SIZE)])
-        if source.moves:
-            moved.append(found)
         return CollectedFile(
             path=found.path,
             filename=os.path.basename(found.path),
@@ -141,12 +133,21 @@ def _judge(candidate: str, stamp: str, reach: Reach, size_max_bytes: int) -> _Fo
     return problem
 
 
-def _remove(moved: list[_Found]) -> None:
-    for found in moved:
-        try:
-            remove_regular(found.path, found.stat)
-        except OSError as error:
-            _log.warning("a file that was taken in stays where it was: %s", reason_of(error))
+def remove_taken(order: Remove, reach: Reach) -> None:
+    """Carry out a `Remove`. Blocks.
+
+    Raises:
+        OSError: it could not be removed, or is out of reach.
+    """
+    try:
+        path = reach.resolve(order.path)
+        file = reach.open(path)
+    except OutOfReach as error:
+        raise OSError(errno.EPERM, error.problem) from None
+    with file:
+        found = os.fstat(file.fileno())
+    if path == order.path and stamp_of(found) == order.stamp:
+        remove_regular(path, found)
 
 
 def too_large(size_bytes: int, size_max_bytes: int) -> str:

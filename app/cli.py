@@ -1,4 +1,4 @@
-"""The command line: `isthmus serve | wrap | check | ps | start | stop | restart | tasks | demo | schema`."""
+"""The command line: `isthmus serve | wrap | check | ps | start | stop | restart | tasks | files | demo | schema`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..core.effects import PipeOpening
 from ..transports.child_ends import LAST_WORDS, last_words
 from ..transports.http_endpoint import Endpoint
 from ..transports.pipe import serve_pipe
-from . import banner, logs, remote, remote_tasks, screen, translations, wrapping
+from . import banner, file_command, local_files, logs, remote, remote_tasks, screen, translations, wrapping
 from .addresses import scheme_of
 from .arguments import CONFIG_NAMES, TOKEN_VARIABLE, parser, why_unknown
 from .config import ConfigError, load, schema
@@ -28,6 +28,7 @@ from .errors import StartError
 from .fitting import awaits_clients, misfits
 from .planning import era_of
 from .probe import ServerReport, probe
+from .remote_files import RemoteFiles
 from .service import VERSION, Service, running
 from .settings import Core, Management, Server, Settings
 from .stopping import Stop, stoppable
@@ -285,8 +286,8 @@ def _tasks(options: argparse.Namespace, command: list[str]) -> int:
         raise ConfigError(
             f"got --{next(iter(filters))} with `tasks {options.verb}`, expected it with `tasks list` only"
         )
-    if len(options.id) < remote_tasks.PREFIX_MIN_CHARS:
-        right = f"the task's id, or at least its first {remote_tasks.PREFIX_MIN_CHARS} characters"
+    if len(options.id) < remote.PREFIX_MIN_CHARS:
+        right = f"the task's id, or at least its first {remote.PREFIX_MIN_CHARS} characters"
         raise ConfigError(f"got the id {options.id!r}, expected {right}")
     task = remote_tasks.find(isthmus, options.id)
     if options.verb == "show":
@@ -295,6 +296,17 @@ def _tasks(options: argparse.Namespace, command: list[str]) -> int:
     told = remote_tasks.cancel(isthmus, task["id"])
     _say_told(options, told, lambda _: f"{screen.plain(task['id'])} is cancelled")
     return DONE
+
+
+def _files(options: argparse.Namespace, command: list[str]) -> int:
+    _no_command(command, "files")
+    say_told = partial(_say_told, options)
+    if options.root is None:
+        is_done = file_command.run(options, RemoteFiles(_isthmus(options)), say_told)
+    else:
+        with local_files.held(options.root) as files:
+            is_done = file_command.run(options, files, say_told)
+    return DONE if is_done else FAILED
 
 
 def _say_told(options: argparse.Namespace, told: T, for_people: Callable[[T], str]) -> None:
@@ -331,6 +343,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "stop": _order,
     "restart": _order,
     "tasks": _tasks,
+    "files": _files,
     "demo": _demo,
     "schema": _schema,
 }

@@ -31,6 +31,7 @@ from ..core.effects import (
     Opening,
     Pause,
     Receive,
+    Remove,
     Resume,
     Send,
     Serve,
@@ -358,7 +359,7 @@ class Hub:
         finally:
             self._storing -= 1
         try:
-            if answer is not None and not isinstance(order, Forget | ForgetAll | Discard | Sweep):
+            if answer is not None and not isinstance(order, Forget | ForgetAll | Discard | Remove | Sweep):
                 self._apply(self._engine.receive_answer(order.ticket, answer, self._now()))
         except Exception:
             _log.exception("the answer to %s could not be taken in", type(order).__name__)

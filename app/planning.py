@@ -161,6 +161,7 @@ def _server_plan(server: Server, retries: int) -> ServerPlan:
         tasks=_task_rules(server.tasks),
         forwards_roots=server.roots == "client",
         auto_files=_auto_files(server),
+        cwd=server.upstream.cwd or "",
         shared=tuple(SharedFolder(folder.here, folder.there) for folder in server.shared_folders),
         stage=server.stage or ("in" if server.auto_files is None else "ws"),
     )

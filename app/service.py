@@ -19,6 +19,7 @@ import msgspec
 from anyio import to_thread
 
 from ..core import archive
+from ..core.effects import Serve
 from ..core.engine import Engine
 from ..core.limits import Limits
 from ..core.plan import Plan
@@ -40,6 +41,7 @@ from ..transports.unix_listener import remove_socket
 from .addresses import unix_path
 from .conversations import Conversations
 from .errors import StartError
+from .file_pages import FilePages
 from .holding import InUse, holding
 from .hub import EngineLike, Hub
 from .intake import BlobFiles
@@ -290,9 +292,9 @@ def _pages(service: Service, conversations: Conversations) -> Pages:
     servers = ServerPages(hub, conversations, service.limits, service.settings.servers, tool_counts=counts)
     by_id = {server.id: server for server in service.settings.servers}
     tools = ToolPages(conversations, by_id, service.limits, counts=counts)
-    tasks = TaskPages(hub, service.server_ids)
+    tasks, files = TaskPages(hub, service.server_ids), FilePages(hub, service.server_ids)
 
-    async def answer(route: PageRoute, body: bytes) -> Refused:
+    async def answer(route: PageRoute, body: bytes) -> Refused | Serve:
         match route.page:
             case Page.HEALTH | Page.READY:
                 unready = servers.unready() if route.page is Page.READY else []
@@ -319,8 +321,23 @@ def _pages(service: Service, conversations: Conversations) -> Pages:
                 return tasks.show(route.id)
             case Page.CANCEL:
                 return tasks.cancel(route.id)
+            case Page.FILES:
+                return files.show_all(route.query)
+            case Page.FILE:
+                return files.show(route.id)
+            case Page.CONTENT:
+                return files.content(route.id)
+            case Page.DELETE:
+                return files.delete(route.id)
             case Page.METRICS:
-                counted = metrics.exposition(VERSION, hub.engine.report(), hub.tasks(), hub.now_unix())
+                counted = metrics.exposition(
+                    VERSION,
+                    hub.engine.report(),
+                    hub.tasks(),
+                    hub.now_unix(),
+                    files=hub.files(),
+                    ends=hub.engine.file_ends(),
+                )
                 return page_answer(200, counted, content_type=metrics.CONTENT_TYPE)
 
     return answer

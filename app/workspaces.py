@@ -34,6 +34,7 @@ from ..core.effects import (
     Loaded,
     Materialize,
     Materialized,
+    Remove,
     Save,
     Saved,
     StorageAnswer,
@@ -46,7 +47,7 @@ from ..core.effects import (
 from ..core.ids import is_minted
 from ..core.limits import Limits
 from ..storage.interface import Blobs, NotStored, Records, StorageError, StorageFull
-from .capture import Capture, too_large
+from .capture import Capture, remove_taken, too_large
 from .confinement import Placement, is_plain, open_folder, reason_of
 from .reach import Reach
 from .removal import remove_tree
@@ -174,7 +175,7 @@ class Workspaces:
         included; an order that failed has left no file behind, and a record as it was or as it was to be.
         """
         match order:
-            case Forget() | ForgetAll() | Discard() | Sweep():
+            case Forget() | ForgetAll() | Discard() | Remove() | Sweep():
                 failed = await self._attempt(order, None)
                 if isinstance(failed, StorageFailed):
                     _log.warning("%s could not be carried out: %s", type(order).__name__, failed.reason)
@@ -220,6 +221,9 @@ class Workspaces:
                 return await self._capture.collect(order, None)
             case Collect(server=server, workspace=workspace):
                 return await self._capture.collect(order, self._reach(server, workspace))
+            case Remove(server=server, workspace=workspace):
+                await to_thread.run_sync(remove_taken, order, self._reach(server, workspace))
+                return None
             case Survey():
                 return await self._survey(order)
             case Materialize():

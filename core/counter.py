@@ -191,7 +191,7 @@ class Counter:
         self, channel: ChannelId, opening: DownloadOpening, record: StoredArtifact | StoredUpload | None
     ) -> None:
         if record is None or record.server != opening.server or record.expires_at_unix < self._desk.now_unix:
-            self._desk.refuse(channel, 404, {"detail": "this file has expired", "code": "not_found"})
+            self._answer(channel, Refusal(404, "not_found", "this file has expired"))
             return
         if self._desk.is_open(channel):
             self._desk.order(
@@ -202,6 +202,7 @@ class Counter:
                     mime_type=record.mime_type,
                     size_bytes=record.size_bytes,
                     sha256=record.sha256,
+                    stored_at_unix=record.stored_at_unix,
                 )
             )
 

@@ -23,7 +23,7 @@ from .effects import Append, Appended, Cease, Discard, DraftOpening, Halt, Heade
 from .ids import ChannelId
 from .machine import Machine
 from .shelf import Hold, Shelf
-from .wire.tus import format_date
+from .wire.dates import format_date
 
 WAITING_MAX: Final = 4
 """Requests that wait until a draft is free. A client has one; another may ask how far it is."""

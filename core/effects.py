@@ -423,13 +423,11 @@ class FileSource(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """A file an upstream says it wrote: `candidates` are spellings of one path, the first that exists is meant.
 
     Relative candidates are resolved against the server's working directory. With a `stamp` (see `SeenFile`) the file
-    must still be as it was seen, before and after it is copied; one that is not has the problem "unfinished". With
-    `moves` it is removed from where it was, once it is stored.
+    must still be as it was seen, before and after it is copied; one that is not has the problem "unfinished".
     """
 
     candidates: tuple[str, ...]
     stamp: str = ""
-    moves: bool = False
 
 
 class InlineSource(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -499,6 +497,16 @@ class Discard(Effect, frozen=True):
     blob: str
 
 
+class Remove(Effect, frozen=True):
+    """Remove the file at the real path `path`, which was taken in and whose record is saved, if it is still as it was
+    seen then, and may be taken in at all. No answer."""
+
+    server: str
+    workspace: str
+    path: str
+    stamp: str
+
+
 class Sweep(Effect, frozen=True):
     """Remove a workspace with all its folders. No answer."""
 
@@ -547,7 +555,7 @@ class Cease(Effect, frozen=True):
 
 
 class Serve(Effect, frozen=True):
-    """Answer a download with a blob."""
+    """Answer a download with a blob. `stored_at_unix` is 0 where that is not known."""
 
     channel: ChannelId
     blob: str
@@ -555,9 +563,12 @@ class Serve(Effect, frozen=True):
     mime_type: str
     size_bytes: int
     sha256: str
+    stored_at_unix: float = 0.0
 
 
-StorageOrder = Load | Save | Forget | ForgetAll | Allocate | Survey | Collect | Materialize | Fetch | Discard | Sweep
+StorageOrder = (
+    Load | Save | Forget | ForgetAll | Allocate | Survey | Collect | Materialize | Fetch | Discard | Remove | Sweep
+)
 """For storage alone; `Receive`, `Append` and `Serve` are for a channel, and have a part in storage."""
 
 

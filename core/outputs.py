@@ -27,6 +27,7 @@ from .effects import (
     FileSource,
     Forget,
     InlineSource,
+    Remove,
     Save,
     Saved,
     SeenFile,
@@ -238,11 +239,11 @@ class Outputs:
     # --- Taking in --------------------------------------------------------------------------------------------------
 
     def _collect(self, outcome: _Outcome) -> None:
-        job, way, limits = outcome.job, outcome.way, self._desk.limits
+        job, limits = outcome.job, self._desk.limits
         if job.is_over:
             return
         left = limits.artifacts_per_call_max - len(outcome.files)
-        sources: list[Source] = [FileSource((file.path,), file.stamp, way.moves) for file in outcome.files]
+        sources: list[Source] = [FileSource((file.path,), file.stamp) for file in outcome.files]
         sources += outcome.inline[:left]
         if not sources:
             self._deliver(outcome)
@@ -348,6 +349,8 @@ class Outputs:
                 self._shelf.add_artifact(record)
                 if source is not None:
                     job.ledger.note(source, aid=record.aid, uri=uri_of(record))
+                    if outcome.way.moves:
+                        self._remove(job, source)
             else:  # what failed may have been written all the same; of a call that was cancelled nobody is told
                 job.problems.append(reason_of(answer))
                 job.artifacts.remove(record)
@@ -363,6 +366,11 @@ class Outputs:
         )
         if self._is_shown(outcome.way, record):
             self._fetch(outcome, record)
+
+    def _remove(self, job: Job, file: SeenFile) -> None:
+        """It is an artifact now, whatever happens."""
+        link = job.link
+        self._desk.order(Remove(server=link.plan.id, workspace=link.workspace, path=file.path, stamp=file.stamp))
 
     def _is_shown(self, way: Way, record: StoredArtifact) -> bool:
         """Whether its content is put into the result."""
@@ -445,4 +453,12 @@ class Outputs:
         seen = tuple(to_there(folder, shared) for folder in (*folders.values(), base))
         hints = (job.link.hints or {}).get(job.tool)
         schema = None if hints is None else hints.output_schema
-        return rewording.reword_result(result, known, cwd=seen[0], folders=seen, output_schema=schema)
+        cwd = to_there(self._cwd(job, folders), shared)
+        return rewording.reword_result(result, known, cwd=cwd, folders=seen, output_schema=schema)
+
+    def _cwd(self, job: Job, folders: dict[str, str]) -> str:
+        """The server's working directory, as far as it is known; "" where it is not below any folder we know."""
+        cwd = job.link.plan.cwd or "{ws}"
+        for name, folder in folders.items():
+            cwd = cwd.replace("{" + name + "}", folder)
+        return posixpath.normpath(cwd) if cwd.startswith("/") else ""

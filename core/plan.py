@@ -210,6 +210,8 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     auto_files: AutoFiles | None = None
     """What no adapter says of a tool is found out; None: tools without adapters carry no files."""
     shared: tuple[SharedFolder, ...] = ()
+    cwd: str = ""
+    """Its working directory, with `{ws}`, `{in}` and `{out}` for a session's folders; empty: `{ws}`."""
     stage: Literal["in", "out", "ws"] = "in"
     """In which of a session's folders uploads are laid for the server."""
 

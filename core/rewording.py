@@ -28,7 +28,7 @@ from .stringrules import Path, StringRules
 WORK_MAX: Final = 1 << 28
 """Characters searched for one result, times the names searched for: less than a second. Beyond it text stays."""
 
-_HIT_WORK: Final = 1000  # what an occurrence costs beside the search
+_HIT_WORK: Final = 8000  # what an occurrence costs beside the search, measured
 _STRING_WORK: Final = 256  # and a string, however short
 
 _NO_WORD: Final = rf"(?<![^\W{SPACELESS}])"

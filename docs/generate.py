@@ -49,6 +49,7 @@ MACHINES: Final = {
     "listen": "isthmus.core.listen",
     "park": "isthmus.core.park",
     "task": "isthmus.core.task",
+    "drafts": "isthmus.core.drafts",
     "http_reply": "isthmus.core.wire.http_reply",
     "http_client": "isthmus.core.wire.http_client",
     "sse_client": "isthmus.core.wire.sse_client",

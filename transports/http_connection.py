@@ -18,7 +18,7 @@ from anyio import CancelScope
 from anyio.abc import ByteStream, SocketAttribute, TaskGroup
 from anyio.lowlevel import checkpoint
 
-from ..core.effects import Append, Cause, DraftOpening, End, GetOpening, Verb
+from ..core.effects import Append, Cause, DraftOpening, End, GetOpening, Serve, Verb
 from ..core.wire.forwarding import Sender
 from ..core.wire.http_refusals import page_error, refusal
 from ..core.wire.http_reply import Reply
@@ -250,12 +250,19 @@ class Connection:
             exchange.open_stream()
 
     async def _answer_page(self, exchange: Exchange, route: PageRoute, body: bytes) -> None:
+        answer: Refused | Serve
         try:
             answer = await self._on.pages(route, body)
         except Exception:  # a page that fails must not take its connection with it
             _log.exception("a page failed")
             answer = page_error(500, "internal error")
-        exchange.answer(answer)
+        if isinstance(answer, Refused):
+            exchange.answer(answer)
+        elif self._writer.exchange is exchange:  # its client is still there
+            uncounted = Traffic(self._on.counts, None)  # what operators read is no use by clients
+            download = FileExchange(self._writer, uncounted, head_only=exchange.head_only)
+            self._writer.exchange = download
+            download.serve(answer)
 
     def _switch(self) -> None:
         """A WebSocket was granted: the reader goes on with it, unless it may not begin after all."""

@@ -129,12 +129,11 @@ class Writer:
     async def _give_out(self, exchange: FileExchange, order: Serve) -> None:
         assert self._framing.head is not None
         plan = plan_download(order, self._framing.head.headers, head_only=exchange.head_only)
-        if plan.start == plan.stop:
+        if not plan.parts:
             exchange.put([ReplyHead(plan.status, plan.headers), ReplyEnd()])
             return
         exchange.traffic.begin()
-        chunks = self._on.files.give_out(order, plan.start, plan.stop)
-        cause = await deliver(exchange, plan, chunks, self.flush)
+        cause = await deliver(exchange, plan, partial(self._on.files.give_out, order), self.flush)
         if cause is not None and exchange.is_ended:
             self.close_channel(cause)
         elif cause is not None:

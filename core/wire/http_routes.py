@@ -106,8 +106,8 @@ class PageRoute(msgspec.Struct, frozen=True):
     """One of the pages beside the protocol, asked for as it must be.
 
     Attributes:
-        id: the one in its path, of a server or a task, "" if there is none. There is such a one, or the page says that
-            there is not.
+        id: the one in its path, of a server, a task or a file, "" if there is none. There is such a one, or the page
+            says that there is not.
     """
 
     page: Page

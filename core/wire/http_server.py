@@ -37,7 +37,7 @@ from .http_headers import (
     read_session,
     read_visible,
 )
-from .http_pages import MANAGEMENT, POSTED, USE, Access, Page, access, find_page, is_of_another_site
+from .http_pages import DELETED, MANAGEMENT, POSTED, USE, Access, Page, access, find_page, is_of_another_site
 from .http_passing import check_required, passed_headers
 from .http_refusals import not_found, page_error, refusal, refusal_at
 from .http_reply import Reply
@@ -248,14 +248,16 @@ def _page_route(
                 401, f"got no token, or another one, {wanted}", ((b"www-authenticate", b'Bearer realm="isthmus"'),)
             )
     server = _server([id], surface) if page in USE else decode_segment(id)
-    allowed = ("POST",) if page in POSTED else PAGE_METHODS
+    allowed = ("POST",) if page in POSTED else (*PAGE_METHODS, "DELETE") if page in DELETED else PAGE_METHODS
     if head.method not in allowed:
         raise NotAllowed(head.method, allowed)
+    if head.method == "DELETE":
+        page = DELETED[page]
     if page in POSTED and (page in USE or b"content-type" in fields):  # an order has no body; a form always has a type
         _check_content_type(fields, "")
     if page in USE:
         check_required(head.headers, surface.required.get(server, ()))
-    if (page is Page.TOOLS or page in POSTED) and is_of_another_site(head.headers):
+    if (page in (Page.TOOLS, Page.DELETE) or page in POSTED) and is_of_another_site(head.headers):
         raise RemoteProtocolError("got a request on behalf of another site, expected none", http_status=403)
     return PageRoute(page, server, parse_query(query))
 

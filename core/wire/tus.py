@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import datetime
 import re
 from typing import Final
 
@@ -28,10 +27,6 @@ METADATA_PAIRS_MAX: Final = 32
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 _SHA256: Final = re.compile(r"[0-9A-Fa-f]{64}")
 _KEY: Final = re.compile(r"[!-+\--~]{1,128}")
-_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_LATEST_UNIX: Final = 253_402_300_799
-"""The last second of the year 9999, which is the last that a date can say."""
 
 
 def check_version(version: str | None) -> None:
@@ -117,10 +112,3 @@ def _decode(encoded: str) -> bytes | None:
         return base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
         return None
-
-
-def format_date(at_unix: float) -> str:
-    """A moment as HTTP headers say it (RFC 9110, 5.6.7, IMF-fixdate), rounded down."""
-    at = datetime.datetime.fromtimestamp(min(max(int(at_unix), 0), _LATEST_UNIX), tz=datetime.UTC)
-    day, month = _DAYS[at.weekday()], _MONTHS[at.month - 1]
-    return f"{day}, {at.day:02} {month} {at.year:04} {at.hour:02}:{at.minute:02}:{at.second:02} GMT"

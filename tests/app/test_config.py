@@ -963,7 +963,7 @@ def test_what_is_no_size(text: str) -> None:
         parse_size(text)
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: path.name)
 def test_the_examples_load_and_fit_the_schema(path: Path) -> None:
     SCHEMA.validate(yaml.safe_load(path.read_text()))
     settings = load(path)

@@ -42,6 +42,7 @@ from isthmus.core.effects import (
     Loaded,
     Materialize,
     Materialized,
+    Remove,
     Save,
     Saved,
     Source,
@@ -824,8 +825,12 @@ async def test_a_file_that_changes_meanwhile_is_cut_at_its_length(now: bytes, ke
     assert await blob(blobs, "b/0") == kept
 
 
-def source(path: Path, *, stamp: str | None = None, moves: bool = False) -> FileSource:
-    return FileSource((str(path),), stamp_of(path.stat()) if stamp is None else stamp, moves)
+def source(path: Path) -> FileSource:
+    return FileSource((str(path),), stamp_of(path.stat()))
+
+
+def removal(path: Path) -> Remove:
+    return Remove(server="s", workspace=MINE, path=str(path), stamp=stamp_of(path.stat()))
 
 
 async def test_a_file_is_taken_as_it_was_seen(tmp_path: Path, blobs: Blobs) -> None:
@@ -857,10 +862,7 @@ def replace(path: Path, content: bytes, *, like: os.stat_result) -> None:
 
 
 @pytest.mark.parametrize("content", [b"0123456789abc", b"0123", b"0123456780"])
-@pytest.mark.parametrize("moves", [False, True])
-async def test_a_file_that_is_written_while_it_is_copied_is_not_taken(
-    content: bytes, moves: bool, tmp_path: Path
-) -> None:
+async def test_a_file_that_is_written_while_it_is_copied_is_not_taken(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "root" / MINE / "ws" / "f"
 
     def write() -> None:
@@ -871,70 +873,57 @@ async def test_a_file_that_is_written_while_it_is_copied_is_not_taken(
     work = build(tmp_path, blobs)
     await work.prepare(MINE)
     path.write_bytes(b"0123456789")
-    assert (await collect(work, source(path, moves=moves))).files == (CollectedFile(problem="unfinished"),)
+    assert (await collect(work, source(path))).files == (CollectedFile(problem="unfinished"),)
     assert (await blob_keys(blobs), path.read_bytes()) == ([], content)
 
 
-async def test_files_are_moved_once_all_are_stored(tmp_path: Path, blobs: Blobs) -> None:
+async def test_a_file_that_was_taken_in_can_be_taken_away(tmp_path: Path, blobs: Blobs) -> None:
     roots = tmp_path / "roots"
     roots.mkdir()
     work = build(tmp_path, blobs, artifact_roots={"s": [str(roots)]})
     folders = await work.prepare(MINE)
-    paths = [Path(folders.ws, "a"), Path(folders.tmp, "b"), roots / "c", roots / "stays"]
-    for path in paths:
-        path.write_bytes(path.name.encode())
-    sources = [source(path, moves=path.name != "stays") for path in paths]
-    answer = await collect(work, *sources, source(paths[0], moves=True))  # and one of them twice
-    assert [file.problem for file in answer.files] == [""] * 5
-    assert [await blob(blobs, f"b/{number}") for number in range(5)] == [b"a", b"b", b"c", b"stays", b"a"]
-    assert [path.exists() for path in paths] == [False, False, False, True]
+    for path in (Path(folders.ws, "a"), Path(folders.tmp, "b"), roots / "c"):
+        path.write_bytes(b"x")
+        assert await work.carry_out(removal(path)) is None
+        assert not path.exists()
 
 
 @pytest.mark.parametrize("change", ["written", "replaced", "link", "folder", "gone"])
-async def test_what_is_another_file_by_then_is_not_removed(
-    change: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The file is stored as it was; what stands in its place is somebody's newer work."""
-    path = tmp_path / "root" / MINE / "ws" / "f"
+async def test_what_is_another_file_by_then_is_not_removed(change: str, tmp_path: Path) -> None:
+    """What stands in its place is somebody's newer work."""
+    work = build(tmp_path, MemoryBlobs())
+    path = Path((await work.prepare(MINE)).ws, "f")
     outside = tmp_path / "outside"
     outside.write_bytes(b"content")
-
-    def meddle() -> None:
-        if blobs.begun != 1:  # the second source's turn: the first is stored
-            return
-        if change == "written":
-            path.write_bytes(b"newer")
-            os.utime(path, ns=(0, 7))
-            return
-        if change == "replaced":
-            replace(path, b"content", like=path.stat())
-            return
-        path.unlink()
-        if change == "link":
-            path.symlink_to(outside)
-        elif change == "folder":
-            path.mkdir()
-
-    blobs = MeddlingBlobs(meddle, error=StorageError())
-    work = build(tmp_path, blobs)
-    await work.prepare(MINE)
     path.write_bytes(b"content")
-    answer = await collect(work, source(path, moves=True), InlineSource(b"x", "x"))
-    assert [file.problem for file in answer.files] == ["", ""]
-    assert await blob(blobs, "b/0") == b"content"
+    order = removal(path)
+    if change == "written":
+        path.write_bytes(b"newer")
+        os.utime(path, ns=(0, 7))
+    elif change == "replaced":
+        replace(path, b"content", like=path.stat())
+    else:
+        path.unlink()
+    if change == "link":
+        path.symlink_to(outside)
+    elif change == "folder":
+        path.mkdir()
+    assert await work.carry_out(order) is None
     assert os.path.lexists(path) == (change != "gone")
     assert outside.read_bytes() == b"content"
-    assert len(caplog.records) == (change == "gone")
 
 
-async def test_what_failed_moved_nothing(tmp_path: Path) -> None:
-    blobs = MeddlingBlobs(fails_at=2, error=StorageFull("the disk is full"))
-    work = build(tmp_path, blobs)
-    path = Path((await work.prepare(MINE)).ws, "f")
+@pytest.mark.parametrize("where", ["outside", "other session", "state"])
+async def test_what_may_not_be_taken_may_not_be_removed(where: str, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    work = build(tmp_path, MemoryBlobs(), private_paths=[str(state)])
+    await work.prepare(MINE)
+    other = await work.prepare(OTHER)
+    path = {"outside": tmp_path / "f", "other session": Path(other.ws, "f"), "state": state / "f"}[where]
     path.write_bytes(b"content")
-    answer = await work.carry_out(collecting(source(path, moves=True), InlineSource(b"x", "x")))
-    assert answer == StorageFailed("the disk is full", is_full=True)
-    assert (await blob_keys(blobs), path.read_bytes()) == ([], b"content")
+    await work.carry_out(removal(path))
+    assert path.read_bytes() == b"content"
 
 
 @pytest.mark.parametrize("where", ["private", "blob", "workspace", "tmp", "crowd"])

@@ -30,6 +30,7 @@ from isthmus.core.effects import (
     Loaded,
     Materialize,
     Materialized,
+    Remove,
     Save,
     Saved,
     SeenFile,
@@ -42,7 +43,7 @@ from isthmus.core.effects import (
 )
 
 ROOT = "/w"
-ORDERS = (Load, Save, Forget, ForgetAll, Allocate, Survey, Collect, Materialize, Fetch, Discard, Sweep)
+ORDERS = (Load, Save, Forget, ForgetAll, Allocate, Survey, Collect, Materialize, Fetch, Discard, Remove, Sweep)
 
 
 @dataclass
@@ -110,6 +111,9 @@ class Disk:
                 self.records = {key: value for key, value in self.records.items() if not key.startswith(prefix)}
             case Discard(blob=blob):
                 self.blobs.pop(blob, None)
+            case Remove(path=path, stamp=stamp):
+                if path in self.files and self.files[path].stamp == stamp:
+                    del self.files[path]
             case Sweep(workspace=workspace):
                 base = f"{ROOT}/{workspace}/"
                 self.files = {path: file for path, file in self.files.items() if not path.startswith(base)}
@@ -155,8 +159,6 @@ class Disk:
             if source.stamp not in ("", self.files[path].stamp):
                 return CollectedFile(problem="unfinished")
             data, name = self.files[path].data, posixpath.basename(path)
-            if len(data) <= limit and source.moves:
-                del self.files[path]
         if len(data) > limit:
             return CollectedFile(problem=f"too large: {len(data)} bytes, at most {limit}")
         self.blobs[blob] = data

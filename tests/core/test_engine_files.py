@@ -58,6 +58,7 @@ from isthmus.core.effects import (
     UploadOpening,
 )
 from isthmus.core.ids import ChannelId
+from isthmus.core.labels import link_to
 from isthmus.core.limits import Limits
 from isthmus.core.plan import ArtifactProducer, Deliver, Kind, LocatorMode, OutputLocator, ServerPlan, UploadConsumer
 
@@ -1034,8 +1035,26 @@ def test_a_good_link_serves_the_blob_even_to_somebody_without_a_session() -> Non
         mime_type="text/plain",
         size_bytes=5,
         sha256="ab" * 32,
+        stored_at_unix=world.only(Serve).stored_at_unix,
     )
+    assert 0 < world.only(Serve).stored_at_unix <= UNIX_AT_ZERO + world.now
     assert not world.sent[channel]
+
+
+def test_a_link_to_an_upload_serves_it_too() -> None:
+    world, client = filing()
+    (uri,) = upload(client, HELPER, ("a.txt", 5))
+    sid, uid = uri.split("/")[3:]
+    entry = world.engine._shelf.find_any(sid, uid)
+    assert entry is not None
+    (session,) = world.engine._clients.sessions.values()
+    url = link_to(world.engine._desk, session, entry.record)
+    assert url is not None
+    channel = download(world, opening_of(url))
+    order = world.only(Serve)
+    assert (order.channel, order.blob, order.filename) == (channel, entry.record.blob, "a.txt")
+    forged = download(world, opening_of(url, artifact="0" * 32))
+    assert refused(world, forged) == (403, "bad_credential")
 
 
 @pytest.mark.parametrize(

@@ -18,38 +18,39 @@ def seen(path: str, stamp: str = "1", size_bytes: int = 1, *, is_busy: bool = Fa
 def test_a_file_is_known_by_path_and_stamp() -> None:
     ledger = Ledger(8)
     assert not ledger.knows(seen("/w/ws/a"))
-    ledger.note(seen("/w/ws/a"), "aid", at=3.0)
+    ledger.note(seen("/w/ws/a"), "aid")
     assert ledger.knows(seen("/w/ws/a"))
     assert not ledger.knows(seen("/w/ws/a", "2"))
     assert not ledger.knows(seen("/w/ws/b"))
-    assert ledger.find("/w/ws/a") == Entry("1", "aid", "", 3.0)
+    assert ledger.find("/w/ws/a") == Entry("1", "aid", "", 1)
     assert ledger.find("/w/ws/b") is None
 
 
 def test_noting_again_replaces_what_was_known() -> None:
     ledger = Ledger(8)
     ledger.note(seen("/w/ws/a"), "aid")
-    ledger.note(seen("/w/ws/a", "2"), uid="uid", at=1.0)
-    assert ledger.find("/w/ws/a") == Entry("2", "", "uid", 1.0)
+    ledger.note(seen("/w/ws/a", "2"), uri="upload://u")
+    assert ledger.find("/w/ws/a") == Entry("2", "", "upload://u", 2)
     assert len(ledger) == 1
 
 
 def test_a_baseline_keeps_what_is_known_already() -> None:
     ledger = Ledger(8)
     ledger.note(seen("/w/ws/a"), "aid")
-    ledger.note_all([seen("/w/ws/a"), seen("/w/ws/b")], at=2.0)
-    assert ledger.find("/w/ws/a") == Entry("1", "aid")
-    assert ledger.find("/w/ws/b") == Entry("1", taken_at=2.0)
+    ledger.begin([seen("/w/ws/a"), seen("/w/ws/b")])
+    assert ledger.is_begun
+    assert ledger.find("/w/ws/a") == Entry("1", "aid", number=1)
+    assert ledger.find("/w/ws/b") == Entry("1", number=2)
 
 
 def test_a_file_whose_artifact_is_gone_is_still_known() -> None:
     ledger = Ledger(8)
-    ledger.note(seen("/w/ws/a"), "one")
+    ledger.note(seen("/w/ws/a"), "one", "artifact://one")
     ledger.note(seen("/w/ws/b"), "two")
     ledger.forget("one")
     ledger.forget("never")
-    assert ledger.find("/w/ws/a") == Entry("1")
-    assert ledger.find("/w/ws/b") == Entry("1", "two")
+    assert ledger.find("/w/ws/a") == Entry("1", number=1)
+    assert ledger.find("/w/ws/b") == Entry("1", "two", number=2)
     assert ledger.knows(seen("/w/ws/a"))
 
 

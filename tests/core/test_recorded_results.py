@@ -56,7 +56,7 @@ def steps_of(sample: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
 def test_all_that_servers_wrote_is_taken_and_none_of_their_paths_shown(sample: Path) -> None:
     disk, ledger = Disk(), Ledger(1000)
-    ledger.note_all(disk.listed())
+    ledger.begin(disk.listed())
     taken_ever: dict[str, str] = {}
     for number, step in enumerate(steps_of(sample), 1):
         disk.write(number, step["changed"], step["found"])

@@ -14,9 +14,9 @@ import json
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import filing
 import pytest
@@ -40,10 +40,28 @@ COMMANDS: Final = {
 }
 """The arguments of each server behind `isthmus wrap --files`."""
 
+HELPER: Final = "mcp_pandoc_get_upload_url"
+"""Behind `isthmus wrap` a server is called as its program is."""
 
-@contextlib.contextmanager
-def started(server: str, way: str, folder: Path, *, has_sessions: bool = True) -> Iterator[rig.Proxy]:
-    """A server behind the proxy. Afterwards nothing of its clients' sessions is left, if they have any."""
+
+class Served(NamedTuple):
+    """A server behind the proxy.
+
+    Attributes:
+        folder: what no answer is to tell of.
+    """
+
+    way: str
+    proxy: rig.Proxy
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The server that a test is parametrised with, started once for all that are. Each start, and then each session, is
+    a process of a server that takes seconds of a processor to import what it needs."""
+    server, way = request.param
+    folder = tmp_path_factory.mktemp(server)
     if way == "example":
         gateway = filing.gateway(folder, filing.shipped(server))
     else:
@@ -51,15 +69,24 @@ def started(server: str, way: str, folder: Path, *, has_sessions: bool = True) -
         options = ["--files", "--storage", str(folder / "data")]
         gateway = rig.wrap(program, *COMMANDS[server], folder=folder, options=options)
     with gateway as proxy:
-        yield proxy
-        if has_sessions:
-            rig.until(lambda: not filing.workspaces(folder / "data"), "the folders of ended sessions to go")
+        yield Served(way, proxy, folder)
+
+
+def with_server(server: str, *ways: str) -> pytest.MarkDecorator:
+    cases = [(server, way) for way in ways or WAYS]
+    return pytest.mark.parametrize(
+        "served", cases, indirect=True, ids=["-".join(case) for case in cases], scope="module"
+    )
 
 
 @contextlib.contextmanager
-def conversation(server: str, way: str, folder: Path) -> Iterator[User]:
-    with started(server, way, folder) as proxy, filing.session(proxy.url) as client:
-        yield User(client, folder, is_auto=way == "wrap")
+def conversation(served: Served) -> Iterator[User]:
+    """A session. Afterwards nothing of it is left."""
+    data = served.folder / "data"
+    with filing.session(served.proxy.url) as client:
+        before = set(filing.workspaces(data))
+        yield User(client, served.folder, is_auto=served.way == "wrap")
+    rig.until(lambda: not (set(filing.workspaces(data)) - before), "the folders of the session to go")
 
 
 class User:
@@ -130,10 +157,10 @@ def packed(document: bytes) -> list[str]:
 # --- Conversations --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_markitdown(way: str, tmp_path: Path) -> None:
+@with_server("markitdown")
+def test_markitdown(served: Served) -> None:
     """It takes URIs only: a handle becomes one of a file, and what is a URI already passes."""
-    with conversation("markitdown", way, tmp_path) as user, page() as site:
+    with conversation(served) as user, page() as site:
         handle = user.upload("Zähler 1.csv", b"n,v\na,1\n")
         table = "| n | v |\n| --- | --- |\n| a | 1 |"
         for spelling in (handle, f"{handle}/Z%C3%A4hler%201.csv", f"file://{handle}"):
@@ -149,10 +176,10 @@ def test_markitdown(way: str, tmp_path: Path) -> None:
         assert user.refused("convert_to_markdown", uri=unknown).startswith(f"Unknown upload handle {unknown}")
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_pandoc(way: str, tmp_path: Path) -> None:
+@with_server("pandoc")
+def test_pandoc(served: Served) -> None:
     """One call's output is the next one's input."""
-    with conversation("pandoc", way, tmp_path) as user:
+    with conversation(served) as user:
         handle = user.upload("a.md", b"# Title\n\nHello *there*\n")
         formats = {"input_format": "markdown", "output_format": "docx"}
         result, document = user.make("convert-contents", input_file=handle, output_file="über uns.docx", **formats)
@@ -174,10 +201,10 @@ def test_pandoc(way: str, tmp_path: Path) -> None:
         assert "output_file path is required for docx format" in no_file
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_word(way: str, tmp_path: Path) -> None:
+@with_server("word")
+def test_word(served: Served) -> None:
     """It edits in place, calls files otherwise than it was told, and repeats what it was given."""
-    with conversation("word", way, tmp_path) as user:
+    with conversation(served) as user:
         created, report = user.make("create_document", filename="report", title="T")
         assert report["filename"] == "report.docx"
         assert texts(created)[0] == f"Document {report['artifact_uri']} created successfully"
@@ -201,10 +228,10 @@ def test_word(way: str, tmp_path: Path) -> None:
         assert "A heading" in texts(user.read("get_document_text", filename=edited["artifact_uri"]))[0]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_excel(way: str, tmp_path: Path) -> None:
+@with_server("excel")
+def test_excel(served: Served) -> None:
     """A workbook goes from call to call as an artifact, and each version stays what it was."""
-    with conversation("excel", way, tmp_path) as user:
+    with conversation(served) as user:
         created, empty = user.make("create_workbook", path="book.xlsx", sheets=["Data"])
         assert created["structuredContent"] == {"path": empty["artifact_uri"]}
         assert json.loads(texts(created)[0]) == created["structuredContent"]
@@ -226,9 +253,9 @@ def test_excel(way: str, tmp_path: Path) -> None:
         assert any(name.startswith("xl/media/") for name in packed(content_of(pictured)))
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_filesystem(way: str, tmp_path: Path) -> None:
-    with conversation("filesystem", way, tmp_path) as user:
+@with_server("filesystem")
+def test_filesystem(served: Served) -> None:
+    with conversation(served) as user:
         user.read("list_allowed_directories")
         written, hi = user.make("write_file", path="out.txt", content="hi")
         assert content_of(hi) == b"hi"
@@ -267,9 +294,19 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@contextlib.asynccontextmanager
+async def official(served: Served, **abilities: Any) -> AsyncIterator[ClientSession]:
+    async with (
+        streamable_http_client(served.proxy.url) as (receiving, sending, _),
+        ClientSession(receiving, sending, **abilities) as client,
+    ):
+        await client.initialize()
+        yield client
+
+
 @pytest.mark.anyio
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_clients_roots_open_nothing(way: str, tmp_path: Path) -> None:
+@with_server("filesystem")
+async def test_a_clients_roots_open_nothing(served: Served) -> None:
     """A client whose root is all of its disk gains nothing by it on ours: the server is not told of it."""
     asked: list[object] = []
 
@@ -277,70 +314,60 @@ async def test_a_clients_roots_open_nothing(way: str, tmp_path: Path) -> None:
         asked.append(context)
         return types.ListRootsResult(roots=[types.Root.model_validate({"uri": "file:///"})])
 
-    with started("filesystem", way, tmp_path) as proxy:
-        async with (
-            streamable_http_client(proxy.url) as (receiving, sending, _),
-            ClientSession(receiving, sending, list_roots_callback=roots) as client,
+    async with official(served, list_roots_callback=roots) as client:
+        await client.send_roots_list_changed()
+        for tool, path in (
+            ("read_text_file", "/etc/hostname"),
+            ("read_text_file", "file:///etc/hostname"),
+            ("list_directory", "/"),
+            ("list_directory", str(served.folder)),
+            ("list_directory", "../.."),
         ):
-            await client.initialize()
-            await client.send_roots_list_changed()
-            for path in ("/etc/hostname", "/", str(tmp_path), "../..", "file:///etc/hostname"):
-                tool = "list_directory" if path.endswith(("/", ".")) else "read_text_file"
-                result = await client.call_tool(tool, {"path": path})
-                assert result.isError, (path, result)
-            allowed = await client.call_tool("list_allowed_directories", {})
-            (block,) = allowed.content
-            assert isinstance(block, types.TextContent)
-            assert "/" not in block.text.split("\n")
-            assert way == "example" or str(tmp_path) not in block.text
-            assert (await client.call_tool("write_file", {"path": "mine.txt", "content": "mine"})).isError is False
+            result = await client.call_tool(tool, {"path": path})
+            assert result.isError, (path, result)
+        allowed = await client.call_tool("list_allowed_directories", {})
+        (block,) = allowed.content
+        assert isinstance(block, types.TextContent)
+        assert "/" not in block.text.split("\n")
+        assert served.way == "example" or str(served.folder) not in block.text
+        assert (await client.call_tool("write_file", {"path": "mine.txt", "content": "mine"})).isError is False
     assert asked == []
 
 
 @pytest.mark.anyio
-async def test_the_official_client_converts_a_document(tmp_path: Path) -> None:
+@with_server("pandoc", "wrap")
+async def test_the_official_client_converts_a_document(served: Served) -> None:
     """Upload, tool, artifact: in a session (2025-11-25), behind the bare command."""
-    with started("pandoc", "wrap", tmp_path) as proxy:
-        async with (
-            streamable_http_client(proxy.url) as (receiving, sending, _),
-            ClientSession(receiving, sending) as client,
-        ):
-            await client.initialize()
-            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            helper = next(name for name in tools if name.endswith("_get_upload_url"))
-            offered = (await client.call_tool(helper, {})).structuredContent
-            assert offered is not None
-            handle = filing.post(offered["upload_url"], ("a.md", b"# A title\n")).json["upload_handle"]
-            arguments = {"input_file": handle, "output_format": "html", "output_file": "a.html"}
-            result = await client.call_tool("convert-contents", arguments)
-            (link,) = [block for block in result.content if isinstance(block, types.ResourceLink)]
-            assert link.name == "a.html"
-            (read,) = (await client.read_resource(link.uri)).contents
-            assert isinstance(read, types.TextResourceContents)
-            assert ">A title</h1>" in read.text
-            assert [resource.uri for resource in (await client.list_resources()).resources][-1:] == [link.uri]
-
-
-def test_a_client_without_sessions_converts_a_document(tmp_path: Path) -> None:
-    """The same in 2026-07-28, where each step stands for itself: handles and artifacts hold on from one to the next."""
-    with started("pandoc", "wrap", tmp_path, has_sessions=False) as proxy:
-
-        def visit(*steps: dict[str, Any]) -> list[Any]:
-            plan = {"capabilities": "none", "mode": "2026-07-28", "steps": list(steps)}
-            records = rig.run_client("python-2", proxy.url, [plan], folder=tmp_path)
-            done = [record for record in records if record["kind"] == "step"]
-            assert all("result" in record for record in done), done
-            return [record["result"] for record in done]
-
-        (tools,) = visit({"op": "tools"})
-        helper = next(tool["name"] for tool in tools if tool["name"].endswith("_get_upload_url"))
-        (offered,) = visit({"op": "call", "name": helper, "arguments": {}})
-        url = offered["structuredContent"]["upload_url"]
-        handle = filing.post(url, ("a.md", b"# A title\n")).json["upload_handle"]
+    async with official(served) as client:
+        offered = (await client.call_tool(HELPER, {})).structuredContent
+        assert offered is not None
+        handle = filing.post(offered["upload_url"], ("a.md", b"# A title\n")).json["upload_handle"]
         arguments = {"input_file": handle, "output_format": "html", "output_file": "a.html"}
-        (result,) = visit({"op": "call", "name": "convert-contents", "arguments": arguments})
-        (artifact,) = artifacts_of(result)
-        assert b">A title</h1>" in content_of(artifact)
-        read, listed = visit({"op": "read", "uri": artifact["artifact_uri"]}, {"op": "resources"})
-        assert read["contents"][0]["text"].encode() == content_of(artifact)
-        assert artifact["artifact_uri"] in [resource["uri"] for resource in listed]
+        result = await client.call_tool("convert-contents", arguments)
+        (link,) = [block for block in result.content if isinstance(block, types.ResourceLink)]
+        assert link.name == "a.html"
+        (read,) = (await client.read_resource(link.uri)).contents
+        assert isinstance(read, types.TextResourceContents)
+        assert ">A title</h1>" in read.text
+        assert [resource.uri for resource in (await client.list_resources()).resources][-1:] == [link.uri]
+
+
+@with_server("pandoc", "wrap")
+def test_a_client_without_sessions_converts_a_document(served: Served, tmp_path: Path) -> None:
+    """The same in 2026-07-28, where each visit stands for itself: handles and artifacts hold from one to the next."""
+
+    def visit(*steps: dict[str, Any]) -> list[Any]:
+        plan = {"capabilities": "none", "mode": "2026-07-28", "steps": list(steps)}
+        records = rig.run_client("python-2", served.proxy.url, [plan], folder=tmp_path)
+        done = [record for record in records if record["kind"] == "step"]
+        assert all("result" in record for record in done), done
+        return [record["result"] for record in done]
+
+    (offered,) = visit({"op": "call", "name": HELPER, "arguments": {}})
+    url = offered["structuredContent"]["upload_url"]
+    handle = filing.post(url, ("a.md", b"# A title\n")).json["upload_handle"]
+    arguments = {"input_file": handle, "output_format": "html", "output_file": "a.html"}
+    result, listed = visit({"op": "call", "name": "convert-contents", "arguments": arguments}, {"op": "resources"})
+    (artifact,) = artifacts_of(result)
+    assert b">A title</h1>" in content_of(artifact)
+    assert artifact["artifact_uri"] in [resource["uri"] for resource in listed]

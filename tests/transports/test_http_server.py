@@ -882,3 +882,26 @@ async def test_a_refused_download_to_head_has_no_body() -> None:
         await w.client.send(get(PATH, method="HEAD") + get(PATH))
         assert (await w.client.read("HEAD")).body == b""
         assert (await w.client.read("GET")).body == b"{}"
+
+
+async def test_parts_of_a_file_are_one_body() -> None:
+    content = bytes(range(256)) * 8
+    async with world() as w:
+        w.files.content = content
+        w.port.on_open = lambda channel, opening, outlet: outlet.serve(  # type: ignore[attr-defined]
+            Serve(channel, "blob", "f", "image/png", size_bytes=len(content), sha256="ab" * 32)
+        )
+        for _ in range(2):
+            await w.client.send(get(PATH, "Range: bytes=0-9,1000-1019,-5"))
+            answer = await w.client.read("GET")
+            assert answer.status == 206
+            assert int(answer.headers[b"content-length"]) == len(answer.body)
+            boundary = b"--" + answer.headers[b"content-type"].partition(b"boundary=")[2]
+            first, *parts, last = answer.body.split(boundary)
+            assert (first, last) == (b"", b"--\r\n")
+            found = [part.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n") for part in parts]
+            assert found == [content[:10], content[1000:1020], content[-5:]]
+        w.files.break_at = 1005
+        await w.client.send(get(PATH, "Range: bytes=0-9,1000-1019,-5"))
+        assert (await w.client.read("GET")).is_torn
+        assert await w.port.wait_closed(3) is End.BROKEN
