@@ -91,12 +91,12 @@ class Ground:
         return Agent(self, "auto").text("act", text="well") == "well"
 
     def stored(self) -> dict[str, str]:
-        """Every file below `root` but the database's and the sessions' own: path to digest."""
+        """Every file that is kept, the database aside, and none of the sessions' folders: path to digest."""
         found = {}
-        for path in sorted(self.root.rglob("*")):
-            name = str(path.relative_to(self.root))
-            if path.is_file() and not name.startswith(("state/records", "workspaces/")):
-                found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        for folder in ("blobs", "state"):
+            for path in sorted((self.root / folder).rglob("*")):
+                if path.is_file() and not path.name.startswith("records"):
+                    found[str(path.relative_to(self.root))] = hashlib.sha256(path.read_bytes()).hexdigest()
         return found
 
 

@@ -236,7 +236,7 @@ def test_whatever_the_arguments_only_own_handles_are_replaced(value: object) -> 
         assert any(scheme in json.dumps(said) for scheme in ("upload://", "artifact://"))
         return
     path = next((name for name in scene.disk.files if name.startswith(scene.base)), "")
-    assert strip(got["value"], path) == strip(said, mine)
+    assert strip(strip(got["value"], path), mine) == strip(said, mine)
 
 
 def strip(value: object, *texts: str) -> object:
@@ -297,9 +297,9 @@ def test_a_result_of_ten_megabytes_of_paths_is_bounded_work() -> None:
 def test_a_text_that_repeats_a_known_name_is_not_blown_up_without_bound() -> None:
     """Each replacement is longer than what it replaces; there are only so many of them."""
     scene = scene_of(AUTO)
-    result = scene.call("run", "f0.txt " * 200_000, writes={f"f{number}.txt": b"x" for number in range(8)})
+    result = scene.call("run", "f0.txt " * 300_000, writes={f"f{number}.txt": b"x" for number in range(8)})
     assert len(artifacts(result)) == 8
-    assert len(result["content"][0]["text"]) < 60 * 7 * 200_000
+    assert result["content"][0]["text"].count("artifact://") < 270_000
     check_works(scene)
 
 
