@@ -24,8 +24,10 @@ from prometheus_client.registry import Collector
 from ..core.filerecord import FileEnds, FileStatus
 from ..core.report import Status
 from ..core.taskrecord import TaskStatus
+from ..transports.traffic import Counts
 from .file_metrics import of_files
 from .task_pages import OVER, STATUSES
+from .traffic_metrics import TrafficMetrics
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -39,6 +41,7 @@ def exposition(
     servers: Sequence[Status],
     tasks: Iterable[TaskStatus],
     now_unix: float,
+    traffic: Counts | None = None,
     *,
     files: Iterable[FileStatus] = (),
     ends: Iterable[FileEnds] = (),
@@ -47,10 +50,12 @@ def exposition(
 
     Args:
         now_unix: wall time, which ages of tasks are counted to.
+        traffic: what the listener has counted of files.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Counts(version, servers, tasks, now_unix))
     registry.register(_Given(list(of_files(servers, files, ends))))
+    registry.register(TrafficMetrics(traffic or Counts(), [server.id for server in servers]))
     return generate_latest(registry)
 
 

@@ -36,6 +36,7 @@ from ..transports.http_endpoint import Endpoint
 from ..transports.http_listening import Pages
 from ..transports.http_server import HttpServer
 from ..transports.stdio import ChildSpec
+from ..transports.traffic import Counts
 from ..transports.unix_client import UnixAddress
 from ..transports.unix_listener import remove_socket
 from .addresses import unix_path
@@ -176,8 +177,9 @@ async def running(
                     conversations = Conversations(hub, limits, VERSION)
                     await tasks.start(_converse, conversations, _shielded(serving))
                     surface = surface_of(settings, forwarder.targets)
-                    files, pages = BlobFiles(blobs), _pages(service, conversations)
-                    http = HttpServer(surface, hub, files, limits, pages=pages, forwarder=forwarder)
+                    traffic = Counts()
+                    files, pages = BlobFiles(blobs), _pages(service, conversations, traffic)
+                    http = HttpServer(surface, hub, files, limits, pages=pages, forwarder=forwarder, counts=traffic)
                     for listener in listeners:
                         await tasks.start(_serve, http, listener, _shielded(serving))
                 for server in settings.servers:
@@ -285,7 +287,7 @@ def _forwarder(settings: Settings, link_key: bytes, limits: Limits) -> Forwarder
 # --- Pages ----------------------------------------------------------------------------------------------------------
 
 
-def _pages(service: Service, conversations: Conversations) -> Pages:
+def _pages(service: Service, conversations: Conversations, traffic: Counts) -> Pages:
     from . import metrics  # it takes longest to import, and only listeners have pages
 
     hub, counts = service.hub, service.tool_counts
@@ -335,6 +337,7 @@ def _pages(service: Service, conversations: Conversations) -> Pages:
                     hub.engine.report(),
                     hub.tasks(),
                     hub.now_unix(),
+                    traffic,
                     files=hub.files(),
                     ends=hub.engine.file_ends(),
                 )

@@ -107,17 +107,20 @@ class Inputs:
                 self._read(job, given)
 
     def _lay_out(self, job: Job, given: Input, id: str) -> None:
-        record, link = given.entry.record, job.link
+        record, link, ledger = given.entry.record, job.link, job.ledger
+        folder = f"{self._desk.plan.workspaces_path}/{link.workspace}/{link.plan.stage}/{id}"
 
         def placed(answer: StorageAnswer) -> None:
+            ledger.end_placing(folder)
             if isinstance(answer, Materialized):
                 given.path = to_there(answer.path, link.plan.shared)
-                job.ledger.place(answer.path, answer.stamp, uri_of(record))
+                ledger.place(answer.path, answer.stamp, uri_of(record))
             else:
                 job.problem = f"The uploaded file {record.filename} cannot be handed to the tool: {reason_of(answer)}."
             self._answered(job)
 
         job.open_orders += 1
+        ledger.begin_placing(folder)
         self._waiting.order(
             lambda ticket: Materialize(
                 ticket=ticket,

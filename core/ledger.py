@@ -61,6 +61,7 @@ class Ledger:
         self._limit = limit
         self._entries: dict[str, Entry] = {}
         self._awaited: dict[str, None] = {}
+        self._placing: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -82,8 +83,21 @@ class Ledger:
         self.is_begun = True
         self.oldest_at_unix = oldest_at_unix
         for file in listed:
-            if not self.knows(file):
+            if not self.knows(file) and not self._is_being_placed(file.path):
                 self.note(file)
+
+    def begin_placing(self, folder: str) -> None:
+        """A copy of a stored file is on its way into that folder: until `end_placing`, what is seen there is no news."""
+        self._placing[folder] = self._placing.get(folder, 0) + 1
+
+    def end_placing(self, folder: str) -> None:
+        """It is there, or will not be."""
+        self._placing[folder] -= 1
+        if not self._placing[folder]:
+            del self._placing[folder]
+
+    def _is_being_placed(self, path: str) -> bool:
+        return bool(self._placing) and path.startswith(tuple(folder + "/" for folder in self._placing))
 
     def place(self, path: str, stamp: str, uri: str) -> None:
         """A copy of a stored file was laid there for the server, or lies there still. One that the server has changed
@@ -102,7 +116,8 @@ class Ledger:
 
     def is_new(self, file: SeenFile) -> bool:
         """Whether it came, or was changed, after the first call began, and nobody noted it since."""
-        return not self.knows(file) and file.changed_at_unix >= self.oldest_at_unix
+        is_news = not self.knows(file) and not self._is_being_placed(file.path)
+        return is_news and file.changed_at_unix >= self.oldest_at_unix
 
     def find(self, path: str) -> Entry | None:
         """What was noted of a real path last."""

@@ -39,6 +39,7 @@ from .effects import (
 from .filename import is_text, mime_type_of, safe_filename, with_suffix
 from .job import Job, Way
 from .labels import describe, uri_of
+from .ledger import is_finished
 from .plan import LocatorMode
 from .shared_paths import to_here, to_there
 from .shelf import Hold, Shelf, StoredArtifact
@@ -62,12 +63,13 @@ class _Outcome:
     """One result, on its way to be answered.
 
     Attributes:
-        named: the paths that were looked at, and which of them were only guessed to be paths.
         files: what is to be taken from the disk.
-        known: what its text is to be reworded with.
+        awaited: under which name an earlier call awaits some of these, by their real paths.
+        inline: what came in messages.
+        names_inputs: it tells of files that the call was given.
     """
 
-    __slots__ = ("claims", "files", "inline", "job", "names_inputs", "result", "way")
+    __slots__ = ("awaited", "claims", "files", "inline", "job", "names_inputs", "result", "way")
 
     def __init__(self, job: Job, way: Way, result: bytes, claims: Claims) -> None:
         self.job = job
@@ -76,6 +78,7 @@ class _Outcome:
         self.claims = claims
         self.inline: list[InlineSource] = list(claims.inline)
         self.files: list[SeenFile] = []
+        self.awaited: dict[str, str] = {}
         self.names_inputs = False
 
 
@@ -171,9 +174,14 @@ class Outputs:
                 self._await(job, path, problem)
         for (path,), sighting in zip(awaited, answer.named[len(named) :], strict=True):
             for file in sighting.files:
-                if file.size_bytes and not file.is_busy:
+                if not is_finished(file):
+                    continue
+                if ledger.knows(file):
                     ledger.settle(path)
                     self._choose(outcome, file, chosen, is_named=True, if_changed=True)
+                else:  # it is awaited until it is taken in, and is no older than the call that named it
+                    chosen.setdefault(file.path, file)
+                    outcome.awaited[file.path] = path
         if outcome.claims.wants_areas:
             folders = self._folders(job)
             for file in ledger.changed(answer.listed, [folders[name] for name in AREAS]):
@@ -349,6 +357,7 @@ class Outputs:
                 self._shelf.add_artifact(record)
                 if source is not None:
                     job.ledger.note(source, aid=record.aid, uri=uri_of(record))
+                    job.ledger.settle(outcome.awaited.get(source.path, source.path))
                     if outcome.way.moves:
                         self._remove(job, source)
             else:  # what failed may have been written all the same; of a call that was cancelled nobody is told

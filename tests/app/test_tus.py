@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from file_caller import BODY, TUS, Caller, Reply, fail_after, served
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isthmus.app.settings import Uploads
+from isthmus.app.settings import Management, Uploads
 from isthmus.core.wire.tus import format_metadata
 
 SIZE_MAX = 3 << 20
@@ -222,3 +224,40 @@ def test_a_file_is_what_was_acknowledged(
     shown = caller.fetch("GET", url).json["upload"]
     assert (shown["size_bytes"], shown["sha256"]) == (length, hashlib.sha256(model).hexdigest())
     assert caller.content(done.headers["upload-handle"]) == model
+
+
+def test_what_comes_and_goes_is_counted(tmp_path: Path) -> None:
+    with served(tmp_path, management=Management(enabled=True)) as base_url:
+        caller = Caller(base_url)
+
+        def counted(name: str, **labels: str) -> float:
+            labels = {"direction": "in", "server": "a", **labels}
+            said = ",".join(f'{label}="{value}"' for label, value in sorted(labels.items()))
+            found = re.search(
+                rf"^isthmus_{name}\{{{re.escape(said)}\}} (\S+)$",
+                caller.fetch("GET", f"{base_url}/metrics").body.decode(),
+                re.MULTILINE,
+            )
+            assert found is not None, (name, said)
+            return float(found[1])
+
+        made = create(caller, 10, b"abc")
+        caller.fetch("GET", made.headers["location"])
+        caller.drop("PATCH", made.headers["location"], {**BODY, "Upload-Offset": "3", "Content-Length": "7"}, b"de")
+        refused = caller.fetch("POST", caller.link() + "0", {**TUS, "Upload-Length": "1"})
+        assert refused.status == 403
+        assert counted("transferred_bytes_total") == 5
+        outcomes = ("done", "refused", "broken")
+        assert [counted("transfers_total", outcome=outcome) for outcome in outcomes] == [1, 1, 1]
+        assert counted("transfers_in_progress") == 0
+        with caller.plug(
+            "PATCH", made.headers["location"], {**BODY, "Upload-Offset": "5", "Content-Length": "5"}
+        ) as plug:
+            plug.sendall(b"f")
+            with fail_after():
+                while counted("transfers_in_progress") == 0 or counted("transferred_bytes_total") < 6:
+                    pass
+        with fail_after():
+            while counted("transfers_in_progress"):
+                pass
+        assert counted("transfers_total", direction="out", outcome="done") == 0
