@@ -30,7 +30,6 @@ from isthmus.core.effects import (
     UploadOpening,
 )
 from isthmus.core.limits import Limits
-from isthmus.core.pathtext import CANDIDATES_MAX
 from isthmus.core.plan import (
     ArtifactProducer,
     AutoFiles,
@@ -289,7 +288,7 @@ def test_a_result_of_ten_megabytes_of_paths_is_bounded_work() -> None:
     result = scene.call("run", text, structuredContent={"paths": [f"/tmp/{number}" for number in range(20_000)]})
     assert result["content"][0]["text"] == text
     named = scene.world.last(Survey).named
-    assert 0 < len(named) <= 2 * CANDIDATES_MAX
+    assert 0 < len(named) <= 200
     assert all(len(spellings) <= 64 for spellings in named)
     check_works(scene)
 
