@@ -74,7 +74,7 @@ class Inputs:
                 raise ArgumentProblem(f"Argument {name} is for uploads, and uploads are switched off here.")
 
     def _resolve(self, job: Job, found: Reference | Mention, helper: str) -> None:
-        key = found.sid, found.id
+        key = _key(found)
         if key in job.inputs:
             return
         session = job.link.session_of(job.exchange)
@@ -97,12 +97,12 @@ class Inputs:
 
     def order(self, job: Job) -> None:
         """Have the files laid out where the server sees them, or read, as their places want them."""
-        on_disk = {(m.sid, m.id) for m in job.mentions}
-        on_disk |= {(r.sid, r.id) for r in job.references if r.deliver in ON_DISK}
-        read = {(r.sid, r.id) for r in job.references if r.deliver in READ}
+        on_disk = {_key(mention) for mention in job.mentions}
+        on_disk |= {_key(reference) for reference in job.references if reference.deliver in ON_DISK}
+        read = {_key(reference) for reference in job.references if reference.deliver in READ}
         for key, given in job.inputs.items():
             if key in on_disk:
-                self._lay_out(job, given, key[1])
+                self._lay_out(job, given, given.entry.record.id)
             if key in read:
                 self._read(job, given)
 
@@ -170,14 +170,14 @@ class Inputs:
         return params
 
     def _path(self, job: Job, found: Reference | Mention) -> str:
-        path = job.inputs[found.sid, found.id].path
+        path = job.inputs[_key(found)].path
         assert path is not None
         return path
 
     def _text(self, job: Job, found: Reference) -> str:
         if found.deliver in ON_DISK:
             return delivery.form(found.deliver, self._path(job, found))
-        given = job.inputs[found.sid, found.id]
+        given = job.inputs[_key(found)]
         record = given.entry.record
         if found.deliver is Deliver.URL:
             url = link_to(self._desk, job.link.session_of(job.exchange), record)
@@ -214,3 +214,7 @@ class Inputs:
         """The call is over: what it used may expire again."""
         for given in job.inputs.values():
             self._shelf.unpin(given.entry)
+
+
+def _key(found: Reference | Mention) -> tuple[str, str, str]:
+    return found.kind, found.sid, found.id
