@@ -41,10 +41,10 @@ def exposition(
     servers: Sequence[Status],
     tasks: Iterable[TaskStatus],
     now_unix: float,
-    traffic: Counts | None = None,
     *,
     files: Iterable[FileStatus] = (),
     ends: Iterable[FileEnds] = (),
+    traffic: Counts | None = None,
 ) -> bytes:
     """What `GET /metrics` answers.
 

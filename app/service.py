@@ -337,7 +337,7 @@ def _pages(service: Service, conversations: Conversations, traffic: Counts) -> P
                     hub.engine.report(),
                     hub.tasks(),
                     hub.now_unix(),
-                    traffic,
+                    traffic=traffic,
                     files=hub.files(),
                     ends=hub.engine.file_ends(),
                 )

@@ -77,6 +77,8 @@ class Calls:
         if not job.inputs and way is None and job.problem is None:
             return False
         self._jobs[exchange.key] = job
+        self._ledgers[link.workspace] = job.ledger
+        link.is_furnished = True
         job.open_orders += 1  # until all that is to be ordered is
         if job.problem is None:
             self._inputs.order(job)
@@ -100,9 +102,8 @@ class Calls:
 
     def _ledger(self, link: Link) -> Ledger:
         found = self._ledgers.get(link.workspace)
-        if found is None:
-            found = self._ledgers[link.workspace] = Ledger(2 * self._desk.limits.files_known_max)
-        return found
+        limits = self._desk.limits
+        return Ledger(2 * limits.files_known_max, limits.files_awaited_max) if found is None else found
 
     def _place_output(self, job: Job) -> None:
         way = job.way

@@ -100,6 +100,8 @@ class Inputs:
         on_disk = {_key(mention) for mention in job.mentions}
         on_disk |= {_key(reference) for reference in job.references if reference.deliver in ON_DISK}
         read = {_key(reference) for reference in job.references if reference.deliver in READ}
+        if read and not self._fits(job):
+            return
         for key, given in job.inputs.items():
             if key in on_disk:
                 self._lay_out(job, given, given.entry.record.id)
@@ -114,7 +116,7 @@ class Inputs:
             ledger.end_placing(folder)
             if isinstance(answer, Materialized):
                 given.path = to_there(answer.path, link.plan.shared)
-                ledger.place(answer.path, answer.stamp, uri_of(record))
+                ledger.place(answer.path, answer.stamp, uri_of(record, link.plan.upload_scheme))
             else:
                 job.problem = f"The uploaded file {record.filename} cannot be handed to the tool: {reason_of(answer)}."
             self._answered(job)
@@ -133,14 +135,21 @@ class Inputs:
             placed,
         )
 
+    def _fits(self, job: Job) -> bool:
+        """Whether no more content is to be put into the call than may be: a file counts wherever it stands."""
+        limit = self._desk.limits.inline_size_max_bytes
+        records = [job.inputs[_key(r)].entry.record for r in job.references if r.deliver in READ]
+        size = sum(record.size_bytes for record in records)
+        if size > limit:
+            what = f"The file {records[0].filename} has" if len(records) == 1 else "These files together have"
+            job.problem = (
+                f"{what} {size} bytes, and this tool takes the content itself: at most {limit} bytes are put into a "
+                "call."
+            )
+        return size <= limit
+
     def _read(self, job: Job, given: Input) -> None:
         record, limit = given.entry.record, self._desk.limits.inline_size_max_bytes
-        if record.size_bytes > limit:
-            job.problem = (
-                f"The file {record.filename} has {record.size_bytes} bytes, and this tool takes the content itself: "
-                f"at most {limit} bytes are put into a call."
-            )
-            return
 
         def fetched(answer: StorageAnswer) -> None:
             if isinstance(answer, Fetched):
@@ -191,7 +200,7 @@ class Inputs:
         return delivery.embedded(found.deliver, given.data, record.mime_type, label=found.label)
 
     def _form(self, job: Job, found: Mention, hints: Hints | None) -> Deliver:
-        is_learned = self._key(job, found) in self._learned
+        is_learned = self._argument(job, found) in self._learned
         if found.is_whole and (is_learned or (hints is not None and hints.wants_uri(found.label, found.key))):
             return Deliver.FILE_URI
         return Deliver.PATH
@@ -199,7 +208,7 @@ class Inputs:
     def learn(self, job: Job, hints: Hints | None) -> bool:
         """The server refused paths for want of URIs. Whether that is news: the same call would now be another."""
         bare = [one for one in job.mentions if one.is_whole and not one.has_prefix]
-        news = [self._key(job, one) for one in bare if self._form(job, one, hints) is Deliver.PATH]
+        news = [self._argument(job, one) for one in bare if self._form(job, one, hints) is Deliver.PATH]
         for key in news:
             self._learned[key] = None
             self._learned.move_to_end(key)
@@ -207,7 +216,7 @@ class Inputs:
                 self._learned.popitem(last=False)
         return bool(news)
 
-    def _key(self, job: Job, found: Mention) -> tuple[str, str, str]:
+    def _argument(self, job: Job, found: Mention) -> tuple[str, str, str]:
         return job.link.plan.id, job.tool, found.key
 
     def release(self, job: Job) -> None:

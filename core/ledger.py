@@ -14,10 +14,6 @@ import msgspec
 
 from .effects import SeenFile
 
-AWAITED_MAX: Final = 64
-"""Paths that were named before there was anything to take, for each session. Each is a look at the disk at every later
-call; above this the oldest is given up."""
-
 _SKIPPED_FOLDERS: Final = frozenset(("__pycache__", "node_modules"))
 # Names of files that are not finished, or for the program alone that made them.
 _SKIPPED_BEGINNINGS: Final = (".", "~$", ".~lock")
@@ -45,6 +41,8 @@ class Ledger:
     """Args:
     limit: entries it keeps. Beyond it the one seen or noted longest ago is forgotten, and its file new again: it is to
         be well above what one survey lists.
+    awaited_max: paths that were named before there was anything to take. Each is a look at the disk at every later
+        call; above this the oldest is given up.
 
     Attributes:
         is_begun: it is known what was there before the first call.
@@ -53,12 +51,13 @@ class Ledger:
         last_number: that of the newest entry.
     """
 
-    def __init__(self, limit: int) -> None:
-        assert limit > 0
+    def __init__(self, limit: int, awaited_max: int = 64) -> None:
+        assert min(limit, awaited_max) > 0
         self.is_begun = False
         self.oldest_at_unix = 0.0
         self.last_number = 0
         self._limit = limit
+        self._awaited_max = awaited_max
         self._entries: dict[str, Entry] = {}
         self._awaited: dict[str, None] = {}
         self._placing: dict[str, int] = {}
@@ -87,7 +86,7 @@ class Ledger:
                 self.note(file)
 
     def begin_placing(self, folder: str) -> None:
-        """A copy of a stored file is on its way into that folder: until `end_placing`, what is seen there is no news."""
+        """A copy of a stored file is on its way into that folder: what is seen there is no news until `end_placing`."""
         self._placing[folder] = self._placing.get(folder, 0) + 1
 
     def end_placing(self, folder: str) -> None:
@@ -152,11 +151,11 @@ class Ledger:
         """A file was named, and is missing, empty or unfinished: it is to be looked for again."""
         self._awaited.pop(path, None)
         self._awaited[path] = None
-        if len(self._awaited) > AWAITED_MAX:
+        if len(self._awaited) > self._awaited_max:
             del self._awaited[next(iter(self._awaited))]
 
     def awaited(self) -> list[str]:
-        """At most `AWAITED_MAX` paths, the one named longest ago first."""
+        """At most `awaited_max` paths, the one named longest ago first."""
         return list(self._awaited)
 
     def settle(self, path: str) -> None:

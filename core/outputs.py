@@ -12,8 +12,8 @@ from typing import Final, Protocol
 
 import msgspec
 
+from . import handle, rewording
 from . import jsonrpc as rpc
-from . import rewording
 from .artifact import Artifact, attach, attach_error, raw_block, tool_error
 from .claims import Claims, claims_of
 from .desk import Desk
@@ -67,9 +67,10 @@ class _Outcome:
         awaited: under which name an earlier call awaits some of these, by their real paths.
         inline: what came in messages.
         names_inputs: it tells of files that the call was given.
+        shown_bytes: how much content of its files is put into it.
     """
 
-    __slots__ = ("awaited", "claims", "files", "inline", "job", "names_inputs", "result", "way")
+    __slots__ = ("awaited", "claims", "files", "inline", "job", "names_inputs", "result", "shown_bytes", "way")
 
     def __init__(self, job: Job, way: Way, result: bytes, claims: Claims) -> None:
         self.job = job
@@ -80,6 +81,7 @@ class _Outcome:
         self.files: list[SeenFile] = []
         self.awaited: dict[str, str] = {}
         self.names_inputs = False
+        self.shown_bytes = 0
 
 
 class Outputs:
@@ -353,7 +355,13 @@ class Outputs:
 
         def saved(answer: StorageAnswer) -> None:
             self._shelf.release(hold)
-            if isinstance(answer, Saved) and not job.is_over:
+            twin = None if job.is_over or source is None else self._twin(job, source)
+            if twin is not None:
+                self._undo(job, record)
+                if twin not in job.artifacts:
+                    job.artifacts.append(twin)
+                    self._show(outcome, twin)
+            elif isinstance(answer, Saved) and not job.is_over:
                 self._shelf.add_artifact(record)
                 if source is not None:
                     job.ledger.note(source, aid=record.aid, uri=uri_of(record))
@@ -362,9 +370,7 @@ class Outputs:
                         self._remove(job, source)
             else:  # what failed may have been written all the same; of a call that was cancelled nobody is told
                 job.problems.append(reason_of(answer))
-                job.artifacts.remove(record)
-                self._desk.order(Forget(key=record.key))
-                self._desk.order(Discard(blob=record.blob))
+                self._undo(job, record)
             self._saved(outcome)
 
         value = msgspec.json.encode(record)
@@ -373,7 +379,23 @@ class Outputs:
             lambda ticket: Save(ticket=ticket, key=record.key, value=value, expires_at_unix=record.expires_at_unix),
             saved,
         )
-        if self._is_shown(outcome.way, record):
+        self._show(outcome, record)
+
+    def _twin(self, job: Job, source: SeenFile) -> StoredArtifact | None:
+        """What a call beside this one has made of the same file, if it was the first to."""
+        entry = job.ledger.find(source.path)
+        if entry is None or not entry.aid or entry.stamp != source.stamp or entry.number <= job.begun_after:
+            return None
+        return self._shelf.find_artifact(job.link.session_of(job.exchange).sid, entry.aid)
+
+    def _undo(self, job: Job, record: StoredArtifact) -> None:
+        job.artifacts.remove(record)
+        self._desk.order(Forget(key=record.key))
+        self._desk.order(Discard(blob=record.blob))
+
+    def _show(self, outcome: _Outcome, record: StoredArtifact) -> None:
+        if self._is_shown(outcome, record):
+            outcome.shown_bytes += record.size_bytes
             self._fetch(outcome, record)
 
     def _remove(self, job: Job, file: SeenFile) -> None:
@@ -381,10 +403,13 @@ class Outputs:
         link = job.link
         self._desk.order(Remove(server=link.plan.id, workspace=link.workspace, path=file.path, stamp=file.stamp))
 
-    def _is_shown(self, way: Way, record: StoredArtifact) -> bool:
-        """Whether its content is put into the result."""
+    def _is_shown(self, outcome: _Outcome, record: StoredArtifact) -> bool:
+        """Whether its content is put into the result, beside that of others."""
+        way = outcome.way
+        if outcome.shown_bytes + record.size_bytes > self._desk.limits.inline_size_max_bytes:
+            return False
         if way.allow_raw_output:
-            return record.size_bytes <= self._desk.limits.inline_size_max_bytes
+            return True
         return record.size_bytes <= way.inline_text_bytes and is_text(record.mime_type)
 
     def _fetch(self, outcome: _Outcome, record: StoredArtifact) -> None:
@@ -417,6 +442,7 @@ class Outputs:
                 problem = "the result names no file"
             if way.required:
                 text = f"The tool ran, but its output file was not found: {problem or 'nothing was found'}."
+                job.exchange.is_native = False  # it is not the server's, which may speak as the client does
                 self._finish(job, tool_error(text))
                 return
         if way.rewrite_text:
@@ -446,15 +472,19 @@ class Outputs:
         links = session.features.resource_links
         return attach(result, shown, resource_links=links, raw=raw, inline=inline)
 
+    def _is_there(self, uri: str, scheme: str) -> bool:
+        """Whether what a client would call a file by still means it."""
+        if uri.startswith(handle.ARTIFACT_SCHEME):
+            return self._shelf.has("artifact", *handle.parse_artifact(uri))
+        return self._shelf.has("upload", *handle.parse_upload(uri, scheme))
+
     def _reworded(self, job: Job, result: bytes) -> bytes:
         """The result with URIs where paths of known files stand, and without the paths of the session's folders."""
-        shared, session = job.link.plan.shared, job.link.session_of(job.exchange)
+        shared = job.link.plan.shared
         known: list[rewording.Known] = []
         taken = {record.aid for record in job.artifacts}
         for path, entry in job.ledger.entries():
-            if entry.aid and self._shelf.find_artifact(session.sid, entry.aid) is None:
-                continue  # it has expired
-            if entry.uri:
+            if entry.uri and self._is_there(entry.uri, job.link.plan.upload_scheme):
                 paths = tuple(dict.fromkeys((path, to_there(path, shared))))
                 known.append(rewording.Known(paths, entry.uri, has_name=entry.aid in taken))
         folders = self._folders(job)

@@ -16,6 +16,7 @@ from ..core.wire.http_routes import Surface
 from .forwarding import Forwarder
 from .http_connection import Connection
 from .http_listening import Listening, Pages
+from .pace import read_when_asked
 from .port import FileService, Port
 from .traffic import Counts
 
@@ -155,6 +156,7 @@ class HttpServer:
                     log_again_at = anyio.current_time() + ACCEPT_LOG_EVERY_S
                 await anyio.sleep(ACCEPT_PAUSE_S)
             else:
+                read_when_asked(stream)
                 self._accepted += 1
                 connections.start_soon(self._handle_accepted, stream)
 

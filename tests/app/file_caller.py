@@ -85,6 +85,11 @@ class Caller:
         """Where files may be sent, once."""
         return str(self.call("a_get_upload_url")["structuredContent"]["upload_url"])
 
+    def end(self) -> None:
+        """The session is over, and its uploads with it."""
+        reply = self.fetch("DELETE", f"{self.base_url}/mcp/a", {"Mcp-Session-Id": self.session})
+        assert reply.status < 300
+
     def content(self, handle: str) -> bytes:
         """What the tool is given for a handle."""
         (block,) = self.call("echo", text=handle)["content"]
