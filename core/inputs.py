@@ -74,7 +74,7 @@ class Inputs:
                 raise ArgumentProblem(f"Argument {name} is for uploads, and uploads are switched off here.")
 
     def _resolve(self, job: Job, found: Reference | Mention, helper: str) -> None:
-        key = found.sid, found.id
+        key = _key(found)
         if key in job.inputs:
             return
         session = job.link.session_of(job.exchange)
@@ -97,27 +97,32 @@ class Inputs:
 
     def order(self, job: Job) -> None:
         """Have the files laid out where the server sees them, or read, as their places want them."""
-        on_disk = {(m.sid, m.id) for m in job.mentions}
-        on_disk |= {(r.sid, r.id) for r in job.references if r.deliver in ON_DISK}
-        read = {(r.sid, r.id) for r in job.references if r.deliver in READ}
+        on_disk = {_key(mention) for mention in job.mentions}
+        on_disk |= {_key(reference) for reference in job.references if reference.deliver in ON_DISK}
+        read = {_key(reference) for reference in job.references if reference.deliver in READ}
+        if read and not self._fits(job):
+            return
         for key, given in job.inputs.items():
             if key in on_disk:
-                self._lay_out(job, given, key[1])
+                self._lay_out(job, given, given.entry.record.id)
             if key in read:
                 self._read(job, given)
 
     def _lay_out(self, job: Job, given: Input, id: str) -> None:
-        record, link = given.entry.record, job.link
+        record, link, ledger = given.entry.record, job.link, job.ledger
+        folder = f"{self._desk.plan.workspaces_path}/{link.workspace}/{link.plan.stage}/{id}"
 
         def placed(answer: StorageAnswer) -> None:
+            ledger.end_placing(folder)
             if isinstance(answer, Materialized):
                 given.path = to_there(answer.path, link.plan.shared)
-                job.ledger.place(answer.path, answer.stamp, uri_of(record))
+                ledger.place(answer.path, answer.stamp, uri_of(record, link.plan.upload_scheme))
             else:
                 job.problem = f"The uploaded file {record.filename} cannot be handed to the tool: {reason_of(answer)}."
             self._answered(job)
 
         job.open_orders += 1
+        ledger.begin_placing(folder)
         self._waiting.order(
             lambda ticket: Materialize(
                 ticket=ticket,
@@ -130,14 +135,21 @@ class Inputs:
             placed,
         )
 
+    def _fits(self, job: Job) -> bool:
+        """Whether no more content is to be put into the call than may be: a file counts wherever it stands."""
+        limit = self._desk.limits.inline_size_max_bytes
+        records = [job.inputs[_key(r)].entry.record for r in job.references if r.deliver in READ]
+        size = sum(record.size_bytes for record in records)
+        if size > limit:
+            what = f"The file {records[0].filename} has" if len(records) == 1 else "These files together have"
+            job.problem = (
+                f"{what} {size} bytes, and this tool takes the content itself: at most {limit} bytes are put into a "
+                "call."
+            )
+        return size <= limit
+
     def _read(self, job: Job, given: Input) -> None:
         record, limit = given.entry.record, self._desk.limits.inline_size_max_bytes
-        if record.size_bytes > limit:
-            job.problem = (
-                f"The file {record.filename} has {record.size_bytes} bytes, and this tool takes the content itself: "
-                f"at most {limit} bytes are put into a call."
-            )
-            return
 
         def fetched(answer: StorageAnswer) -> None:
             if isinstance(answer, Fetched):
@@ -167,14 +179,14 @@ class Inputs:
         return params
 
     def _path(self, job: Job, found: Reference | Mention) -> str:
-        path = job.inputs[found.sid, found.id].path
+        path = job.inputs[_key(found)].path
         assert path is not None
         return path
 
     def _text(self, job: Job, found: Reference) -> str:
         if found.deliver in ON_DISK:
             return delivery.form(found.deliver, self._path(job, found))
-        given = job.inputs[found.sid, found.id]
+        given = job.inputs[_key(found)]
         record = given.entry.record
         if found.deliver is Deliver.URL:
             url = link_to(self._desk, job.link.session_of(job.exchange), record)
@@ -188,7 +200,7 @@ class Inputs:
         return delivery.embedded(found.deliver, given.data, record.mime_type, label=found.label)
 
     def _form(self, job: Job, found: Mention, hints: Hints | None) -> Deliver:
-        is_learned = self._key(job, found) in self._learned
+        is_learned = self._argument(job, found) in self._learned
         if found.is_whole and (is_learned or (hints is not None and hints.wants_uri(found.label, found.key))):
             return Deliver.FILE_URI
         return Deliver.PATH
@@ -196,7 +208,7 @@ class Inputs:
     def learn(self, job: Job, hints: Hints | None) -> bool:
         """The server refused paths for want of URIs. Whether that is news: the same call would now be another."""
         bare = [one for one in job.mentions if one.is_whole and not one.has_prefix]
-        news = [self._key(job, one) for one in bare if self._form(job, one, hints) is Deliver.PATH]
+        news = [self._argument(job, one) for one in bare if self._form(job, one, hints) is Deliver.PATH]
         for key in news:
             self._learned[key] = None
             self._learned.move_to_end(key)
@@ -204,10 +216,14 @@ class Inputs:
                 self._learned.popitem(last=False)
         return bool(news)
 
-    def _key(self, job: Job, found: Mention) -> tuple[str, str, str]:
+    def _argument(self, job: Job, found: Mention) -> tuple[str, str, str]:
         return job.link.plan.id, job.tool, found.key
 
     def release(self, job: Job) -> None:
         """The call is over: what it used may expire again."""
         for given in job.inputs.values():
             self._shelf.unpin(given.entry)
+
+
+def _key(found: Reference | Mention) -> tuple[str, str, str]:
+    return found.kind, found.sid, found.id

@@ -56,7 +56,7 @@ class Job:
     """Attributes:
     references: the handles where its adapters say there are some.
     mentions: the handles anywhere else, with `files: auto`.
-    inputs: the files they stand for, by session and id.
+    inputs: the files they stand for, by kind, session and id.
     is_placed: its arguments are as the server is to have them.
     said: as they were before.
     way: what is done about its output; None: nothing.
@@ -104,7 +104,7 @@ class Job:
         self.consumers: list[UploadConsumer] = []
         self.references: list[Reference] = []
         self.mentions: list[Mention] = []
-        self.inputs: dict[tuple[str, str], Input] = {}
+        self.inputs: dict[tuple[str, str, str], Input] = {}
         self.is_placed = False
         self.said: bytes | None = None
         self.way: Way | None = None

@@ -11,11 +11,15 @@ from .session import Session
 from .shelf import StoredArtifact, StoredUpload
 
 
-def uri_of(record: StoredArtifact | StoredUpload) -> str:
-    """What clients call the file."""
+def uri_of(record: StoredArtifact | StoredUpload, scheme: str = handle.UPLOAD_SCHEME) -> str:
+    """What clients call the file.
+
+    Args:
+        scheme: what handles of its server's uploads start with.
+    """
     if isinstance(record, StoredArtifact):
         return handle.format_artifact(record.sid, record.aid, record.filename)
-    return handle.format_upload(record.sid, record.uid)
+    return handle.format_upload(record.sid, record.uid, scheme)
 
 
 def describe(desk: Desk, session: Session, record: StoredArtifact) -> Artifact:

@@ -14,10 +14,6 @@ import msgspec
 
 from .effects import SeenFile
 
-AWAITED_MAX: Final = 64
-"""Paths that were named before there was anything to take, for each session. Each is a look at the disk at every later
-call; above this the oldest is given up."""
-
 _SKIPPED_FOLDERS: Final = frozenset(("__pycache__", "node_modules"))
 # Names of files that are not finished, or for the program alone that made them.
 _SKIPPED_BEGINNINGS: Final = (".", "~$", ".~lock")
@@ -45,6 +41,8 @@ class Ledger:
     """Args:
     limit: entries it keeps. Beyond it the one seen or noted longest ago is forgotten, and its file new again: it is to
         be well above what one survey lists.
+    awaited_max: paths that were named before there was anything to take. Each is a look at the disk at every later
+        call; above this the oldest is given up.
 
     Attributes:
         is_begun: it is known what was there before the first call.
@@ -53,14 +51,16 @@ class Ledger:
         last_number: that of the newest entry.
     """
 
-    def __init__(self, limit: int) -> None:
-        assert limit > 0
+    def __init__(self, limit: int, awaited_max: int = 64) -> None:
+        assert min(limit, awaited_max) > 0
         self.is_begun = False
         self.oldest_at_unix = 0.0
         self.last_number = 0
         self._limit = limit
+        self._awaited_max = awaited_max
         self._entries: dict[str, Entry] = {}
         self._awaited: dict[str, None] = {}
+        self._placing: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -82,8 +82,21 @@ class Ledger:
         self.is_begun = True
         self.oldest_at_unix = oldest_at_unix
         for file in listed:
-            if not self.knows(file):
+            if not self.knows(file) and not self._is_being_placed(file.path):
                 self.note(file)
+
+    def begin_placing(self, folder: str) -> None:
+        """A copy of a stored file is on its way into that folder: what is seen there is no news until `end_placing`."""
+        self._placing[folder] = self._placing.get(folder, 0) + 1
+
+    def end_placing(self, folder: str) -> None:
+        """It is there, or will not be."""
+        self._placing[folder] -= 1
+        if not self._placing[folder]:
+            del self._placing[folder]
+
+    def _is_being_placed(self, path: str) -> bool:
+        return bool(self._placing) and path.startswith(tuple(folder + "/" for folder in self._placing))
 
     def place(self, path: str, stamp: str, uri: str) -> None:
         """A copy of a stored file was laid there for the server, or lies there still. One that the server has changed
@@ -102,7 +115,8 @@ class Ledger:
 
     def is_new(self, file: SeenFile) -> bool:
         """Whether it came, or was changed, after the first call began, and nobody noted it since."""
-        return not self.knows(file) and file.changed_at_unix >= self.oldest_at_unix
+        is_news = not self.knows(file) and not self._is_being_placed(file.path)
+        return is_news and file.changed_at_unix >= self.oldest_at_unix
 
     def find(self, path: str) -> Entry | None:
         """What was noted of a real path last."""
@@ -137,11 +151,11 @@ class Ledger:
         """A file was named, and is missing, empty or unfinished: it is to be looked for again."""
         self._awaited.pop(path, None)
         self._awaited[path] = None
-        if len(self._awaited) > AWAITED_MAX:
+        if len(self._awaited) > self._awaited_max:
             del self._awaited[next(iter(self._awaited))]
 
     def awaited(self) -> list[str]:
-        """At most `AWAITED_MAX` paths, the one named longest ago first."""
+        """At most `awaited_max` paths, the one named longest ago first."""
         return list(self._awaited)
 
     def settle(self, path: str) -> None:

@@ -33,6 +33,7 @@ class Link:
     id: names it among all links; that of its session, if it has but one.
     sessions: whose requests it carries, by their public names.
     workspace: the name of the folders its process is given.
+    is_furnished: files may lie there, or be on their way, for a call that waits for the process.
     channel: the two-way stream to the server, for a pipe.
     cookies: what the server has set in this upstream session.
     children: processes that were started and are not known to be gone.
@@ -95,6 +96,7 @@ class Link:
         "hints",
         "id",
         "is_asked_again",
+        "is_furnished",
         "is_left",
         "is_lent",
         "is_pipe",
@@ -184,6 +186,7 @@ class Link:
         self.parting: set[ChannelId] = set()
         self.orphans: dict[int, Exchange] = {}
         self.leaving: set[int] = set()
+        self.is_furnished = False
         self.is_left = False
         self.is_lent = False
 

@@ -13,8 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from . import jsonrpc as rpc
-from . import rewording
-from .artifact import Artifact, attach, attach_error, raw_block, tool_error
+from .artifact import attach_error, tool_error
 from .claims import Claims, claims_of
 from .desk import Desk
 from .effects import (
@@ -38,15 +37,16 @@ from .effects import (
 )
 from .filename import is_text, mime_type_of, safe_filename, with_suffix
 from .job import Job, Way
-from .labels import describe, uri_of
+from .labels import uri_of
+from .ledger import is_finished
 from .plan import LocatorMode
-from .shared_paths import to_here, to_there
+from .retelling import AREAS, Retelling, folders_of
+from .shared_paths import to_here
 from .shelf import Hold, Shelf, StoredArtifact
 from .waiting import Waiting, reason_of
 
 CLOCK_SLACK_S: Final = 2.0
 """How much older than the call a file may seem that the call wrote: file systems count in up to two seconds."""
-AREAS: Final = ("ws", "out", "in")
 _UNNAMED: Final = frozenset({LocatorMode.NONE, LocatorMode.ARGUMENT, LocatorMode.CHANGED})
 """Where these find nothing, nothing is missing: the tool has written no file this time."""
 
@@ -62,12 +62,14 @@ class _Outcome:
     """One result, on its way to be answered.
 
     Attributes:
-        named: the paths that were looked at, and which of them were only guessed to be paths.
         files: what is to be taken from the disk.
-        known: what its text is to be reworded with.
+        awaited: under which name an earlier call awaits some of these, by their real paths.
+        inline: what came in messages.
+        names_inputs: it tells of files that the call was given.
+        shown_bytes: how much content of its files is put into it.
     """
 
-    __slots__ = ("claims", "files", "inline", "job", "names_inputs", "result", "way")
+    __slots__ = ("awaited", "claims", "files", "inline", "job", "names_inputs", "result", "shown_bytes", "way")
 
     def __init__(self, job: Job, way: Way, result: bytes, claims: Claims) -> None:
         self.job = job
@@ -76,7 +78,9 @@ class _Outcome:
         self.claims = claims
         self.inline: list[InlineSource] = list(claims.inline)
         self.files: list[SeenFile] = []
+        self.awaited: dict[str, str] = {}
         self.names_inputs = False
+        self.shown_bytes = 0
 
 
 class Outputs:
@@ -84,8 +88,16 @@ class Outputs:
     finish: called with a call and its result, once all that the result names is dealt with.
     """
 
-    def __init__(self, desk: Desk, shelf: Shelf, waiting: Waiting, finish: Callable[[Job, bytes], None]) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        shelf: Shelf,
+        waiting: Waiting,
+        retelling: Retelling,
+        finish: Callable[[Job, bytes], None],
+    ) -> None:
         self.reader: Reader
+        self._retelling = retelling
         self._desk = desk
         self._shelf = shelf
         self._waiting = waiting
@@ -171,11 +183,16 @@ class Outputs:
                 self._await(job, path, problem)
         for (path,), sighting in zip(awaited, answer.named[len(named) :], strict=True):
             for file in sighting.files:
-                if file.size_bytes and not file.is_busy:
+                if not is_finished(file):
+                    continue
+                if ledger.knows(file):
                     ledger.settle(path)
                     self._choose(outcome, file, chosen, is_named=True, if_changed=True)
+                else:  # it is awaited until it is taken in, and is no older than the call that named it
+                    chosen.setdefault(file.path, file)
+                    outcome.awaited[file.path] = path
         if outcome.claims.wants_areas:
-            folders = self._folders(job)
+            folders = folders_of(self._desk.plan, job)
             for file in ledger.changed(answer.listed, [folders[name] for name in AREAS]):
                 self._choose(outcome, file, chosen, is_named=False, if_changed=True)
             if answer.is_cut:
@@ -230,11 +247,7 @@ class Outputs:
             job.ledger.awaits(path)
 
     def _is_in_session(self, job: Job, path: str) -> bool:
-        return any(path.startswith(folder + "/") for folder in self._folders(job).values())
-
-    def _folders(self, job: Job) -> dict[str, str]:
-        base = f"{self._desk.plan.workspaces_path}/{job.link.workspace}"
-        return {name: f"{base}/{name}" for name in AREAS}
+        return any(path.startswith(folder + "/") for folder in folders_of(self._desk.plan, job).values())
 
     # --- Taking in --------------------------------------------------------------------------------------------------
 
@@ -345,17 +358,22 @@ class Outputs:
 
         def saved(answer: StorageAnswer) -> None:
             self._shelf.release(hold)
-            if isinstance(answer, Saved) and not job.is_over:
+            twin = None if job.is_over or source is None else self._twin(job, source)
+            if twin is not None:
+                self._undo(job, record)
+                if twin not in job.artifacts:
+                    job.artifacts.append(twin)
+                    self._show(outcome, twin)
+            elif isinstance(answer, Saved) and not job.is_over:
                 self._shelf.add_artifact(record)
                 if source is not None:
                     job.ledger.note(source, aid=record.aid, uri=uri_of(record))
+                    job.ledger.settle(outcome.awaited.get(source.path, source.path))
                     if outcome.way.moves:
                         self._remove(job, source)
             else:  # what failed may have been written all the same; of a call that was cancelled nobody is told
                 job.problems.append(reason_of(answer))
-                job.artifacts.remove(record)
-                self._desk.order(Forget(key=record.key))
-                self._desk.order(Discard(blob=record.blob))
+                self._undo(job, record)
             self._saved(outcome)
 
         value = msgspec.json.encode(record)
@@ -364,7 +382,23 @@ class Outputs:
             lambda ticket: Save(ticket=ticket, key=record.key, value=value, expires_at_unix=record.expires_at_unix),
             saved,
         )
-        if self._is_shown(outcome.way, record):
+        self._show(outcome, record)
+
+    def _twin(self, job: Job, source: SeenFile) -> StoredArtifact | None:
+        """What a call beside this one has made of the same file, if it was the first to."""
+        entry = job.ledger.find(source.path)
+        if entry is None or not entry.aid or entry.stamp != source.stamp or entry.number <= job.begun_after:
+            return None
+        return self._shelf.find_artifact(job.link.session_of(job.exchange).sid, entry.aid)
+
+    def _undo(self, job: Job, record: StoredArtifact) -> None:
+        job.artifacts.remove(record)
+        self._desk.order(Forget(key=record.key))
+        self._desk.order(Discard(blob=record.blob))
+
+    def _show(self, outcome: _Outcome, record: StoredArtifact) -> None:
+        if self._is_shown(outcome, record):
+            outcome.shown_bytes += record.size_bytes
             self._fetch(outcome, record)
 
     def _remove(self, job: Job, file: SeenFile) -> None:
@@ -372,10 +406,13 @@ class Outputs:
         link = job.link
         self._desk.order(Remove(server=link.plan.id, workspace=link.workspace, path=file.path, stamp=file.stamp))
 
-    def _is_shown(self, way: Way, record: StoredArtifact) -> bool:
-        """Whether its content is put into the result."""
+    def _is_shown(self, outcome: _Outcome, record: StoredArtifact) -> bool:
+        """Whether its content is put into the result, beside that of others."""
+        way = outcome.way
+        if outcome.shown_bytes + record.size_bytes > self._desk.limits.inline_size_max_bytes:
+            return False
         if way.allow_raw_output:
-            return record.size_bytes <= self._desk.limits.inline_size_max_bytes
+            return True
         return record.size_bytes <= way.inline_text_bytes and is_text(record.mime_type)
 
     def _fetch(self, outcome: _Outcome, record: StoredArtifact) -> None:
@@ -408,57 +445,13 @@ class Outputs:
                 problem = "the result names no file"
             if way.required:
                 text = f"The tool ran, but its output file was not found: {problem or 'nothing was found'}."
+                job.exchange.is_native = False  # it is not the server's, which may speak as the client does
                 self._finish(job, tool_error(text))
                 return
         if way.rewrite_text:
-            result = self._reworded(job, result)
+            result = self._retelling.reworded(job, result)
         if job.artifacts:
-            result = self._attached(job, way, result)
+            result = self._retelling.attached(job, way, result)
         if problem and self._may_take(outcome):
             result = attach_error(result, problem)
         self._finish(job, result)
-
-    def _attached(self, job: Job, way: Way, result: bytes) -> bytes:
-        session = job.link.session_of(job.exchange)
-        shown = [describe(self._desk, session, record) for record in job.artifacts]
-        raw: list[bytes] = []
-        inline: list[tuple[Artifact, str]] = []
-        for one in shown:
-            data = job.contents.get(one.artifact_id)
-            if data is None:
-                continue
-            if way.allow_raw_output:
-                raw.append(raw_block(one.filename, one.mime_type, data, one.artifact_uri))
-                continue
-            try:
-                inline.append((one, data.decode()))
-            except UnicodeDecodeError:
-                continue
-        links = session.features.resource_links
-        return attach(result, shown, resource_links=links, raw=raw, inline=inline)
-
-    def _reworded(self, job: Job, result: bytes) -> bytes:
-        """The result with URIs where paths of known files stand, and without the paths of the session's folders."""
-        shared, session = job.link.plan.shared, job.link.session_of(job.exchange)
-        known: list[rewording.Known] = []
-        taken = {record.aid for record in job.artifacts}
-        for path, entry in job.ledger.entries():
-            if entry.aid and self._shelf.find_artifact(session.sid, entry.aid) is None:
-                continue  # it has expired
-            if entry.uri:
-                paths = tuple(dict.fromkeys((path, to_there(path, shared))))
-                known.append(rewording.Known(paths, entry.uri, has_name=entry.aid in taken))
-        folders = self._folders(job)
-        base = f"{self._desk.plan.workspaces_path}/{job.link.workspace}"
-        seen = tuple(to_there(folder, shared) for folder in (*folders.values(), base))
-        hints = (job.link.hints or {}).get(job.tool)
-        schema = None if hints is None else hints.output_schema
-        cwd = to_there(self._cwd(job, folders), shared)
-        return rewording.reword_result(result, known, cwd=cwd, folders=seen, output_schema=schema)
-
-    def _cwd(self, job: Job, folders: dict[str, str]) -> str:
-        """The server's working directory, as far as it is known; "" where it is not below any folder we know."""
-        cwd = job.link.plan.cwd or "{ws}"
-        for name, folder in folders.items():
-            cwd = cwd.replace("{" + name + "}", folder)
-        return posixpath.normpath(cwd) if cwd.startswith("/") else ""

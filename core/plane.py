@@ -133,7 +133,7 @@ class FilePlane:
         """A list with our own entries in it; None where there is nothing to add."""
         server = link.plan
         if exchange.method == "tools/list":
-            is_first = rpc.member_of(exchange.params, "cursor") is None
+            is_first = rpc.member_of(exchange.params, "cursor") in (None, b"null")
             self.learn(link, result, is_first=is_first)
             if not server.takes_uploads:
                 return None

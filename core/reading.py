@@ -89,9 +89,16 @@ class Reading:
             self._end(reading)
 
     def forget(self, exchange: Exchange) -> None:
-        """The call is over: what is still read for it is read in vain."""
-        if self._readings.pop(exchange.key, None) is not None:
-            self._desk.timers.cancel((PURPOSE, (exchange.sid, exchange.key)))
+        """The call is over: what is still read for it is read in vain, and not waited for."""
+        reading = self._readings.pop(exchange.key, None)
+        if reading is None:
+            return
+        self._desk.timers.cancel((PURPOSE, (exchange.sid, exchange.key)))
+        if reading.open:
+            link = reading.job.link
+            entries = [(number, entry) for number, entry in link.pending.items() if isinstance(entry, Errand)]
+            own = [n for n, entry in entries if entry.purpose == PURPOSE and entry.exchange is exchange]
+            self._uplink.give_up_numbers(link, own)
 
     def _end(self, reading: _Reading) -> None:
         self.forget(reading.job.exchange)

@@ -262,6 +262,11 @@ class Shelf:
         self._use(entry)
         return entry.record
 
+    def has(self, kind: FileKind, sid: str, id: str) -> bool:
+        """Whether there is such a file, of whomever. Asking is not using it."""
+        entry = self._accounts.find(kind, sid, id)
+        return entry is not None and not entry.is_over(self._desk.now)
+
     def artifacts_of(self, sid: str) -> list[StoredArtifact]:
         """Oldest first."""
         kept = self._accounts.artifacts_of(sid)

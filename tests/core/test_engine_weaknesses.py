@@ -163,6 +163,23 @@ def test_w05_what_cannot_fit_takes_nothing_else_away() -> None:
     assert list(scene.disk.blobs.values()) == [b"x" * 60]
 
 
+def test_w05_neither_what_came_with_it_nor_what_is_in_use_goes_for_a_file() -> None:
+    """Two files of one call do not drive each other out, and an output not its own call's input."""
+    scene = Scene(AUTO, limits=Limits(session_storage_max_bytes=100))
+    (made,) = artifacts(scene.call("run", writes={"a.txt": b"a" * 60, "b.txt": b"b" * 60}))
+    assert made["filename"] == "a.txt"
+    assert scene.ask("resources/read", uri=made["artifact_uri"])["result"]["contents"][0]["text"] == "a" * 60
+    held = Scene(FILES, limits=Limits(session_storage_max_bytes=100))
+    handle = held.upload("in.txt", b"x" * 60)
+    taking = held.client.request("50", "tools/call", json.dumps({"name": "take", "arguments": {"path": handle}}))
+    held.disk.settle()
+    heard = held.world.hear("tools/call")
+    assert artifacts(held.call("make", "Saved to ./c.txt", writes={"c.txt": b"c" * 60})) == []
+    held.world.answer(heard, '{"content":[]}')
+    assert "result" in held.world.said(taking)
+    assert held.begin("take", path=handle)[1], "it is still there"
+
+
 def test_w05_room_that_was_never_used_is_given_back() -> None:
     """Held for a body that broke off, it can be used at once."""
     scene = Scene(FILES, limits=Limits(session_storage_max_bytes=100))
@@ -295,7 +312,11 @@ def test_upload_is_for_the_server_it_was_made_for() -> None:
     disk.settle()
     (handle,) = upload(client, HELPER, ("a.txt", 1))
     disk.settle()
+    (record,) = disk.records.values()
+    disk.blobs[json.loads(record)["blob"]] = b"x"
     stranger = connect(world, "http", "t", capabilities='{"tools":{}}', session="S2")
+    stranger.request('"tools"', "tools/list")
+    world.answer(world.hear("tools/list"), '{"tools":[]}')
     channel = stranger.request("7", "tools/call", json.dumps({"name": "run", "arguments": {"path": handle}}))
     disk.settle()
     assert world.said(channel)["result"]["isError"]

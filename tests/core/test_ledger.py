@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.effects import SeenFile
-from isthmus.core.ledger import AWAITED_MAX, Entry, Ledger, is_finished
+from isthmus.core.ledger import Entry, Ledger, is_finished
 
 ROOTS = ("/w/ws", "/w/out", "/w")
 
@@ -112,9 +112,9 @@ def test_awaited_paths_are_kept_in_order_until_they_are_settled_or_too_many() ->
     ledger.note(seen("/w/ws/b"))
     ledger.settle("/w/ws/never")
     assert ledger.awaited() == ["/w/ws/a"]
-    for number in range(AWAITED_MAX):
+    for number in range(64):
         ledger.awaits(f"/w/ws/{number}")
-    assert ledger.awaited() == [f"/w/ws/{number}" for number in range(AWAITED_MAX)]
+    assert ledger.awaited() == [f"/w/ws/{number}" for number in range(64)]
 
 
 PATHS = st.sampled_from([f"/w/ws/{name}" for name in "abcdef"])

@@ -250,7 +250,7 @@ def test_the_work_on_one_result_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     """What is beyond the bound stays as it is, and is as it was in both its copies."""
     structured = {"all": ["a.png " * 100] * 100}
     result = {"content": [{"type": "text", "text": json.dumps(structured)}], "structuredContent": structured}
-    monkeypatch.setattr(rewording, "WORK_MAX", 150_000)
+    monkeypatch.setattr(rewording, "WORK_MAX", 1_300_000)
     made = reworded(result)
     assert made["structuredContent"]["all"][0].startswith(SHOT)
     assert "a.png a.png" in made["structuredContent"]["all"][0]
