@@ -115,9 +115,10 @@ async def test_held_bytes_are_bounded() -> None:
     """While a reply is due, a client that goes on sending is not read without end, and loses nothing."""
     limits = Limits(read_size_bytes=4096)
     async with world(limits, capacity=4096) as w:
-        many = 3 * HELD_MAX_BYTES // len(post(b"2"))
+        more = post(b"2" * 1000)
+        many = 3 * HELD_MAX_BYTES // len(more)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(w.client.stream.send, post(b"1") + post(b"2") * many)
+            tasks.start_soon(w.client.stream.send, post(b"1") + more * many)
             await w.port.wait_message()
             await anyio.wait_all_tasks_blocked()
             assert len(w.client.stream.outgoing.data) == 4096, "the client is held back"
