@@ -6,7 +6,7 @@ Storage takes time, so a call waits in a `Job` until its orders are answered.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from . import claims, delivery, hints
 from . import jsonrpc as rpc
@@ -21,12 +21,10 @@ from .ledger import Ledger
 from .links import Link
 from .outputs import CLOCK_SLACK_S, Outputs
 from .plan import LocatorMode, OutputLocator, ServerPlan
+from .retelling import AREAS, Retelling
 from .shared_paths import to_here, to_there
 from .shelf import Shelf
 from .waiting import Waiting, reason_of
-
-AREAS: Final = ("ws", "out", "in")
-"""The folders of a session in which what changes is its output. Temporary files are nobody's output."""
 
 
 class Onward(Protocol):
@@ -49,7 +47,8 @@ class Calls:
         self._shelf = shelf
         self._waiting = waiting
         self._inputs = Inputs(desk, shelf, waiting, self._answered)
-        self.outputs = Outputs(desk, shelf, waiting, self._finish)
+        self._retelling = Retelling(desk, shelf)
+        self.outputs = Outputs(desk, shelf, waiting, self._retelling, self._finish)
         self._jobs: dict[ExchangeKey, Job] = {}
         self._ledgers: dict[str, Ledger] = {}  # by workspace
 
@@ -218,8 +217,14 @@ class Calls:
     def receive_result(self, exchange: Exchange, result: bytes) -> bool:
         """A result came. True if it is answered here, now or once its files are taken in."""
         job = self._jobs.get(exchange.key)
-        if job is None or job.way is None:
+        if job is None:
             return False
+        if job.way is None:
+            auto = job.link.plan.auto_files
+            if auto is None or not auto.rewrite_text or not job.mentions:
+                return False
+            self._finish(job, self._retelling.reworded(job, result))  # nothing is taken in, and no path of ours shown
+            return True
         self.outputs.take(job, job.way, result)
         return True
 

@@ -12,9 +12,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from . import handle, rewording
 from . import jsonrpc as rpc
-from .artifact import Artifact, attach, attach_error, raw_block, tool_error
+from .artifact import attach_error, tool_error
 from .claims import Claims, claims_of
 from .desk import Desk
 from .effects import (
@@ -38,16 +37,16 @@ from .effects import (
 )
 from .filename import is_text, mime_type_of, safe_filename, with_suffix
 from .job import Job, Way
-from .labels import describe, uri_of
+from .labels import uri_of
 from .ledger import is_finished
 from .plan import LocatorMode
-from .shared_paths import to_here, to_there
+from .retelling import AREAS, Retelling, folders_of
+from .shared_paths import to_here
 from .shelf import Hold, Shelf, StoredArtifact
 from .waiting import Waiting, reason_of
 
 CLOCK_SLACK_S: Final = 2.0
 """How much older than the call a file may seem that the call wrote: file systems count in up to two seconds."""
-AREAS: Final = ("ws", "out", "in")
 _UNNAMED: Final = frozenset({LocatorMode.NONE, LocatorMode.ARGUMENT, LocatorMode.CHANGED})
 """Where these find nothing, nothing is missing: the tool has written no file this time."""
 
@@ -89,8 +88,16 @@ class Outputs:
     finish: called with a call and its result, once all that the result names is dealt with.
     """
 
-    def __init__(self, desk: Desk, shelf: Shelf, waiting: Waiting, finish: Callable[[Job, bytes], None]) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        shelf: Shelf,
+        waiting: Waiting,
+        retelling: Retelling,
+        finish: Callable[[Job, bytes], None],
+    ) -> None:
         self.reader: Reader
+        self._retelling = retelling
         self._desk = desk
         self._shelf = shelf
         self._waiting = waiting
@@ -185,7 +192,7 @@ class Outputs:
                     chosen.setdefault(file.path, file)
                     outcome.awaited[file.path] = path
         if outcome.claims.wants_areas:
-            folders = self._folders(job)
+            folders = folders_of(self._desk.plan, job)
             for file in ledger.changed(answer.listed, [folders[name] for name in AREAS]):
                 self._choose(outcome, file, chosen, is_named=False, if_changed=True)
             if answer.is_cut:
@@ -240,11 +247,7 @@ class Outputs:
             job.ledger.awaits(path)
 
     def _is_in_session(self, job: Job, path: str) -> bool:
-        return any(path.startswith(folder + "/") for folder in self._folders(job).values())
-
-    def _folders(self, job: Job) -> dict[str, str]:
-        base = f"{self._desk.plan.workspaces_path}/{job.link.workspace}"
-        return {name: f"{base}/{name}" for name in AREAS}
+        return any(path.startswith(folder + "/") for folder in folders_of(self._desk.plan, job).values())
 
     # --- Taking in --------------------------------------------------------------------------------------------------
 
@@ -446,58 +449,9 @@ class Outputs:
                 self._finish(job, tool_error(text))
                 return
         if way.rewrite_text:
-            result = self._reworded(job, result)
+            result = self._retelling.reworded(job, result)
         if job.artifacts:
-            result = self._attached(job, way, result)
+            result = self._retelling.attached(job, way, result)
         if problem and self._may_take(outcome):
             result = attach_error(result, problem)
         self._finish(job, result)
-
-    def _attached(self, job: Job, way: Way, result: bytes) -> bytes:
-        session = job.link.session_of(job.exchange)
-        shown = [describe(self._desk, session, record) for record in job.artifacts]
-        raw: list[bytes] = []
-        inline: list[tuple[Artifact, str]] = []
-        for one in shown:
-            data = job.contents.get(one.artifact_id)
-            if data is None:
-                continue
-            if way.allow_raw_output:
-                raw.append(raw_block(one.filename, one.mime_type, data, one.artifact_uri))
-                continue
-            try:
-                inline.append((one, data.decode()))
-            except UnicodeDecodeError:
-                continue
-        links = session.features.resource_links
-        return attach(result, shown, resource_links=links, raw=raw, inline=inline)
-
-    def _is_there(self, uri: str, scheme: str) -> bool:
-        """Whether what a client would call a file by still means it."""
-        if uri.startswith(handle.ARTIFACT_SCHEME):
-            return self._shelf.has("artifact", *handle.parse_artifact(uri))
-        return self._shelf.has("upload", *handle.parse_upload(uri, scheme))
-
-    def _reworded(self, job: Job, result: bytes) -> bytes:
-        """The result with URIs where paths of known files stand, and without the paths of the session's folders."""
-        shared = job.link.plan.shared
-        known: list[rewording.Known] = []
-        taken = {record.aid for record in job.artifacts}
-        for path, entry in job.ledger.entries():
-            if entry.uri and self._is_there(entry.uri, job.link.plan.upload_scheme):
-                paths = tuple(dict.fromkeys((path, to_there(path, shared))))
-                known.append(rewording.Known(paths, entry.uri, has_name=entry.aid in taken))
-        folders = self._folders(job)
-        base = f"{self._desk.plan.workspaces_path}/{job.link.workspace}"
-        seen = tuple(to_there(folder, shared) for folder in (*folders.values(), base))
-        hints = (job.link.hints or {}).get(job.tool)
-        schema = None if hints is None else hints.output_schema
-        cwd = to_there(self._cwd(job, folders), shared)
-        return rewording.reword_result(result, known, cwd=cwd, folders=seen, output_schema=schema)
-
-    def _cwd(self, job: Job, folders: dict[str, str]) -> str:
-        """The server's working directory, as far as it is known; "" where it is not below any folder we know."""
-        cwd = job.link.plan.cwd or "{ws}"
-        for name, folder in folders.items():
-            cwd = cwd.replace("{" + name + "}", folder)
-        return posixpath.normpath(cwd) if cwd.startswith("/") else ""

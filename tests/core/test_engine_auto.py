@@ -289,3 +289,17 @@ def test_nothing_is_rewritten_where_that_is_off() -> None:
     assert result["content"][0]["text"] == f"wrote {scene.ws}/a.txt"
     assert names(result) == ["a.txt"]
     assert not re.search("hello", json.dumps(result["content"]))
+
+
+def test_without_artifacts_no_path_of_ours_is_shown_either() -> None:
+    plan = ServerPlan(id="auto", kind=Kind.PIPE, auto_files=AutoFiles())
+    scene = file_scenes.Scene(plan, artifacts_enabled=False)
+    handle = scene.upload("a.txt", b"x")
+    channel, _ = scene.begin("run", path=handle)  # the list of its tools is read first
+    if scene.world.hears("tools/list"):
+        scene.world.answer(scene.world.hear("tools/list"), TOOLS)
+    scene.heard = scene.world.hear("tools/call")
+    path = scene.heard.frame["params"]["arguments"]["path"]
+    result = scene.end(channel, f"read {path}")
+    assert texts(result) == f"read {handle}"
+    assert artifacts(result) == []

@@ -178,12 +178,15 @@ class Space:
     Attributes:
         dirty: finished files that no call has told of, by path.
         written: everything that was ever whole.
+        hidden: what is taken only when it is named.
+        touched: copies of inputs that tools have changed.
         is_begun: what was there before the first call is known to be nobody's.
     """
 
     base: str
     dirty: dict[str, bytes] = field(default_factory=dict)
     written: set[bytes] = field(default_factory=set)
+    hidden: set[bytes] = field(default_factory=set)
     touched: set[str] = field(default_factory=set)
     is_begun: bool = False
 
@@ -312,9 +315,11 @@ class FilesWorld(RuleBasedStateMachine):
         else:
             space = self.spaces[status.session]
             assert data in space.written
-            for path in [path for path, dirty in space.dirty.items() if dirty == data]:
-                if path.rpartition("/")[2] == status.filename:
-                    del space.dirty[path]
+            found = [path for path, dirty in space.dirty.items() if dirty == data]
+            for path in (found := [path for path in found if path.rpartition("/")[2] == status.filename]):
+                del space.dirty[path]
+            is_told_by_name = status.tool != "run" or data in space.hidden
+            assert found or is_told_by_name or not space.is_begun, "each is taken once"
             ttl = ARTIFACT_S
         added_at = status.stored_at_unix - UNIX_AT_ZERO
         (party,) = [party for party in self.parties if party.sid == status.session]
@@ -699,6 +704,8 @@ class FilesWorld(RuleBasedStateMachine):
             call.path = path
             return
         disk.write(path, content, is_busy=how == "half")
+        if self.is_hidden(path):
+            space.hidden.add(content)
         space.dirty.pop(path, None)
         if how not in ("half", "empty"):
             space.written.add(content)
