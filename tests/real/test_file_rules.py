@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import filing
 import pytest
@@ -165,7 +165,7 @@ def test_what_is_added_to_a_server_is_declared(client: Client) -> None:
     tools = {tool["name"]: tool for tool in client.request("tools/list")["tools"]}
     assert next(iter(tools)) == "files_1_get_upload_url"
     assert tools["by_regex"] == {"name": "by_regex", "inputSchema": {"type": "object", "properties": {}}}
-    note = "Takes upload:// handles; get them with files_1_get_upload_url."
+    note = "Takes upload:// handles (get them with files_1_get_upload_url) and artifact:// URIs."
     schema = tools["take_one"]["inputSchema"]
     assert schema["properties"]["file"] == {"type": "string", "description": f"A file.\n\n{note}"}
     many = tools["take_many"]["inputSchema"]["properties"]["files"]
@@ -418,7 +418,7 @@ def test_a_large_artifact_is_downloaded_instead(client: Client) -> None:
 
 def not_permitted(path: str) -> dict[str, Any]:
     """What is said of a path: its name, and whether there is anything does not show."""
-    return {"_meta": {"artifact_error": f"{path.rpartition('/')[2]}: not permitted"}}
+    return {"_meta": {"artifact_error": f"{unquote(path).rpartition('/')[2]}: not permitted"}}
 
 
 def test_no_path_leads_out_of_a_session(client: Client, other: Client, root: Path, folder: Path, shared: Path) -> None:
