@@ -734,6 +734,7 @@ class FilesWorld(RuleBasedStateMachine):
                 other.is_given_up |= other.heard is not None and other.heard.channel == call.heard.channel
                 other.is_given_up |= other.party is call.party
             world.end(call.heard.channel, GONE)
+            self.scene.wait(1)  # until it is started again
         elif call.is_given_up:
             world.reply(
                 call.heard, f'{{"jsonrpc":"2.0","id":{call.heard.id},"error":{{"code":1,"message":"x"}}}}'.encode()
