@@ -873,6 +873,7 @@ class FilesWorld(RuleBasedStateMachine):
             self.troubles = -1  # what was under way may have been given up by now
         disk.catch_up()
         self.look()
+        self.wait(1)  # what is accepted at this moment does not go for others
 
     @precondition(lambda self: self.count % 6 == 5)
     @rule(is_graceful=st.booleans(), seconds=st.sampled_from([0, 5]))
