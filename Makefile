@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test peers quick chaos leaks bench conformance lint types links docs clean
+.PHONY: run test peers quick chaos crash big leaks bench conformance lint types links docs clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -51,6 +51,14 @@ bench: $(STAMP)
 # Storms over real processes: SEEDS='1 2' repeats some, MINUTES=60 goes on for an hour.
 chaos: $(STAMP)
 	@$(BIN)/python tests/chaos/campaign.py --minutes $(or $(MINUTES),10) $(SEEDS)
+
+# A process ended at each step of storing files, and what the next one finds: WHAT='a_session --at 17' looks at one.
+crash: $(STAMP)
+	@$(BIN)/python tests/app/crashing.py $(WHAT)
+
+# 2 GiB in by POST, PUT and tus, and out again, in memory that does not grow: SIZE=64Mi is quicker.
+big: $(STAMP)
+	@$(BIN)/python tests/big/moving.py --size $(or $(SIZE),2Gi)
 
 # 10,000 sessions opened and dropped, and what is left of them.
 leaks: $(STAMP)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from . import logs
+from .file_command import parse_duration
+from .file_pages import KINDS
 from .service import VERSION
+from .sizes import parse_size
 from .targets import DEFAULT_LISTEN, how_to_wrap
 from .task_pages import STATUSES
 
 CONFIG_NAMES = ("isthmus.yaml", "isthmus.yml", "isthmus.toml", "isthmus.json")
 TOKEN_VARIABLE: Final = "ISTHMUS_TOKEN"
+T = TypeVar("T")
 AS_JSON: Final = "print what it tells as JSON, instead of a table"
 
 
@@ -50,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
         help="put one server on another transport, without a configuration file",
         usage="isthmus wrap [options] URL | isthmus wrap [options] -- COMMAND [ARG …]",
         description="Relay one server untouched: over HTTP (/mcp, /sse, /ws), or on stdin and stdout with "
-        "--listen stdio.",
+        "--listen stdio; with --files, have files cross.",
         epilog="Examples: isthmus wrap -- npx -y @modelcontextprotocol/server-everything; "
         "isthmus wrap --listen stdio --header 'Authorization: Bearer …' https://host/mcp. "
         f"Where {TOKEN_VARIABLE} is set it is what `isthmus ps` must show.",
@@ -92,6 +96,21 @@ def parser() -> argparse.ArgumentParser:
         help="which calls may run as tasks: own, those of a server that has tasks; auto, those of any other too; "
         "always, at once for clients of 2026-07-28 that know them; default own",
     )
+    wrap.add_argument(
+        "--files",
+        action="store_true",
+        help="carry files for all tools: handles in arguments become paths, what they write becomes artifact:// "
+        "resources. The command runs in a folder of its session; {ws}, {in}, {out} and {tmp} in it are such folders. "
+        "With --listen stdio there is no address to upload to: what tools write can be read, and handed back to them",
+    )
+    wrap.add_argument(
+        "--artifact-root",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="with --files: folder, beside the session's own, whose files are taken in when a tool names them",
+    )
+    wrap.add_argument("--storage", metavar="DIR", help="keep files and records there; default: until it ends")
     wrap.add_argument("--cwd", metavar="DIR", help="working directory of the command")
     wrap.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
     wrap.add_argument(
@@ -122,7 +141,7 @@ def parser() -> argparse.ArgumentParser:
         order = commands.add_parser(name, parents=[shared, running], help=_as_help(about), description=about)
         order.add_argument("id", metavar="ID", help="the server's id, as `isthmus ps` shows it")
 
-    verbs = _add_tasks(commands.add_parser, shared, running)
+    verbs = _add_tasks(commands.add_parser, shared, running) + _add_files(commands.add_parser, shared, running)
 
     for name, about in (
         ("demo", "Upload, use, produce and read back a file, step by step."),
@@ -181,6 +200,63 @@ def _add_tasks(
         else:
             verb.add_argument("id", metavar="ID", help="the task's id, or at least its first 8 characters")
     return list(verbs.choices.values())
+
+
+def _add_files(
+    add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser, running: argparse.ArgumentParser
+) -> list[argparse.ArgumentParser]:
+    """`isthmus files`, and what may follow it, as in `_add_tasks`."""
+    about = "Show the stored files of a running isthmus, copy them here, or delete them."
+    usage = "isthmus files [options] [list | show ID | export ID [PATH] | delete [ID …]]"
+    files = add("files", parents=[shared, running], help=_as_help(about), usage=usage, description=about)
+    again = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    _add_running(again, argparse.SUPPRESS)
+    for parser, default in ((files, None), (again, argparse.SUPPRESS)):
+        parser.add_argument(
+            "--root", default=default, metavar="DIR", help="ask the storage folder of one that does not run instead"
+        )
+        parser.add_argument("--server", default=default, metavar="ID", help="only files of this server")
+        parser.add_argument("--session", default=default, metavar="ID", help="only files of this session, by its name")
+        parser.add_argument("--kind", default=default, choices=KINDS, help="only files of this kind")
+        parser.add_argument(
+            "--older-than", default=default, metavar="TIME", type=_typed(parse_duration), help="such as 90s, 2h or 7d"
+        )
+        parser.add_argument(
+            "--larger-than", default=default, metavar="SIZE", type=_typed(parse_size), help="such as 512k or 10MB"
+        )
+        parser.add_argument("--json", action="store_true", default=False if default is None else default, help=AS_JSON)
+
+    verbs = files.add_subparsers(dest="verb", required=False, metavar="VERB", prog="isthmus files", help="default list")
+    files.set_defaults(verb="list")
+    id_help = "the file's id, at least its first 8 characters, or its URI"
+    listing, showing, exporting, deleting = (
+        verbs.add_parser(name, parents=[shared, again], help=_as_help(about), description=about)
+        for name, about in (
+            ("list", "Show all files, those used last last."),
+            ("show", "Show all that is known of a file, but not its content."),
+            ("export", "Copy the content of a file to PATH, a folder, or - for stdout; default: here, as it is named."),
+            ("delete", "Delete the files that are named, or those that the options choose."),
+        )
+    )
+    showing.add_argument("id", metavar="ID", help=id_help)
+    exporting.add_argument("id", metavar="ID", help=id_help)
+    exporting.add_argument("path", nargs="?", metavar="PATH", help="where to; a file there stays as it is")
+    exporting.add_argument("--force", action="store_true", help="replace a file that is there")
+    deleting.add_argument("id", nargs="*", metavar="ID", help=id_help)
+    deleting.add_argument("--yes", action="store_true", help="delete what options choose, instead of showing it")
+    return [listing, showing, exporting, deleting]
+
+
+def _typed(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """As argparse wants it: what is wrong is then said with the option's name."""
+
+    def typed(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return typed
 
 
 def why_unknown(options: argparse.Namespace, unknown: list[str], arguments: list[str]) -> str:

@@ -9,17 +9,17 @@ from typing import Final
 
 import msgspec
 
-from ..core.catalog import helper_name
 from ..core.plan import Affinity
 from ..core.wire.http_headers import is_loopback
 from .addresses import SCHEMES, scheme_of
 from .documents import without_credentials
+from .file_lines import file_lines
 from .fitting import awaits_clients, misfits, own_tools, visible_tools
 from .listening import host_of
 from .probe import ServerReport
 from .screen import plain as _plain
 from .service import VERSION, Service
-from .settings import Adapter, Server, Settings, Transport, UploadConsumerAdapter
+from .settings import Server, Settings, Transport
 
 TOOLS_SHOWN = 12
 
@@ -111,23 +111,6 @@ def describe(settings: Settings, server: Server, report: ServerReport) -> list[s
         shown = _plain(", ".join(tools[:TOOLS_SHOWN]))
         more = f" and {len(tools) - TOOLS_SHOWN} more" if len(tools) > TOOLS_SHOWN else ""
         lines.append(f"    tools   {len(tools)}: {shown}{more}{hidden}" if tools else f"    tools   none{hidden}")
-    lines += [f"    files   {_files(settings, server, adapter)}" for adapter in server.adapters]
+    lines += [f"    files   {line}" for line in file_lines(settings, server)]
     lines += [f"    WARNING {_plain(line)}" for line in misfits(server, report)]
     return lines
-
-
-def _files(settings: Settings, server: Server, adapter: Adapter) -> str:
-    tools, is_one = ", ".join(adapter.tools), len(adapter.tools) == 1
-    if isinstance(adapter, UploadConsumerAdapter):
-        if not settings.uploads.enabled:
-            return f"{tools}: handles are not taken, uploads.enabled is switched off"
-        how = f"{adapter.uri_scheme} handles in {adapter.file_path_argument} (from {helper_name(server.id)})"
-        return f"{tools} {'takes' if is_one else 'take'} {how}"
-    if not settings.artifacts.enabled:
-        return f"{tools}: files are not taken in, artifacts.enabled is switched off"
-    if not adapter.persist:
-        return f"{tools}: files are not taken in, persist is switched off"
-    is_listed = settings.artifacts.expose_as_resources and adapter.expose_as_resource
-    what = "artifact:// resources" if is_listed else "artifacts, not listed as resources"
-    where = adapter.output_path_argument or adapter.output_locator.mode.value
-    return f"{tools} {'makes' if is_one else 'make'} {what} ({where})"

@@ -1,7 +1,7 @@
 """Taking in the files that an upstream says it wrote, and no others.
 
-A candidate is resolved and judged by where it really leads: into the session's own workspace, or into one of the
-server's artifact roots, but never into anything private. Then it is opened without following a link (`confinement`).
+A candidate is resolved and judged by where it really leads (`reach`), then opened without following a link
+(`confinement`). Sources are copied, never linked: whoever edits one later edits its own.
 """
 
 from __future__ import annotations
@@ -9,62 +9,40 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Mapping, Sequence
 from typing import BinaryIO, Final, NamedTuple
 
 from anyio import CancelScope, to_thread
 
-from ..core.effects import Collect, Collected, CollectedFile, FileSource, InlineSource
+from ..core.effects import Collect, Collected, CollectedFile, FileSource, InlineSource, Remove
 from ..storage.interface import Blobs, StorageError
-from .confinement import is_within, open_regular, reason_of
+from .confinement import remove_regular
+from .reach import MISSING, OutOfReach, Reach
+from .survey import stamp_of
 
-PATH_SIZE_MAX: Final = 4096
-"""Characters of a candidate; a longer one cannot be a path on the systems we run on."""
+UNFINISHED: Final = "unfinished"
 _HEAD_SIZE: Final = 512
-_PIECE_SIZE: Final = 1024 * 1024
-_MISSING: Final = "missing"
-_FORBIDDEN: Final = "not permitted"
 
 _log = logging.getLogger(__name__)
-
-
-class _Terms(NamedTuple):
-    order: Collect
-    own: Sequence[str]
-    start: str
-    size_max_bytes: int
 
 
 class _Found(NamedTuple):
     file: BinaryIO
     path: str
-    size_bytes: int
+    stat: os.stat_result
 
 
 class Capture:
-    """Carries out `Collect`.
+    """Carries out `Collect`."""
 
-    Args:
-        artifact_roots: for each server, further folders it may name files in.
-        private_paths: what is never taken in, but for the workspace's own folders below it.
-    """
-
-    def __init__(
-        self, blobs: Blobs, *, artifact_roots: Mapping[str, Sequence[str]], private_paths: Sequence[str]
-    ) -> None:
+    def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
-        self._artifact_roots = {
-            server: tuple(os.path.realpath(path) for path in paths) for server, paths in artifact_roots.items()
-        }
-        self._private = tuple(os.path.realpath(path) for path in private_paths)
 
-    async def collect(self, order: Collect, own: Sequence[str], start: str) -> Collected:
+    async def collect(self, order: Collect, reach: Reach | None) -> Collected:
         """Take in what of the order's sources can be; the others' entries say what is wrong with them.
 
         Args:
             order: its `blobs` are names not used before.
-            own: the workspace's folders, resolved.
-            start: what relative candidates start from.
+            reach: what may be taken; None: no file.
 
         Raises:
             StorageError, OSError: nothing of the order is stored, as after a cancellation.
@@ -79,7 +57,8 @@ class Capture:
                     case InlineSource():
                         files.append(await self._take_inline(source, blob, size_max_bytes))
                     case FileSource():
-                        files.append(await self._take_file(source, blob, _Terms(order, own, start, size_max_bytes)))
+                        assert reach is not None
+                        files.append(await self._take_file(source, blob, size_max_bytes, reach))
         except BaseException:
             # The engine will hear that nothing was taken in, so nothing may stay.
             with CancelScope(shield=True):
@@ -101,20 +80,19 @@ class Capture:
             filename=source.filename, size_bytes=stat.size_bytes, sha256=stat.sha256, head=source.data[:_HEAD_SIZE]
         )
 
-    async def _take_file(self, source: FileSource, blob: str, terms: _Terms) -> CollectedFile:
-        found = await to_thread.run_sync(self._find, source, terms)
+    async def _take_file(self, source: FileSource, blob: str, size_max_bytes: int, reach: Reach) -> CollectedFile:
+        found = await to_thread.run_sync(_find, source, reach, size_max_bytes)
         if isinstance(found, str):
             return CollectedFile(problem=found)
-        head = b""
         with found.file as file:
-            async with self._blobs.create(blob, size_max_bytes=found.size_bytes) as writer:
+            async with self._blobs.create(blob, size_max_bytes=found.stat.st_size) as writer:
                 # A file that grows meanwhile is taken at the length it had, one that shrinks as far as it goes.
-                missing = found.size_bytes
-                while missing and (piece := await to_thread.run_sync(file.read, min(missing, _PIECE_SIZE))):
-                    head += piece[: _HEAD_SIZE - len(head)]
-                    missing -= len(piece)
-                    await writer.write(piece)
+                await writer.copy_from(file.fileno(), found.stat.st_size)
+                if source.stamp and stamp_of(os.fstat(file.fileno())) != source.stamp:
+                    return CollectedFile(problem=UNFINISHED)
                 stat = await writer.commit()
+        # Of what is stored: the file may hold something else by now.
+        head = b"".join([piece async for piece in self._blobs.read(blob, 0, _HEAD_SIZE)])
         return CollectedFile(
             path=found.path,
             filename=os.path.basename(found.path),
@@ -123,52 +101,53 @@ class Capture:
             head=head,
         )
 
-    def _find(self, source: FileSource, terms: _Terms) -> _Found | str:
-        """The first candidate that is a permitted file, or else what is wrong with the first that is not missing."""
-        problem = _MISSING
-        for candidate in source.candidates:
-            found = self._judge(candidate, terms)
-            if not isinstance(found, str):
-                return found
-            if problem == _MISSING:
-                problem = found
-        return problem
 
-    def _judge(self, candidate: str, terms: _Terms) -> _Found | str:
-        if not candidate or len(candidate) > PATH_SIZE_MAX or "\0" in candidate:
-            return _MISSING
-        try:
-            path = os.path.realpath(os.path.join(terms.start, candidate))
-            path.encode()
-        except UnicodeEncodeError:
-            return f"{_FORBIDDEN}: its name is not UTF-8"
-        except (RecursionError, OSError):  # links to links to links: up to Python 3.12 each takes a piece of the stack
-            return f"{_FORBIDDEN}: it leads through too many links"
-        # Before looking whether it is there: nobody learns what exists outside.
-        if not self._is_permitted(path, terms):
-            return _FORBIDDEN
-        try:
-            file = open_regular(path)
-        except IsADirectoryError:
-            return "is a folder"
-        except (FileNotFoundError, NotADirectoryError):
-            return _MISSING
-        except PermissionError as error:
-            return f"{_FORBIDDEN}: {reason_of(error)}"
-        except OSError as error:
-            return _MISSING if error.errno == errno.ENAMETOOLONG else f"unreadable: {reason_of(error)}"
-        size_bytes = os.fstat(file.fileno()).st_size
-        if size_bytes > terms.size_max_bytes:
-            file.close()
-            return too_large(size_bytes, terms.size_max_bytes)
-        return _Found(file, path, size_bytes)
+def _find(source: FileSource, reach: Reach, size_max_bytes: int) -> _Found | str:
+    """The first candidate that is a permitted file, or else what is wrong with the first that is not missing."""
+    problem = MISSING
+    for candidate in source.candidates:
+        found = _judge(candidate, source.stamp, reach, size_max_bytes)
+        if not isinstance(found, str):
+            return found
+        if problem == MISSING:
+            problem = found
+    return problem
 
-    def _is_permitted(self, path: str, terms: _Terms) -> bool:
-        if any(is_within(path, folder) for folder in terms.own):
-            return True
-        if any(is_within(path, private) for private in self._private):
-            return False
-        return any(is_within(path, folder) for folder in self._artifact_roots.get(terms.order.server, ()))
+
+def _judge(candidate: str, stamp: str, reach: Reach, size_max_bytes: int) -> _Found | str:
+    try:
+        path = reach.resolve(candidate)
+        file = reach.open(path)
+    except OutOfReach as error:
+        return error.problem
+    except IsADirectoryError:
+        return "is a folder"
+    found = os.fstat(file.fileno())
+    if stamp and stamp_of(found) != stamp:
+        problem = UNFINISHED
+    elif found.st_size > size_max_bytes:
+        problem = too_large(found.st_size, size_max_bytes)
+    else:
+        return _Found(file, path, found)
+    file.close()
+    return problem
+
+
+def remove_taken(order: Remove, reach: Reach) -> None:
+    """Carry out a `Remove`. Blocks.
+
+    Raises:
+        OSError: it could not be removed, or is out of reach.
+    """
+    try:
+        path = reach.resolve(order.path)
+        file = reach.open(path)
+    except OutOfReach as error:
+        raise OSError(errno.EPERM, error.problem) from None
+    with file:
+        found = os.fstat(file.fileno())
+    if path == order.path and stamp_of(found) == order.stamp:
+        remove_regular(path, found)
 
 
 def too_large(size_bytes: int, size_max_bytes: int) -> str:

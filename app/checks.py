@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Final
 
-from ..core.plan import LocatorMode
-from ..core.selection import Selection
 from .documents import Problem
+from .file_checks import check_files
+from .setting_kinds import ID_PATTERN
 from .settings import (
-    ID_PATTERN,
-    Adapter,
-    ArtifactProducerAdapter,
     Core,
     Forwarding,
     Server,
     ServerTasks,
     Settings,
     Tasks,
-    UploadConsumerAdapter,
 )
 from .upstream_checks import check_mcp_server, check_upstream, check_usable
 from .value_checks import (
     HEADER_NAME,
-    check_dotted,
+    check_further_path,
     check_header_name,
     check_headers,
     check_host,
@@ -36,8 +31,6 @@ from .value_checks import (
     check_token,
     check_url,
 )
-
-_URI_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
 def check(settings: Settings, is_sound: Callable[[str], bool]) -> list[Problem]:
@@ -65,11 +58,14 @@ def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Prob
         elif all(entry.disabled for entry in settings.mcp_servers.values()):
             yield Problem("mcpServers", "at least one server that is to run", "every server is disabled")
     seen: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for i, server in enumerate(settings.servers or ()):
         if server:  # some of what could not be read is None
             if is_sound(f"servers[{i}].id"):
                 yield from _id(f"servers[{i}].id", server.id, seen)
             yield from _server(f"servers[{i}]", server, is_sound)
+            if is_sound(f"servers[{i}].further_path") and server.further_path is not None:
+                yield from _further_path(f"servers[{i}].further_path", server.further_path, paths)
     for name, entry in (settings.mcp_servers or {}).items():
         yield from _id(f"mcpServers.{name}", name, seen)
         if is_sound(f"mcpServers.{name}"):
@@ -87,6 +83,8 @@ def _core(core: Core) -> Iterator[Problem]:
         yield from check_origin(f"core.allowed_origins[{i}]", origin)
     for i, host in enumerate(core.allowed_hosts):
         yield from check_host(f"core.allowed_hosts[{i}]", host)
+    if core.further_upload_path is not None:
+        yield from check_further_path("core.further_upload_path", core.further_upload_path)
     if core.management is not None:  # what could not be read is None
         yield from check_token("core.management.token", core.management.token)
 
@@ -106,6 +104,13 @@ def _id(key: str, id: str, seen: dict[str, str]) -> Iterator[Problem]:
     seen[id] = key
 
 
+def _further_path(key: str, path: str, seen: dict[str, str]) -> Iterator[Problem]:
+    yield from check_further_path(key, path)
+    if path in seen:
+        yield Problem(key, f"a path of its own ({seen[path]} has this one)", f"got {path!r}")
+    seen.setdefault(path, key)
+
+
 def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterator[Problem]:
     is_inspected = server.inspect or not is_sound(f"{key}.inspect")
     if is_sound(f"{key}.upstream"):
@@ -120,9 +125,7 @@ def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterat
         yield from check_socket_path(f"{key}.unix_socket", server.unix_socket)
         if not server.inspect:
             yield Problem(f"{key}.unix_socket", "none for a server with inspect: false")
-    if is_sound(f"{key}.artifact_roots"):
-        for i, root in enumerate(server.artifact_roots):
-            yield from check_path(f"{key}.artifact_roots[{i}]", root)
+    yield from check_files(key, server, is_sound)
     if is_sound(f"{key}.required_headers"):
         for i, name in enumerate(server.required_headers):
             yield from check_header_name(f"{key}.required_headers[{i}]", name)
@@ -133,11 +136,6 @@ def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterat
         for tool in server.tasks.tools:
             if not tool.strip():
                 yield Problem(f"{key}.tasks.tools", "names of tools, or patterns such as get_*", "got an empty one")
-    for i, adapter in enumerate(server.adapters or ()):
-        if is_sound(f"{key}.adapters[{i}]"):
-            yield from _adapter(f"{key}.adapters[{i}]", adapter)
-            if is_sound(f"{key}.tools"):
-                yield from _hidden_tools(f"{key}.adapters[{i}]", adapter, server.tools.selection)
     if is_sound(f"{key}.upstream"):
         yield from _process(key, server)
 
@@ -148,6 +146,8 @@ def _uninspected(key: str, server: Server, is_sound: Callable[[str], bool]) -> I
     for name in ("adapters", "artifact_roots"):
         if getattr(server, name):
             yield Problem(f"{key}.{name}", right, "got some")
+    if is_sound(f"{key}.files") and server.auto_files is not None:
+        yield Problem(f"{key}.files", "none with inspect: false: nobody looks into what passes", "got auto")
     for kind in ("tools", "prompts", "resources"):
         if is_sound(f"{key}.{kind}") and getattr(server, kind).selection:
             yield Problem(f"{key}.{kind}", right, "got a filter")
@@ -164,8 +164,9 @@ def _uninspected(key: str, server: Server, is_sound: Callable[[str], bool]) -> I
 def _process(key: str, server: Server) -> Iterator[Problem]:
     """What is said of how its processes are used."""
     url = server.upstream.url
-    if server.share != "none" and server.adapters:
-        yield Problem(f"{key}.share", "none, for a server with adapters: each session has folders of its own")
+    if server.share != "none" and server.has_files:
+        what = "adapters" if server.adapters else "files: auto"
+        yield Problem(f"{key}.share", f"none, for a server with {what}: each session has folders of its own")
     if server.share != "none" and url is not None and url.startswith(("http:", "https:")):
         yield Problem(f"{key}.share", "share beside a command only, and this server has a url")
     if url is not None:
@@ -185,45 +186,3 @@ def _forwarding(key: str, forwarding: Forwarding, *, is_inspected: bool) -> Iter
                 yield Problem(f"{key}.{kind}[{i}]", "a header name, or a glob such as x-mine-*")
     found = list(check_headers(f"{key}.set", forwarding.set))
     yield from found or check_usable(f"{key}.set", "http://localhost", forwarding.set)
-
-
-def _hidden_tools(key: str, adapter: Adapter, selection: Selection) -> Iterator[Problem]:
-    for i, tool in enumerate(adapter.tools):
-        if not selection.admits(tool):
-            yield Problem(f"{key}.tools[{i}]", "a tool that this server's tools.include and tools.exclude do not hide")
-
-
-def _adapter(key: str, adapter: Adapter) -> Iterator[Problem]:
-    if not adapter.tools:
-        yield Problem(f"{key}.tools", "the name of at least one tool")
-    for i, tool in enumerate(adapter.tools):
-        if not tool.strip():
-            yield Problem(f"{key}.tools[{i}]", "the name of a tool")
-    if isinstance(adapter, UploadConsumerAdapter):
-        yield from _consumer(key, adapter)
-    else:
-        yield from _producer(key, adapter)
-
-
-def _consumer(key: str, adapter: UploadConsumerAdapter) -> Iterator[Problem]:
-    yield from check_dotted(f"{key}.file_path_argument", adapter.file_path_argument)
-    if _URI_SCHEME.fullmatch(adapter.uri_scheme) is None:
-        yield Problem(f"{key}.uri_scheme", "a scheme such as upload://")
-
-
-def _producer(key: str, adapter: ArtifactProducerAdapter) -> Iterator[Problem]:
-    locator = adapter.output_locator
-    at = f"{key}.output_locator"
-    if adapter.output_path_argument is not None:
-        yield from check_dotted(f"{key}.output_path_argument", adapter.output_path_argument)
-    elif locator.mode is LocatorMode.NONE:
-        yield Problem(key, "output_path_argument, or another output_locator.mode", "no way to find the output")
-    elif locator.mode is LocatorMode.STRUCTURED and locator.output_path_key is None:
-        yield Problem(f"{at}.output_path_key", "a dotted path into the structured result, for mode structured needs it")
-    if locator.output_path_key is not None:
-        yield from check_dotted(f"{at}.output_path_key", locator.output_path_key)
-    for i, regex in enumerate(locator.output_path_regexes):
-        try:
-            re.compile(regex)
-        except (re.error, RecursionError, OverflowError) as error:
-            yield Problem(f"{at}.output_path_regexes[{i}]", f"a regular expression ({error})")

@@ -1,4 +1,4 @@
-"""The command line: `isthmus serve | wrap | check | ps | start | stop | restart | tasks | demo | schema`."""
+"""The command line: `isthmus serve | wrap | check | ps | start | stop | restart | tasks | files | demo | schema`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..core.effects import PipeOpening
 from ..transports.child_ends import LAST_WORDS, last_words
 from ..transports.http_endpoint import Endpoint
 from ..transports.pipe import serve_pipe
-from . import banner, logs, remote, remote_tasks, screen, translations
+from . import banner, file_command, local_files, logs, remote, remote_tasks, screen, translations, wrapping
 from .addresses import scheme_of
 from .arguments import CONFIG_NAMES, TOKEN_VARIABLE, parser, why_unknown
 from .config import ConfigError, load, schema
@@ -28,11 +28,12 @@ from .errors import StartError
 from .fitting import awaits_clients, misfits
 from .planning import era_of
 from .probe import ServerReport, probe
+from .remote_files import RemoteFiles
 from .service import VERSION, Service, running
-from .settings import Core, Filter, Management, Server, ServerTasks, Settings, Upstream
+from .settings import Core, Management, Server, Settings
 from .stopping import Stop, stoppable
 from .targets import address_of, target_of
-from .value_checks import check_host, check_origin, check_selection, check_token
+from .value_checks import check_host, check_origin, check_token
 
 DONE, FAILED, USAGE = 0, 1, 2
 T = TypeVar("T")
@@ -83,7 +84,7 @@ def _serve(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "serve")
     settings = load(_config_path(options.config))
     logs.set_up(options.log_level or settings.core.log_level, options.log_format)
-    return _run(partial(_serve_http, settings, options.trace, is_lasting=True), if_stopped=DONE)
+    return _run(partial(_serve_http, settings, options.trace, is_lasting=True, is_logged=True), if_stopped=DONE)
 
 
 def _wrap(options: argparse.Namespace, command: list[str]) -> int:
@@ -96,8 +97,9 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
             raise ConfigError(
                 "got --allow-host or --allow-origin with --listen stdio, expected them with HOST:PORT only"
             )
-        settings = _wrapping(options, upstream, id, Core(), is_inspected=True)
-        return _run(partial(_wrap_stdio, settings, options.trace), if_stopped=DONE)
+        settings = wrapping.to_settings(options, upstream, id, Core(), is_inspected=True)
+        is_lasting = options.storage is not None
+        return _run(partial(_wrap_stdio, settings, options.trace, is_lasting=is_lasting), if_stopped=DONE)
     host, port, path, is_lines = address_of(options.listen)
     hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
     for option, check, values in (("host", check_host, hosts), ("origin", check_origin, origins)):
@@ -113,41 +115,15 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
         allowed_origins=origins,
         management=Management(token=_token(None)),
     )
-    settings = _wrapping(options, upstream, id, core, is_inspected=is_inspected, unix_socket=lines_path)
-    return _run(partial(_serve_http, settings, options.trace, is_lasting=False), if_stopped=DONE)
+    settings = wrapping.to_settings(options, upstream, id, core, is_inspected=is_inspected, unix_socket=lines_path)
+    is_lasting = options.storage is not None
+    work = partial(_serve_http, settings, options.trace, is_lasting=is_lasting, is_logged=False)
+    return _run(work, if_stopped=DONE)
 
 
-def _wrapping(
-    options: argparse.Namespace,
-    upstream: Upstream,
-    id: str,
-    core: Core,
-    *,
-    is_inspected: bool,
-    unix_socket: str | None = None,
-) -> Settings:
-    tools = Filter(include=tuple(options.include_tool), exclude=tuple(options.exclude_tool))
-    for problem in check_selection("tools", tools.selection):
-        raise ConfigError(f"got --include-tool or --exclude-tool with an empty value, expected {problem.expected}")
-    if not is_inspected and tools.selection:
-        raise ConfigError("got --include-tool or --exclude-tool with --no-inspect, which looks into nothing")
-    if not is_inspected and unix_socket is not None:
-        raise ConfigError("got --no-inspect with --listen stdio+unix:…, expected it with HTTP only")
-    if not is_inspected and options.era != "auto":
-        raise ConfigError("got --era with --no-inspect, which translates nothing")
-    if not is_inspected and options.tasks != "own":
-        raise ConfigError("got --tasks with --no-inspect, which looks into nothing")
-    if upstream.transport == "sse" and options.era == "stateless":
-        raise ConfigError("got --era stateless with an sse+ URL, expected auto or handshake: HTTP+SSE is of 2024-11-05")
-    upstream = msgspec.structs.replace(upstream, era=options.era)
-    tasks = ServerTasks(offer=options.tasks) if is_inspected else ServerTasks()
-    server = Server(id=id, upstream=upstream, inspect=is_inspected, tools=tools, tasks=tasks, unix_socket=unix_socket)
-    return Settings(core=core, servers=(server,))
-
-
-async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool) -> int:
+async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool, is_logged: bool) -> int:
     async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace) as service:
-        reports = await _probe_all(service, is_logged=is_lasting)
+        reports = await _probe_all(service, is_logged=is_logged)
         try:
             screen.say(banner.listening(service, reports))
         except screen.Unheard as error:
@@ -156,8 +132,8 @@ async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_l
     return DONE
 
 
-async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop) -> int:
-    async with running(settings, listen=False, is_lasting=False, trace_path=trace) as service:
+async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool) -> int:
+    async with running(settings, listen=False, is_lasting=is_lasting, trace_path=trace) as service:
         is_stopping = anyio.Event()
         stop.order = is_stopping.set
         async with anyio.create_task_group() as tasks:
@@ -190,13 +166,13 @@ async def _probe_all(service: Service, *, is_logged: bool, in_both_eras: bool = 
             problem = await service.forwarder.probe(server.id)
             reports[server.id] = ServerReport(id=server.id, problem=problem, is_transparent=True)
             return
-        wired = {tool for adapter in server.adapters for tool in adapter.tools}
+        wired = [tool for adapter in server.adapters for tool in adapter.tools]
         is_asked_twice = in_both_eras and era_of(server.upstream) is None
         report = await probe(
             service.hub,
             server.id,
             VERSION,
-            with_schemas=wired,
+            with_schemas=["*"] if server.auto_files is not None else wired,
             in_both_eras=is_asked_twice,
             timeout_s=PROBE_TIMEOUT_S,
         )
@@ -310,8 +286,8 @@ def _tasks(options: argparse.Namespace, command: list[str]) -> int:
         raise ConfigError(
             f"got --{next(iter(filters))} with `tasks {options.verb}`, expected it with `tasks list` only"
         )
-    if len(options.id) < remote_tasks.PREFIX_MIN_CHARS:
-        right = f"the task's id, or at least its first {remote_tasks.PREFIX_MIN_CHARS} characters"
+    if len(options.id) < remote.PREFIX_MIN_CHARS:
+        right = f"the task's id, or at least its first {remote.PREFIX_MIN_CHARS} characters"
         raise ConfigError(f"got the id {options.id!r}, expected {right}")
     task = remote_tasks.find(isthmus, options.id)
     if options.verb == "show":
@@ -320,6 +296,17 @@ def _tasks(options: argparse.Namespace, command: list[str]) -> int:
     told = remote_tasks.cancel(isthmus, task["id"])
     _say_told(options, told, lambda _: f"{screen.plain(task['id'])} is cancelled")
     return DONE
+
+
+def _files(options: argparse.Namespace, command: list[str]) -> int:
+    _no_command(command, "files")
+    say_told = partial(_say_told, options)
+    if options.root is None:
+        is_done = file_command.run(options, RemoteFiles(_isthmus(options)), say_told)
+    else:
+        with local_files.held(options.root) as files:
+            is_done = file_command.run(options, files, say_told)
+    return DONE if is_done else FAILED
 
 
 def _say_told(options: argparse.Namespace, told: T, for_people: Callable[[T], str]) -> None:
@@ -356,6 +343,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "stop": _order,
     "restart": _order,
     "tasks": _tasks,
+    "files": _files,
     "demo": _demo,
     "schema": _schema,
 }

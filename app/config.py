@@ -12,11 +12,14 @@ from typing import Any, Final
 
 import msgspec
 
+from . import adapter_files
+from .adapter_shapes import AdapterFile
 from .addresses import settle
 from .checks import check
 from .documents import MalformedDocument, Reader, parse
 from .endpoints import IGNORED, EndpointsFile, is_endpoints_file, to_settings, to_their_keys, unused
-from .settings import CLIENT_KEYS, REFERENCE, McpServer, Server, Settings
+from .setting_kinds import REFERENCE
+from .settings import CLIENT_KEYS, McpServer, Server, Settings
 from .upstream_checks import upstream_of
 
 _log = logging.getLogger("isthmus.config")
@@ -77,6 +80,8 @@ def loads(text: str, format: str, base_dir: str, environ: Mapping[str, str]) -> 
         raise ConfigError(f"not {format.upper()}: {error}".replace("\n", " ")) from error
     if format == "toml" and is_endpoints_file(document):
         return _settle(_endpoints(document, environ), base_dir)
+    if adapter_files.is_adapter_file(document):
+        return _settle(_adapter(document, environ), base_dir)
     reader = Reader(environ, {McpServer: CLIENT_KEYS})
     settings = reader.read(document, Settings)
     problems = reader.problems
@@ -105,6 +110,24 @@ def _endpoints(document: object, environ: Mapping[str, str]) -> Settings:
     return settings
 
 
+def _adapter(document: object, environ: Mapping[str, str]) -> Settings:
+    """The settings in a configuration of remote-mcp-adapter."""
+    document = adapter_files.prepared(document)
+    reader = Reader(environ)
+    file = reader.read(document, AdapterFile)
+    settings, problems = Settings(), reader.problems
+    notes: list[str] = []
+    if isinstance(file, AdapterFile) and not problems:
+        settings, notes = adapter_files.to_settings(file)
+        problems = [*adapter_files.faults(file), *map(adapter_files.to_their_keys, check(settings, lambda key: True))]
+    if problems:
+        raise ConfigError("\n".join(reader.render(problem).replace("\n", " ") for problem in problems))
+    assert isinstance(document, dict)
+    for line in (*notes, *adapter_files.unused(document)):
+        _log.warning("%s", line)
+    return settings
+
+
 def _settle(settings: Settings, base_dir: str) -> Settings:
     """One list of the servers that are to run, absolute paths, no trailing slash, URLs without a transport in them."""
 
@@ -129,6 +152,10 @@ def _settle(settings: Settings, base_dir: str) -> Settings:
                 upstream, command=command, cwd=cwd, ca_file=ca_file, url=url, transport=transport
             ),
             artifact_roots=tuple(map(absolute, server.artifact_roots)),
+            shared=tuple(
+                msgspec.structs.replace(folder, here=absolute(folder.here), there=posixpath.normpath(folder.there))
+                for folder in server.shared_folders
+            ),
             unix_socket=server.unix_socket and absolute(server.unix_socket),
         )
 

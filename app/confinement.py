@@ -17,8 +17,11 @@ import stat
 from contextlib import suppress
 from typing import BinaryIO, Final
 
+from ..storage.copying import copy_in_kernel
+
 # O_PATH, where there is one, needs no permission to list the folder.
 _FOLDER: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_SAME: Final = ("st_dev", "st_ino", "st_mode", "st_size", "st_mtime_ns")
 # Not to wait for a FIFO's writer, nor to adopt a terminal, if one was put there after it was looked at.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -98,6 +101,26 @@ def open_regular(path: str) -> BinaryIO:
     return file
 
 
+def remove_regular(path: str, was: os.stat_result) -> bool:
+    """Remove the file at the absolute, resolved `path` if it is the one that `was` tells of, and was not written since.
+
+    Between looking and removing somebody may put another file there, for as long as two calls of the system take.
+
+    Returns:
+        Whether it was removed.
+    """
+    folder = open_folder(os.path.dirname(path))
+    name = os.path.basename(path)
+    try:
+        now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if any(getattr(now, field) != getattr(was, field) for field in _SAME):
+            return False
+        os.unlink(name, dir_fd=folder)
+        return True
+    finally:
+        os.close(folder)
+
+
 def _check_regular(found: os.stat_result) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -114,6 +137,7 @@ class Placement:
 
     Attributes:
         is_there: a regular file has that name already; it is left alone and `file` is not to be written.
+        stat: of the file that is there, or was finished.
     """
 
     def __init__(self, folder: str, filename: str) -> None:
@@ -122,7 +146,8 @@ class Placement:
         self._temporary: str | None = None
         self._folder = open_folder(folder, make=True)
         try:
-            self.is_there = self._has_file()
+            self.stat = self._look()
+            self.is_there = self.stat is not None
             if not self.is_there:
                 name = f".{secrets.token_hex(16)}.part"
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -132,22 +157,24 @@ class Placement:
             os.close(self._folder)
             raise
 
-    def _has_file(self) -> bool:
+    def _look(self) -> os.stat_result | None:
         try:
             found = os.stat(self._filename, dir_fd=self._folder, follow_symlinks=False)
         except FileNotFoundError:
-            return False
-        return stat.S_ISREG(found.st_mode)
+            return None
+        return found if stat.S_ISREG(found.st_mode) else None
 
     def copy_from(self, path: str) -> None:
         """Write all of the file at `path`, which we own; sharing its blocks where the file system can."""
         with open(path, "rb", buffering=0) as source:
-            if not _copy_in_kernel(source.fileno(), self.file.fileno()):
-                shutil.copyfileobj(source, self.file, 1024 * 1024)
+            copy_in_kernel(source.fileno(), self.file.fileno(), os.fstat(source.fileno()).st_size)
+            shutil.copyfileobj(source, self.file, 1024 * 1024)
 
     def finish(self) -> None:
         """Give the file its name, replacing a link or whatever else but a folder has it."""
         assert self._temporary is not None
+        self.file.flush()
+        self.stat = os.fstat(self.file.fileno())
         self.file.close()
         os.replace(self._temporary, self._filename, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         self._temporary = None
@@ -160,19 +187,3 @@ class Placement:
             with suppress(OSError):
                 os.unlink(self._temporary, dir_fd=self._folder)
         os.close(self._folder)
-
-
-def _copy_in_kernel(source: int, target: int) -> bool:
-    """Whether the kernel copied everything; if not, nothing was copied. A copy shares blocks on file systems with
-    reflinks."""
-    if not hasattr(os, "copy_file_range"):
-        return False
-    copied = 0
-    try:
-        while (count := os.copy_file_range(source, target, 1 << 30)) > 0:
-            copied += count
-    except OSError as error:
-        if copied or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-            raise
-        return False
-    return copied > 0 or os.fstat(source).st_size == 0

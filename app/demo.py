@@ -18,9 +18,10 @@ from anyio import to_thread
 
 from ..core.eras import LATEST_LEGACY
 from ..core.plan import LocatorMode
+from .file_settings import ArtifactProducerAdapter, OutputLocator, UploadConsumerAdapter
 from .screen import Unheard, complain, say
 from .service import Service, running
-from .settings import ArtifactProducerAdapter, Core, OutputLocator, Server, Settings, UploadConsumerAdapter, Upstream
+from .settings import Core, Server, Settings, Upstream
 from .stopping import Stop
 
 SERVER = "demo"

@@ -24,7 +24,9 @@ _PLAIN_NAMES: Final = {"str": "text", "int": "a whole number", "float": "a numbe
 _TYPE_NAME: Final = re.compile(rf"\b({'|'.join(_PLAIN_NAMES)})\b")
 _UNIONS: Final = (Union, types.UnionType)
 _UNKNOWN: Final = "unknown key"
-_SECRET: Final = re.compile(r"\.(env|headers|pass_headers)\.|\.token$|\.request_state_keys\b")
+_SECRET: Final = re.compile(
+    r"\.(env|(static_|pass_)?headers)\.|\.(token|password|signing_secret)$|\.request_state_keys\b"
+)
 FORMATS: Final = ("yaml", "toml", "json")
 
 
@@ -151,10 +153,14 @@ class Reader:
         options = get_args(bare) if get_origin(bare) in _UNIONS else (bare,)
         if all(isinstance(option, type) and issubclass(option, msgspec.Struct) for option in options):
             return self._read_struct(value, options, key)
-        if {get_origin(option) for option in options} == {tuple, dict}:
-            if not isinstance(value, (list, dict)):
-                return self._note(key, "a list, or a mapping")
-            bare = next(option for option in options if (get_origin(option) is dict) is isinstance(value, dict))
+        if len(options) > 1:
+            shapes = {_shape(option): option for option in options}
+            bare = shapes.get(type(value) if isinstance(value, (list, dict)) else None)
+            if bare is None:
+                return self._note(key, _one_shape_of(shapes))
+            if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
+                return self._read_struct(value, (bare,), key)
+            kind = bare
         if get_origin(bare) is tuple:
             if not isinstance(value, list):
                 return self._note(key, "a list")
@@ -287,6 +293,25 @@ def _unwrap(kind: object) -> tuple[object, list[msgspec.Meta], bool]:
             is_optional = True
         else:
             return kind, metas, is_optional
+
+
+def _shape(option: object) -> type | None:
+    """What a value has to be in the document to be meant as `option`: None is a single one."""
+    if get_origin(option) is tuple:
+        return list
+    is_struct = isinstance(option, type) and issubclass(option, msgspec.Struct)
+    return dict if is_struct or get_origin(option) is dict else None
+
+
+def _one_shape_of(shapes: Mapping[type | None, object]) -> str:
+    told = [_single(shapes[None])] if None in shapes else []
+    told += [name for shape, name in ((list, "a list"), (dict, "a mapping")) if shape in shapes]
+    return ", or ".join(told)
+
+
+def _single(option: object) -> str:
+    choices = _choices(option)
+    return _one_of(choices) if choices else _PLAIN_NAMES.get(getattr(option, "__name__", ""), "another value")
 
 
 def _choices(bare: object) -> list[str]:

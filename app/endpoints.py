@@ -13,7 +13,8 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, Struct
 
 from .documents import Problem
-from .settings import Core, Filter, Port, Server, Settings, Texts, Upstream
+from .setting_kinds import Port, Texts
+from .settings import Core, Filter, Server, Settings, Upstream
 
 REQUEST_TIMEOUT_MIN_S: Final = 5
 

@@ -9,10 +9,10 @@ from typing import Final
 from ..core.catalog import helper_name
 from ..core.dotted import EACH, parse_path
 from ..core.selection import Selection
+from .file_checks import PATTERN_CHARACTERS
+from .file_settings import Adapter, UploadConsumerAdapter
 from .probe import ServerReport
-from .settings import Adapter, Server, UploadConsumerAdapter
-
-_PATTERN: Final = frozenset("*?[")
+from .settings import Server
 
 _OPENING: Final = frozenset({"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "patternProperties"})
 """Further properties may hide behind these keywords of a schema."""
@@ -25,7 +25,7 @@ def awaits_clients(server: Server, report: ServerReport) -> bool:
 
 def own_tools(server: Server, report: ServerReport) -> list[str]:
     """The tools of the server itself, those that clients do not see included."""
-    return [tool for tool in report.tools if not server.adapters or tool != helper_name(server.id)]
+    return [tool for tool in report.tools if not server.has_files or tool != helper_name(server.id)]
 
 
 def visible_tools(server: Server, report: ServerReport) -> list[str]:
@@ -35,14 +35,15 @@ def visible_tools(server: Server, report: ServerReport) -> list[str]:
 
 def misfits(server: Server, report: ServerReport) -> list[str]:
     """A line for each tool and each argument that an adapter names and the server does not have, and for each entry of
-    its filter, and of its tasks, that is about no tool.
+    its filter, and of its tasks, that is about no tool. A pattern is about every tool that it matches.
 
     The first of a dotted path's names that its schema does not list counts, where the schema lists names at all.
     """
     if report.problem:
         return []
-    found = [line for adapter in server.adapters for line in _misfits(adapter, report)]
-    return [*found, *_idle_entries(server, own_tools(server, report))]
+    tools = own_tools(server, report)
+    found = [line for adapter in server.adapters for line in _misfits(adapter, report, tools)]
+    return [*found, *_idle_entries(server, tools)]
 
 
 def _idle_entries(server: Server, tools: list[str]) -> Iterator[str]:
@@ -50,8 +51,8 @@ def _idle_entries(server: Server, tools: list[str]) -> Iterator[str]:
     selection = server.tools.selection
     keys = (
         ("tools.include", selection.include),
-        ("tools.exclude", filter(_PATTERN.isdisjoint, selection.exclude)),
-        ("tasks.tools", filter(_PATTERN.isdisjoint, server.tasks.tools)),
+        ("tools.exclude", filter(PATTERN_CHARACTERS.isdisjoint, selection.exclude)),
+        ("tasks.tools", filter(PATTERN_CHARACTERS.isdisjoint, server.tasks.tools)),
     )
     for key, entries in keys:
         for entry in entries:
@@ -59,16 +60,50 @@ def _idle_entries(server: Server, tools: list[str]) -> Iterator[str]:
                 yield f"{key} names {entry}, and this server has no such tool{_near(entry, tools)}"
 
 
-def _misfits(adapter: Adapter, report: ServerReport) -> Iterator[str]:
+def _misfits(adapter: Adapter, report: ServerReport, tools: list[str]) -> Iterator[str]:
+    kind = "upload_consumer" if isinstance(adapter, UploadConsumerAdapter) else "artifact_producer"
+    wired: dict[str, bool] = {}  # the tools that it is about, and whether they are there by their whole names
+    for entry in adapter.tools:
+        found = list(filter(Selection(include=(entry,)).admits, tools))
+        is_whole = entry in tools or PATTERN_CHARACTERS.isdisjoint(entry)
+        if not found and is_whole:
+            yield f"{kind} names the tool {entry}, which this server does not have{_near(entry, tools)}"
+        elif not found:
+            yield f"{kind} names tools by {entry}, and this server has none that fits"
+        for tool in found:
+            wired[tool] = wired.get(tool, False) or is_whole
+    for arguments in _arguments_of(adapter):
+        yield from _misnamed(kind, arguments, wired, report)
+
+
+def _arguments_of(adapter: Adapter) -> Iterator[tuple[str, ...]]:
+    """The dotted paths that it names, in groups of which each tool is to have at least one."""
     if isinstance(adapter, UploadConsumerAdapter):
-        kind, argument = "upload_consumer", adapter.file_path_argument
-    else:
-        kind, argument = "artifact_producer", adapter.output_path_argument or ""
-    for tool in adapter.tools:
-        if tool not in report.tools:
-            yield f"{kind} names the tool {tool}, which this server does not have{_near(tool, report.tools)}"
-        elif argument and (known := _instead(report.schemas.get(tool), argument)) is not None:
-            yield f"{kind} names the argument {argument}, which {tool} does not have{_near(argument, known)}"
+        yield adapter.arguments
+        return
+    if adapter.output_path_argument is not None:
+        yield (adapter.output_path_argument,)
+    yield adapter.output_locator.path_arguments
+
+
+def _misnamed(kind: str, arguments: tuple[str, ...], wired: dict[str, bool], report: ServerReport) -> Iterator[str]:
+    """Each tool that is named whole has one of the arguments, and each argument is one of some tool's."""
+    lacking = {
+        tool: {path: known for path in arguments if (known := _instead(report.schemas.get(tool), path)) is not None}
+        for tool in wired
+    }
+    told: set[str] = set()
+    for tool, missing in lacking.items():
+        if wired[tool] and arguments and len(missing) == len(arguments):
+            told.update(arguments)
+            if len(arguments) == 1:
+                [(path, known)] = missing.items()
+                yield f"{kind} names the argument {path}, which {tool} does not have{_near(path, known)}"
+            else:
+                yield f"{kind} names the arguments {', '.join(arguments)}, and {tool} has none of them"
+    for path in arguments:
+        if wired and path not in told and all(path in missing for missing in lacking.values()):
+            yield f"{kind} names the argument {path}, which none of its tools has"
 
 
 def _instead(schema: object, argument: str) -> list[str] | None:

@@ -17,7 +17,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ..core.effects import (
+    Append,
     Cause,
+    Cease,
     Close,
     Dial,
     Discard,
@@ -29,6 +31,7 @@ from ..core.effects import (
     Opening,
     Pause,
     Receive,
+    Remove,
     Resume,
     Send,
     Serve,
@@ -38,6 +41,7 @@ from ..core.effects import (
     Sweep,
 )
 from ..core.errors import LocalProtocolError
+from ..core.filerecord import FileEnds, FileStatus
 from ..core.ids import ChannelId, Ticket
 from ..core.limits import Limits
 from ..core.plan import Plan
@@ -69,6 +73,8 @@ class EngineLike(Protocol):
     def owes(self, channel: ChannelId) -> bool: ...
     def report(self) -> tuple[Status, ...]: ...
     def tasks(self) -> tuple[TaskStatus, ...]: ...
+    def files(self) -> tuple[FileStatus, ...]: ...
+    def file_ends(self) -> tuple[FileEnds, ...]: ...
     def next_timeout(self) -> Deadline | None: ...
     def new_channel(self) -> ChannelId: ...
     def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]: ...
@@ -80,6 +86,7 @@ class EngineLike(Protocol):
     def receive_stop(self, now: float) -> list[Effect]: ...
     def receive_command(self, server: str, command: Command, now: float) -> list[Effect]: ...
     def receive_task_cancel(self, id: str, now: float) -> list[Effect]: ...
+    def receive_file_delete(self, id: str, now: float) -> list[Effect]: ...
     def handle_timeout(self, now: float) -> list[Effect]: ...
 
 
@@ -168,6 +175,18 @@ class Hub:
             LocalProtocolError: there is no such task, or it is over.
         """
         self._apply(self._engine.receive_task_cancel(id, self._now()))
+
+    def files(self) -> tuple[FileStatus, ...]:
+        """Every file that is stored, those that were used last last."""
+        return self._engine.files()
+
+    def delete_file(self, id: str) -> None:
+        """Give the engine an operator's order.
+
+        Raises:
+            LocalProtocolError: there is no such file, or a call uses it.
+        """
+        self._apply(self._engine.receive_file_delete(id, self._now()))
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Work until `stop` is through, or until cancelled; then every upstream is gone."""
@@ -286,22 +305,27 @@ class Hub:
             case Note():
                 level = logging.getLevelNamesMapping()[effect.level.upper()]
                 _log.log(level, "%s: %s" if effect.server else "%s%s", effect.server, effect.text)
-            case Receive() | Serve():
+            case Receive() | Append() | Cease() | Serve():
                 self._carry_out_file_order(effect)
             case _:
                 assert isinstance(effect, StorageOrder), effect
                 self._storing += 1
                 self._tasks.start_soon(self._store, effect)
 
-    def _carry_out_file_order(self, effect: Receive | Serve) -> None:
+    def _carry_out_file_order(self, effect: Receive | Append | Cease | Serve) -> None:
         outlet = self._outlets.get(effect.channel)
         if outlet is None:
             return
         file_outlet: FileOutlet = outlet  # type: ignore[assignment]  # only HTTP file requests are ordered this
-        if isinstance(effect, Receive):
-            file_outlet.receive(effect)
-        else:
-            file_outlet.serve(effect)
+        match effect:
+            case Receive():
+                file_outlet.receive(effect)
+            case Append():
+                file_outlet.append(effect)
+            case Cease():
+                file_outlet.cease(effect)
+            case Serve():
+                file_outlet.serve(effect)
 
     def _dial(self, order: Dial) -> None:
         channel = order.channel
@@ -335,7 +359,7 @@ class Hub:
         finally:
             self._storing -= 1
         try:
-            if answer is not None and not isinstance(order, Forget | ForgetAll | Discard | Sweep):
+            if answer is not None and not isinstance(order, Forget | ForgetAll | Discard | Remove | Sweep):
                 self._apply(self._engine.receive_answer(order.ticket, answer, self._now()))
         except Exception:
             _log.exception("the answer to %s could not be taken in", type(order).__name__)

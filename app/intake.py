@@ -7,7 +7,7 @@ request fails (a bad body, a full disk, a client that hangs up, a shutdown), wha
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -24,9 +24,10 @@ from multipart import (
 )
 
 from ..core.counter import overhead_max_bytes
-from ..core.effects import Receive, Serve, StoredFile, UploadManifest
+from ..core.effects import Append, RawFile, Receive, Serve, StoredFile, UploadManifest
 from ..storage.interface import Blobs, StorageFull
 from ..transports.port import UploadRefused
+from .addition import Addition
 
 HEADER_SIZE_MAX_BYTES: Final = 4096
 """One header of a part. File names end at 255 bytes on most systems, three times that when percent-encoded."""
@@ -62,7 +63,8 @@ class BlobFiles:
         self._blobs = blobs
 
     async def take_in(self, order: Receive, content_type: str, body: AsyncIterator[bytes]) -> bytes:
-        """Store the `file` fields of a multipart/form-data body as `order.blobs`, in order.
+        """Store the `file` fields of a multipart/form-data body as `order.blobs`, in order; with `order.raw`, the body
+        itself.
 
         Fields `sha256` are optional, or not with `order.require_sha256`: one a file, in order, blank ones not counted.
 
@@ -78,9 +80,11 @@ class BlobFiles:
                 sha256_required; 413 file_too_large or request_too_large; 415 unsupported_media_type; 507 storage_full.
                 Nothing is stored, and neither is when `body` or the storage raise.
         """
-        boundary = _boundary(content_type)
+        boundary = b"" if order.raw is not None else _boundary(content_type)
         intake = _Intake(order, self._blobs)
         try:
+            if order.raw is not None:
+                return await intake.take_raw(order.raw, body)
             async with aclosing(_parts(boundary, body, overhead_max_bytes(len(order.blobs)))) as events:
                 return await intake.take(events)
         except BaseException as error:
@@ -89,6 +93,14 @@ class BlobFiles:
             if isinstance(error, StorageFull):
                 raise UploadRefused(507, "storage_full", "there is no room for this upload; try again later") from error
             raise
+
+    async def append(self, order: Append, body: AsyncIterator[bytes], tell: Callable[[bytes], None]) -> None:
+        """Store more of a draft as it arrives. See `FileService`."""
+        addition = Addition(order, self._blobs, tell)
+        try:
+            await addition.take(body)
+        finally:
+            tell(addition.report())
 
     def give_out(self, order: Serve, start: int, stop: int) -> AsyncIterator[bytes]:
         """The bytes `start:stop` of the blob, in chunks of at most 64 KiB.
@@ -138,25 +150,34 @@ class _Intake:
         if not head.filename:
             # Else a forgotten @ would store the path as if it were the file.
             raise UploadRefused(400, "no_file", "a file field has no filename; with curl write -F file=@PATH")
+        async with aclosing(_content(events)) as content:
+            await self._store(head.filename, head.mime_type, content)
+
+    async def take_raw(self, raw: RawFile, body: AsyncIterator[bytes]) -> bytes:
+        await self._store(raw.filename, raw.mime_type, body)
+        if raw.sha256:
+            self._hashes.append(raw.sha256)
+        self._check_files()
+        return msgspec.json.encode(UploadManifest(tuple(self._files)))
+
+    async def _store(self, filename: str, mime_type: str | None, content: AsyncIterator[bytes]) -> None:
+        order = self._order
         key = order.blobs[len(self._files)]
         self.begun.append(key)
         size_bytes = 0
         async with self._blobs.create(key, size_max_bytes=order.file_size_max_bytes) as writer:
-            while (chunk := await anext(events)) is not None:
-                assert isinstance(chunk, bytes)
+            async for chunk in content:
                 size_bytes += len(chunk)
                 self._size_bytes += len(chunk)
                 if size_bytes > order.file_size_max_bytes:
-                    detail = (
-                        f"{_shown(head.filename)} is larger than the {order.file_size_max_bytes} bytes a file may have"
-                    )
+                    detail = f"{_shown(filename)} is larger than the {order.file_size_max_bytes} bytes a file may have"
                     raise UploadRefused(413, "file_too_large", detail)
                 if self._size_bytes > order.total_size_max_bytes:
                     detail = f"the files have over {order.total_size_max_bytes} bytes, all that there is room for"
                     raise UploadRefused(413, "request_too_large", detail)
                 await writer.write(chunk)
             stat = await writer.commit()
-        self._files.append(StoredFile(head.filename, stat.size_bytes, stat.sha256, head.mime_type))
+        self._files.append(StoredFile(filename, stat.size_bytes, stat.sha256, mime_type))
 
     async def _take_hash(self, events: AsyncGenerator[_Event, None]) -> None:
         written = bytearray()
@@ -187,6 +208,13 @@ class _Intake:
             if file.sha256 != digits:
                 detail = f"{_shown(file.filename)} arrived with the SHA-256 {file.sha256}, expected {digits}"
                 raise UploadRefused(400, "sha256_mismatch", detail)
+
+
+async def _content(events: AsyncGenerator[_Event, None]) -> AsyncGenerator[bytes, None]:
+    """The content of the part whose head came last."""
+    while (chunk := await anext(events)) is not None:
+        assert isinstance(chunk, bytes)
+        yield chunk
 
 
 class _Parser(PushMultipartParser):  # type: ignore[misc]

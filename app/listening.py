@@ -97,15 +97,21 @@ def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | No
         hosts.add(host_of(core.host))
     if core.public_base_url:
         hosts.add(host_of(urlsplit(core.public_base_url).hostname or ""))
+    aliases = {server.further_path: f"/mcp/{server.id}" for server in settings.servers if server.further_path}
+    if core.further_upload_path:
+        aliases |= {f"{core.further_upload_path}/{server.id}": f"/upload/{server.id}" for server in settings.servers}
     return Surface(
         servers=tuple(server.id for server in settings.servers),
         hosts=frozenset(hosts),
         origins=frozenset(origin.lower() for origin in core.allowed_origins),
+        any_host=core.any_host,
         prefix=urlsplit(core.public_base_url or "").path.rstrip("/"),
         management=_management(core),
         transparent=dict(transparent or {}),
+        upload_size_max_bytes=settings.uploads.max_file_bytes,
         passes={server.id: server.upstream.passes for server in settings.servers if server.upstream.passes},
         required={server.id: server.required_headers for server in settings.servers if server.required_headers},
+        aliases=aliases,
     )
 
 

@@ -1,8 +1,8 @@
 """What can be counted of a running proxy, in the text format of Prometheus.
 
 All is made anew for each request out of what the engine tells: nothing is counted here, and nothing is kept. Labels say
-servers and states only, since what is scraped is stored for long, and read by many: no task, session or person has a
-name there.
+servers and states only, since what is scraped is stored for long, and read by many: no task, file, session or person
+has a name there.
 """
 
 from __future__ import annotations
@@ -21,9 +21,13 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from ..core.filerecord import FileEnds, FileStatus
 from ..core.report import Status
 from ..core.taskrecord import TaskStatus
+from ..transports.traffic import Counts
+from .file_metrics import of_files
 from .task_pages import OVER, STATUSES
+from .traffic_metrics import TrafficMetrics
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -32,15 +36,35 @@ AGES_S: Final = (1, 10, 60, 300, 1800, 3600, 4 * 3600, 24 * 3600)
 """Up to what a call takes, a conversation, the usual time to live, and the longest."""
 
 
-def exposition(version: str, servers: Sequence[Status], tasks: Iterable[TaskStatus], now_unix: float) -> bytes:
+def exposition(
+    version: str,
+    servers: Sequence[Status],
+    tasks: Iterable[TaskStatus],
+    now_unix: float,
+    *,
+    files: Iterable[FileStatus] = (),
+    ends: Iterable[FileEnds] = (),
+    traffic: Counts | None = None,
+) -> bytes:
     """What `GET /metrics` answers.
 
     Args:
         now_unix: wall time, which ages of tasks are counted to.
+        traffic: what the listener has counted of files.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Counts(version, servers, tasks, now_unix))
+    registry.register(_Given(list(of_files(servers, files, ends))))
+    registry.register(TrafficMetrics(traffic or Counts(), [server.id for server in servers]))
     return generate_latest(registry)
+
+
+class _Given(Collector):
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        return iter(self._metrics)
 
 
 class _Counts(Collector):

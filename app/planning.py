@@ -10,11 +10,14 @@ from ..core.limits import Limits
 from ..core.plan import (
     Affinity,
     ArtifactProducer,
+    AutoFiles,
+    Eviction,
     Kind,
     Offer,
     OutputLocator,
     Plan,
     ServerPlan,
+    SharedFolder,
     Sharing,
     TaskRules,
     UploadConsumer,
@@ -23,8 +26,9 @@ from ..core.wire.forward_target import ForwardTarget
 from ..core.wire.forwarding import HeaderRules
 from ..core.wire.http_passing import AUTHORIZATION
 from .addresses import settle
+from .file_settings import ArtifactProducerAdapter, UploadConsumerAdapter
 from .listening import is_for_this_machine
-from .settings import ArtifactProducerAdapter, Server, ServerTasks, Settings, UploadConsumerAdapter, Upstream
+from .settings import Server, ServerTasks, Settings, Upstream
 
 LINK_KEY_MIN_BYTES: Final = 16
 
@@ -61,6 +65,7 @@ def to_plan(
         require_sha256=settings.uploads.require_sha256,
         artifacts_enabled=settings.artifacts.enabled,
         expose_as_resources=settings.artifacts.expose_as_resources,
+        eviction=Eviction(settings.sessions.eviction_policy),
         mirrors_polling=settings.sessions.mirror_polling,
         stores_events=settings.sessions.event_store == "sqlite",
         version=version,
@@ -89,6 +94,7 @@ def to_limits(settings: Settings) -> Limits:
         session_idle_ttl_s=sessions.idle_ttl_seconds,
         exchanges_per_session_max=sessions.max_in_flight_per_session,
         session_storage_max_bytes=sessions.max_total_session_size or defaults.session_storage_max_bytes,
+        tombstone_ttl_s=sessions.tombstone_ttl_seconds,
         storage_max_bytes=settings.storage.max_size or defaults.storage_max_bytes,
         upload_size_max_bytes=uploads.max_file_bytes,
         upload_files_max=uploads.max_files_per_request,
@@ -154,6 +160,21 @@ def _server_plan(server: Server, retries: int) -> ServerPlan:
         era=era_of(server.upstream),
         tasks=_task_rules(server.tasks),
         forwards_roots=server.roots == "client",
+        auto_files=_auto_files(server),
+        cwd=server.upstream.cwd or "",
+        shared=tuple(SharedFolder(folder.here, folder.there) for folder in server.shared_folders),
+        stage=server.stage or ("in" if server.auto_files is None else "ws"),
+    )
+
+
+def _auto_files(server: Server) -> AutoFiles | None:
+    files = server.auto_files
+    if files is None:
+        return None
+    return AutoFiles(
+        rewrite_text=files.rewrite_text,
+        inline_text_bytes=files.inline_text_bytes,
+        expose_as_resource=files.expose_as_resource,
     )
 
 
@@ -185,7 +206,8 @@ def _consumer(adapter: UploadConsumerAdapter) -> UploadConsumer:
         tools=adapter.tools,
         file_path_argument=adapter.file_path_argument,
         uri_scheme=adapter.uri_scheme,
-        uri_prefix=adapter.uri_prefix,
+        deliver=adapter.delivery,
+        accept_other=adapter.accept_other,
     )
 
 
@@ -198,9 +220,13 @@ def _producer(adapter: ArtifactProducerAdapter) -> ArtifactProducer:
             mode=locator.mode,
             output_path_key=locator.output_path_key,
             output_path_regexes=locator.output_path_regexes,
+            path_arguments=locator.path_arguments,
         ),
         persist=adapter.persist,
         expose_as_resource=adapter.expose_as_resource,
         allow_raw_output=adapter.allow_raw_output,
         required=adapter.required,
+        move=adapter.move,
+        rewrite_text=adapter.rewrite_text,
+        inline_text_bytes=adapter.inline_text_bytes,
     )

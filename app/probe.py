@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Sequence
 
 import anyio
 import msgspec
@@ -14,6 +14,7 @@ from ..core.effects import PipeOpening
 from ..core.eras import LATEST_MODERN
 from ..core.errors import RemoteProtocolError
 from ..core.report import Status
+from ..core.selection import Selection
 from ..transports.memory import MemoryClient
 from .conversations import Conversation, Refusal
 from .hub import Hub
@@ -52,14 +53,14 @@ async def probe(
     server: str,
     version: str,
     *,
-    with_schemas: Collection[str] = (),
+    with_schemas: Sequence[str] = (),
     in_both_eras: bool = False,
     timeout_s: float = math.inf,
 ) -> ServerReport:
     """Open a session of our own, read the tool list, and leave. A server that cannot be asked becomes a `problem`.
 
     Args:
-        with_schemas: the tools whose input schemas are kept.
+        with_schemas: the tools whose input schemas are kept, by names and patterns.
         in_both_eras: ask as a client without sessions, too, and so find out whether the server knows that.
     """
     conversation = Conversation(hub, server, version, sees_hidden=True)
@@ -80,7 +81,7 @@ async def probe(
     return report
 
 
-async def _ask(conversation: Conversation, server: str, with_schemas: Collection[str]) -> ServerReport:
+async def _ask(conversation: Conversation, server: str, with_schemas: Sequence[str]) -> ServerReport:
     hello = _members(await conversation.greeting())
     info = hello.get("serverInfo")
     capabilities = hello.get("capabilities")
@@ -96,7 +97,7 @@ async def _ask(conversation: Conversation, server: str, with_schemas: Collection
         for tool in entries if isinstance(entries, list) else []:
             if isinstance(tool, dict) and isinstance(tool.get("name"), str) and tool["name"] not in tools:
                 tools.append(tool["name"])
-                if tool["name"] in with_schemas:
+                if with_schemas and Selection(include=tuple(with_schemas)).admits(tool["name"]):
                     schemas[tool["name"]] = tool.get("inputSchema")
         cursor = page.get("nextCursor")
         if cursor is None or cursor in seen:  # some servers say "" for the end, and take that for the beginning

@@ -1,13 +1,16 @@
 """`isthmus ps`, `start`, `stop` and `restart`: the servers of an isthmus that runs already, asked over HTTP.
 
-`isthmus tasks` asks in the same way (`remote_tasks`).
+`isthmus tasks` and `isthmus files` ask in the same way (`remote_tasks`, `remote_files`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import itertools
 import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -20,6 +23,11 @@ READ_TIMEOUT_S: Final = 10.0
 ACT_TIMEOUT_S: Final = 600.0
 """A start is answered when the server is up or has failed, which its own time limit decides."""
 ERROR_MAX_CHARS: Final = 60
+ERROR_MAX_BYTES: Final = 64 * 1024
+CHUNK_BYTES: Final = 64 * 1024
+PREFIX_MIN_CHARS: Final = 8
+"""The beginning of an id that may stand for it: as good as never are there two of the same."""
+CANDIDATES_SHOWN: Final = 5
 
 DONE: Final = {"start": "runs", "stop": "is stopped", "restart": "runs again"}
 
@@ -60,37 +68,58 @@ class Isthmus(NamedTuple):
         Raises:
             Failed: nothing of use; it says what is wrong.
         """
-        status, body = self._exchange(method, path, timeout_s)
+        with self._requested(method, path, timeout_s) as response:
+            status, body = response.status, response.read()
         try:
             said = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             said = None
-        if not isinstance(said, dict):
-            raise self.no_isthmus(f"it answers with HTTP status {status}")
-        if status == 200:
+        if status == 200 and isinstance(said, dict):
             return said
+        raise self._refused(status, said)
+
+    def stream(self, path: str, timeout_s: float = READ_TIMEOUT_S) -> Iterator[bytes]:
+        """The bytes of a page that is no JSON. Where they break off, nothing tells.
+
+        Raises:
+            Failed: as `ask`, on the first step.
+        """
+        with self._requested("GET", path, timeout_s) as response:
+            if response.status != 200:
+                try:
+                    said = msgspec.json.decode(response.read(ERROR_MAX_BYTES))
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                    said = None
+                raise self._refused(response.status, said)
+            while chunk := response.read(CHUNK_BYTES):
+                yield chunk
+
+    def _refused(self, status: int, said: object) -> Failed:
+        """What went wrong, if a page says this."""
+        if not isinstance(said, dict) or status == 200:
+            return self.no_isthmus(f"it answers with HTTP status {status}")
         if status == 401:
             if self.token is None:
-                raise Failed(f"{self.url} wants a token: give it as --token, or in ISTHMUS_TOKEN")
-            raise Failed(f"{self.url} does not take this token: it is another than its core.management.token")
+                return Failed(f"{self.url} wants a token: give it as --token, or in ISTHMUS_TOKEN")
+            return Failed(f"{self.url} does not take this token: it is another than its core.management.token")
         if status == 404 and "endpoints" in said:
-            raise Failed(
-                f"{self.url} shows its servers and tasks to nobody here: set core.management.token there, and give it "
-                "as --token"
+            return Failed(
+                f"{self.url} shows its servers, tasks and files to nobody here: set core.management.token there, and "
+                "give it as --token"
             )
         if "error" not in said or said.get("code") != status:
-            raise self.no_isthmus(f"it answers with HTTP status {status}")
-        raise Failed(plain(str(said["error"])))
+            return self.no_isthmus(f"it answers with HTTP status {status}")
+        return Failed(plain(str(said["error"])))
 
-    def _exchange(self, method: str, path: str, timeout_s: float) -> tuple[int, bytes]:
+    @contextlib.contextmanager
+    def _requested(self, method: str, path: str, timeout_s: float) -> Iterator[http.client.HTTPResponse]:
         connection, base = _connection(self.address, timeout_s)
         headers = {"Content-Type": "application/json"} if method == "POST" else {}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
         try:
             connection.request(method, base + path, headers=headers)
-            response = connection.getresponse()
-            return response.status, response.read()
+            yield connection.getresponse()
         except (ConnectionRefusedError, FileNotFoundError):
             raise Failed(f"nothing listens at {self.url}: start isthmus there, or name another --url") from None
         except TimeoutError:
@@ -125,6 +154,27 @@ class _SocketConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
+
+
+def named(told: list[Json], given: str, what: str, missing: str) -> Json:
+    """The one with this id, or the one whose id begins so.
+
+    Args:
+        what: they are, in the plural.
+        missing: what to say if there is none.
+
+    Raises:
+        Failed: there is none, or more than one.
+    """
+    found = [one for one in told if one["id"].startswith(given)]
+    whole = [one for one in found if one["id"] == given]
+    if len(whole or found) == 1:
+        return (whole or found)[0]
+    if not found:
+        raise Failed(missing)
+    ids = ", ".join(plain(one["id"]) for one in found[:CANDIDATES_SHOWN])
+    more = f" and {len(found) - CANDIDATES_SHOWN} more" if len(found) > CANDIDATES_SHOWN else ""
+    raise Failed(f"{given} is the beginning of {len(found)} {what}, give more of it: {ids}{more}")
 
 
 def table(servers: list[Json]) -> str:
@@ -185,6 +235,17 @@ def duration(seconds: float) -> str:
         parts.append(f"{count}{unit}")
     first = next((i for i, part in enumerate(parts) if part[0] != "0"), len(parts) - 1)
     return " ".join(parts[first : first + 2])
+
+
+def moment(at_unix: object, away_s: object = None, direction: str = "") -> str | None:
+    """A time on the calendar, and how far away it is."""
+    if not isinstance(at_unix, (int, float)):
+        return None
+    try:
+        told = datetime.fromtimestamp(at_unix, UTC).isoformat(sep=" ", timespec="seconds")
+    except (ValueError, OverflowError, OSError):  # beyond the calendar
+        return None
+    return f"{told} ({duration(away_s)} {direction})" if isinstance(away_s, (int, float)) else told
 
 
 def short(text: str) -> str:

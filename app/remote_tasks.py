@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Final
 from urllib.parse import quote, urlencode
 
-from .remote import Failed, Isthmus, Json, aligned, duration, short, shown
-from .screen import plain
+from .remote import Isthmus, Json, aligned, duration, moment, named, short, shown
 from .sizes import told_size
-
-PREFIX_MIN_CHARS: Final = 8
-"""The beginning of an id that may stand for it: as good as never are there two of the same."""
-CANDIDATES_SHOWN: Final = 5
 
 
 def listed(isthmus: Isthmus, filters: dict[str, str] | None = None) -> list[Json]:
@@ -32,15 +25,8 @@ def find(isthmus: Isthmus, given: str) -> Json:
     Raises:
         Failed: there is none, or more than one.
     """
-    found = [task for task in listed(isthmus) if task["id"].startswith(given)]
-    whole = [task for task in found if task["id"] == given]
-    if len(whole or found) == 1:
-        return (whole or found)[0]
-    if not found:
-        raise Failed(f"{isthmus.url} keeps no task {given}: it may have expired")
-    ids = ", ".join(plain(task["id"]) for task in found[:CANDIDATES_SHOWN])
-    more = f" and {len(found) - CANDIDATES_SHOWN} more" if len(found) > CANDIDATES_SHOWN else ""
-    raise Failed(f"{given} is the beginning of {len(found)} tasks, give more of it: {ids}{more}")
+    missing = f"{isthmus.url} keeps no task {given}: it may have expired"
+    return named(listed(isthmus), given, "tasks", missing)
 
 
 def cancel(isthmus: Isthmus, id: str) -> Json:
@@ -79,9 +65,9 @@ def description(task: Json) -> str:
         ("era", task.get("era")),
         ("principal", task.get("principal")),
         ("session", task.get("session")),
-        ("created", _moment(task.get("created_at_unix"), task.get("age_s"), "ago")),
-        ("updated", _moment(task.get("updated_at_unix"))),
-        ("expires", _moment(task.get("expires_at_unix"), task.get("expires_in_s"), "left")),
+        ("created", moment(task.get("created_at_unix"), task.get("age_s"), "ago")),
+        ("updated", moment(task.get("updated_at_unix"))),
+        ("expires", moment(task.get("expires_at_unix"), task.get("expires_in_s"), "left")),
         ("size", _size(task.get("size_bytes"))),
     ]
     return aligned([[name, shown(value)] for name, value in lines])
@@ -93,14 +79,3 @@ def _duration(seconds: object) -> str | None:
 
 def _size(size_bytes: object) -> str | None:
     return told_size(size_bytes) if isinstance(size_bytes, int) and size_bytes else None
-
-
-def _moment(at_unix: object, away_s: object = None, direction: str = "") -> str | None:
-    if not isinstance(at_unix, (int, float)):
-        return None
-    try:
-        moment = datetime.fromtimestamp(at_unix, UTC).isoformat(sep=" ", timespec="seconds")
-    except (ValueError, OverflowError, OSError):  # beyond the calendar
-        return None
-    away = _duration(away_s)
-    return f"{moment} ({away} {direction})" if away else moment

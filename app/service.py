@@ -8,6 +8,7 @@ import logging
 import os
 import resource
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import metadata
@@ -18,11 +19,10 @@ import msgspec
 from anyio import to_thread
 
 from ..core import archive
+from ..core.effects import Serve
 from ..core.engine import Engine
 from ..core.limits import Limits
 from ..core.plan import Plan
-from ..core.shelf import StoredArtifact
-from ..core.taskrecord import StoredTask
 from ..core.trace import Recorder
 from ..core.wire.http_pages import Page
 from ..core.wire.http_refusals import page_answer
@@ -36,11 +36,13 @@ from ..transports.http_endpoint import Endpoint
 from ..transports.http_listening import Pages
 from ..transports.http_server import HttpServer
 from ..transports.stdio import ChildSpec
+from ..transports.traffic import Counts
 from ..transports.unix_client import UnixAddress
 from ..transports.unix_listener import remove_socket
 from .addresses import unix_path
 from .conversations import Conversations
 from .errors import StartError
+from .file_pages import FilePages
 from .holding import InUse, holding
 from .hub import EngineLike, Hub
 from .intake import BlobFiles
@@ -48,7 +50,7 @@ from .listening import open_listeners, serve_lines, surface_of
 from .management import ServerPages
 from .planning import to_forward_target, to_header_rules, to_limits, to_plan
 from .settings import Server, Settings
-from .stored import stored_artifacts, stored_tasks
+from .stored import Left, left_behind
 from .task_pages import TaskPages
 from .temporary import temporary_folder
 from .tool_pages import ToolPages
@@ -141,14 +143,13 @@ async def running(
                 records,
                 blobs,
                 artifact_roots={server.id: server.artifact_roots for server in settings.servers},
-                working_directories={server.id: _fixed_cwd(server) for server in settings.servers},
+                working_directories={server.id: server.upstream.cwd for server in settings.servers},
                 limits=limits,
                 private_paths=(state, blobs_path),
             )
-            for prefix in ("upload/", archive.PREFIX):  # their sessions ended with the process that had them
-                await records.delete_all(prefix)
-            await workspaces.start_up()  # it removes their blobs, which nobody owns now
-            stored, kept_tasks = await stored_artifacts(records), await stored_tasks(records)
+            await records.delete_all(archive.PREFIX)  # their sessions ended with the process that had them
+            await workspaces.start_up()
+            left = await left_behind(records, now_unix=time.time(), upload_ttl_s=limits.upload_ttl_s)
         # Only now: what does not start must not touch the trace of what runs.
         trace = stack.enter_context(open_trace(trace_path)) if trace_path is not None else None
         listeners, base_url = await open_listeners(settings) if listen else ([], "")
@@ -157,7 +158,7 @@ async def running(
         plan = to_plan(settings, link_key, workspaces.root, base_url, VERSION, state_key=state_key)
         stderr: dict[str, list[str]] = {}
         hub = Hub(
-            functools.partial(_make_engine, plan, limits, stored, kept_tasks, trace),
+            functools.partial(_make_engine, plan, limits, left, trace),
             plan,
             {server.id: upstream_of(server) for server in settings.servers if server.inspect},
             workspaces,
@@ -176,8 +177,9 @@ async def running(
                     conversations = Conversations(hub, limits, VERSION)
                     await tasks.start(_converse, conversations, _shielded(serving))
                     surface = surface_of(settings, forwarder.targets)
-                    files, pages = BlobFiles(blobs), _pages(service, conversations)
-                    http = HttpServer(surface, hub, files, limits, pages=pages, forwarder=forwarder)
+                    traffic = Counts()
+                    files, pages = BlobFiles(blobs), _pages(service, conversations, traffic)
+                    http = HttpServer(surface, hub, files, limits, pages=pages, forwarder=forwarder, counts=traffic)
                     for listener in listeners:
                         await tasks.start(_serve, http, listener, _shielded(serving))
                 for server in settings.servers:
@@ -243,23 +245,19 @@ async def _converse(
 def _make_engine(
     plan: Plan,
     limits: Limits,
-    stored: tuple[StoredArtifact, ...],
-    tasks: tuple[StoredTask, ...],
+    left: Left,
     trace: Trace | None,
     unix_at_zero: float,
 ) -> EngineLike:
-    if trace is None:
-        return Engine(
-            plan, entropy=os.urandom, unix_at_zero=unix_at_zero, limits=limits, stored=stored, stored_tasks=tasks
-        )
-    return Recorder(
+    make = Engine if trace is None else functools.partial(Recorder, write=trace.write)
+    return make(
         plan,
         entropy=os.urandom,
         unix_at_zero=unix_at_zero,
         limits=limits,
-        stored=stored,
-        stored_tasks=tasks,
-        write=trace.write,
+        stored=left.artifacts,
+        stored_tasks=left.tasks,
+        stored_uploads=left.uploads,
     )
 
 
@@ -286,24 +284,19 @@ def _forwarder(settings: Settings, link_key: bytes, limits: Limits) -> Forwarder
     return Forwarder(servers, limits)
 
 
-def _fixed_cwd(server: Server) -> str | None:
-    cwd = server.upstream.cwd
-    return None if cwd is None or "{" in cwd else cwd
-
-
 # --- Pages ----------------------------------------------------------------------------------------------------------
 
 
-def _pages(service: Service, conversations: Conversations) -> Pages:
+def _pages(service: Service, conversations: Conversations, traffic: Counts) -> Pages:
     from . import metrics  # it takes longest to import, and only listeners have pages
 
     hub, counts = service.hub, service.tool_counts
     servers = ServerPages(hub, conversations, service.limits, service.settings.servers, tool_counts=counts)
     by_id = {server.id: server for server in service.settings.servers}
     tools = ToolPages(conversations, by_id, service.limits, counts=counts)
-    tasks = TaskPages(hub, service.server_ids)
+    tasks, files = TaskPages(hub, service.server_ids), FilePages(hub, service.server_ids)
 
-    async def answer(route: PageRoute, body: bytes) -> Refused:
+    async def answer(route: PageRoute, body: bytes) -> Refused | Serve:
         match route.page:
             case Page.HEALTH | Page.READY:
                 unready = servers.unready() if route.page is Page.READY else []
@@ -330,8 +323,24 @@ def _pages(service: Service, conversations: Conversations) -> Pages:
                 return tasks.show(route.id)
             case Page.CANCEL:
                 return tasks.cancel(route.id)
+            case Page.FILES:
+                return files.show_all(route.query)
+            case Page.FILE:
+                return files.show(route.id)
+            case Page.CONTENT:
+                return files.content(route.id)
+            case Page.DELETE:
+                return files.delete(route.id)
             case Page.METRICS:
-                counted = metrics.exposition(VERSION, hub.engine.report(), hub.tasks(), hub.now_unix())
+                counted = metrics.exposition(
+                    VERSION,
+                    hub.engine.report(),
+                    hub.tasks(),
+                    hub.now_unix(),
+                    traffic=traffic,
+                    files=hub.files(),
+                    ends=hub.engine.file_ends(),
+                )
                 return page_answer(200, counted, content_type=metrics.CONTENT_TYPE)
 
     return answer

@@ -123,14 +123,9 @@ async def _serve_memory(upstream: MemoryUpstream, server: MemoryServer) -> None:
 def _placed(spec: ChildSpec, folders: Folders) -> ChildSpec:
     """The child in its session's folders: `{ws}`, `{in}`, `{out}` and `{tmp}` stand for them in its command,
     environment and working directory; without one it runs in `{ws}`, and its TMPDIR is `{tmp}`."""
-
-    def place(text: str) -> str:
-        text = text.replace("{ws}", folders.ws).replace("{in}", folders.in_)
-        return text.replace("{out}", folders.out).replace("{tmp}", folders.tmp)
-
     return ChildSpec(
-        command=tuple(place(part) for part in spec.command),
-        env={"TMPDIR": folders.tmp} | {name: place(value) for name, value in spec.env.items()},
-        cwd=folders.ws if spec.cwd is None else place(spec.cwd),
+        command=tuple(folders.place(part) for part in spec.command),
+        env={"TMPDIR": folders.tmp} | {name: folders.place(value) for name, value in spec.env.items()},
+        cwd=folders.place(spec.cwd or "{ws}"),
         inherit_env=spec.inherit_env,
     )

@@ -15,8 +15,10 @@ UNIX_PATH_MAX_BYTES: Final = 103
 """What every system takes, the least being 104 with a NUL at the end."""
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _DOTTED: Final = re.compile(r"[^.\s\[\]]+(\.[^.\s\[\]]+)*")
+_DOTTED_ITEMS: Final = re.compile(r"[^.\s\[\]]+(\[\*\])*(\.[^.\s\[\]]+(\[\*\])*)*")
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[^/?#@:*\s\[\]]+)(:[0-9]{1,5})?")
 _HOST: Final = re.compile(r"\[[0-9a-f:.]+\](:[0-9]*)?|[0-9a-f:.]+|[^/?#@:*\s\[\]]+(:[0-9]*)?")
+_PATH: Final = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)+")
 _TOKEN: Final = re.compile(r"[!-~]+")
 
 
@@ -50,6 +52,21 @@ def check_selection(key: str, selection: Selection) -> Iterator[Problem]:
         for i, entry in enumerate(entries):
             if not entry.strip():
                 yield Problem(f"{key}.{name}[{i}]", "a name, or a pattern such as get_*")
+    for i, entry in enumerate(selection.exclude_regexes):
+        yield from check_regex(f"{key}.exclude_regexes[{i}]", entry)
+
+
+def check_regex(key: str, regex: str) -> Iterator[Problem]:
+    try:
+        re.compile(regex)
+    except (re.error, RecursionError, OverflowError) as error:
+        yield Problem(key, f"a regular expression ({error})")
+
+
+def check_further_path(key: str, path: str) -> Iterator[Problem]:
+    """It is compared with the path of a request, as that is written."""
+    if _PATH.fullmatch(path) is None:
+        yield Problem(key, "an absolute path such as /mcp/files, without a slash at the end")
 
 
 def check_url(
@@ -105,3 +122,8 @@ def check_socket_path(key: str, path: str) -> Iterator[Problem]:
 def check_dotted(key: str, path: str) -> Iterator[Problem]:
     if _DOTTED.fullmatch(path) is None:
         yield Problem(key, "property names joined by dots, such as path or options.file, and no brackets")
+
+
+def check_dotted_items(key: str, path: str) -> Iterator[Problem]:
+    if _DOTTED_ITEMS.fullmatch(path) is None:
+        yield Problem(key, "property names joined by dots, with [*] for the items of a list, such as files[*].path")

@@ -34,19 +34,24 @@ from ..core.effects import (
     Loaded,
     Materialize,
     Materialized,
+    Remove,
     Save,
     Saved,
     StorageAnswer,
     StorageFailed,
     StorageOrder,
+    Survey,
+    Surveyed,
     Sweep,
 )
 from ..core.ids import is_minted
 from ..core.limits import Limits
 from ..storage.interface import Blobs, NotStored, Records, StorageError, StorageFull
-from .capture import Capture, too_large
+from .capture import Capture, remove_taken, too_large
 from .confinement import Placement, is_plain, open_folder, reason_of
+from .reach import Reach
 from .removal import remove_tree
+from .survey import stamp_of, survey
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +72,15 @@ class Folders(NamedTuple):
     out: str
     tmp: str
 
+    def place(self, text: str) -> str:
+        """`text` with the folders in place of `{ws}`, `{in}`, `{out}` and `{tmp}`."""
+        text = text.replace("{ws}", self.ws).replace("{in}", self.in_)
+        return text.replace("{out}", self.out).replace("{tmp}", self.tmp)
+
+    def area(self, name: str) -> str:
+        """The folder that orders call `name`: "ws", "in" or "out"."""
+        return {"ws": self.ws, "in": self.in_, "out": self.out}[name]
+
 
 class _Owner(msgspec.Struct):
     """The part of a record's value that says which blob lives as long as it."""
@@ -81,7 +95,8 @@ class Workspaces:
         root: the folder that holds the workspaces, and nothing else; made if it is missing. Links in it are resolved
             now, so that paths handed to upstreams are real ones.
         artifact_roots: for each server, further folders it may name files in.
-        working_directories: for each server, what its relative paths start from; None: its workspace's `ws`.
+        working_directories: for each server, what its relative paths start from, which may hold the placeholders of
+            `Folders.place`; None: its workspace's `ws`.
         private_paths: files and folders, such as the state database and the blobs, that are never handed out, even
             where an artifact root contains them. The root is one of them, but for the session's own workspace.
         tmp_root: the folder in which each workspace has its `tmp`; None: the system's.
@@ -105,7 +120,11 @@ class Workspaces:
         self._tmp_root = os.path.realpath(tmp_root or tempfile.gettempdir())
         self._records = records
         self._blobs = blobs
-        self._capture = Capture(blobs, artifact_roots=artifact_roots, private_paths=(self.root, *private_paths))
+        self._capture = Capture(blobs)
+        self._artifact_roots = {
+            server: tuple(os.path.realpath(path) for path in paths) for server, paths in artifact_roots.items()
+        }
+        self._private = (self.root, *(os.path.realpath(path) for path in private_paths))
         self._working_directories = dict(working_directories)
         self._limits = limits
         self._now_unix = now_unix
@@ -156,7 +175,7 @@ class Workspaces:
         included; an order that failed has left no file behind, and a record as it was or as it was to be.
         """
         match order:
-            case Forget() | ForgetAll() | Discard() | Sweep():
+            case Forget() | ForgetAll() | Discard() | Remove() | Sweep():
                 failed = await self._attempt(order, None)
                 if isinstance(failed, StorageFailed):
                     _log.warning("%s could not be carried out: %s", type(order).__name__, failed.reason)
@@ -199,11 +218,14 @@ class Workspaces:
                 return await self._allocate(order)
             case Collect(workspace=""):
                 assert all(isinstance(source, InlineSource) for source in order.sources)
-                return await self._capture.collect(order, own=(), start=self.root)
+                return await self._capture.collect(order, None)
             case Collect(server=server, workspace=workspace):
-                folders = self.folders(workspace)
-                start = self._working_directories.get(server) or folders.ws
-                return await self._capture.collect(order, folders, start)
+                return await self._capture.collect(order, self._reach(server, workspace))
+            case Remove(server=server, workspace=workspace):
+                await to_thread.run_sync(remove_taken, order, self._reach(server, workspace))
+                return None
+            case Survey():
+                return await self._survey(order)
             case Materialize():
                 return await self._materialize(order)
             case Fetch():
@@ -217,6 +239,22 @@ class Workspaces:
 
     # --- What upstreams read and write ------------------------------------------------------------------------------
 
+    def _reach(self, server: str, workspace: str) -> Reach:
+        folders = self.folders(workspace)
+        return Reach(
+            own=folders,
+            start=folders.place(self._working_directories.get(server) or "{ws}"),
+            roots=self._artifact_roots.get(server, ()),
+            private=self._private,
+            private_prefix=tmp_folder(self._tmp_root, ""),
+        )
+
+    async def _survey(self, order: Survey) -> Surveyed:
+        folders = self.folders(order.workspace)
+        areas = [folders.area(name) for name in order.areas]
+        look = functools.partial(survey, now_unix=self._now_unix())
+        return await to_thread.run_sync(look, order, self._reach(order.server, order.workspace), areas)
+
     async def _allocate(self, order: Allocate) -> StorageAnswer:
         assert is_minted(order.artifact)
         folder = os.path.join(self.folders(order.workspace).out, order.artifact)
@@ -228,7 +266,7 @@ class Workspaces:
     async def _materialize(self, order: Materialize) -> StorageAnswer:
         """A copy, never a hard link: an upstream that edits its file must not edit the blob."""
         assert is_minted(order.upload)
-        folder = os.path.join(self.folders(order.workspace).in_, order.upload)
+        folder = os.path.join(self.folders(order.workspace).area(order.folder), order.upload)
         if not is_plain(order.filename):
             return _unsafe(order.filename)
         if await self._blobs.stat(order.blob) is None:
@@ -248,7 +286,8 @@ class Workspaces:
                 await to_thread.run_sync(placement.finish)
         finally:
             placement.close()
-        return Materialized(os.path.join(folder, order.filename))
+        assert placement.stat is not None
+        return Materialized(os.path.join(folder, order.filename), stamp_of(placement.stat))
 
     async def _sweep(self, workspace: str) -> None:
         assert is_minted(workspace)

@@ -1,27 +1,23 @@
 """Files on their way out of a tool: what a result says it wrote, and what we say about it in turn.
 
-Reading: `locate` lists what a result names or holds, without judging whether it exists or may be read; that is for
-whoever touches the disk. Writing: `attach` adds to a result and leaves what was there byte for byte.
+Reading: `locate` lists what a result names or holds. Writing: `attach` adds to a result and leaves what was there byte
+for byte.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import datetime
-import posixpath
 from collections.abc import Sequence
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from .dotted import walk
-from .effects import FileSource, InlineSource, Source
-from .enrich import add_items, add_members, readable_elements, readable_members, readable_text
-from .errors import RemoteProtocolError
-from .filename import is_text, safe_filename, suffix_of
-from .pathtext import candidates, spellings
+from .claims import claims_of
+from .effects import FileSource, Source
+from .enrich import add_items, add_members, readable_members
+from .filename import is_text
+from .pathtext import CANDIDATES_MAX
 from .plan import ArtifactProducer, LocatorMode
 from .rewrite import take
 
@@ -47,42 +43,44 @@ def locate(result: bytes, producer: ArtifactProducer, allocated: str | None, lim
 
     In mode regex there is one source with every path the text names; structured gives one for each value; embedded
     one for each image, audio or resource block that can be decoded. `allocated` is the path put into the output
-    argument, tried before the first file named. A result that says `isError` holds no output: the paths in it are
-    those it complains about.
+    argument, tried before the first file named. A result that says `isError` holds no output.
 
     Raises:
         re.error: a configured pattern does not compile, which reading the configuration should have refused.
     """
-    spans = readable_members(result)
-    if take(result, spans.get("isError")) == b"true":
+    claims = claims_of(result, producer.output_locator, arguments=None, allocated=None, limit=limit)
+    if take(result, readable_members(result).get("isError")) == b"true":
         return []
-    blocks = readable_elements(take(result, spans.get("content")))
-    locator = producer.output_locator
-    named: list[tuple[str, ...]] = []
-    inline: list[Source] = []
-    if locator.mode is LocatorMode.REGEX:
-        texts = [_member_text(block, "text") for block in blocks if _member_text(block, "type") == "text"]
-        named.append(candidates("\n".join(text for text in texts if text is not None), locator.output_path_regexes))
-    elif locator.mode is LocatorMode.STRUCTURED and locator.output_path_key is not None:
-        named.extend(_structured(result, locator.output_path_key))
-    elif locator.mode is LocatorMode.EMBEDDED:
-        inline = _embedded(blocks)
+    named = list(claims.named)
+    if named and LocatorMode.REGEX in producer.output_locator.modes:
+        named = [tuple(dict.fromkeys(path for paths in named for path in paths))[:CANDIDATES_MAX]]
     if allocated is not None:
         first = tuple(path for path in named[0] if path != allocated) if named else ()
         named[:1] = [(allocated, *first)]
-    sources: list[Source] = [FileSource(paths) for paths in named if paths]
-    return (sources + inline)[:limit]
+    sources: list[Source] = [FileSource(paths) for paths in named]
+    return [*sources, *claims.inline][:limit]
 
 
-def attach(result: bytes, artifacts: Sequence[Artifact], *, resource_links: bool, raw: Sequence[bytes] = ()) -> bytes:
+def attach(
+    result: bytes,
+    artifacts: Sequence[Artifact],
+    *,
+    resource_links: bool,
+    raw: Sequence[bytes] = (),
+    inline: Sequence[tuple[Artifact, str]] = (),
+) -> bytes:
     """The result with `_meta.artifact` for the first artifact and `_meta.artifacts` for all if there are several.
 
-    Content grows, at its end, by the blocks in `raw`, a `resource_link` for each exposed artifact (with
-    `resource_links`: 2025-06-18 server/tools, "Resource Links"), and a text with the link of each that can be
-    downloaded. A result that is no object comes back as it came.
+    Content grows, at its end, by the blocks in `raw`, a block with the text of each artifact in `inline`, a
+    `resource_link` for each exposed artifact (with `resource_links`: 2025-06-18 server/tools, "Resource Links"), and a
+    text with the link of each that can be downloaded. A result that is no object comes back as it came.
+
+    With `resource_links` the text is an embedded resource under the artifact's URI; older clients, of which many show
+    people text blocks only, get a text that begins with a line that names the artifact.
     """
     described = [_describe(artifact) for artifact in artifacts]
     blocks = list(raw)
+    blocks.extend(_inlined(artifact, text, is_resource=resource_links) for artifact, text in inline)
     if resource_links:
         blocks.extend(_link(artifact) for artifact in artifacts if artifact.expose_as_resource)
     blocks.extend(
@@ -125,63 +123,6 @@ def resource_item(uri: str, mime: str, data: bytes) -> dict[str, str]:
     return {"uri": uri, "mimeType": mime, "blob": _base64(data)}
 
 
-# --- Reading --------------------------------------------------------------------------------------------------------
-
-
-def _structured(result: bytes, key: str) -> list[tuple[str, ...]]:
-    try:
-        places = walk(result, f"structuredContent.{key}")
-    except RemoteProtocolError:
-        return []
-    values = [readable_text(result[place.start : place.stop]) for place in places if place.fits]
-    return [tuple(spellings(value)) for value in values if value is not None]
-
-
-def _embedded(blocks: Sequence[bytes]) -> list[Source]:
-    found: list[Source] = []
-    counts: dict[str, int] = {}
-    for block in blocks:
-        kind = _member_text(block, "type")
-        if kind not in ("image", "audio", "resource"):
-            continue
-        held = take(block, readable_members(block).get("resource")) if kind == "resource" else block
-        data = _held(held, kind)
-        if data is None:
-            continue
-        counts[kind] = counts.get(kind, 0) + 1
-        mime = _member_text(held, "mimeType")
-        is_prose = kind == "resource" and _member_text(held, "text") is not None
-        ending = suffix_of(mime or "") or ("txt" if is_prose else "bin")
-        fallback = f"{kind}-{counts[kind]}.{ending}"
-        uri = _member_text(held, "uri") if kind == "resource" else None
-        found.append(InlineSource(data, safe_filename(_last_segment(uri or ""), fallback), mime))
-    return found
-
-
-def _held(held: bytes | None, kind: str) -> bytes | None:
-    """The content of an image, audio or resource; None if there is none or its base64 is bad."""
-    if kind == "resource" and (text := _member_text(held, "text")) is not None:
-        return text.encode()
-    encoded = _member_text(held, "blob" if kind == "resource" else "data")
-    if encoded is None:
-        return None
-    try:
-        return base64.b64decode("".join(encoded.split()), validate=True)  # some encoders break lines
-    except (binascii.Error, ValueError):
-        return None
-
-
-def _last_segment(uri: str) -> str:
-    try:
-        return unquote(posixpath.basename(urlsplit(uri).path))
-    except ValueError:  # such as an unclosed [ in the host
-        return ""
-
-
-def _member_text(data: bytes | None, key: str) -> str | None:
-    return None if data is None else readable_text(take(data, readable_members(data).get(key)))
-
-
 # --- Writing --------------------------------------------------------------------------------------------------------
 
 
@@ -212,6 +153,13 @@ def _link(artifact: Artifact) -> bytes:
             "size": artifact.size_bytes,
         }
     )
+
+
+def _inlined(artifact: Artifact, text: str, *, is_resource: bool) -> bytes:
+    if not is_resource:
+        return _text_block(f"{artifact.artifact_uri}:\n{text}")
+    resource = {"uri": artifact.artifact_uri, "mimeType": artifact.mime_type, "text": text}
+    return msgspec.json.encode({"type": "resource", "resource": resource})
 
 
 def _text_block(text: str) -> bytes:

@@ -1,5 +1,5 @@
-"""Tool calls that carry files: uploads become paths before the call, what the tool wrote becomes artifacts after it, as
-`outputs` tells.
+"""Tool calls that carry files: uploads become paths before the call, as `inputs` tells, and what the tool wrote becomes
+artifacts after it, as `outputs` does.
 
 Storage takes time, so a call waits in a `Job` until its orders are answered.
 """
@@ -8,23 +8,22 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from . import catalog, delivery
+from . import claims, delivery, hints
 from . import jsonrpc as rpc
 from .artifact import tool_error
 from .desk import Desk
-from .effects import (
-    Allocate,
-    Allocated,
-    Materialize,
-    Materialized,
-    StorageAnswer,
-)
+from .effects import Allocate, Allocated, StorageAnswer, Survey, Surveyed
 from .exchange import Exchange, ExchangeKey
 from .filename import safe_filename
-from .job import Job
+from .inputs import Inputs
+from .job import Job, Way, way_of
+from .ledger import Ledger
 from .links import Link
-from .outputs import Outputs
-from .shelf import Shelf, Upload
+from .outputs import CLOCK_SLACK_S, Outputs
+from .plan import LocatorMode, OutputLocator, ServerPlan
+from .retelling import AREAS, Retelling
+from .shared_paths import to_here, to_there
+from .shelf import Shelf
 from .waiting import Waiting, reason_of
 
 
@@ -35,6 +34,9 @@ class Onward(Protocol):
 
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
 
+    def learn(self, link: Link, exchange: Exchange) -> None:
+        """Read the server's list of tools; the call goes up afterwards."""
+
 
 class Calls:
     """The calls under way of all sessions."""
@@ -44,99 +46,73 @@ class Calls:
         self._desk = desk
         self._shelf = shelf
         self._waiting = waiting
-        self._outputs = Outputs(desk, shelf, waiting, self._finish)
+        self._inputs = Inputs(desk, shelf, waiting, self._answered)
+        self._retelling = Retelling(desk, shelf)
+        self.outputs = Outputs(desk, shelf, waiting, self._retelling, self._finish)
         self._jobs: dict[ExchangeKey, Job] = {}
+        self._ledgers: dict[str, Ledger] = {}  # by workspace
 
     # --- Into tools -------------------------------------------------------------------------------------------------
 
     def receive_call(self, link: Link, exchange: Exchange) -> bool:
-        """A `tools/call` is about to go up. False if no adapter names the tool.
+        """A `tools/call` is about to go up. False if its files are nobody's business.
 
         Raises:
             RemoteProtocolError: its params have a member twice. Nothing has changed.
         """
-        server, params = link.plan, exchange.params or b"{}"
+        params = exchange.params or b"{}"
         tool = rpc.text_of(rpc.member_of(params, "name")) or ""
-        producers = server.producers if self._desk.plan.artifacts_enabled else ()
-        job = Job(link, exchange, tool)
-        job.consumers = [c for c in server.consumers if delivery.tool_named(c.tools, tool)]
-        job.producer = next((p for p in producers if delivery.tool_named(p.tools, tool)), None)
-        if not job.consumers and job.producer is None:
+        consumers = [c for c in link.plan.consumers if delivery.tool_named(c.tools, tool)]
+        way = self._way(link.plan, tool)
+        if not consumers and way is None and link.plan.auto_files is None:
             return False
-        self._jobs[exchange.key] = job
+        job = Job(link, exchange, tool, self._ledger(link))
+        job.consumers, job.way = consumers, way
         exchange.params = params
         try:
-            self._place_uploads(job)
-            self._place_output(job)
+            self._inputs.find(job)
         except delivery.ArgumentProblem as problem:
             job.problem = str(problem)
-        self._go_on(job)
+        if not job.inputs and way is None and job.problem is None:
+            return False
+        self._jobs[exchange.key] = job
+        self._ledgers[link.workspace] = job.ledger
+        link.is_furnished = True
+        job.open_orders += 1  # until all that is to be ordered is
+        if job.problem is None:
+            self._inputs.order(job)
+            self._place_output(job)
+            self._look_before(job)
+        self._answered(job)
         return True
 
-    def _place_uploads(self, job: Job) -> None:
-        """Order every upload the call names to be made visible to the server."""
-        session = job.link.session
-        params = job.exchange.params
-        assert params is not None
-        if not self._desk.plan.uploads_enabled:
-            self._check_no_files(job)
-            return
-        for consumer in job.consumers:
-            for reference in delivery.find_references(params, consumer, helper=catalog.helper_name(session.server)):
-                if reference.uid in job.pinned:
-                    continue
-                is_own = reference.sid == session.sid
-                found = self._shelf.find_upload(session.server, session.sid, reference.uid) if is_own else None
-                if found is None:
-                    helper = catalog.helper_name(session.server)
-                    raise delivery.ArgumentProblem(
-                        f"Unknown upload handle {reference.text[:160]}: it has expired, or belongs to another session. "
-                        f"Call {helper}, upload the file, and pass the handle from its response."
-                    )
-                found.pins += 1
-                job.pinned[reference.uid] = found
-                self._materialize(job, found)
-
-    def _check_no_files(self, job: Job) -> None:
-        """Uploads are switched off, so nothing can be in the arguments that are for uploaded files."""
-        assert job.exchange.params is not None
-        for consumer in job.consumers:
-            try:
-                has_files = bool(delivery.find_references(job.exchange.params, consumer, helper=""))
-            except delivery.ArgumentProblem:
-                has_files = True
-            if has_files:
-                name = consumer.file_path_argument
-                raise delivery.ArgumentProblem(f"Argument {name} is for uploads, and uploads are switched off here.")
-
-    def _materialize(self, job: Job, upload: Upload) -> None:
-        record = upload.record
-        workspace = job.link.session.workspace
-
-        def placed(answer: StorageAnswer) -> None:
-            if isinstance(answer, Materialized):
-                upload.path = answer.path
-            else:
-                job.problem = f"The uploaded file {record.filename} cannot be handed to the tool: {reason_of(answer)}."
-            self._answered(job)
-
-        job.open_orders += 1
-        self._waiting.order(
-            lambda ticket: Materialize(
-                ticket=ticket, workspace=workspace, blob=record.blob, upload=record.uid, filename=record.filename
-            ),
-            placed,
+    def _way(self, plan: ServerPlan, tool: str) -> Way | None:
+        if not self._desk.plan.artifacts_enabled:
+            return None
+        producer = next((p for p in plan.producers if delivery.tool_named(p.tools, tool)), None)
+        if producer is not None:
+            return way_of(producer) if producer.persist else None
+        auto = plan.auto_files
+        if auto is None:
+            return None
+        return Way(
+            auto, auto.expose_as_resource, rewrite_text=auto.rewrite_text, inline_text_bytes=auto.inline_text_bytes
         )
 
+    def _ledger(self, link: Link) -> Ledger:
+        found = self._ledgers.get(link.workspace)
+        limits = self._desk.limits
+        return Ledger(2 * limits.files_known_max, limits.files_awaited_max) if found is None else found
+
     def _place_output(self, job: Job) -> None:
-        producer = job.producer
-        if producer is None or producer.output_path_argument is None or not producer.persist:
+        way = job.way
+        if way is None or way.output_path_argument is None:
             return
         assert job.exchange.params is not None
         job.aid = self._desk.mint()
-        wanted = delivery.requested_filename(job.exchange.params, producer.output_path_argument)
+        wanted = delivery.requested_filename(job.exchange.params, way.output_path_argument)
         filename = safe_filename(wanted or "", f"artifact-{job.aid[:8]}")
-        workspace = job.link.session.workspace
+        workspace = job.link.workspace
 
         def allocated(answer: StorageAnswer) -> None:
             if isinstance(answer, Allocated):
@@ -150,60 +126,120 @@ class Calls:
             lambda ticket: Allocate(ticket=ticket, workspace=workspace, artifact=job.aid, filename=filename), allocated
         )
 
-    def _answered(self, job: Job) -> None:
-        job.open_orders -= 1
-        self._go_on(job)
+    def _look_before(self, job: Job) -> None:
+        """Where output is told by what changes, see how things are before the call."""
+        way, link = job.way, job.link
+        if way is None or not (
+            way.modes is None or {LocatorMode.ARGUMENT, LocatorMode.CHANGED}.intersection(way.modes)
+        ):
+            return
+        areas = () if job.ledger.is_begun else AREAS
+        names = way.rules.path_arguments if isinstance(way.rules, OutputLocator) else ()
+        arguments = rpc.member_of(job.exchange.params, "arguments") or b"{}"
+        paths = claims.argument_paths(arguments, names, self._desk.limits.arguments_read_max)
+        if not areas and not paths:
+            return
+        named = tuple(tuple(to_here(path, link.plan.shared) for path in spellings) for spellings in paths)
+        ordered_at_unix = self._desk.now_unix
 
-    def _go_on(self, job: Job) -> None:
+        def seen(answer: StorageAnswer) -> None:
+            if isinstance(answer, Surveyed):
+                if areas and not job.ledger.is_begun:  # a call beside this one may have begun it, and written since
+                    job.ledger.begin(answer.listed, ordered_at_unix - CLOCK_SLACK_S if answer.is_cut else 0.0)
+                for sighting in answer.named:
+                    job.baseline.update({file.path: file.stamp for file in sighting.files})
+            self._answered(job)  # a disk that cannot be looked at is said when something is to be taken from it
+
+        job.open_orders += 1
+        self._waiting.order(
+            lambda ticket: Survey(
+                ticket=ticket,
+                server=link.plan.id,
+                workspace=link.workspace,
+                named=named,
+                areas=areas,
+                entries_max=self._desk.limits.files_known_max,
+            ),
+            seen,
+        )
+
+    def _answered(self, job: Job) -> None:
         """Send the call up once everything it needs is in place, or answer it with what is wrong."""
+        job.open_orders -= 1
         if job.is_over or job.open_orders:
             return
-        if job.problem is None:
-            try:
-                job.exchange.params = self._rewritten(job)
-            except delivery.ArgumentProblem as problem:
-                job.problem = str(problem)
         if job.problem is not None:
             self._finish(job, tool_error(job.problem))
         else:
+            job.begun_at, job.begun_after = self._desk.now, job.ledger.last_number
             self.onward.forward(job.link, job.exchange)
 
-    def _rewritten(self, job: Job) -> bytes:
-        params = job.exchange.params
-        assert params is not None
-        helper = catalog.helper_name(job.link.plan.id)
-        for consumer in job.consumers:
-            placed = []
-            for reference in delivery.find_references(params, consumer, helper=helper):
-                path = job.pinned[reference.uid].path
-                assert path is not None
-                placed.append((reference, path))
-            params = delivery.deliver(params, consumer, placed)
-        if job.allocated is not None:
-            assert job.producer is not None
-            assert job.producer.output_path_argument is not None
-            params = delivery.place_output(params, job.producer.output_path_argument, job.allocated)
-        return params
+    def prepare(self, link: Link, exchange: Exchange) -> bool:
+        """A call is about to be written, to a server that is ready. True if it waits, or is answered."""
+        job = self._jobs.get(exchange.key)
+        if job is None or job.is_placed:
+            return False
+        if job.mentions and link.hints is None:
+            self.onward.learn(link, exchange)
+            return True
+        known = (link.hints or {}).get(job.tool)
+        try:
+            params = self._inputs.write(job, known)
+            if job.allocated is not None:
+                assert job.way is not None
+                assert job.way.output_path_argument is not None
+                path = to_there(job.allocated, link.plan.shared)
+                params = delivery.place_output(params, job.way.output_path_argument, path)
+        except delivery.ArgumentProblem as problem:
+            self._finish(job, tool_error(str(problem)))
+            return True
+        job.is_placed = True
+        job.said, exchange.params = exchange.params, params
+        return False
 
     # --- Out of tools -----------------------------------------------------------------------------------------------
+
+    def wants_again(self, link: Link, exchange: Exchange, result: bytes) -> bool:
+        """Whether a tool refused what it was given only because it takes URIs, and may be called again with those: one
+        that says of itself that a call changes nothing, or nothing more than one call."""
+        job = self._jobs.get(exchange.key)
+        if job is None or not job.mentions:
+            return False
+        paths = [given.path for given in job.inputs.values() if given.path is not None]
+        known = (link.hints or {}).get(job.tool)
+        if not hints.says_uri(result, paths) or not self._inputs.learn(job, known):
+            return False
+        if known is None or not known.is_harmless:
+            return False
+        job.is_placed, exchange.params = False, job.said
+        return True
 
     def receive_result(self, exchange: Exchange, result: bytes) -> bool:
         """A result came. True if it is answered here, now or once its files are taken in."""
         job = self._jobs.get(exchange.key)
-        if job is None or job.producer is None or not job.producer.persist:
+        if job is None:
             return False
-        return self._outputs.take(job, job.producer, result)
+        if job.way is None:
+            auto = job.link.plan.auto_files
+            if auto is None or not auto.rewrite_text or not job.mentions:
+                return False
+            self._finish(job, self._retelling.reworded(job, result))  # nothing is taken in, and no path of ours shown
+            return True
+        self.outputs.take(job, job.way, result)
+        return True
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def forget(self, exchange: Exchange) -> None:
-        """The exchange is over, however it ended: what it used may expire again."""
+        """The exchange is over, however it ended."""
         job = self._jobs.pop(exchange.key, None)
-        if job is None:
-            return
-        job.is_over = True
-        for upload in job.pinned.values():
-            upload.pins -= 1
+        if job is not None:
+            job.is_over = True
+            self._inputs.release(job)
+
+    def sweep(self, workspace: str) -> None:
+        """The folders of a session are gone."""
+        self._ledgers.pop(workspace, None)
 
     def _finish(self, job: Job, result: bytes) -> None:
         self.onward.finish(job.link, job.exchange, rpc.encode_result(job.exchange.id_raw, result))

@@ -1,7 +1,8 @@
 """What clients see of the file plane: one more tool and what it answers, notes on others, resources, capabilities.
 
 Every entry that is not ours keeps its bytes, except that a tool which takes uploaded files gets one sentence added to
-its description and to that of the argument. Lists of a shape that cannot be added to come back as they came.
+its description and, where an adapter names the arguments, to theirs. Lists of a shape that cannot be added to come back
+as they came.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from .artifact import Artifact, resource_item
 from .delivery import tool_named
 from .dotted import EACH, parse_path
 from .enrich import add_items, add_members, readable_elements, readable_members, readable_text
-from .handle import UPLOAD_SCHEME, format_upload
-from .plan import ServerPlan
+from .handle import ARTIFACT_SCHEME, UPLOAD_SCHEME, format_upload
+from .hints import takes_files
+from .plan import Deliver, ServerPlan, UploadConsumer
 from .rewrite import Edit, Span, set_member, splice, take
 
 _NUMBER: Final = re.compile(rb"[0-9]{1,300}")
@@ -40,7 +42,7 @@ def extend_tools(result: bytes, server: ServerPlan, *, is_first_page: bool, offe
     A tool of the upstream that has the helper's name is left out: calls by that name would not reach it.
     """
     array = take(result, readable_members(result).get("tools"))
-    if not (offers_uploads and server.consumers) or array is None or not array.startswith(b"["):
+    if not (offers_uploads and server.takes_uploads) or array is None or not array.startswith(b"["):
         return result
     helper = helper_name(server.id)
     tools = readable_elements(array)
@@ -80,17 +82,38 @@ def _noted(tool: bytes, server: ServerPlan, helper: str) -> bytes:
     name = _name(tool)
     consumers = [consumer for consumer in server.consumers if name is not None and tool_named(consumer.tools, name)]
     if not consumers:
-        return tool
+        return _with_note(tool, _auto_note(server, helper)) if server.auto_files and takes_files(tool) else tool
+    takers: dict[str, UploadConsumer] = {}
     for consumer in consumers:
-        note = f"Takes {consumer.uri_scheme} handles; get them with {helper}."
+        for argument in consumer.arguments:
+            takers.setdefault(argument.removesuffix(EACH), consumer)  # a list is described, not its items
+    for argument, consumer in takers.items():
         schema = take(tool, readable_members(tool).get("inputSchema"))
         if schema is not None:
-            tool = set_member(tool, "inputSchema", _described(schema, parse_path(consumer.file_path_argument), note))
+            noted = _described(schema, parse_path(argument), _argument_note(consumer, helper))
+            tool = set_member(tool, "inputSchema", noted)
     scheme = consumers[0].uri_scheme
+    verb, instead = ("may be", "as well as") if all(c.accept_other for c in consumers) else ("are", "not")
     return _with_note(
         tool,
-        f"Files are passed as {scheme} handles, not as local paths or content: call {helper}, send the file to the "
-        "link it gives, and pass the handle from the response.",
+        f"Files {verb} passed as {scheme} handles, {instead} as local paths or content: call {helper}, send the file "
+        "to the link it gives, and pass the handle from the response.",
+    )
+
+
+def _argument_note(consumer: UploadConsumer, helper: str) -> str:
+    """One sentence for the argument that takes handles."""
+    what = f"{consumer.uri_scheme} handles (get them with {helper}) and {ARTIFACT_SCHEME} URIs"
+    if consumer.deliver in (Deliver.DATA_URI, Deliver.BASE64, Deliver.TEXT):
+        what += ", in whose place the tool gets the file's content"
+    return f"Also takes {what}." if consumer.accept_other else f"Takes {what}."
+
+
+def _auto_note(server: ServerPlan, helper: str) -> str:
+    """One sentence for a tool whose arguments may name files."""
+    return (
+        f"Where an argument names a file to read, pass its {server.upload_scheme} handle (get one with {helper}) or "
+        f"its {ARTIFACT_SCHEME} URI."
     )
 
 
@@ -234,15 +257,28 @@ def _quotable(url: str) -> str:
 # --- initialize -----------------------------------------------------------------------------------------------------
 
 
-def extend_capabilities(result: bytes, server: ServerPlan, *, offers_uploads: bool, offers_resources: bool) -> bytes:
-    """An initialize result that declares `tools` and `resources` where we offer some and the upstream has none."""
+def extend_capabilities(result: bytes, server: ServerPlan, *, offers_uploads: bool, offers_artifacts: bool) -> bytes:
+    """An initialize result that declares `tools` and `resources` where we offer some and the upstream has none, and
+    that one is told of artifacts: when the list changes, and what becomes of each that is subscribed to."""
     if not server.has_files:
         return result
     capabilities = take(result, readable_members(result).get("capabilities"))
     declared = readable_members(capabilities)
+    offers_resources = offers_uploads or offers_artifacts
     wanted = [name for name, offered in (("tools", offers_uploads), ("resources", offers_resources)) if offered]
-    missing = {name: b"{}" for name in wanted if take(capabilities or b"", declared.get(name)) in (None, b"null")}
-    return add_members(result, "capabilities", missing)
+    found = {name: take(capabilities or b"", declared.get(name)) for name in wanted}
+    changed = {name: b"{}" for name, value in found.items() if value in (None, b"null")}
+    if offers_artifacts:
+        changed["resources"] = _with_abilities(changed.get("resources") or found["resources"] or b"{}")
+    return add_members(result, "capabilities", changed)
+
+
+def _with_abilities(resources: bytes) -> bytes:
+    """The capability with what is done here for artifacts; as it came if it cannot be added to."""
+    spans = readable_members(resources)
+    missing = {name: b"true" for name in ("subscribe", "listChanged") if take(resources, spans.get(name)) != b"true"}
+    opening = b'{"resources":'
+    return add_members(opening + resources + b"}", "resources", missing)[len(opening) : -1]
 
 
 # --- resources ------------------------------------------------------------------------------------------------------

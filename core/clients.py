@@ -18,6 +18,7 @@ from .errors import INVALID_REQUEST, OVERLOADED, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey, Reply
 from .ids import ChannelId
 from .jsonrpc import Frame
+from .lasting import lasting_sid
 from .session import Affinities, Session
 from .session import Input as SessionInput
 from .session import State as SessionState
@@ -41,12 +42,14 @@ class Clients:
         sessions: by the secret that their clients prove themselves with.
         forget: to be told of each session that is about to end.
         end_tasks: the same, for what runs in it though nobody waits.
+        receives: whether files for the session of that public name are on their way in.
     """
 
     def __init__(self, desk: Desk, courier: Courier, streams: Streams) -> None:
         self.sessions: dict[str, Session] = {}
         self.forget: Callable[[Session], None]
         self.end_tasks: Callable[[Session], None]
+        self.receives: Callable[[str], bool]
         self._by_sid: dict[str, Session] = {}
         self._desk = desk
         self._courier = courier
@@ -228,10 +231,22 @@ class Clients:
         self._begin(session, reply, ExchangeKey(channel, ordinal), frame, headers)
         return session
 
-    def _new_session(self, opening: PostOpening | PipeOpening | EventPipeOpening, *, pipe: ChannelId | None) -> Session:
+    def _lasting_sid(self, affinity: Affinities) -> str | None:
+        """The public name of a session of ours. Where it is for all requests of a principal over HTTP it is the same
+        for each of them, after a restart too, so that their files are theirs: a capability that is minted from whose it
+        is and a key of ours, and that nobody can guess. Whoever comes on a pipe, or alone, gets one of its own."""
+        plan = self._desk.plan
+        if affinity.is_for_one or affinity.group or not self._desk.servers[affinity.server].has_files:
+            return None
+        sid = lasting_sid(plan.link_key, affinity)
+        return None if sid in self._by_sid else sid
+
+    def _new_session(
+        self, opening: PostOpening | PipeOpening | EventPipeOpening, *, pipe: ChannelId | None, sid: str | None = None
+    ) -> Session:
         session = Session(
             id=self._desk.mint(),
-            sid=self._desk.mint(),
+            sid=sid or self._desk.mint(),
             workspace=self._desk.mint(),
             server=opening.server,
             principal=opening.principal,
@@ -253,7 +268,7 @@ class Clients:
         self, opening: PostOpening | PipeOpening | EventPipeOpening, affinity: Affinities, leg: Envelope
     ) -> Session:
         """A session of ours, for requests that say all."""
-        session = self._new_session(opening, pipe=None)
+        session = self._new_session(opening, pipe=None, sid=self._lasting_sid(affinity))
         session.affinity = affinity
         session.client = leg
         session.features = MODERN[LATEST_MODERN]
@@ -316,7 +331,7 @@ class Clients:
         session = self._by_sid.get(sid)
         if session is None:
             return
-        if session.is_busy or self._courier.keeps(session):
+        if session.is_busy or self._courier.keeps(session) or self.receives(sid):
             self._courier.touch(session)
         else:
             self._desk.note("info", "session ended: idle", session.server)

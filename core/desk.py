@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from .effects import Close, Dial, Effect, Note, Pause, Resume, Send, Target
+from .effects import Close, Dial, Effect, Headers, Note, Pause, Resume, Send, Target
 from .errors import LocalProtocolError
 from .ids import ChannelId, Entropy, Ticket, mint
 from .limits import Limits
@@ -143,12 +143,13 @@ class Desk:
         event_id: str | None = None,
         retry_ms: int | None = None,
         challenge: str = "",
+        headers: Headers = (),
     ) -> bool:
         """Order one message. False if the channel is gone or ending: nothing is ordered then."""
         found = self._channels.get(channel)
         if found is None or found.is_ending:
             return False
-        self.out.append(Send(channel, message, is_last, status, session, event, event_id, retry_ms, challenge))
+        self.out.append(Send(channel, message, is_last, status, session, event, event_id, retry_ms, challenge, headers))
         found.is_ending = is_last
         held_bytes = found.unsent_bytes
         found.unsent_bytes += len(message)
@@ -160,9 +161,9 @@ class Desk:
                 self.close(channel, reason="too much waits to be read")
         return True
 
-    def refuse(self, channel: ChannelId, status: int, body: dict[str, object]) -> None:
+    def refuse(self, channel: ChannelId, status: int, body: dict[str, object], headers: Headers = ()) -> None:
         """Answer an HTTP request outside the protocol with a status and a JSON body."""
-        self.send(channel, msgspec.json.encode(body), is_last=True, status=status)
+        self.send(channel, msgspec.json.encode(body), is_last=True, status=status, headers=headers)
 
     def close(self, channel: ChannelId | None, *, status: int = 202, reason: str = "", code: int = 1000) -> None:
         """Order the end of a channel, once."""

@@ -108,6 +108,20 @@ class MessageOpening(Fact, frozen=True):
     headers: Headers = ()
 
 
+class RawFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a request says of the one file that is its whole body.
+
+    Attributes:
+        filename: not yet made safe; "" if it has none.
+        mime_type: a type without parameters.
+        sha256: what the file must have, in lower-case hexadecimal; "": whatever it has.
+    """
+
+    filename: str = ""
+    mime_type: str | None = None
+    sha256: str = ""
+
+
 class UploadOpening(Fact, frozen=True):
     """A request to store files. Answered by `Receive` (go on) or a `Send` that refuses."""
 
@@ -117,6 +131,50 @@ class UploadOpening(Fact, frozen=True):
     size_bytes: int | None = None
     """The announced length of the whole body, if any."""
     principal: str = ""
+    raw: RawFile | None = None
+    """The body is one file and nothing else; None: it is a form."""
+
+
+class Verb(enum.Enum):
+    """What a request wants of an upload that goes on after a break."""
+
+    CREATE = "create"
+    APPEND = "append"
+    RESUME = "resume"  # where to go on: whoever asks is about to send, so what is still being sent is given up
+    LOOK = "look"  # how far it is; whatever is being sent goes on
+    END = "end"
+
+
+class Checksum(msgspec.Struct, frozen=True):
+    """What a body must have: `algorithm` is sha1, sha256 or md5, `digest` in lower-case hexadecimal."""
+
+    algorithm: str
+    digest: str
+
+
+class DraftOpening(Fact, frozen=True):
+    """A request about an upload that goes on after a break. Answered by `Append` (go on) or a `Send`.
+
+    Attributes:
+        draft: which one; "" for CREATE, where the query is that of an upload link.
+        size_bytes: the announced length of this body; None: it is not announced.
+        offset: where the body belongs, for APPEND.
+        length: of the whole file, for CREATE, as are `file`, `metadata` (as it came) and `base_url`.
+        checksum: what this body must have.
+    """
+
+    server: str
+    verb: Verb
+    query: dict[str, str]
+    draft: str = ""
+    session: str | None = None
+    size_bytes: int | None = 0
+    offset: int = 0
+    length: int = 0
+    file: RawFile = RawFile()
+    metadata: str = ""
+    checksum: Checksum | None = None
+    base_url: str = ""
 
 
 class DownloadOpening(Fact, frozen=True):
@@ -153,6 +211,7 @@ Opening = (
     | EventPipeOpening
     | MessageOpening
     | UploadOpening
+    | DraftOpening
     | DownloadOpening
     | Connected
     | Primed
@@ -227,6 +286,8 @@ class Send(Effect, frozen=True):
     event_id: str | None = None
     retry_ms: int | None = None
     challenge: str = ""
+    headers: Headers = ()
+    """Further ones of the reply's head, where nothing was written to it before."""
 
 
 class Close(Effect, frozen=True):
@@ -361,10 +422,12 @@ class Allocate(Effect, frozen=True):
 class FileSource(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """A file an upstream says it wrote: `candidates` are spellings of one path, the first that exists is meant.
 
-    Relative candidates are resolved against the server's working directory.
+    Relative candidates are resolved against the server's working directory. With a `stamp` (see `SeenFile`) the file
+    must still be as it was seen, before and after it is copied; one that is not has the problem "unfinished".
     """
 
     candidates: tuple[str, ...]
+    stamp: str = ""
 
 
 class InlineSource(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -376,6 +439,21 @@ class InlineSource(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 Source = FileSource | InlineSource
+
+
+class Survey(Effect, frozen=True):
+    """Look, and touch nothing: what is at each of the paths `named` (spellings each, as in `FileSource`), and which
+    files there are in the workspace's folders `areas` ("ws", "in", "out"), at most `entries_max` in all. A folder that
+    is named stands for the files below it, at most `folder_max`. What may not be taken in is not told of. Answer:
+    `Surveyed`, with one `Sighting` for each of `named`."""
+
+    ticket: Ticket
+    server: str
+    workspace: str
+    named: tuple[tuple[str, ...], ...] = ()
+    areas: tuple[str, ...] = ()
+    entries_max: int = 10_000
+    folder_max: int = 64
 
 
 class Collect(Effect, frozen=True):
@@ -394,14 +472,15 @@ class Collect(Effect, frozen=True):
 
 
 class Materialize(Effect, frozen=True):
-    """Make a stored blob visible to an upstream as a file named `filename` in a folder of its own. Answer:
-    `Materialized`."""
+    """Make a stored blob visible to an upstream as a file named `filename` in a folder of its own, named after the
+    upload or artifact, below the workspace's `folder` ("in", "out" or "ws"). Answer: `Materialized`."""
 
     ticket: Ticket
     workspace: str
     blob: str
     upload: str
     filename: str
+    folder: str = "in"
 
 
 class Fetch(Effect, frozen=True):
@@ -418,6 +497,16 @@ class Discard(Effect, frozen=True):
     blob: str
 
 
+class Remove(Effect, frozen=True):
+    """Remove the file at the real path `path`, which was taken in and whose record is saved, if it is still as it was
+    seen then, and may be taken in at all. No answer."""
+
+    server: str
+    workspace: str
+    path: str
+    stamp: str
+
+
 class Sweep(Effect, frozen=True):
     """Remove a workspace with all its folders. No answer."""
 
@@ -426,6 +515,7 @@ class Sweep(Effect, frozen=True):
 
 class Receive(Effect, frozen=True):
     """Take in the body of an upload: store its files as blobs named `blobs[0]`, `blobs[1]`, … in order, all or none.
+    With `raw` the body is the file `blobs[0]`.
 
     When they are stored, `receive_message(channel, manifest)` with the JSON of an `UploadManifest`; when that fails,
     the driver answers the client itself with the `UploadRefusal`'s status and calls `receive_close`.
@@ -436,10 +526,36 @@ class Receive(Effect, frozen=True):
     file_size_max_bytes: int
     total_size_max_bytes: int
     require_sha256: bool = False
+    raw: RawFile | None = None
+
+
+class Append(Effect, frozen=True):
+    """Take in the body of a request as the next bytes of the draft `blob`, from `offset` on. At 0 it has to be made if
+    it is not there.
+
+    What arrives is kept, also when the rest does not, unless there is a `checksum`: then all of the body is kept, or
+    none. When the draft has `size_bytes` it becomes the blob; it is discarded instead if it has not that `sha256`.
+
+    When this is over, `receive_message(channel, report)` with the JSON of an `Appended`; others may come before it and
+    tell how far it is. Where the client broke off, the driver answers it as far as it can, after the report.
+    """
+
+    channel: ChannelId
+    blob: str
+    offset: int
+    size_bytes: int
+    checksum: Checksum | None = None
+    sha256: str = ""
+
+
+class Cease(Effect, frozen=True):
+    """Take in no more of the body that an `Append` is for. It is over then; its channel is still to be answered."""
+
+    channel: ChannelId
 
 
 class Serve(Effect, frozen=True):
-    """Answer a download with a blob."""
+    """Answer a download with a blob. `stored_at_unix` is 0 where that is not known."""
 
     channel: ChannelId
     blob: str
@@ -447,10 +563,13 @@ class Serve(Effect, frozen=True):
     mime_type: str
     size_bytes: int
     sha256: str
+    stored_at_unix: float = 0.0
 
 
-StorageOrder = Load | Save | Forget | ForgetAll | Allocate | Collect | Materialize | Fetch | Discard | Sweep
-"""For storage alone; `Receive` and `Serve` are for a channel, and have a part in storage."""
+StorageOrder = (
+    Load | Save | Forget | ForgetAll | Allocate | Survey | Collect | Materialize | Fetch | Discard | Remove | Sweep
+)
+"""For storage alone; `Receive`, `Append` and `Serve` are for a channel, and have a part in storage."""
 
 
 class StoredFile(msgspec.Struct, frozen=True):
@@ -467,6 +586,34 @@ class UploadManifest(msgspec.Struct, frozen=True):
     """The files of one upload request, in order; the i-th lies in blob `Receive.blobs[i]`."""
 
     files: tuple[StoredFile, ...]
+
+
+class Halt(enum.Enum):
+    """Why an `Append` brought less than its whole body."""
+
+    NONE = ""
+    CEASED = "ceased"  # on our own order
+    BROKEN = "broken"  # the client hung up, was silent for too long, or sent no HTTP
+    CHECKSUM = "checksum"  # the body has another one: nothing of it is kept
+    TOO_LARGE = "too_large"  # there is more of it than the file was to have: nothing of it is kept
+    MISMATCH = "mismatch"  # the whole file has another SHA-256: nothing is left
+    FULL = "full"  # there is no room for more; what came before is kept
+    FAILED = "failed"  # the storage failed, and what it has is not known
+
+
+class Appended(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a draft is.
+
+    Attributes:
+        size_bytes: what it has.
+        is_over: nothing more of this body follows.
+        sha256: of the whole: it is there, and is a blob now.
+    """
+
+    size_bytes: int
+    is_over: bool = True
+    sha256: str = ""
+    halt: Halt = Halt.NONE
 
 
 # --- Storage answers ------------------------------------------------------------------------------------------------
@@ -488,6 +635,48 @@ class Allocated(Answer, frozen=True):
     path: str
 
 
+class SeenFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A regular file that may be taken in.
+
+    Attributes:
+        path: absolute, all links resolved.
+        stamp: of its content: another one means that it was written since, or is another file.
+        changed_at_unix: when it was written or renamed last, on the wall clock.
+        is_busy: somebody has it open for writing, as far as can be told.
+    """
+
+    path: str
+    size_bytes: int
+    stamp: str
+    changed_at_unix: float = 0.0
+    is_busy: bool = False
+
+
+class Sighting(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is at a named path.
+
+    Attributes:
+        problem: why there is nothing to take, for people, if there is not: "missing", "not permitted", "an empty
+            folder".
+        files: the file, or those of the folder, in order of their paths.
+        is_folder: it is one.
+        is_cut: the folder has more files than are told of.
+    """
+
+    problem: str = ""
+    files: tuple[SeenFile, ...] = ()
+    is_folder: bool = False
+    is_cut: bool = False
+
+
+class Surveyed(Answer, frozen=True):
+    """`listed` are the files of the areas, ordered by their paths; `is_cut` if there are more."""
+
+    named: tuple[Sighting, ...] = ()
+    listed: tuple[SeenFile, ...] = ()
+    is_cut: bool = False
+
+
 class CollectedFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """One source: taken in when `problem` is empty. `path` is the real path it came from ("" for inline content)."""
 
@@ -505,7 +694,10 @@ class Collected(Answer, frozen=True):
 
 
 class Materialized(Answer, frozen=True):
+    """`stamp` is the file's, as in `SeenFile`."""
+
     path: str
+    stamp: str = ""
 
 
 class Fetched(Answer, frozen=True):
@@ -521,4 +713,4 @@ class StorageFailed(Answer, frozen=True):
     is_missing: bool = False
 
 
-StorageAnswer = Loaded | Saved | Allocated | Collected | Materialized | Fetched | StorageFailed
+StorageAnswer = Loaded | Saved | Allocated | Surveyed | Collected | Materialized | Fetched | StorageFailed

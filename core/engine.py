@@ -22,12 +22,15 @@ from .clients import Clients
 from .counter import Counter, UploadRole
 from .courier import Courier
 from .deferring import Deferring
+from .deposit import Deposits
 from .desk import Desk
+from .drafts import AppendRole, Drafts
 from .effects import (
     Cause,
     Connected,
     DeleteOpening,
     DownloadOpening,
+    DraftOpening,
     Effect,
     EventPipeOpening,
     GetOpening,
@@ -41,21 +44,25 @@ from .effects import (
 )
 from .errors import LocalProtocolError
 from .exchange import ExchangeKey
+from .filerecord import FileEnds, FileStatus, StoredArtifact, StoredUpload
 from .handle import Nonces
 from .ids import ChannelId, Entropy, Ticket
 from .legwork import Legwork
 from .limits import Limits
 from .links import ChildRole, FarewellRole, UpPostRole, UpStreamRole
 from .nursery import SpareRole
+from .own_resources import OwnResources
 from .parking import Parking
 from .pipes import Pipes
 from .plan import Plan
 from .plane import FilePlane
 from .posts import Posts
+from .reading import Reading
 from .report import Command, Status, report
 from .roles import MessageRole, PipeRole, PostRole, StreamRole
 from .servers import Servers
-from .shelf import Shelf, StoredArtifact
+from .session import Session
+from .shelf import Shelf
 from .stateless import Stateless
 from .stating import Stating
 from .streams import Streams
@@ -87,6 +94,7 @@ class Engine:
         limits: every bound.
         stored: the artifacts that earlier runs left, so that they expire, and count, as if this one had made them.
         stored_tasks: the records of tasks that earlier runs left.
+        stored_uploads: the uploads that earlier runs left.
 
     All inputs take `now`, seconds on one monotonic clock that never runs backwards, and raise LocalProtocolError for
     what only their caller can have got wrong; what a peer got wrong is answered or noted, never raised.
@@ -101,6 +109,7 @@ class Engine:
         limits: Limits | None = None,
         stored: Iterable[StoredArtifact] = (),
         stored_tasks: Iterable[StoredTask] = (),
+        stored_uploads: Iterable[StoredUpload] = (),
     ) -> None:
         if any(server.has_files for server in plan.servers) and len(plan.link_key) < LINK_KEY_MIN_BYTES:
             expected = f"expected at least {LINK_KEY_MIN_BYTES} secret bytes"
@@ -129,7 +138,7 @@ class Engine:
         self._stateless = stateless = Stateless(
             desk, courier, clients, legwork, seal, verdicts, crossings.schooling.advertised, crossings.replays
         )
-        clients.forget, courier.over = stateless.forget, stateless.receive_settled
+        clients.forget, courier.over = self._forget, stateless.receive_settled
         courier.tasks = stateless.tasks = tasking
         clients.end_tasks = tasking.close_session
         courier.task_questions = tasking.asking
@@ -138,16 +147,25 @@ class Engine:
         tasking.restore(stored_tasks, desk.servers)
         self._posts = Posts(desk, courier, clients, streams, stateless)
         self._pipes = Pipes(desk, courier, clients, stateless)
-        nonces, shelf = Nonces(), Shelf(desk)
+        nonces, shelf = Nonces(), Shelf(desk, is_live=lambda sid: clients.by_sid(sid) is not None)
         self._shelf = shelf
-        for record in stored:
-            shelf.add_artifact(record)
+        shelf.restore(stored_uploads, stored)
         calls = Calls(desk, shelf, self._waiting)
-        self._plane = FilePlane(desk, shelf, nonces, self._waiting, calls)
-        self._counter = Counter(desk, self._clients, shelf, nonces, self._waiting)
+
+        def tell(session: Session, method: str, message: bytes) -> None:
+            courier.deliver(session, method, message, None)
+
+        self._resources = resources = OwnResources(desk, shelf, self._waiting, session_by=clients.by_sid, tell=tell)
+        shelf.watch = resources.receive_change
+        reading = Reading(desk, servers.uplink)
+        self._plane = FilePlane(desk, shelf, nonces, calls, resources, reading)
+        deposits = Deposits(desk, clients, shelf, nonces, self._waiting)
+        self._counter = Counter(desk, shelf, deposits, self._waiting)
+        self._drafts = Drafts(desk, shelf, deposits)
+        clients.receives = nonces.is_used
         courier.up = self._servers
         self._servers.use(self._plane)
-        self._plane.onward = calls.onward = self._servers
+        self._plane.onward = calls.onward = resources.onward = self._servers
 
     # --- Queries ----------------------------------------------------------------------------------------------------
 
@@ -175,6 +193,14 @@ class Engine:
         """All tasks that there are, those that began first first."""
         return self._tasking.report()
 
+    def files(self) -> tuple[FileStatus, ...]:
+        """All files that are stored, those that were used last last."""
+        return self._shelf.report()
+
+    def file_ends(self) -> tuple[FileEnds, ...]:
+        """How many files went since the start, and why."""
+        return self._shelf.ends()
+
     def next_timeout(self) -> Deadline | None:
         """When `handle_timeout` is wanted next, and why."""
         return self._desk.timers.next_timeout()
@@ -194,6 +220,8 @@ class Engine:
                 self._servers.channels.receive_open(role, opening)
         elif isinstance(opening, UploadOpening):
             self._counter.open_upload(channel, opening)
+        elif isinstance(opening, DraftOpening):
+            self._drafts.open(channel, opening)
         elif isinstance(opening, DownloadOpening):
             self._counter.open_download(channel, opening)
         elif opening.server not in self._desk.servers:
@@ -214,7 +242,8 @@ class Engine:
         return self._effects()
 
     def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]:
-        """One message arrived, without framing: JSON-RPC on channels of the protocol, an `UploadManifest` on uploads.
+        """One message arrived, without framing: JSON-RPC on channels of the protocol, an `UploadManifest` or
+        `Appended` on uploads.
 
         A message on a channel that has ended, or was never opened, is dropped: it crossed our own `Close`. A byte order
         mark before it is no part of it: some platforms write one before every text.
@@ -235,9 +264,9 @@ class Engine:
             if self._desk.is_open(channel):
                 self._pipes.receive_posted(role, channel, message)
         elif isinstance(role, UploadRole):
-            if not role.is_settled:
-                role.is_settled = True
-                self._counter.receive_manifest(role, channel, message)
+            self._counter.receive_manifest(role, channel, message)
+        elif isinstance(role, AppendRole):
+            self._drafts.receive_report(role, channel, message)
         return self._effects()
 
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
@@ -248,6 +277,8 @@ class Engine:
             self._servers.channels.receive_close(role, channel, cause)
         elif isinstance(role, UploadRole):
             self._counter.receive_close(role)
+        elif isinstance(role, AppendRole):
+            self._drafts.receive_close(role, channel)
         elif isinstance(role, PostRole):
             self._posts.receive_post_close(role, channel, cause)
         elif isinstance(role, StreamRole):
@@ -280,6 +311,7 @@ class Engine:
         """End every session: each open request is answered, each upstream let go."""
         self._begin(now, None)
         self._tasking.stop()
+        self._shelf.stop()
         self._desk.is_draining = True
         for session in list(self._clients.sessions.values()):
             self._legwork.listens.end_all(session)
@@ -315,6 +347,19 @@ class Engine:
         self._tasking.cancel(task, "cancelled by an operator")
         return self._effects()
 
+    def receive_file_delete(self, id: str, now: float) -> list[Effect]:
+        """An operator's order: remove the upload or artifact of this id.
+
+        Raises:
+            LocalProtocolError: there is none, or a call uses it. Nothing has changed.
+        """
+        self._begin(now, None)
+        file = next((file for file in self._shelf.report() if file.id == id), None)
+        if file is None or file.pins:
+            raise LocalProtocolError(f"there is no file {id[:40]!r}" if file is None else "a call uses the file")
+        self._shelf.delete(file.kind, file.session, file.id)
+        return self._effects()
+
     def handle_timeout(self, now: float) -> list[Effect]:
         """Do what is due. Early calls do nothing; afterwards the next deadline is later than `now`."""
         self._begin(now, None)
@@ -334,13 +379,17 @@ class Engine:
         out, self._desk.out = self._desk.out, []
         return out
 
+    def _forget(self, session: Session) -> None:
+        """A session is about to end."""
+        self._stateless.forget(session)
+        self._drafts.close_session(session.sid)
+
     def _handle(self, purpose: str, whose: object) -> None:
         if purpose == "reply":
             self._handle_reply_timeout(whose)
         elif purpose in ("upload", "artifact"):
             assert isinstance(whose, tuple)
-            handle = self._shelf.handle_upload_timeout if purpose == "upload" else self._shelf.handle_artifact_timeout
-            handle(*whose)
+            self._shelf.handle_timeout("upload" if purpose == "upload" else "artifact", *whose)
         elif purpose == "ask":
             assert isinstance(whose, tuple)
             self._clients.handle_ask(*whose)
@@ -350,7 +399,7 @@ class Engine:
         elif purpose == "resume":
             assert isinstance(whose, tuple)
             self._servers.handle_resume(*whose)
-        elif purpose in ("round", "ack", "visit", "defer", "look", "adopt"):
+        elif purpose in ("round", "ack", "visit", "defer", "look", "adopt", "linked"):
             assert isinstance(whose, tuple)
             self._handle_call(purpose, *whose)
         elif purpose == "commit":
@@ -371,8 +420,12 @@ class Engine:
     def _handle_named(self, purpose: str, whose: str) -> None:
         """What a session waits for, a parked call, or else a link."""
         parking = self._legwork.parking
-        if purpose == "idle":
+        if purpose == "resources":
+            self._resources.handle_change(whose)
+        elif purpose == "idle":
             self._clients.handle_idle(whose)
+        elif purpose == "draft":
+            self._drafts.handle_timeout(whose)
         elif purpose == "collect":
             parking.handle_collect(whose)
         elif purpose == "park":
@@ -398,7 +451,9 @@ class Engine:
             self._legwork.deferring.handle_defer(session, key)
             return
         assert isinstance(key, ExchangeKey)
-        if purpose == "look":
+        if purpose == "linked":
+            self._plane.handle_linked(key)
+        elif purpose == "look":
             self._servers.handle_look(session, key)
         elif purpose == "adopt":
             self._tasking.handle_adopt(session, key)

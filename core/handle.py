@@ -130,6 +130,20 @@ def check_download(
     return _check(key, expiry, signature, now_unix, "artifact", server, sid, artifact, filename, expiry)
 
 
+def sign_draft(key: bytes, *, server: str, draft: str, expires_at_unix: int) -> dict[str, str]:
+    """The query parameters of a link that may go on with one upload until it expires."""
+    expiry = str(expires_at_unix)
+    return {"mcp_tus_exp": expiry, "mcp_tus_sig": _signature(key, "draft", server, draft, expiry)}
+
+
+def check_draft(key: bytes, query: Mapping[str, str], *, server: str, draft: str, now_unix: float) -> str | None:
+    """As `check_upload`, for the link of one upload that goes on after a break."""
+    expiry, signature = query.get("mcp_tus_exp"), query.get("mcp_tus_sig")
+    if expiry is None or signature is None:
+        return "missing"
+    return _check(key, expiry, signature, now_unix, "draft", server, draft, expiry)
+
+
 def _check(key: bytes, expiry: str, signature: str, now_unix: float, purpose: str, *fields: str) -> str | None:
     if not (_EXPIRY.fullmatch(expiry) and _SIGNATURE.fullmatch(signature)):
         return "malformed"
@@ -146,11 +160,19 @@ def _signature(key: bytes, purpose: str, *fields: str) -> str:
 
 
 class Grant(NamedTuple):
-    """What an upload link was issued for; `expires_at` on the caller's monotonic clock."""
+    """What an upload link was issued for.
+
+    Attributes:
+        expires_at: on the caller's monotonic clock.
+        principal: to whom, where that is not for the session to say.
+        is_bearer: it holds whether or not the session is alive: whoever has the link may upload, and has the file.
+    """
 
     server: str
     sid: str
     expires_at: float
+    principal: str = ""
+    is_bearer: bool = False
 
 
 class Nonces:
@@ -166,7 +188,16 @@ class Nonces:
     def __len__(self) -> int:
         return len(self._grants)
 
-    def mint(self, entropy: Entropy, *, server: str, sid: str, expires_at: float) -> str:
+    def mint(
+        self,
+        entropy: Entropy,
+        *,
+        server: str,
+        sid: str,
+        expires_at: float,
+        principal: str = "",
+        is_bearer: bool = False,
+    ) -> str:
         """A fresh nonce for one link."""
         nonce = mint(entropy)
         own = [other for other, grant in self._grants.items() if grant.sid == sid]
@@ -174,7 +205,7 @@ class Nonces:
             self._drop_oldest(own)
         elif len(self._grants) >= NONCES_MAX:
             self._drop_oldest(list(self._grants))
-        self._grants[nonce] = Grant(server, sid, expires_at)
+        self._grants[nonce] = Grant(server, sid, expires_at, principal, is_bearer)
         return nonce
 
     def _drop_oldest(self, nonces: list[str]) -> None:
@@ -195,6 +226,10 @@ class Nonces:
         self._uses[nonce] -= 1
         if not self._uses[nonce]:
             del self._uses[nonce]
+
+    def is_used(self, sid: str) -> bool:
+        """Whether an upload with a link of that session is under way."""
+        return any(nonce in self._grants and self._grants[nonce].sid == sid for nonce in self._uses)
 
     def spend(self, nonce: str) -> None:
         """Use the nonce up."""

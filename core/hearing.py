@@ -13,6 +13,7 @@ from .desk import Desk
 from .errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, RemoteProtocolError
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
+from .exchange import State as ExchangeState
 from .handshakes import Handshakes
 from .ids import ChannelId
 from .jsonrpc import Frame
@@ -20,6 +21,7 @@ from .links import ChildRole, Errand, Link, UpPostRole, UpStreamRole
 from .listens import Listens
 from .losses import Losses
 from .news import News
+from .reading import PURPOSE as LINKED
 from .resuming import Resuming
 from .tasked import PURPOSES, Tasked
 from .uplink import Uplink
@@ -43,6 +45,12 @@ class Results(Protocol):
 
     def receive_result(self, link: Link, exchange: Exchange, result: bytes) -> bool:
         """A result came. True if the file plane answers it, now or later."""
+
+    def wants_again(self, link: Link, exchange: Exchange, result: bytes) -> bool:
+        """Whether the request is to be sent once more, with its files told of in another way."""
+
+    def receive_errand(self, errand: Errand, frame: Frame) -> None:
+        """A resource was read, or could not be."""
 
 
 class Hearing:
@@ -199,6 +207,8 @@ class Hearing:
             self._crossings.receive_levelled(link, is_done=is_done)
         elif errand.purpose in PURPOSES:
             self._tasked.receive_errand(link, errand, frame)
+        elif errand.purpose == LINKED:
+            self.files.receive_errand(errand, frame)
         elif errand.purpose == "subscribe":
             self._listens.receive_subscribed(link, errand, is_done=is_done)
         else:
@@ -215,6 +225,8 @@ class Hearing:
                 return
         except RemoteProtocolError as fault:
             frame = Frame(error=jsonrpc.error_object(INTERNAL_ERROR, f"the server's answer is broken: {fault.message}"))
+        if link.plan.has_files and exchange.state is ExchangeState.SENT and self._must_repeat(link, exchange, frame):
+            return
         exchange.step(ExchangeInput.REPLY)
         if frame.error is not None:
             error = self._crossings.error_down(link, exchange, jsonrpc.usable_error(frame.error))
@@ -235,6 +247,13 @@ class Hearing:
             self._losses.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, INTERNAL_ERROR, text))
             return
         self._losses.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, result))
+
+    def _must_repeat(self, link: Link, exchange: Exchange, frame: Frame) -> bool:
+        if frame.result is None or not self.files.wants_again(link, exchange, frame.result):
+            return False
+        exchange.step(ExchangeInput.REQUEUE)
+        self._crossings.onward.resend(link, exchange)
+        return True
 
 
 def is_current(role: UpPostRole | UpStreamRole) -> bool:

@@ -8,12 +8,23 @@ from . import handle
 from .artifact import Artifact
 from .desk import Desk
 from .session import Session
-from .shelf import StoredArtifact
+from .shelf import StoredArtifact, StoredUpload
+
+
+def uri_of(record: StoredArtifact | StoredUpload, scheme: str = handle.UPLOAD_SCHEME) -> str:
+    """What clients call the file.
+
+    Args:
+        scheme: what handles of its server's uploads start with.
+    """
+    if isinstance(record, StoredArtifact):
+        return handle.format_artifact(record.sid, record.aid, record.filename)
+    return handle.format_upload(record.sid, record.uid, scheme)
 
 
 def describe(desk: Desk, session: Session, record: StoredArtifact) -> Artifact:
     return Artifact(
-        artifact_uri=handle.format_artifact(record.sid, record.aid, record.filename),
+        artifact_uri=uri_of(record),
         artifact_id=record.aid,
         filename=record.filename,
         mime_type=record.mime_type,
@@ -21,23 +32,25 @@ def describe(desk: Desk, session: Session, record: StoredArtifact) -> Artifact:
         sha256=record.sha256,
         expose_as_resource=record.is_exposed,
         expires_at_unix=record.expires_at_unix,
-        download_url=_download_url(desk, session, record),
+        download_url=link_to(desk, session, record),
     )
 
 
-def _download_url(desk: Desk, session: Session, record: StoredArtifact) -> str | None:
+def link_to(desk: Desk, session: Session, record: StoredArtifact | StoredUpload) -> str | None:
+    """A signed link to the file, as long as it lives; None where nothing would serve it."""
     base = base_url(desk, session)
     if not base or not desk.plan.downloads_enabled:
         return None
+    id = record.aid if isinstance(record, StoredArtifact) else record.uid
     query = handle.sign_download(
         desk.plan.link_key,
         server=record.server,
         sid=record.sid,
-        artifact=record.aid,
+        artifact=id,
         filename=record.filename,
-        expires_at_unix=int(record.expires_at_unix),
+        expires_at_unix=int(record.expires_at_unix or desk.now_unix + desk.limits.upload_ttl_s),
     )
-    path = f"/artifacts/{record.server}/{record.sid}/{record.aid}/{quote(record.filename, safe='')}"
+    path = f"/artifacts/{record.server}/{record.sid}/{id}/{quote(record.filename, safe='')}"
     return f"{base}{path}?{urlencode(query)}"
 
 

@@ -273,14 +273,30 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Unused uploads are removed after this; each use starts it anew."""
     upload_link_ttl_s: float = 120.0
     """How long a signed upload link may be used: minutes, since the agent uses it at once."""
+    upload_draft_ttl_s: float = 3600.0
+    """How long an upload that can go on after a break waits for more of it: a laptop that was closed for a meeting."""
+    upload_draft_max_s: float = 86_400.0
+    """How long such an upload may take in all, and its link works: gigabytes over a slow line are done within a day."""
+    upload_drafts_per_session_max: int = 16
+    """Such uploads of one session at once. Each holds the room of its whole file."""
+    upload_drafts_max: int = 1024
+    """Those of all sessions together, finished ones that can still be asked for included: about 2 KB of memory each."""
     artifact_size_max_bytes: int = 1024 * MIB
     """One file taken in from a tool: screen recordings and exports fit."""
     artifact_ttl_s: float = 3600.0
     """How long an artifact and its download link live: time enough for a person to click."""
     artifacts_per_session_max: int = 1000
     """Artifacts of one session at once: a browser's session takes hundreds of screenshots."""
+    files_known_max: int = 10_000
+    """Files in a session's folders whose changes are noticed. A call that unpacks an archive makes thousands."""
+    files_awaited_max: int = 64
+    """Files of one session that were named before they were complete, and are looked for at later calls."""
+    arguments_read_max: int = 256
+    """Texts in a call's arguments that are taken for paths of what it writes."""
     artifacts_per_call_max: int = 64
     """Files taken in from one tool result."""
+    artifact_page_max: int = 100
+    """Artifacts in one page of `resources/list`."""
     inline_size_max_bytes: int = 8 * MIB
     """A larger artifact is not put into a `resources/read` result; its download link is named instead."""
     session_storage_max_bytes: int = 1024 * MIB
@@ -289,6 +305,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Uploads and artifacts of all sessions together."""
     stored_files_max: int = 100_000
     """Their number, those of ended sessions included: about 1 KB of memory each."""
+
+    tombs_max: int = 10_000
+    """Files that are gone of which it is still known why, some 500 bytes each."""
+    tombstone_ttl_s: float = 86_400.0
+    """For how long: agents that are taken up again next day still name yesterday's files."""
 
     # The engine's own tables
     drain_s: float = 10.0

@@ -13,6 +13,7 @@ from .desk import Role
 from .effects import Cause, Delete, Headers
 from .eras import Era
 from .exchange import Exchange
+from .hints import Hints
 from .ids import ChannelId
 from .jsonrpc import Frame
 from .limits import Limits
@@ -32,6 +33,7 @@ class Link:
     id: names it among all links; that of its session, if it has but one.
     sessions: whose requests it carries, by their public names.
     workspace: the name of the folders its process is given.
+    is_furnished: files may lie there, or be on their way, for a call that waits for the process.
     channel: the two-way stream to the server, for a pipe.
     cookies: what the server has set in this upstream session.
     children: processes that were started and are not known to be gone.
@@ -55,6 +57,7 @@ class Link:
     answered: what it answered to `initialize`, while it is asked whether it can do without.
     tried: the eras that failed in this handshake, and whether the server said so, or nothing at all.
     refused: the error that the first of them failed with.
+    hints: what its tools take where `files: auto` asks; None: nobody has looked.
     mirrors: which arguments of its tools the server wants in headers too, by tool; None: nobody has looked.
     page_read: the cursor of the last page of its list of tools that was asked for.
     pages_read: of its list of tools, while that is read for this.
@@ -90,8 +93,10 @@ class Link:
         "era",
         "handshake",
         "has_listened",
+        "hints",
         "id",
         "is_asked_again",
+        "is_furnished",
         "is_left",
         "is_lent",
         "is_pipe",
@@ -163,6 +168,7 @@ class Link:
         self.answered: Frame | None = None
         self.tried: dict[Era, bool] = {}
         self.refused: bytes | None = None
+        self.hints: dict[str, Hints] | None = None
         self.mirrors: dict[str, tuple[Mirror, ...]] | None = None
         self.pages_read = 0
         self.page_read: bytes | None = None
@@ -180,6 +186,7 @@ class Link:
         self.parting: set[ChannelId] = set()
         self.orphans: dict[int, Exchange] = {}
         self.leaving: set[int] = set()
+        self.is_furnished = False
         self.is_left = False
         self.is_lent = False
 

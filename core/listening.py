@@ -15,9 +15,10 @@ class Listening:
         confirmed: those that it has.
         is_asked: a server without sessions was asked for all of it, and has not answered.
         granted: what of it such a server confirmed.
+        own: what of it is for us to tell, whatever the server does.
     """
 
-    __slots__ = ("awaited", "confirmed", "exchange", "granted", "is_asked", "machine")
+    __slots__ = ("awaited", "confirmed", "exchange", "granted", "is_asked", "machine", "own")
 
     def __init__(self, exchange: Exchange, machine: Listen) -> None:
         self.exchange = exchange
@@ -26,6 +27,7 @@ class Listening:
         self.confirmed: set[str] = set()
         self.granted: Filter | None = None
         self.is_asked = False
+        self.own = Filter()
 
     @property
     def wanted(self) -> Filter:

@@ -49,6 +49,12 @@ class Tasks(Protocol):
         """Somebody began to listen to a task: what is known of it is told."""
 
 
+class OwnNews(Protocol):
+    """What is told of by us, whatever a server tells of."""
+
+    def granted(self, link: Link, session: Session, wanted: Filter) -> Filter: ...
+
+
 class Wishes(Protocol):
     """What servers without sessions are asked for."""
 
@@ -63,6 +69,7 @@ class Listens:
     def __init__(
         self, desk: Desk, uplink: Uplink, telling: Telling, answering: Answering, crowds: dict[str, Crowd]
     ) -> None:
+        self.files: OwnNews
         self.news: Wishes
         self.tasks: Tasks
         self._by_task: dict[str, list[tuple[Session, Listening]]] = {}
@@ -94,6 +101,8 @@ class Listens:
         machine = Listen(exchange.id_raw, wanted, queue_max=limits.held_per_session_max)
         listening = Listening(exchange, machine)
         session.listens[exchange.key] = listening
+        if link.plan.has_files:
+            listening.own = self.files.granted(link, session, wanted)
         at = self._desk.now + limits.listen_ack_s
         self._desk.timers.set(("ack", (session.sid, exchange.key)), at, "what is subscribed")
         if link.is_stateless:
@@ -109,7 +118,8 @@ class Listens:
             return
         held = self._held(session, listening)
         crowd = self._crowds.get(link.id)
-        for uri in sorted(listening.wanted.uris):
+        own = listening.own.uris
+        for uri in sorted(listening.wanted.uris - own):
             if uri in held:
                 listening.confirmed.add(uri)
                 continue
@@ -167,6 +177,7 @@ class Listens:
         if granted is None:
             offered = self._offered(session)
             granted = Filter(offered.tools, offered.prompts, offered.resources, frozenset(listening.confirmed))
+        granted |= listening.own
         if listening.wanted.tasks:
             granted |= Filter(tasks=self.tasks.visible(session, listening.wanted.tasks))
         self._tell(session, listening, listening.machine.receive_acknowledged(granted))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from fnmatch import fnmatchcase
+from typing import Literal
 
 import msgspec
 
@@ -73,16 +74,44 @@ class TaskRules(msgspec.Struct, frozen=True, kw_only=True):
         return self.offer is not Offer.NEVER or any(offer is not Offer.NEVER for _, offer in self.tools)
 
 
+class Eviction(enum.Enum):
+    """Which of a session's files make room for new ones, the least recently used first."""
+
+    NONE = "none"  # what does not fit is refused
+    UPLOADS_FIRST = "lru_uploads_then_artifacts"
+    ARTIFACTS_FIRST = "lru_artifacts_then_uploads"
+
+
+class Deliver(enum.Enum):
+    """What a tool is given in place of a handle."""
+
+    PATH = "path"  # the absolute path of a copy
+    FILE_URI = "file_uri"  # the same as file:///…
+    URL = "url"  # a signed, expiring link, for a server that does not see our disk
+    DATA_URI = "data_uri"  # the content itself, as data:…;base64,…
+    BASE64 = "base64"  # the content itself
+    TEXT = "text"  # the content itself, which must be UTF-8
+
+
 class UploadConsumer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Tools that take uploaded files. See FILES: `upload_consumer`."""
 
     tools: tuple[str, ...]
-    file_path_argument: str
-    """Dotted path into the arguments; its value is one handle or a list of handles."""
+    """Names, or patterns with *, ? and [...]."""
+    file_path_argument: str | tuple[str, ...]
+    """Dotted path into the arguments, `[*]` for the items of a list, or several such paths; the value at each is one
+    handle or a list of handles."""
     uri_scheme: str = UPLOAD_SCHEME
     """What handles start with. `UPLOAD_SCHEME` is always taken as well."""
-    uri_prefix: bool = False
-    """Deliver `file:///…` instead of a bare absolute path."""
+    deliver: Deliver = Deliver.PATH
+    accept_other: bool = False
+    """What is no handle passes as it is, such as a URL; otherwise it is refused."""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """`file_path_argument`, as several."""
+        given = self.file_path_argument
+        return (given,) if isinstance(given, str) else given
 
 
 class LocatorMode(enum.Enum):
@@ -90,14 +119,26 @@ class LocatorMode(enum.Enum):
     REGEX = "regex"
     STRUCTURED = "structured"
     EMBEDDED = "embedded"
+    RESOURCE_LINK = "resource_link"
+    ARGUMENT = "argument"
+    CHANGED = "changed"
 
 
 class OutputLocator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a result says what was written."""
 
-    mode: LocatorMode = LocatorMode.NONE
+    mode: LocatorMode | tuple[LocatorMode, ...] = LocatorMode.NONE
+    """One, or several: what any of them finds is taken, each file once."""
     output_path_key: str | None = None
+    """STRUCTURED: dotted path into the structured result, `[*]` for the items of a list."""
     output_path_regexes: tuple[str, ...] = ()
+    """REGEX: none: the built-in ones."""
+    path_arguments: tuple[str, ...] = ()
+    """ARGUMENT: dotted paths of arguments that name the file; none: any that holds one string."""
+
+    @property
+    def modes(self) -> tuple[LocatorMode, ...]:
+        return (self.mode,) if isinstance(self.mode, LocatorMode) else self.mode
 
 
 class ArtifactProducer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -110,6 +151,27 @@ class ArtifactProducer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     expose_as_resource: bool = True
     allow_raw_output: bool = False
     required: bool = False
+    move: bool = False
+    """Take the file away from where it was, once it is stored."""
+    rewrite_text: bool = False
+    """In the result, write the URI of what was taken in where its path stands."""
+    inline_text_bytes: int = 0
+    """A text file of at most so many bytes is added to the result as a block."""
+
+
+class AutoFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of all tools of a server, without adapters: `files: auto`. See FILES 2.3."""
+
+    rewrite_text: bool = True
+    inline_text_bytes: int = 32 * 1024
+    expose_as_resource: bool = True
+
+
+class SharedFolder(msgspec.Struct, frozen=True):
+    """A folder that the server sees under another path than we do. Both are absolute."""
+
+    here: str
+    there: str
 
 
 class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,9 +207,16 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     tasks: TaskRules = TaskRules()
     forwards_roots: bool = False
     """With a file plane: answer the server's `roots/list` with the client's roots, not with the session's folders."""
+    auto_files: AutoFiles | None = None
+    """What no adapter says of a tool is found out; None: tools without adapters carry no files."""
+    shared: tuple[SharedFolder, ...] = ()
+    cwd: str = ""
+    """Its working directory, with `{ws}`, `{in}` and `{out}` for a session's folders; empty: `{ws}`."""
+    stage: Literal["in", "out", "ws"] = "in"
+    """In which of a session's folders uploads are laid for the server."""
 
     def __post_init__(self) -> None:
-        if self.sharing is not Sharing.NONE and (self.kind is Kind.HTTP or self.consumers or self.producers):
+        if self.sharing is not Sharing.NONE and (self.kind is Kind.HTTP or self.has_files):
             raise ValueError(f"server {self.id} cannot be shared: it speaks Streamable HTTP, or has adapters")
 
     @property
@@ -158,7 +227,17 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_files(self) -> bool:
-        return bool(self.consumers or self.producers)
+        return bool(self.consumers or self.producers or self.auto_files)
+
+    @property
+    def takes_uploads(self) -> bool:
+        """Whether any of its tools may be given an uploaded file."""
+        return bool(self.consumers or self.auto_files)
+
+    @property
+    def makes_artifacts(self) -> bool:
+        """Whether files that its tools make are taken in."""
+        return bool(self.producers or self.auto_files)
 
     @property
     def owns_roots(self) -> bool:
@@ -184,6 +263,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     require_sha256: bool = False
     artifacts_enabled: bool = True
     expose_as_resources: bool = True
+    eviction: Eviction = Eviction.UPLOADS_FIRST
     mirrors_polling: bool = False
     """Where a server closes its event stream to be polled (2025-11-25), close the client's as well."""
     stores_events: bool = False

@@ -1,4 +1,4 @@
-"""The file plane: what clients of a server with adapters are shown beyond what the server has.
+"""The file plane: what clients of a server with files are shown beyond what the server has.
 
 The upload helper among its tools, the session's artifacts among its resources, its session's folders as roots. What
 happens to tool calls on their way is in `calls`. Everything else passes untouched.
@@ -6,7 +6,7 @@ happens to tool calls on their way is in `calls`. Everything else passes untouch
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -14,17 +14,29 @@ import msgspec
 from . import catalog, handle
 from . import jsonrpc as rpc
 from .artifact import tool_error
-from .calls import Calls, Onward
+from .calls import Calls
+from .calls import Onward as CallsOnward
 from .desk import Desk
-from .effects import Fetch, Fetched, StorageAnswer, Sweep
-from .errors import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED, RESOURCE_NOT_FOUND, RemoteProtocolError
+from .effects import Sweep
+from .errors import INVALID_PARAMS, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey
-from .labels import base_url, describe
-from .links import Link
+from .hints import Hints, read_hints
+from .jsonrpc import Frame
+from .labels import base_url
+from .links import Errand, Link
+from .listen import Filter
+from .own_resources import OwnResources, is_own
 from .plan import ServerPlan
+from .reading import Reading
 from .session import Session
+from .shared_paths import to_there
 from .shelf import Shelf
-from .waiting import Waiting, reason_of
+
+SUBSCRIPTIONS: Final = ("resources/subscribe", "resources/unsubscribe")
+
+
+class Onward(CallsOnward, Protocol):
+    """Where the file plane sends what it is done with."""
 
 
 class EmptyList(NamedTuple):
@@ -42,39 +54,36 @@ EMPTY_LISTS: Final = {
 
 
 class FilePlane:
-    """Decides for servers with adapters; see `servers.FileRules` for what is asked of it."""
+    """Decides for servers with files; see `servers.FileRules` for what is asked of it."""
 
-    def __init__(self, desk: Desk, shelf: Shelf, nonces: handle.Nonces, waiting: Waiting, calls: Calls) -> None:
+    def __init__(
+        self, desk: Desk, shelf: Shelf, nonces: handle.Nonces, calls: Calls, resources: OwnResources, reading: Reading
+    ) -> None:
         self.onward: Onward
         self._desk = desk
         self._shelf = shelf
         self._nonces = nonces
-        self._waiting = waiting
         self._calls = calls
-        self._reads: set[ExchangeKey] = set()
+        self._resources = resources
+        self._reading = calls.outputs.reader = reading
 
     def offers_uploads(self, server: ServerPlan) -> bool:
-        return bool(server.consumers) and self._desk.plan.uploads_enabled
-
-    def offers_resources(self, server: ServerPlan) -> bool:
-        plan = self._desk.plan
-        return (
-            plan.artifacts_enabled and plan.expose_as_resources and any(p.expose_as_resource for p in server.producers)
-        )
+        return server.takes_uploads and self._desk.plan.uploads_enabled
 
     # --- Handshake and roots ----------------------------------------------------------------------------------------
 
     def adapt_handshake(self, link: Link, result: bytes) -> bytes:
         server = link.plan
-        uploads = self.offers_uploads(server)
-        return catalog.extend_capabilities(
-            result, server, offers_uploads=uploads, offers_resources=self.offers_resources(server) or uploads
-        )
+        uploads, artifacts = self.offers_uploads(server), self._resources.are_offered(server)
+        return catalog.extend_capabilities(result, server, offers_uploads=uploads, offers_artifacts=artifacts)
 
     def roots_of(self, session: Session) -> bytes:
         """The session's own folders, the working one first: some servers take the first root as theirs."""
         base = f"{self._desk.plan.workspaces_path}/{session.workspace}"
-        roots = [{"uri": "file://" + quote(f"{base}/{name}"), "name": name} for name in ("ws", "in", "out")]
+        shared = self._desk.servers[session.server].shared
+        roots = [
+            {"uri": "file://" + quote(to_there(f"{base}/{name}", shared)), "name": name} for name in ("ws", "in", "out")
+        ]
         return msgspec.json.encode({"roots": roots})
 
     # --- Requests ---------------------------------------------------------------------------------------------------
@@ -85,7 +94,13 @@ class FilePlane:
                 return self._receive_tool_call(link, exchange)
             if exchange.method == "resources/read":
                 return self._receive_read(link, exchange)
-            rpc.member_of(exchange.params, "cursor")  # which the answer depends on: a faulty request is refused now
+            if exchange.method in SUBSCRIPTIONS:
+                return self._receive_subscription(link, exchange)
+            cursor = rpc.member_of(
+                exchange.params, "cursor"
+            )  # on which the answer depends: a faulty one is refused now
+            if exchange.method == "resources/list" and cursor and self._resources.receive_list(link, exchange):
+                return True
             empty = EMPTY_LISTS.get(exchange.method)
             if empty is None or self._has(link, empty.capability):
                 return False
@@ -100,6 +115,13 @@ class FilePlane:
         """Whether the server has it, as far as is known: before the handshake it may."""
         return link.upstream.capabilities is None or capability in link.upstream.capabilities
 
+    def prepare(self, link: Link, exchange: Exchange) -> bool:
+        """A request is about to be written, to a server that is ready. True if it waits, or is answered."""
+        return exchange.method == "tools/call" and self._calls.prepare(link, exchange)
+
+    def wants_again(self, link: Link, exchange: Exchange, result: bytes) -> bool:
+        return exchange.method == "tools/call" and self._calls.wants_again(link, exchange, result)
+
     def receive_result(self, link: Link, exchange: Exchange, result: bytes) -> bool:
         extended = self._extended(link, exchange, result)
         if extended is not None:
@@ -110,64 +132,53 @@ class FilePlane:
     def _extended(self, link: Link, exchange: Exchange, result: bytes) -> bytes | None:
         """A list with our own entries in it; None where there is nothing to add."""
         server = link.plan
-        if exchange.method == "tools/list" and server.consumers:
-            is_first = rpc.member_of(exchange.params, "cursor") is None
+        if exchange.method == "tools/list":
+            is_first = rpc.member_of(exchange.params, "cursor") in (None, b"null")
+            self.learn(link, result, is_first=is_first)
+            if not server.takes_uploads:
+                return None
             uploads = self.offers_uploads(server)
             return catalog.extend_tools(result, server, is_first_page=is_first, offers_uploads=uploads)
-        if exchange.method == "resources/list" and rpc.member_of(result, "nextCursor") is None:
+        if exchange.method == "resources/list" and rpc.member_of(result, "nextCursor") in (None, b"null"):
             entries = [catalog.workflow_entry()] if self.offers_uploads(server) else []
-            if self.offers_resources(server):
-                shown = [record for record in self._shelf.artifacts_of(link.session.sid) if record.is_exposed]
-                entries += [
-                    catalog.resource_entry(describe(self._desk, link.session, record), record.tool) for record in shown
-                ]
-            return catalog.extend_resources(result, entries)
+            return self._resources.extend(link, exchange, result, entries)
         return None
+
+    def learn(self, link: Link, result: bytes, *, is_first: bool) -> None:
+        """A page of the server's list of tools came by: it says what they take.
+
+        Raises:
+            RemoteProtocolError: it cannot be read.
+        """
+        known: dict[str, Hints] = {} if is_first or link.hints is None else link.hints
+        found = read_hints(result)
+        if len(known) + len(found) <= self._desk.limits.tools_known_max:
+            known = known | found
+        link.hints = known
 
     def _receive_read(self, link: Link, exchange: Exchange) -> bool:
         uri = rpc.text_of(rpc.member_of(exchange.params, "uri")) or ""
         if uri == catalog.WORKFLOW_URI and self.offers_uploads(link.plan):
             text = catalog.workflow_text(catalog.helper_name(link.plan.id))
             self._finish(link, exchange, catalog.resource_contents(uri, "text/markdown", text.encode()))
-            return True
-        if not uri.startswith(handle.ARTIFACT_SCHEME):
-            if not self._has(link, "resources"):
-                self._miss(link, exchange, uri)
-                return True
+        elif is_own(uri):
+            self._resources.receive_read(link, exchange, uri)
+        elif not self._has(link, "resources"):
+            self._resources.miss(link, exchange, uri)
+        else:
             return False
-        try:
-            sid, aid = handle.parse_artifact(uri)
-        except handle.HandleError:
-            sid = aid = ""
-        record = self._shelf.find_artifact(sid, aid)
-        session = link.session
-        if record is None or sid != session.sid or record.server != session.server or not record.is_exposed:
-            self._miss(link, exchange, uri)
-            return True
-        limit = self._desk.limits.inline_size_max_bytes
-        if record.size_bytes > limit:
-            url = describe(self._desk, link.session, record).download_url
-            text = f"{uri} has {record.size_bytes} bytes, more than the {limit} that are put into a message"
-            self._fail(link, exchange, OVERLOADED, text + (f": download it from {url}" if url else ""))
-            return True
-
-        self._reads.add(exchange.key)
-
-        def contents(answer: StorageAnswer) -> None:
-            if exchange.key not in self._reads:
-                return  # cancelled
-            if isinstance(answer, Fetched):
-                self._finish(link, exchange, catalog.resource_contents(uri, record.mime_type, answer.data))
-            else:
-                self._fail(link, exchange, INTERNAL_ERROR, f"{uri} could not be read: {reason_of(answer)}")
-
-        self._waiting.order(lambda ticket: Fetch(ticket=ticket, blob=record.blob, size_max_bytes=limit), contents)
         return True
 
-    def _miss(self, link: Link, exchange: Exchange, uri: str) -> None:
-        data = {"uri": uri}
-        message = rpc.encode_error(exchange.id_raw, RESOURCE_NOT_FOUND, f"Resource not found: {uri}", data)
-        self.onward.finish(link, exchange, message)
+    def _receive_subscription(self, link: Link, exchange: Exchange) -> bool:
+        uri = rpc.text_of(rpc.member_of(exchange.params, "uri")) or ""
+        if not is_own(uri):
+            return False
+        self._resources.receive_subscription(link, exchange, uri)
+        return True
+
+    def granted(self, link: Link, session: Session, wanted: Filter) -> Filter:
+        """What of a subscription is for us to tell."""
+        return self._resources.granted(link, session, wanted)
 
     # --- Tools ------------------------------------------------------------------------------------------------------
 
@@ -181,7 +192,7 @@ class FilePlane:
     # --- Uploads are offered ----------------------------------------------------------------------------------------
 
     def _offer_upload(self, link: Link, exchange: Exchange) -> None:
-        session, limits = link.session, self._desk.limits
+        session, limits = link.session_of(exchange), self._desk.limits
         base = base_url(self._desk, session)
         if not base:
             self._finish(link, exchange, tool_error("Uploads need an HTTP listener, and this proxy has none."))
@@ -194,7 +205,12 @@ class FilePlane:
         self._nonces.drop_expired(self._desk.now)
         ttl = limits.upload_link_ttl_s
         nonce = self._nonces.mint(
-            self._desk.entropy, server=session.server, sid=session.sid, expires_at=self._desk.now + ttl
+            self._desk.entropy,
+            server=session.server,
+            sid=session.sid,
+            expires_at=self._desk.now + ttl,
+            principal=session.principal,
+            is_bearer=session.is_stateless,
         )
         query = handle.sign_upload(
             self._desk.plan.link_key,
@@ -214,19 +230,30 @@ class FilePlane:
         )
         self._finish(link, exchange, offer)
 
+    # --- Resources that results link to -----------------------------------------------------------------------------
+
+    def receive_errand(self, errand: Errand, frame: Frame) -> None:
+        self._reading.receive_errand(errand, frame)
+
+    def handle_linked(self, key: ExchangeKey) -> None:
+        self._reading.handle_timeout(key)
+
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def forget(self, exchange: Exchange) -> None:
-        self._reads.discard(exchange.key)
+        self._reading.forget(exchange)
+        self._resources.forget(exchange)
         self._calls.forget(exchange)
 
     def close_session(self, session: Session) -> None:
         if self._desk.servers[session.server].has_files:
             self._shelf.close_session(session.sid)
+            self._resources.close_session(session)
 
     def sweep(self, session: Session) -> None:
         """Nothing works in the session's folders any more: they go."""
         if self._desk.servers[session.server].has_files:
+            self._calls.sweep(session.workspace)
             self._desk.order(Sweep(workspace=session.workspace))
 
     def _finish(self, link: Link, exchange: Exchange, result: bytes) -> None:

@@ -9,7 +9,7 @@ Source: 2026-07-28 server/tools, "x-mcp-header", and basic/transports/streamable
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -30,6 +30,12 @@ NOTED_MAX: Final = 8
 """So many tools that are left out are named."""
 
 
+class Pupil(Protocol):
+    """Who else reads the lists of tools that come by."""
+
+    def learn(self, link: Link, result: bytes, *, is_first: bool) -> None: ...
+
+
 class Schooling:
     """
     Attributes:
@@ -41,6 +47,7 @@ class Schooling:
     """
 
     def __init__(self, desk: Desk, uplink: Uplink, write: Callable[[Link, Exchange], None]) -> None:
+        self.files: Pupil
         self._desk = desk
         self._uplink = uplink
         self._write = write
@@ -82,6 +89,8 @@ class Schooling:
                 self.learn_support(link, frame.result, is_first=is_first)
                 if link.is_stateless:
                     self.learn(link, None, frame.result, is_first=is_first)
+                if link.plan.has_files:
+                    self.files.learn(link, frame.result, is_first=is_first)
                 cursor = jsonrpc.member_of(frame.result, "nextCursor")
             except RemoteProtocolError as error:
                 self._desk.note("warning", f"its list of tools cannot be read: {error.message}", link.plan.id)
@@ -99,6 +108,8 @@ class Schooling:
         if link.mirrors is None and link.is_stateless:
             link.mirrors = {}
         link.knows_supports = True
+        if link.hints is None:
+            link.hints = {}
         waiting, link.learning = link.learning, []
         for exchange in waiting:
             if not exchange.is_over:
@@ -159,7 +170,7 @@ class Schooling:
 
     def forget(self, link: Link) -> None:
         """The list has changed."""
-        link.mirrors = None
+        link.mirrors = link.hints = None
         link.knows_supports = False
         for session in link.sessions.values():
             if session.affinity is not None:

@@ -32,7 +32,7 @@ from .hearing import Hearing, Results
 from .jsonrpc import Frame
 from .legwork import Legwork
 from .links import Link, Notice, UpPostRole
-from .listens import Listens
+from .listens import Listens, OwnNews
 from .losses import Losses, Memory
 from .news import News
 from .plan import Kind, ServerPlan, Sharing
@@ -40,6 +40,7 @@ from .remote import Remote
 from .resuming import Resuming
 from .rewrite import set_member
 from .rounds import Rounds
+from .schooling import Pupil
 from .server_channels import Folders, ServerChannels
 from .session import Ask, Session
 from .sharing import MAY_ASK, Crowd, Share, greeting
@@ -52,11 +53,14 @@ from .uplink import Uplink
 from .upstream import Input, State
 
 
-class FileRules(Adaptation, Results, Memory, Folders, Protocol):
+class FileRules(Adaptation, Results, Memory, Folders, Pupil, OwnNews, Protocol):
     """What the file plane decides about messages of servers that it serves."""
 
     def receive_call(self, link: Link, exchange: Exchange) -> bool:
         """A request is about to go up. True if the file plane answers it, or sends it on later."""
+
+    def prepare(self, link: Link, exchange: Exchange) -> bool:
+        """A request is about to be written, to a server that is ready. True if it waits, or is answered."""
 
     def roots_of(self, session: Session) -> bytes:
         """The JSON result of `roots/list` in that session."""
@@ -90,7 +94,7 @@ class Servers:
         self._legwork = legwork
         self._by_sid: dict[str, Link] = {}
         self._shared: dict[str, Link] = {}  # by server
-        self._uplink = uplink = Uplink(desk)
+        self.uplink = self._uplink = uplink = Uplink(desk)
         self._resuming = resuming = Resuming(desk)
         self.handshakes = handshakes = Handshakes(desk, clients, uplink)
         self._losses = losses = Losses(desk, clients, courier, uplink, resuming, handshakes)
@@ -146,6 +150,7 @@ class Servers:
         """Let the file plane have its say."""
         self._files = self.handshakes.files = self._losses.files = files
         self._hearing.files = self.channels.files = files
+        self._listens.files = self.crossings.schooling.files = files
 
     # --- From the downstream half ---------------------------------------------------------------------------------
 
@@ -251,6 +256,8 @@ class Servers:
 
     def _send_up(self, link: Link, exchange: Exchange) -> None:
         """Write it; with serial sharing, when its turn comes."""
+        if link.plan.has_files and self._files.prepare(link, exchange):
+            return
         if self.crossings.receive_request(link, exchange) or self._calling.prepare(link, exchange):
             return
         crowd = self.handshakes.crowds.get(link.id)
@@ -308,6 +315,10 @@ class Servers:
     def expect_reply(self, session: Session, exchange: Exchange) -> None:
         if exchange.upstream_id is not None and exchange.state is ExchangeState.SENT:
             self._uplink.expect_reply(self._by_sid[session.sid], exchange)
+
+    def learn(self, link: Link, exchange: Exchange) -> None:
+        """The file plane wants to know more of a tool before it is called."""
+        self.crossings.schooling.begin(link, exchange)
 
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
         """The file plane gives an exchange its answer."""

@@ -18,11 +18,11 @@ import msgspec
 from .effects import Cause, Effect, Opening, StorageAnswer
 from .engine import Engine
 from .errors import LocalProtocolError
+from .filerecord import FileEnds, FileStatus, StoredArtifact, StoredUpload
 from .ids import ChannelId, Entropy, Ticket
 from .limits import Limits
 from .plan import Plan
 from .report import Command, Status
-from .shelf import StoredArtifact
 from .taskrecord import StoredTask, TaskStatus
 from .timers import Deadline
 
@@ -48,6 +48,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     server: str | None = None
     command: Command | None = None
     task: str | None = None
+    file: str | None = None
     effects: msgspec.Raw = msgspec.Raw()
     drawn: tuple[bytes, ...] = ()
     plan: Plan | None = None
@@ -55,6 +56,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     unix_at_zero: float = 0.0
     stored: tuple[StoredArtifact, ...] = ()
     stored_tasks: tuple[StoredTask, ...] = ()
+    stored_uploads: tuple[StoredUpload, ...] = ()
 
 
 class Recorder:
@@ -69,18 +71,25 @@ class Recorder:
         limits: Limits | None = None,
         stored: Iterable[StoredArtifact] = (),
         stored_tasks: Iterable[StoredTask] = (),
+        stored_uploads: Iterable[StoredUpload] = (),
         write: Callable[[bytes], object],
     ) -> None:
         self._drawn: list[bytes] = []
         self._entropy = entropy
         self._write = write
-        limits, stored, tasks = limits or Limits(), tuple(stored), tuple(stored_tasks)
+        limits, stored, tasks, uploads = limits or Limits(), tuple(stored), tuple(stored_tasks), tuple(stored_uploads)
         self._engine = Engine(
-            plan, entropy=self._draw, unix_at_zero=unix_at_zero, limits=limits, stored=stored, stored_tasks=tasks
+            plan,
+            entropy=self._draw,
+            unix_at_zero=unix_at_zero,
+            limits=limits,
+            stored=stored,
+            stored_tasks=tasks,
+            stored_uploads=uploads,
         )
         drawn, self._drawn = tuple(self._drawn), []
         begin = Line("begin", plan=plan, limits=limits, unix_at_zero=unix_at_zero, drawn=drawn)
-        self._note(msgspec.structs.replace(begin, stored=stored, stored_tasks=tasks))
+        self._note(msgspec.structs.replace(begin, stored=stored, stored_tasks=tasks, stored_uploads=uploads))
 
     def _draw(self, size: int) -> bytes:
         drawn = self._entropy(size)
@@ -111,6 +120,12 @@ class Recorder:
 
     def tasks(self) -> tuple[TaskStatus, ...]:
         return self._engine.tasks()
+
+    def files(self) -> tuple[FileStatus, ...]:
+        return self._engine.files()
+
+    def file_ends(self) -> tuple[FileEnds, ...]:
+        return self._engine.file_ends()
 
     def next_timeout(self) -> Deadline | None:
         return self._engine.next_timeout()
@@ -152,6 +167,9 @@ class Recorder:
 
     def receive_task_cancel(self, id: str, now: float) -> list[Effect]:
         return self._record(Line("receive_task_cancel", now, task=id), self._engine.receive_task_cancel(id, now))
+
+    def receive_file_delete(self, id: str, now: float) -> list[Effect]:
+        return self._record(Line("receive_file_delete", now, file=id), self._engine.receive_file_delete(id, now))
 
     def handle_timeout(self, now: float) -> list[Effect]:
         return self._record(Line("handle_timeout", now), self._engine.handle_timeout(now))
@@ -198,6 +216,7 @@ def replay(lines: Iterable[bytes]) -> Iterator[Difference]:
                 limits=line.limits,
                 stored=line.stored,
                 stored_tasks=line.stored_tasks,
+                stored_uploads=line.stored_uploads,
             )
             continue
         if engine is None:
@@ -227,6 +246,8 @@ def _feed(engine: Engine, line: Line, number: int) -> list[Effect]:
         return engine.receive_command(line.server, line.command, line.now)
     if line.task is not None:
         return engine.receive_task_cancel(line.task, line.now)
+    if line.file is not None:
+        return engine.receive_file_delete(line.file, line.now)
     if line.size_bytes is not None:
         return engine.receive_sent(channel, line.size_bytes, line.now)
     if line.input == "receive_message":

@@ -18,18 +18,22 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
+from isthmus.app.file_settings import (
+    ArtifactProducerAdapter,
+    Files,
+    OutputLocator,
+    SharedFolder,
+    UploadConsumerAdapter,
+)
 from isthmus.app.planning import to_limits
 from isthmus.app.settings import (
-    ArtifactProducerAdapter,
     Filter,
     Forwarding,
     Management,
     McpServer,
-    OutputLocator,
     Server,
     ServerTasks,
     Settings,
-    UploadConsumerAdapter,
     Upstream,
 )
 from isthmus.app.sizes import GIB, KIB, MIB
@@ -45,6 +49,7 @@ MACHINES: Final = {
     "listen": "isthmus.core.listen",
     "park": "isthmus.core.park",
     "task": "isthmus.core.task",
+    "drafts": "isthmus.core.drafts",
     "http_reply": "isthmus.core.wire.http_reply",
     "http_client": "isthmus.core.wire.http_client",
     "sse_client": "isthmus.core.wire.sse_client",
@@ -61,6 +66,8 @@ LISTED: Final[dict[str, type[msgspec.Struct]]] = {
     "servers[].adapters[] (type: upload_consumer)": UploadConsumerAdapter,
     "servers[].adapters[] (type: artifact_producer)": ArtifactProducerAdapter,
     "servers[].adapters[].output_locator": OutputLocator,
+    "servers[].files": Files,
+    "servers[].shared[]": SharedFolder,
     "servers[].tasks": ServerTasks,
     "servers[].forwarding": Forwarding,
     "mcpServers.NAME": McpServer,
@@ -146,7 +153,8 @@ def _kind(kind: Any) -> str:
         text = " or ".join(_kind(one) for one in get_args(bare))
     elif get_origin(bare) is tuple:
         inner, _, _ = _unwrap(get_args(bare)[0])
-        text = "list of text" if inner is str else "list of mappings"
+        is_choice = isinstance(inner, type) and issubclass(inner, enum.Enum)
+        text = "list of text" if inner is str else "list of these" if is_choice else "list of mappings"
     elif get_origin(bare) is dict:
         inner, _, _ = _unwrap(get_args(bare)[1])
         told = _kind(inner) if get_origin(inner) is Literal else "text" if inner is str else "mappings"

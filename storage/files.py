@@ -8,25 +8,27 @@ counts, and the other, which only a crash between commit and removal leaves, goe
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
 import secrets
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 from anyio import CancelScope, Lock, to_thread
 
-from .interface import CHUNK_SIZE_MAX, BlobStat, BlobWriter, NotStored, StorageError, StorageFull
+from .copying import copy_in_kernel
+from .file_drafts import WRITE_SIZE, FileDraft, FileDraftWriter, as_storage_errors
+from .interface import CHUNK_SIZE_MAX, BlobStat, BlobWriter, DraftWriter, NotStored, StorageError, StorageFull
 from .keys import check_key
 
 _NAME: Final = re.compile(r"(?P<key>[A-Za-z0-9._+-]+)~(?P<serial>[0-9a-f]{1,16})~(?P<sha256>[0-9a-f]{64})")
 _READ_SIZE: Final = 1024 * 1024
 """Bytes read with one visit to a worker thread: a visit costs as much as reading some 100 KiB."""
-_WRITE_SIZE: Final = 256 * 1024
-"""Bytes gathered for one visit to a worker thread, since network chunks are small."""
+_COPY_SIZE: Final = 32 * 1024 * 1024
+"""Bytes copied with one visit: between two, the one who waits can give up."""
 
 
 class _Entry(NamedTuple):
@@ -54,20 +56,55 @@ class FileBlobs:
         self._turn = Lock()  # one change of the folder's names at a time
         self._index, _ = self._survey()
         self._last_serial = max((entry.serial for entry in self._index.values()), default=0)
-        self._temporary: set[str] = set()  # names of open writers
+        self._temporary: set[str] = set()  # names of open writers, and of drafts
+        self._drafts: dict[str, FileDraft] = {}
 
     @asynccontextmanager
     async def create(self, key: str, *, size_max_bytes: int) -> AsyncIterator[BlobWriter]:
         writer = FileWriter(self, check_key(key), size_max_bytes, f"~{secrets.token_hex(16)}")
         self._temporary.add(writer.name)
         try:
-            with _as_storage_errors():
+            with as_storage_errors():
                 await to_thread.run_sync(writer.open)
             yield writer
         finally:
             with CancelScope(shield=True):
                 await to_thread.run_sync(writer.discard)
             self._temporary.discard(writer.name)
+
+    @asynccontextmanager
+    async def extend(self, key: str, *, offset: int, size_max_bytes: int) -> AsyncIterator[DraftWriter]:
+        draft = self._drafts.get(check_key(key))
+        if draft is None and offset == 0:
+            draft = self._drafts[key] = FileDraft(key, f"~{secrets.token_hex(16)}")
+            self._temporary.add(draft.name)
+        if draft is None:
+            raise NotStored(f"there is no draft {key}")
+        async with draft.turn:
+            if self._drafts.get(key) is not draft or draft.size_bytes != offset:
+                raise NotStored(f"there is no draft {key} of {offset} bytes")
+            writer = FileDraftWriter(draft, self._path(draft.name), size_max_bytes, partial(self._finish, draft))
+            try:
+                with as_storage_errors():
+                    await to_thread.run_sync(writer.open)
+                yield writer
+            finally:
+                with CancelScope(shield=True):
+                    await to_thread.run_sync(writer.close)
+
+    async def _finish(self, draft: FileDraft, stat: BlobStat) -> None:
+        try:
+            await self.adopt(draft.key, draft.name, stat)
+        finally:
+            with CancelScope(shield=True):
+                await self._drop(draft)
+
+    async def _drop(self, draft: FileDraft) -> None:
+        """Its file goes, if it is still there under its temporary name."""
+        del self._drafts[draft.key]
+        with suppress(OSError):
+            await to_thread.run_sync(os.unlink, self._path(draft.name))
+        self._temporary.discard(draft.name)
 
     async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
         entry = self._index.get(check_key(key))
@@ -76,14 +113,14 @@ class FileBlobs:
         if entry is None:
             raise NotStored(f"there is no blob {key}")
         end = entry.stat.size_bytes if stop is None else min(stop, entry.stat.size_bytes)
-        with _as_storage_errors():
+        with as_storage_errors():
             try:
                 fd = await to_thread.run_sync(os.open, self._path(entry.name), os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError as error:
                 raise NotStored(f"the file of blob {key} is gone") from error
         try:
             while start < end:
-                with _as_storage_errors():
+                with as_storage_errors():
                     piece = await to_thread.run_sync(os.pread, fd, min(_READ_SIZE, end - start), start)
                 if not piece:
                     raise StorageError(f"blob {key} is shorter than the {entry.stat.size_bytes} bytes it had")
@@ -98,13 +135,18 @@ class FileBlobs:
         return None if entry is None else entry.stat
 
     async def delete(self, key: str) -> bool:
-        check_key(key)
+        draft = self._drafts.get(check_key(key))
+        if draft is not None:
+            async with draft.turn:
+                if self._drafts.get(key) is draft:
+                    with CancelScope(shield=True):
+                        await self._drop(draft)
         async with self._turn:
             entry = self._index.get(key)
             if entry is None:
                 return False
             # Shielded: the index and the folder change together. Each step is short.
-            with CancelScope(shield=True), _as_storage_errors():
+            with CancelScope(shield=True), as_storage_errors():
                 with suppress(FileNotFoundError):
                     await to_thread.run_sync(os.unlink, self._path(entry.name))
                 del self._index[key]
@@ -121,7 +163,7 @@ class FileBlobs:
 
     async def sweep(self) -> int:
         async with self._turn:
-            with _as_storage_errors():
+            with as_storage_errors():
                 index, leftovers = await to_thread.run_sync(self._survey)
                 doomed = [name for name in leftovers if name not in self._temporary]
                 await to_thread.run_sync(self._remove, doomed)
@@ -132,16 +174,16 @@ class FileBlobs:
     async def aclose(self) -> None:
         """Nothing is held between calls."""
 
-    async def adopt(self, writer: FileWriter, stat: BlobStat) -> None:
-        """Make a writer's file, complete and on disk, the blob: the commit of `FileWriter`."""
+    async def adopt(self, key: str, name: str, stat: BlobStat) -> None:
+        """Make a file, complete and on disk under the temporary name `name`, the blob: the commit of its writer."""
         with CancelScope(shield=True):
             async with self._turn:
                 serial = self._last_serial + 1
-                entry = _Entry(stat, serial, f"{writer.key.replace('/', '+')}~{serial:x}~{stat.sha256}")
+                entry = _Entry(stat, serial, f"{key.replace('/', '+')}~{serial:x}~{stat.sha256}")
                 self._last_serial = serial
-                await to_thread.run_sync(self._publish, writer.name, entry.name)
-                older = self._index.get(writer.key)
-                self._index[writer.key] = entry
+                await to_thread.run_sync(self._publish, name, entry.name)
+                older = self._index.get(key)
+                self._index[key] = entry
                 if older is not None:
                     # The new one counts already; what cannot be removed now goes with the next sweep.
                     with suppress(OSError):
@@ -216,8 +258,24 @@ class FileWriter:
             raise StorageFull(f"the blob would exceed its limit of {self._size_max_bytes} bytes")
         self._size_bytes += len(chunk)
         self._gathered += chunk
-        if len(self._gathered) >= _WRITE_SIZE:
+        if len(self._gathered) >= WRITE_SIZE:
             await self._run_flush(is_last=False)
+
+    async def copy_from(self, file: int, size_max_bytes: int) -> int:
+        if self._size_bytes + size_max_bytes > self._size_max_bytes:
+            self._is_spent = True
+            raise StorageFull(f"the blob would exceed its limit of {self._size_max_bytes} bytes")
+        await self._run_flush(is_last=False)
+        was_spent, self._is_spent = self._is_spent, True
+        before = self._size_bytes
+        while missing := before + size_max_bytes - self._size_bytes:
+            with as_storage_errors():
+                count = await to_thread.run_sync(self._copy, file, min(missing, _COPY_SIZE))
+            if not count:
+                break
+            self._size_bytes += count
+        self._is_spent = was_spent
+        return self._size_bytes - before
 
     async def commit(self) -> BlobStat:
         if self._is_spent:
@@ -225,15 +283,28 @@ class FileWriter:
         await self._run_flush(is_last=True)
         self._is_spent = True
         stat = BlobStat(self._size_bytes, self._hash.hexdigest())
-        with _as_storage_errors():
-            await self._blobs.adopt(self, stat)
+        with as_storage_errors():
+            await self._blobs.adopt(self.key, self.name, stat)
         return stat
 
     async def _run_flush(self, *, is_last: bool) -> None:
         was_spent, self._is_spent = self._is_spent, True  # until it is known to have worked
-        with _as_storage_errors():
+        with as_storage_errors():
             await to_thread.run_sync(self._flush, is_last)
         self._is_spent = was_spent
+
+    def _copy(self, file: int, size_max_bytes: int) -> int:
+        copied = copy_in_kernel(file, self._fd, size_max_bytes)
+        if not copied:
+            self._gathered += os.read(file, min(size_max_bytes, _READ_SIZE))
+            count = len(self._gathered)
+            self._flush(False)
+            return count
+        # What was copied is hashed, not what the file holds by now.
+        end = os.lseek(self._fd, 0, os.SEEK_CUR)
+        for at in range(end - copied, end, _READ_SIZE):
+            self._hash.update(os.pread(self._fd, min(_READ_SIZE, end - at), at))
+        return copied
 
     def _flush(self, is_last: bool) -> None:
         gathered, self._gathered = self._gathered, bytearray()
@@ -246,7 +317,7 @@ class FileWriter:
             os.fsync(self._fd)
 
     def open(self) -> None:
-        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
     def discard(self) -> None:
         """Close the file, and remove it if it is still there under its temporary name."""
@@ -255,14 +326,3 @@ class FileWriter:
                 os.close(self._fd)
             with suppress(OSError):  # committed, so renamed; or it goes with the next sweep
                 os.unlink(self._path)
-
-
-@contextmanager
-def _as_storage_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        # Not the error's own text: that names the path.
-        reason = os.strerror(error.errno) if error.errno is not None else "unknown error"
-        kind = StorageFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StorageError
-        raise kind(f"the file cannot be stored or read: {reason}") from error

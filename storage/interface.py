@@ -108,12 +108,49 @@ class BlobWriter(Protocol):
             StorageFull: the blob would exceed its limit, or the disk is full.
         """
 
+    async def copy_from(self, file: int, size_max_bytes: int) -> int:
+        """Append what the open, regular file holds from where it stands, at most `size_max_bytes`; returns how much
+        that was. The copy shares blocks with the file where it can, and nothing else: it changes with no other.
+
+        Raises:
+            StorageFull: as `write`, and if the blob's limit has no room for `size_max_bytes`.
+        """
+
     async def commit(self) -> BlobStat:
         """Make all that was written the blob, in one step, replacing an older one. Called once, after the writes."""
 
 
+class DraftWriter(Protocol):
+    """More of a draft. Used by one task.
+
+    Attributes:
+        size_bytes: what the draft has, this writer's part included.
+    """
+
+    size_bytes: int
+
+    async def write(self, chunk: bytes) -> None:
+        """Append.
+
+        Raises:
+            StorageFull: the draft would exceed its limit, or the disk is full. It has what it had before, or somewhat
+                less of what this writer gave it.
+        """
+
+    async def undo(self) -> None:
+        """Take back all that this writer wrote. It goes on from there."""
+
+    async def commit(self) -> BlobStat:
+        """Make the draft the blob, in one step, replacing an older one; then it is no draft any more. Called once, at
+        last. Where it raises, there is no new blob, and there may be no draft."""
+
+
 class Blobs(Protocol):
-    """Key to file content, streamed both ways."""
+    """Key to file content, streamed both ways.
+
+    A *draft* is a blob that is made in several goes, unseen by readers until it is complete. It does not outlive the
+    process.
+    """
 
     def create(self, key: str, *, size_max_bytes: int) -> AbstractAsyncContextManager[BlobWriter]:
         """Write a blob of at most `size_max_bytes`. Leaving the context without a commit leaves nothing behind.
@@ -131,10 +168,20 @@ class Blobs(Protocol):
             ValueError: a bound is negative.
         """
 
+    def extend(self, key: str, *, offset: int, size_max_bytes: int) -> AbstractAsyncContextManager[DraftWriter]:
+        """Go on with the draft of `key`, which has `offset` bytes; at 0 it is made if there is none. It may grow to
+        `size_max_bytes`. Leaving the context, in whatever way, leaves what was written as the draft.
+
+        Of one draft there is one writer at a time; others wait.
+
+        Raises:
+            NotStored: there is no such draft, or it has not `offset` bytes.
+        """
+
     async def stat(self, key: str) -> BlobStat | None: ...
 
     async def delete(self, key: str) -> bool:
-        """Remove the blob. Returns whether there was one."""
+        """Remove the blob, and the draft once nobody writes it. Returns whether there was a blob."""
 
     def keys(self) -> AsyncIterator[str]:
         """The keys of all committed blobs, in order."""
@@ -144,7 +191,8 @@ class Blobs(Protocol):
         backend has no files, or not this blob."""
 
     async def sweep(self) -> int:
-        """Remove what an earlier process left unfinished. Returns how many files that were. Open writers go on."""
+        """Remove what an earlier process left unfinished. Returns how many files that were. Open writers go on, and the
+        drafts of this process stay."""
 
     async def aclose(self) -> None:
         """Let go of the backend. Safe to call twice."""

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Final
+
+from anyio import Lock, to_thread
 
 from .interface import (
     CHUNK_SIZE_MAX,
     BlobStat,
     BlobWriter,
+    DraftWriter,
     NotStored,
     Record,
     StorageError,
@@ -18,6 +23,9 @@ from .interface import (
     VersionConflict,
 )
 from .keys import check_key, check_prefix
+
+_READ_SIZE: Final = 1024 * 1024
+"""Bytes of a file read with one visit to a worker thread."""
 
 
 class MemoryRecords:
@@ -100,10 +108,21 @@ class MemoryBlobs:
 
     def __init__(self) -> None:
         self._blobs: dict[str, tuple[bytes, BlobStat]] = {}
+        self._drafts: dict[str, MemoryDraft] = {}
 
     @asynccontextmanager
     async def create(self, key: str, *, size_max_bytes: int) -> AsyncIterator[BlobWriter]:
         yield MemoryWriter(self._blobs, check_key(key), size_max_bytes)
+
+    @asynccontextmanager
+    async def extend(self, key: str, *, offset: int, size_max_bytes: int) -> AsyncIterator[DraftWriter]:
+        draft = self._drafts.setdefault(check_key(key), MemoryDraft()) if offset == 0 else self._drafts.get(key)
+        if draft is None:
+            raise NotStored(f"there is no draft {key}")
+        async with draft.turn:
+            if self._drafts.get(key) is not draft or len(draft.content) != offset:
+                raise NotStored(f"there is no draft {key} of {offset} bytes")
+            yield MemoryDraftWriter(self._blobs, self._drafts, key, draft, size_max_bytes)
 
     async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
         check_key(key)
@@ -121,7 +140,11 @@ class MemoryBlobs:
         return None if found is None else found[1]
 
     async def delete(self, key: str) -> bool:
-        return self._blobs.pop(check_key(key), None) is not None
+        draft = self._drafts.get(check_key(key))
+        if draft is not None:
+            async with draft.turn:
+                self._drafts.pop(key, None)
+        return self._blobs.pop(key, None) is not None
 
     async def keys(self) -> AsyncIterator[str]:
         for key in sorted(self._blobs):
@@ -136,6 +159,7 @@ class MemoryBlobs:
 
     async def aclose(self) -> None:
         self._blobs.clear()
+        self._drafts.clear()
 
 
 class MemoryWriter:
@@ -154,11 +178,63 @@ class MemoryWriter:
             raise StorageFull(f"the blob would exceed its limit of {self._size_max_bytes} bytes")
         self._content += chunk
 
+    async def copy_from(self, file: int, size_max_bytes: int) -> int:
+        if len(self._content) + size_max_bytes > self._size_max_bytes:
+            self._is_spent = True
+            raise StorageFull(f"the blob would exceed its limit of {self._size_max_bytes} bytes")
+        before = len(self._content)
+        while size_max_bytes and (piece := await to_thread.run_sync(os.read, file, min(size_max_bytes, _READ_SIZE))):
+            self._content += piece
+            size_max_bytes -= len(piece)
+        return len(self._content) - before
+
     async def commit(self) -> BlobStat:
         if self._is_spent:
             raise StorageError("the blob was committed before, or could not be written")
         self._is_spent = True
         content = bytes(self._content)
+        stat = BlobStat(len(content), hashlib.sha256(content).hexdigest())
+        self._blobs[self._key] = (content, stat)
+        return stat
+
+
+class MemoryDraft:
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self.turn = Lock()
+
+
+class MemoryDraftWriter:
+    """See `DraftWriter` for the laws."""
+
+    def __init__(
+        self,
+        blobs: dict[str, tuple[bytes, BlobStat]],
+        drafts: dict[str, MemoryDraft],
+        key: str,
+        draft: MemoryDraft,
+        size_max_bytes: int,
+    ) -> None:
+        self.size_bytes = self._offset = len(draft.content)
+        self._blobs = blobs
+        self._drafts = drafts
+        self._key = key
+        self._draft = draft
+        self._size_max_bytes = size_max_bytes
+
+    async def write(self, chunk: bytes) -> None:
+        if self.size_bytes + len(chunk) > self._size_max_bytes:
+            raise StorageFull(f"the draft would exceed its limit of {self._size_max_bytes} bytes")
+        self._draft.content += chunk
+        self.size_bytes += len(chunk)
+
+    async def undo(self) -> None:
+        del self._draft.content[self._offset :]
+        self.size_bytes = self._offset
+
+    async def commit(self) -> BlobStat:
+        del self._drafts[self._key]
+        content = bytes(self._draft.content)
         stat = BlobStat(len(content), hashlib.sha256(content).hexdigest())
         self._blobs[self._key] = (content, stat)
         return stat

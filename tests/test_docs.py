@@ -27,6 +27,7 @@ from isthmus.app.settings import Settings
 from isthmus.app.sizes import parse_size
 from isthmus.core import artifact, catalog
 from isthmus.core.bridge.lossy import LOSSES, Fate
+from isthmus.core.filerecord import FileStatus
 from isthmus.core.limits import Limits
 from isthmus.core.taskrecord import TaskStatus
 
@@ -198,6 +199,13 @@ def test_what_is_told_of_a_task_is_on_the_page() -> None:
     assert words == {*TaskStatus.__struct_fields__, "age_s", "expires_in_s"}
 
 
+def test_what_is_told_of_a_file_is_on_the_page() -> None:
+    text = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| `GET /files/ID` \| (.*) \|$", text, re.MULTILINE)
+    times = {"age_s", "idle_s", "expires_in_s"}
+    assert set(re.findall(r"`(\w+)`", row)) == {*FileStatus.__struct_fields__, *times} - {"blob"}
+
+
 def test_every_loss_is_on_the_page() -> None:
     """And the words its fate is told in are explained."""
     text = (ROOT / "docs" / "eras.md").read_text(encoding="utf-8")
@@ -360,6 +368,7 @@ def test_codes_of_uploads_and_downloads_are_on_the_page() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in (
                 "UploadRefused",
+                "Refusal",
                 "_refuse",
                 "_undo",
                 "_malformed",

@@ -9,6 +9,7 @@ cycle when a reply has left. Where they are within a request, and how long that 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Final
 
 import anyio
@@ -17,7 +18,7 @@ from anyio import CancelScope
 from anyio.abc import ByteStream, SocketAttribute, TaskGroup
 from anyio.lowlevel import checkpoint
 
-from ..core.effects import Cause, End, GetOpening
+from ..core.effects import Append, Cause, DraftOpening, End, GetOpening, Serve, Verb
 from ..core.wire.forwarding import Sender
 from ..core.wire.http_refusals import page_error, refusal
 from ..core.wire.http_reply import Reply
@@ -40,6 +41,7 @@ from .http_listening import Listening
 from .http_outbox import Gone, Outbox, Silent
 from .http_replies import Exchange, FileExchange
 from .http_writer import LINGER_S, Writer
+from .traffic import Direction, Traffic, Way
 from .websocket_server import serve_socket
 
 _log: Final = logging.getLogger("isthmus.http")
@@ -70,7 +72,7 @@ class Connection:
                     await self._read()
                     self._writer.end()
         finally:
-            self._writer.close_channel(Cause(End.BROKEN, "the listener was stopped"))
+            self._writer.close_channel()
             with anyio.move_on_after(LINGER_S, shield=True):
                 try:
                     await self._stream.aclose()
@@ -176,7 +178,8 @@ class Connection:
         self._body_size_max = self._limits.request_size_max_bytes if is_posted else SKIP_MAX_BYTES
         if isinstance(route, UploadRoute):
             framing.phase = Phase.UPLOAD
-            exchange = FileExchange(self._writer)
+            traffic = Traffic(self._on.counts, _way_in(route))
+            exchange = FileExchange(self._writer, traffic, head_only=framing.head_only)
             self._writer.exchange = exchange
             exchange.channel = self._on.port.open(route.opening, exchange)
         elif framing.body_left is not None and framing.body_left > self._body_size_max:
@@ -224,7 +227,8 @@ class Connection:
             case McpRoute() as route:
                 self._tell(route, body)
             case DownloadRoute() as route:
-                download = FileExchange(self._writer, head_only=route.head_only)
+                traffic = Traffic(self._on.counts, Way(route.opening.server, Direction.OUT))
+                download = FileExchange(self._writer, traffic, head_only=route.head_only)
                 self._writer.exchange = download
                 download.channel = self._on.port.open(route.opening, download)
             case SocketRoute():
@@ -246,12 +250,19 @@ class Connection:
             exchange.open_stream()
 
     async def _answer_page(self, exchange: Exchange, route: PageRoute, body: bytes) -> None:
+        answer: Refused | Serve
         try:
             answer = await self._on.pages(route, body)
         except Exception:  # a page that fails must not take its connection with it
             _log.exception("a page failed")
             answer = page_error(500, "internal error")
-        exchange.answer(answer)
+        if isinstance(answer, Refused):
+            exchange.answer(answer)
+        elif self._writer.exchange is exchange:  # its client is still there
+            uncounted = Traffic(self._on.counts, None)  # what operators read is no use by clients
+            download = FileExchange(self._writer, uncounted, head_only=exchange.head_only)
+            self._writer.exchange = download
+            download.serve(answer)
 
     def _switch(self) -> None:
         """A WebSocket was granted: the reader goes on with it, unless it may not begin after all."""
@@ -304,16 +315,20 @@ class Connection:
         if order is None or exchange.is_ended:
             return
         self._framing.ask_body()
-        body = UploadBody(self._framing)
+        exchange.traffic.begin()
+        body = UploadBody(self._framing, exchange.traffic)
         with CancelScope() as self._framing.intake:
             try:
-                manifest = await self._on.files.take_in(order, route.content_type, body)
+                if isinstance(order, Append):
+                    await self._on.files.append(order, body, partial(self._on.port.message, order.channel))
+                    self._skip_rest()
+                else:
+                    manifest = await self._on.files.take_in(order, route.content_type, body)
+                    self._skip_rest()
+                    if exchange.channel is not None and not exchange.is_ended:
+                        self._on.port.message(exchange.channel, manifest)
             except Exception as error:  # a storage backend's failure must not end the listener
                 self._refuse_upload(exchange, body.failure or error)
-            else:
-                self._skip_rest()
-                if exchange.channel is not None and not exchange.is_ended:
-                    self._on.port.message(exchange.channel, manifest)
         self._framing.intake = None
 
     def _refuse_upload(self, exchange: FileExchange, error: Exception) -> None:
@@ -332,3 +347,11 @@ class Connection:
         if self._framing.phase is Phase.UPLOAD:
             self._framing.enter(Phase.SKIP, self._limits.body_timeout_s)
             self._advance()
+
+
+def _way_in(route: UploadRoute) -> Way | None:
+    """What its traffic is counted as. Questions about an upload are none."""
+    opening = route.opening
+    if isinstance(opening, DraftOpening) and opening.verb not in (Verb.CREATE, Verb.APPEND):
+        return None
+    return Way(opening.server, Direction.IN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 import anyio
@@ -17,6 +18,7 @@ from ..core.wire.http_routes import Refused
 from .http_outbox import Gone, Silent
 from .http_replies import FileExchange
 from .port import UploadRefused
+from .traffic import Traffic
 
 _log: Final = logging.getLogger("isthmus.http")
 
@@ -37,9 +39,10 @@ class UploadBody:
         failure: why the body broke off, kept because the file service may wrap what it did not raise.
     """
 
-    def __init__(self, source: BodySource) -> None:
+    def __init__(self, source: BodySource, traffic: Traffic) -> None:
         self.failure: Exception | None = None
         self._source = source
+        self._traffic = traffic
         self._is_over = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -56,6 +59,7 @@ class UploadBody:
         if data is None:
             self._is_over = True
             raise StopAsyncIteration
+        self._traffic.note(len(data))
         return data
 
 
@@ -76,9 +80,15 @@ def refuse_upload(error: Exception) -> tuple[Refused, Cause]:
 
 
 async def deliver(
-    exchange: FileExchange, plan: Download, chunks: AsyncIterator[bytes], flush: Callable[[], Awaitable[None]]
+    exchange: FileExchange,
+    plan: Download,
+    read: Callable[[int, int], AsyncIterator[bytes]],
+    flush: Callable[[], Awaitable[None]],
 ) -> Cause | None:
-    """Send a file chunk by chunk, asking for the next one when the last has left.
+    """Send a file, or parts of it, chunk by chunk, asking for the next one when the last has left.
+
+    Args:
+        read: gives the bytes from a start to a stop.
 
     Returns:
         None when all of it is queued; else why it is not. Then the exchange is answered with an error if that was
@@ -87,30 +97,41 @@ async def deliver(
     Raises:
         Whatever `flush` raises.
     """
-    left = plan.stop - plan.start
     outs: list[ReplyHead | ReplyBody | ReplyEnd] = [ReplyHead(plan.status, plan.headers)]
+    for part in plan.parts:
+        if part.head:
+            outs.append(ReplyBody(part.head))
+        left = part.stop - part.start
+        async with closed(read(part.start, part.stop)) as chunks:
+            while left:
+                try:
+                    chunk = await anext(chunks, b"")
+                except Exception as error:  # a storage backend's failure must not end the listener
+                    _log.error("a file could not be read", exc_info=error)
+                    chunk = b""
+                if not 0 < len(chunk) <= left:
+                    if exchange.traffic.status == 0:
+                        exchange.answer(refusal(500, "the file could not be read", code="storage_failed"))
+                    return Cause(End.BROKEN, "the file could not be read in full")
+                left -= len(chunk)
+                exchange.traffic.note(len(chunk))
+                outs.append(ReplyBody(chunk))
+                if left == 0 and part is plan.parts[-1]:
+                    break
+                exchange.put(outs)
+                outs = []
+                await flush()
+    exchange.put([*outs, *([ReplyBody(plan.tail)] if plan.tail else []), ReplyEnd()])
+    return None
+
+
+@asynccontextmanager
+async def closed(chunks: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Whatever happens meanwhile, they are let go of at the end."""
     try:
-        while True:
-            try:
-                chunk = await anext(chunks, None)
-            except Exception as error:  # a storage backend's failure must not end the listener
-                _log.error("a file could not be read", exc_info=error)
-                break
-            if chunk is None or len(chunk) > left:
-                break
-            left -= len(chunk)
-            outs.append(ReplyBody(chunk))
-            if left == 0:
-                exchange.put([*outs, ReplyEnd()])
-                return None
-            exchange.put(outs)
-            outs = []
-            await flush()
+        yield chunks
     finally:
         aclose = getattr(chunks, "aclose", None)
         if aclose is not None:
             with anyio.CancelScope(shield=True):
                 await aclose()
-    if outs:
-        exchange.answer(refusal(500, "the file could not be read", code="storage_failed"))
-    return Cause(End.BROKEN, "the file could not be read in full")

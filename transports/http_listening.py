@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from email.utils import formatdate
 
+from ..core.effects import Serve
 from ..core.limits import Limits
 from ..core.wire.http_headers import Headers
 from ..core.wire.http_refusals import refusal
@@ -14,9 +15,11 @@ from ..core.wire.http_routes import Head, PageRoute, Refused, Route, Surface
 from ..core.wire.http_server import judge, shared_headers
 from .forwarding import Forwarder
 from .port import FileService, Port
+from .traffic import Counts
 
-Pages = Callable[[PageRoute, bytes], Awaitable[Refused]]
-"""What a page says to a request for it with this body. It is cancelled when its client hangs up."""
+Pages = Callable[[PageRoute, bytes], Awaitable[Refused | Serve]]
+"""What a page says to a request for it with this body, or the file it hands out. It is cancelled when its client hangs
+up."""
 
 
 @dataclass
@@ -28,6 +31,7 @@ class Listening:
     pages: Pages
     scheme: str
     forwarder: Forwarder | None
+    counts: Counts
     is_draining: bool = False
     _date: tuple[int, bytes] = field(default=(0, b""))
 

@@ -7,11 +7,12 @@ from typing import Protocol
 
 import anyio
 
-from ..core.effects import Close, Receive, Send, Serve
+from ..core.effects import Append, Cease, Close, Receive, Send, Serve
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.wire.http_reply import Out, Reply, ReplyBody, ReplyEnd, ReplyHead, State
 from ..core.wire.http_routes import Refused
+from .traffic import Traffic
 
 
 class Sink(Protocol):
@@ -78,22 +79,32 @@ class Exchange:
 
 
 class FileExchange(Exchange):
-    """An upload or a download: the engine allows it with `receive` or `serve`, or refuses it with `send`.
+    """An upload or a download: the engine allows it with `receive`, `append` or `serve`, or answers it with `send`.
 
     Attributes:
+        traffic: what is counted of it.
         decided: set when the engine has decided.
         receiving: the permission to take in the body, if that was the decision.
     """
 
-    def __init__(self, sink: Sink, *, head_only: bool = False) -> None:
+    def __init__(self, sink: Sink, traffic: Traffic, *, head_only: bool = False) -> None:
         super().__init__(sink, Reply(accepts_events=False), head_only=head_only)
+        self.traffic = traffic
         self.decided = anyio.Event()
-        self.receiving: Receive | None = None
+        self.receiving: Receive | Append | None = None
         self._is_serving = False
 
     def receive(self, order: Receive) -> None:
         self.receiving = order
         self.decided.set()
+
+    def append(self, order: Append) -> None:
+        self.receiving = order
+        self.decided.set()
+
+    def cease(self, order: Cease) -> None:
+        if not self.is_ended:
+            self._sink.stop_intake()
 
     def serve(self, order: Serve) -> None:
         if self._is_serving or self.is_ended:
@@ -112,6 +123,8 @@ class FileExchange(Exchange):
 
     def put(self, outs: Sequence[Out], message_bytes: int = 0) -> None:
         super().put(outs, message_bytes)
+        if isinstance(outs[0], ReplyHead):
+            self.traffic.status = outs[0].status
         if self.is_ended:
             self.decided.set()
             self._sink.stop_intake()

@@ -16,7 +16,9 @@ from ..core.wire.http_routes import Surface
 from .forwarding import Forwarder
 from .http_connection import Connection
 from .http_listening import Listening, Pages
+from .pace import read_when_asked
 from .port import FileService, Port
+from .traffic import Counts
 
 TURNED_AWAY_MAX: Final = 64
 """Connections beyond `Limits.connections_max` that are told so at once. Still more wait in the kernel's queue."""
@@ -56,6 +58,7 @@ class HttpServer:
         pages: what the pages beside the protocol say.
         scheme: `https` when the streams given to `handle` are TLS.
         forwarder: passes on the requests to the surface's transparent servers; needed if there are any.
+        counts: where files on their way are counted; None: nobody wants to know.
     """
 
     def __init__(
@@ -68,9 +71,10 @@ class HttpServer:
         pages: Pages,
         scheme: str = "http",
         forwarder: Forwarder | None = None,
+        counts: Counts | None = None,
     ) -> None:
         assert forwarder is not None or not surface.transparent
-        self._on = Listening(surface, port, files, limits, pages, scheme, forwarder)
+        self._on = Listening(surface, port, files, limits, pages, scheme, forwarder, counts or Counts())
         self._connections: set[Connection] = set()
         self._listeners: set[Listener[SocketStream]] = set()
         self._all_gone = anyio.Event()
@@ -152,6 +156,7 @@ class HttpServer:
                     log_again_at = anyio.current_time() + ACCEPT_LOG_EVERY_S
                 await anyio.sleep(ACCEPT_PAUSE_S)
             else:
+                read_when_asked(stream)
                 self._accepted += 1
                 connections.start_soon(self._handle_accepted, stream)
 

@@ -35,6 +35,7 @@ class Writer:
     Attributes:
         exchange: the request whose reply is due; None between requests, and when its client is gone.
         shared_headers: of every response to this request.
+        cause: why the connection ends here, for an engine that is not told yet.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Writer:
     ) -> None:
         self.exchange: Exchange | None = None
         self.shared_headers: Headers = ()
+        self.cause = Cause(End.BROKEN, "the listener was stopped")
         self._stream = stream
         self._framing = framing
         self._outbox = outbox
@@ -127,11 +129,11 @@ class Writer:
     async def _give_out(self, exchange: FileExchange, order: Serve) -> None:
         assert self._framing.head is not None
         plan = plan_download(order, self._framing.head.headers, head_only=exchange.head_only)
-        if plan.start == plan.stop:
+        if not plan.parts:
             exchange.put([ReplyHead(plan.status, plan.headers), ReplyEnd()])
             return
-        chunks = self._on.files.give_out(order, plan.start, plan.stop)
-        cause = await deliver(exchange, plan, chunks, self.flush)
+        exchange.traffic.begin()
+        cause = await deliver(exchange, plan, partial(self._on.files.give_out, order), self.flush)
         if cause is not None and exchange.is_ended:
             self.close_channel(cause)
         elif cause is not None:
@@ -172,15 +174,20 @@ class Writer:
         self._outbox.wake()
 
     def stop(self, cause: Cause) -> None:
-        """The connection ends here and now, whatever is due."""
+        """The connection ends here and now, whatever is due. What is being taken in comes to its end first, so that it
+        can be told how much that was."""
         self._framing.phase = Phase.CLOSING
-        self.close_channel(cause)
-        self.exchange = None
+        self.cause = cause
+        if self._framing.intake is None or not isinstance(self.exchange, FileExchange):
+            self.close_channel()
+            self.exchange = None
         self._outbox.clear()
         self._scope.cancel()
 
-    def close_channel(self, cause: Cause) -> None:
+    def close_channel(self, cause: Cause | None = None) -> None:
         """Tell the engine of the end, once."""
         if self.exchange is not None and self.exchange.channel is not None:
             channel, self.exchange.channel = self.exchange.channel, None
-            self._on.port.closed(channel, cause)
+            if isinstance(self.exchange, FileExchange):
+                self.exchange.traffic.end(cause or self.cause)
+            self._on.port.closed(channel, cause or self.cause)

@@ -6,10 +6,10 @@ the `Outlet` it registered for that channel. No method here awaits, blocks or ra
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
-from ..core.effects import Cause, Close, Opening, Receive, Send, Serve
+from ..core.effects import Append, Cause, Cease, Close, Opening, Receive, Send, Serve
 from ..core.ids import ChannelId
 
 
@@ -32,6 +32,11 @@ class FileOutlet(Outlet, Protocol):
     """An HTTP request outside the protocol: an upload or a download."""
 
     def receive(self, order: Receive) -> None: ...
+
+    def append(self, order: Append) -> None: ...
+
+    def cease(self, order: Cease) -> None:
+        """Stop what `append` began. Safe to call when it is over."""
 
     def serve(self, order: Serve) -> None: ...
 
@@ -73,6 +78,17 @@ class FileService(Protocol):
 
         Raises:
             UploadRefused: nothing of it is stored. Whatever else is raised leaves nothing behind either.
+        """
+
+    async def append(self, order: Append, body: AsyncIterator[bytes], tell: Callable[[bytes], None]) -> None:
+        """Store more of a draft as it arrives.
+
+        Args:
+            tell: called with the JSON of an `Appended`: every so often, and once for all when it is over, in whatever
+                way, before this returns, raises or is cancelled.
+
+        Raises:
+            Whatever `body` does.
         """
 
     def give_out(self, order: Serve, start: int, stop: int) -> AsyncIterator[bytes]:

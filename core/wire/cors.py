@@ -21,16 +21,26 @@ NAMES_MAX: Final = 64
 NAME_MAX_CHARS: Final = 64
 
 ALLOWED_HEADERS: Final = (
-    "content-type, accept, authorization, mcp-session-id, mcp-protocol-version, last-event-id, mcp-method, mcp-name"
+    "content-type, accept, authorization, mcp-session-id, mcp-protocol-version, last-event-id, mcp-method, mcp-name, "
+    "x-filename, x-content-sha256, tus-resumable, upload-length, upload-offset, upload-metadata, upload-checksum, range"
 )
 """What a preflight is told that names no headers itself."""
 EXPOSED_HEADERS: Final = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
 """What a page may read of a response, besides what it always may."""
 
+EXPOSED_FILE_HEADERS: Final = (
+    b"Location, Upload-Offset, Upload-Length, Upload-Metadata, Upload-Expires, Upload-Handle, Tus-Resumable, "
+    b"Tus-Version, Tus-Max-Size, Tus-Extension, Tus-Checksum-Algorithm, ETag, Accept-Ranges, Content-Range, "
+    b"Content-Disposition"
+)
+"""The same for uploads and downloads."""
+
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 
 
-def response_headers(headers: Headers, hosts: frozenset[str], origins: frozenset[str]) -> Headers:
+def response_headers(
+    headers: Headers, hosts: frozenset[str], origins: frozenset[str], *, exposed: bytes = EXPOSED_HEADERS
+) -> Headers:
     """What every response to a request with these headers carries: nothing without an acceptable Origin."""
     found = [value for name, value in headers if name == b"origin"]
     if len(found) != 1 or not allows_origin(found[0].decode("latin-1"), hosts, origins):
@@ -38,7 +48,7 @@ def response_headers(headers: Headers, hosts: frozenset[str], origins: frozenset
     return (
         (b"access-control-allow-origin", found[0]),
         (b"vary", b"Origin"),
-        (b"access-control-expose-headers", EXPOSED_HEADERS),
+        (b"access-control-expose-headers", exposed),
     )
 
 

@@ -6,6 +6,7 @@ only types that browsers show without running anything are shown inline, and eve
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Final
 from urllib.parse import quote
@@ -13,22 +14,31 @@ from urllib.parse import quote
 import msgspec
 
 from ..effects import Serve
+from .conditions import Validators
 from .http_headers import Headers
+from .ranges import parse_ranges
 
 INLINE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain"})
 
 _MEDIA_TYPE: Final = re.compile(r"([a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+)(; ?[a-z0-9-]+=[A-Za-z0-9._-]+)*", re.I)
-_RANGE: Final = re.compile(rb"bytes[ \t]*=[ \t]*([0-9]*)-([0-9]*)[ \t]*", re.I)
 _ATTR_CHARS: Final = "!#$&+-.^_`|~"  # RFC 5987, attr-char, besides letters and digits
 
 
+class Part(msgspec.Struct, frozen=True):
+    """First `head`, then the bytes `start:stop` of the file."""
+
+    start: int
+    stop: int
+    head: bytes = b""
+
+
 class Download(msgspec.Struct, frozen=True):
-    """A response: after `status` and `headers`, the bytes `start:stop` of the file (none when they are equal)."""
+    """A response: after `status` and `headers`, the parts, none of them empty, and then `tail`."""
 
     status: int
     headers: Headers
-    start: int
-    stop: int
+    parts: tuple[Part, ...] = ()
+    tail: bytes = b""
 
 
 def plan_download(order: Serve, headers: Headers, *, head_only: bool = False) -> Download:
@@ -39,67 +49,72 @@ def plan_download(order: Serve, headers: Headers, *, head_only: bool = False) ->
         head_only: the request was HEAD: the same head, no bytes. Ranges have no meaning there (RFC 9110, 14.2).
     """
     size = order.size_bytes
-    etag = f'"{order.sha256}"'.encode()
+    validators = Validators(f'"{order.sha256}"'.encode(), int(order.stored_at_unix))
     common = (
-        (b"etag", etag),
+        *validators.headers,
         (b"cache-control", b"private"),
         (b"accept-ranges", b"bytes"),
         (b"x-content-type-options", b"nosniff"),
         (b"content-security-policy", b"sandbox"),
     )
-    if _is_known(headers, etag):
-        return Download(304, common, 0, 0)
+    judged = validators.judge(headers)
+    if judged == 304:
+        return Download(304, common)
+    if judged is not None:
+        return Download(judged, (*common, (b"content-length", b"0")))
 
-    chosen = None if head_only else _chosen_range(headers, etag, size)
-    if chosen is not None and chosen.start >= chosen.stop:
+    chosen = None if head_only else _chosen_ranges(headers, validators, size)
+    if chosen is not None and not chosen:
         unsatisfied = ((b"content-range", b"bytes */%d" % size), (b"content-length", b"0"))
-        return Download(416, (*common, *unsatisfied), 0, 0)
+        return Download(416, (*common, *unsatisfied))
 
-    described = (
-        *common,
-        (b"content-type", _media_type(order.mime_type).encode()),
-        (b"content-disposition", _disposition(order.mime_type, order.filename).encode()),
-    )
+    mime_type = _media_type(order.mime_type).encode()
+    described = (*common, (b"content-disposition", _disposition(order.mime_type, order.filename).encode()))
+    if chosen is not None and len(chosen) > 1:
+        several = _several(order, described, mime_type, chosen)
+        if several is not None:
+            return several
+        chosen = None
+    described = (*described, (b"content-type", mime_type))
     if chosen is None:
-        return Download(200, (*described, (b"content-length", b"%d" % size)), 0, 0 if head_only else size)
-    part = (
-        (b"content-range", b"bytes %d-%d/%d" % (chosen.start, chosen.stop - 1, size)),
-        (b"content-length", b"%d" % (chosen.stop - chosen.start)),
-    )
-    return Download(206, (*described, *part), chosen.start, chosen.stop)
+        parts = (Part(0, size),) if size and not head_only else ()
+        return Download(200, (*described, (b"content-length", b"%d" % size)), parts)
+    (one,) = chosen
+    part = ((b"content-range", _content_range(one, size)), (b"content-length", b"%d" % len(one)))
+    return Download(206, (*described, *part), (Part(one.start, one.stop),))
 
 
-def _is_known(headers: Headers, etag: bytes) -> bool:
-    """Whether If-None-Match names what we have; compared weakly (RFC 9110, 13.1.2)."""
-    for name, value in headers:
-        if name == b"if-none-match":
-            tags = [tag.strip().removeprefix(b"W/") for tag in value.split(b",")]
-            if etag in tags or b"*" in tags:
-                return True
-    return False
-
-
-def _chosen_range(headers: Headers, etag: bytes, size: int) -> range | None:
-    """The one range to send: None for the whole file, an empty one if it lies outside.
-
-    Several ranges, and what is not a range of bytes, are ignored, as RFC 9110, 14.2 allows: the client gets the whole.
-    """
+def _chosen_ranges(headers: Headers, validators: Validators, size: int) -> list[range] | None:
+    """The ranges to send; None for the whole file."""
     ranges = [value for name, value in headers if name == b"range"]
-    validators = [value for name, value in headers if name == b"if-range"]
-    if len(ranges) != 1 or any(validator != etag for validator in validators):
+    if len(ranges) != 1 or not validators.allow_range(headers):
         return None
-    matched = _RANGE.fullmatch(ranges[0])
-    if matched is None or len(ranges[0]) > 64:
+    return parse_ranges(ranges[0], size)
+
+
+def _several(order: Serve, described: Headers, mime_type: bytes, chosen: list[range]) -> Download | None:
+    """Several ranges as one body (RFC 9110, 14.6); None where the whole file is no longer."""
+    # It must not stand in the file. Nothing that holds its own hash can be made.
+    boundary = hashlib.sha256(f"parts of {order.sha256}".encode()).hexdigest()[:32].encode()
+    parts: list[Part] = []
+    for one in chosen:
+        lines = (
+            b"\r\n--" + boundary if parts else b"--" + boundary,
+            b"Content-Type: " + mime_type,
+            b"Content-Range: " + _content_range(one, order.size_bytes),
+            b"\r\n",
+        )
+        parts.append(Part(one.start, one.stop, b"\r\n".join(lines)))
+    tail = b"\r\n--" + boundary + b"--\r\n"
+    length = sum(len(part.head) + part.stop - part.start for part in parts) + len(tail)
+    if length >= order.size_bytes:
         return None
-    first, last = matched[1], matched[2]
-    if first:
-        start = int(first)
-        if last and int(last) < start:
-            return None
-        return range(min(start, size), min(int(last) + 1, size) if last else size)
-    if last:
-        return range(max(0, size - int(last)), size)
-    return None
+    framed = ((b"content-type", b"multipart/byteranges; boundary=" + boundary), (b"content-length", b"%d" % length))
+    return Download(206, (*described, *framed), tuple(parts), tail)
+
+
+def _content_range(one: range, size: int) -> bytes:
+    return b"bytes %d-%d/%d" % (one.start, one.stop - 1, size)
 
 
 def _media_type(mime_type: str) -> str:

@@ -1,10 +1,10 @@
-"""The pages beside the protocol: health, the servers behind this proxy, their tools and tasks, in plain JSON, and what
-can be counted.
+"""The pages beside the protocol: health, the servers behind this proxy, their tools, tasks and files, in plain JSON,
+and what can be counted.
 
-Which pages there are is a table. Those that look after servers and tasks are for operators: with a token for whoever
-shows it, and without one only for programs on this machine that reach it by a loopback name, since a name of another
-page's choosing, or a proxy in front, would make anybody one of these. To everyone else they are not there. The name of
-a task is a secret, where nothing else tells its client from others: nobody else may read it here.
+Which pages there are is a table. Those that look after servers, tasks and files are for operators: with a token for
+whoever shows it, and without one only for programs on this machine that reach it by a loopback name, since a name of
+another page's choosing, or a proxy in front, would make anybody one of these. To everyone else they are not there. The
+name of a task or of a file is a secret, where nothing else tells its client from others: nobody else may read it here.
 """
 
 from __future__ import annotations
@@ -33,11 +33,15 @@ class Page(enum.Enum):
     TASKS = "tasks"  # of all servers
     TASK = "task"
     CANCEL = "cancel"  # a task
+    FILES = "files"  # uploads and artifacts of all servers
+    FILE = "file"
+    CONTENT = "content"  # of a file
+    DELETE = "delete"  # a file
     METRICS = "metrics"  # all this as numbers, for Prometheus
 
 
 EACH: Final = "*"
-"""Stands for the id of a server, or of a task."""
+"""Stands for the id of a server, of a task, or of a file."""
 
 PATHS: Final[dict[tuple[str, ...], Page]] = {
     ("health",): Page.HEALTH,
@@ -53,14 +57,21 @@ PATHS: Final[dict[tuple[str, ...], Page]] = {
     ("tasks",): Page.TASKS,
     ("tasks", EACH): Page.TASK,
     ("tasks", EACH, "cancel"): Page.CANCEL,
+    ("files",): Page.FILES,
+    ("files", EACH): Page.FILE,
+    ("files", EACH, "content"): Page.CONTENT,
     ("metrics",): Page.METRICS,
     ("mcp", EACH, "tools"): Page.TOOLS,
     ("mcp", EACH, "tools", "call"): Page.CALL,
 }
 POSTED: Final = frozenset({Page.START, Page.STOP, Page.RESTART, Page.CANCEL, Page.CALL})
 """All others are read."""
+DELETED: Final = {Page.FILE: Page.DELETE}
+"""What can be deleted where it is read, and the page of that."""
 _SERVERS: Final = frozenset({Page.SERVERS, Page.SERVER, Page.START, Page.STOP, Page.RESTART})
-MANAGEMENT: Final = _SERVERS | {Page.TASKS, Page.TASK, Page.CANCEL, Page.METRICS}
+_TASKS: Final = frozenset({Page.TASKS, Page.TASK, Page.CANCEL})
+_FILES: Final = frozenset({Page.FILES, Page.FILE, Page.CONTENT, Page.DELETE})
+MANAGEMENT: Final = _SERVERS | _TASKS | _FILES | {Page.METRICS}
 USE: Final = frozenset({Page.TOOLS, Page.CALL})
 """These use a server as its clients do, and are whose clients' it is."""
 
@@ -69,7 +80,7 @@ _FORWARDED: Final = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-for
 
 
 class Management(msgspec.Struct, frozen=True):
-    """Who may look after servers and tasks.
+    """Who may look after servers, tasks and files.
 
     Attributes:
         token_sha256: the digest of the secret that operators show; None: none is needed, on this machine.

@@ -182,9 +182,10 @@ def _stream_head(session: str | None) -> ReplyHead:
 
 
 def _whole(order: Send, content_type: str, body: bytes) -> list[Out]:
+    described = ((b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode()))
     headers = (
-        (b"content-type", content_type.encode()),
-        (b"content-length", str(len(body)).encode()),
+        *(() if order.status == 204 else described),
+        *((name.lower().encode(), value.encode()) for name, value in order.headers),
         *_session(order.session),
         *_allow(order.status),
         *_challenge(order.challenge),

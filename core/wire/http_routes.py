@@ -9,6 +9,7 @@ import msgspec
 from ..effects import (
     DeleteOpening,
     DownloadOpening,
+    DraftOpening,
     EventPipeOpening,
     GetOpening,
     MessageOpening,
@@ -55,7 +56,11 @@ class Surface(msgspec.Struct, frozen=True):
     """Of the servers, those whose requests are passed on as they are, and where to."""
     management: Management | None = None
     passes: dict[str, Passes] = {}
+    upload_size_max_bytes: int | None = None
+    """What clients are told that a file may have at most; None: they are told nothing."""
     required: dict[str, tuple[str, ...]] = {}
+    aliases: dict[str, str] = {}
+    """Further paths, without a slash at the end, and for which of ours each stands."""
 
 
 McpOpening = PostOpening | GetOpening | DeleteOpening | EventPipeOpening | MessageOpening
@@ -73,7 +78,7 @@ class McpRoute(msgspec.Struct, frozen=True):
 class UploadRoute(msgspec.Struct, frozen=True):
     """`content_type` is the header as it came, for whoever parses the body."""
 
-    opening: UploadOpening
+    opening: UploadOpening | DraftOpening
     content_type: str
 
 
@@ -101,8 +106,8 @@ class PageRoute(msgspec.Struct, frozen=True):
     """One of the pages beside the protocol, asked for as it must be.
 
     Attributes:
-        id: the one in its path, of a server or a task, "" if there is none. There is such a one, or the page says that
-            there is not.
+        id: the one in its path, of a server, a task or a file, "" if there is none. There is such a one, or the page
+            says that there is not.
     """
 
     page: Page
@@ -120,6 +125,15 @@ class Refused(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     headers: Headers
+
+
+class NotAllowed(Exception):
+    """There is something at this path, and `method` is none of those that are `allowed` there."""
+
+    def __init__(self, method: str, allowed: tuple[str, ...]) -> None:
+        super().__init__(method)
+        self.method = method
+        self.allowed = allowed
 
 
 Route = McpRoute | UploadRoute | DownloadRoute | SocketRoute | ForwardRoute | PageRoute | Refused

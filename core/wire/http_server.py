@@ -19,7 +19,6 @@ from ..effects import (
     MessageOpening,
     PipeOpening,
     PostOpening,
-    UploadOpening,
 )
 from ..eras import is_known_modern
 from ..errors import RemoteProtocolError
@@ -38,7 +37,7 @@ from .http_headers import (
     read_session,
     read_visible,
 )
-from .http_pages import MANAGEMENT, POSTED, USE, Access, Page, access, find_page, is_of_another_site
+from .http_pages import DELETED, MANAGEMENT, POSTED, USE, Access, Page, access, find_page, is_of_another_site
 from .http_passing import check_required, passed_headers
 from .http_refusals import not_found, page_error, refusal, refusal_at
 from .http_reply import Reply
@@ -48,22 +47,23 @@ from .http_routes import (
     Head,
     McpOpening,
     McpRoute,
+    NotAllowed,
     PageRoute,
     Refused,
     Route,
     SocketRoute,
     Surface,
-    UploadRoute,
 )
 from .http_target import decode_segment, parse_query, split_target
 from .mirroring import read_mirrored
+from .upload_routes import tus_headers, upload_route
 from .websocket import UpgradeRefused, accept_upgrade
 
 METHODS: Final[dict[str, tuple[str, ...]]] = {
     "mcp": ("GET", "POST", "DELETE"),
     "sse": ("GET",),
     "messages": ("POST",),
-    "upload": ("POST",),
+    "upload": ("POST", "PUT", "HEAD", "GET", "PATCH", "DELETE", "OPTIONS"),
     "artifacts": ("GET", "HEAD"),
 }
 """The areas that web pages call, by the first part of the path, and what may be done there."""
@@ -86,6 +86,7 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
         _check_version(head)
         is_asterisk = head.method == "OPTIONS" and head.target == "*"  # RFC 9110, 9.3.7: of the server as a whole
         authority, path, query = ("", "*", "") if is_asterisk else split_target(head.target)
+        path = surface.aliases.get(path.rstrip("/"), path)
         fields = read_fields(head.headers)
         host = check_host(authority or fields.get(b"host"), surface.hosts, any_host=surface.any_host)
         check_origin(fields.get(b"origin"), surface.hosts, surface.origins)
@@ -114,14 +115,16 @@ def judge(head: Head, surface: Surface, *, scheme: str = "http") -> Route:
         if area == "ws":
             socket = _socket_route(head, rest, surface, base_url=f"{scheme}://{host}")
             return _with_headers(socket, head.headers, surface)
-        if area == "upload" and len(rest) == 1:
-            return _upload_route(head.method, rest, query, fields, surface)
+        if area == "upload":
+            server, fields_of = _server(rest[:1], surface), parse_query(query)
+            upload = upload_route(head, server, rest[1:], fields_of, surface, base_url=f"{scheme}://{host}")
+            return not_found(path, surface) if upload is None else upload
         if area == "artifacts" and len(rest) == 4:
             return _download_route(head.method, rest, query, surface)
         return not_found(path, surface)
     except _NotFound:
         return not_found(path, surface)
-    except _NotAllowed as error:
+    except NotAllowed as error:
         message = f"got method {error.method[:32]}, expected one of {', '.join(error.allowed)}"
         return refusal_at(path, 405, message, _allow(error.allowed))
     except UpgradeRefused as error:
@@ -146,7 +149,12 @@ def reply_to(opening: McpOpening) -> Reply:
 
 def shared_headers(head: Head, surface: Surface) -> Headers:
     """What every response to this request carries besides its own headers, whatever it says."""
-    return cors.response_headers(head.headers, surface.hosts, surface.origins)
+    is_file = head.target.startswith(("/upload/", "/artifacts/"))
+    exposed = cors.EXPOSED_FILE_HEADERS if is_file else cors.EXPOSED_HEADERS
+    return (
+        *cors.response_headers(head.headers, surface.hosts, surface.origins, exposed=exposed),
+        *tus_headers(head),
+    )
 
 
 def _allow(methods: tuple[str, ...]) -> Headers:
@@ -157,13 +165,6 @@ class _NotFound(Exception):
     pass
 
 
-class _NotAllowed(Exception):
-    def __init__(self, method: str, allowed: tuple[str, ...]) -> None:
-        super().__init__(method)
-        self.method = method
-        self.allowed = allowed
-
-
 # --- Routes ---------------------------------------------------------------------------------------------------------
 
 
@@ -172,7 +173,7 @@ def _mcp_route(
 ) -> McpRoute:
     server = _mcp_server(rest, surface)
     if method not in METHODS["mcp"]:
-        raise _NotAllowed(method, METHODS["mcp"])
+        raise NotAllowed(method, METHODS["mcp"])
     revision = read_visible(fields, b"mcp-protocol-version", "MCP-Protocol-Version")
     is_stateless = revision is not None and is_known_modern(revision)
     # 2026-07-28 basic/transports/streamable-http: there are no sessions, and a header that names one means nothing.
@@ -247,14 +248,16 @@ def _page_route(
                 401, f"got no token, or another one, {wanted}", ((b"www-authenticate", b'Bearer realm="isthmus"'),)
             )
     server = _server([id], surface) if page in USE else decode_segment(id)
-    allowed = ("POST",) if page in POSTED else PAGE_METHODS
+    allowed = ("POST",) if page in POSTED else (*PAGE_METHODS, "DELETE") if page in DELETED else PAGE_METHODS
     if head.method not in allowed:
-        raise _NotAllowed(head.method, allowed)
+        raise NotAllowed(head.method, allowed)
+    if head.method == "DELETE":
+        page = DELETED[page]
     if page in POSTED and (page in USE or b"content-type" in fields):  # an order has no body; a form always has a type
         _check_content_type(fields, "")
     if page in USE:
         check_required(head.headers, surface.required.get(server, ()))
-    if (page is Page.TOOLS or page in POSTED) and is_of_another_site(head.headers):
+    if (page in (Page.TOOLS, Page.DELETE) or page in POSTED) and is_of_another_site(head.headers):
         raise RemoteProtocolError("got a request on behalf of another site, expected none", http_status=403)
     return PageRoute(page, server, parse_query(query))
 
@@ -266,7 +269,7 @@ def _event_pipe_route(
     server = _mcp_server(rest, surface)
     if method != "GET":
         # 405 is among what tells a client that tried Streamable HTTP first to open an event stream instead.
-        raise _NotAllowed(method, METHODS["sse"])
+        raise NotAllowed(method, METHODS["sse"])
     accept = fields.get(b"accept", EVENTS)
     if not accepts(accept, EVENTS):
         raise RemoteProtocolError(f"got Accept {accept[:200]!r}, expected {EVENTS}", http_status=406)
@@ -277,7 +280,7 @@ def _event_pipe_route(
 def _message_route(method: str, rest: list[str], query: str, fields: dict[bytes, str], surface: Surface) -> McpRoute:
     server = _mcp_server(rest, surface)
     if method != "POST":
-        raise _NotAllowed(method, METHODS["messages"])
+        raise NotAllowed(method, METHODS["messages"])
     _check_content_type(fields, '2024-11-05 basic/transports, "HTTP with SSE"')
     token = parse_query(query).get("sessionId")
     if token is None:
@@ -288,7 +291,7 @@ def _message_route(method: str, rest: list[str], query: str, fields: dict[bytes,
 def _socket_route(head: Head, rest: list[str], surface: Surface, *, base_url: str) -> SocketRoute:
     server = _mcp_server(rest, surface)
     if head.method != "GET":
-        raise _NotAllowed(head.method, ("GET",))
+        raise NotAllowed(head.method, ("GET",))
     return SocketRoute(PipeOpening(server, base_url=base_url), accept_upgrade(head.headers))
 
 
@@ -301,30 +304,14 @@ def _way(rest: list[str], surface: Surface) -> ForwardTarget | None:
 
 def _forward_route(method: str, way: ForwardTarget, rest: list[str], query: str, host: str) -> ForwardRoute:
     if method in ("CONNECT", "TRACE"):
-        raise _NotAllowed(method, FORWARD_METHODS)
+        raise NotAllowed(method, FORWARD_METHODS)
     return ForwardRoute(way.server, way.to_upstream("".join("/" + part for part in rest[1:]), query), host)
-
-
-def _upload_route(method: str, rest: list[str], query: str, fields: dict[bytes, str], surface: Surface) -> UploadRoute:
-    server = _server(rest, surface)
-    if method not in METHODS["upload"]:
-        raise _NotAllowed(method, METHODS["upload"])
-    length = fields.get(b"content-length")
-    if length is not None and not (length.isascii() and length.isdigit()):
-        raise RemoteProtocolError(f"got Content-Length {length[:32]!r}, expected digits")
-    opening = UploadOpening(
-        server,
-        query=parse_query(query),
-        session=read_session(fields),
-        size_bytes=None if length is None else int(length),
-    )
-    return UploadRoute(opening, fields.get(b"content-type", ""))
 
 
 def _download_route(method: str, rest: list[str], query: str, surface: Surface) -> DownloadRoute:
     server = _server(rest[:1], surface)
     if method not in METHODS["artifacts"]:
-        raise _NotAllowed(method, METHODS["artifacts"])
+        raise NotAllowed(method, METHODS["artifacts"])
     sid, artifact, filename = (decode_segment(part) for part in rest[1:])
     opening = DownloadOpening(server, sid, artifact, filename, query=parse_query(query))
     return DownloadRoute(opening, head_only=method == "HEAD")

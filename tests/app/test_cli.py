@@ -37,25 +37,24 @@ from command import (
 )
 from isthmus.app import banner, cli, demo, logs, stopping, translations
 from isthmus.app.checks import check
+from isthmus.app.file_settings import ArtifactProducerAdapter, Files, UploadConsumerAdapter
 from isthmus.app.fitting import misfits
 from isthmus.app.listening import host_of
 from isthmus.app.planning import to_plan
 from isthmus.app.probe import ServerReport
 from isthmus.app.settings import (
-    ArtifactProducerAdapter,
     Artifacts,
     Filter,
     Server,
     ServerTasks,
     Settings,
-    UploadConsumerAdapter,
     Uploads,
     Upstream,
 )
 from isthmus.app.targets import id_of
 from isthmus.core.bridge.lossy import LOSSES, losses_for_older, losses_of
 from isthmus.core.eras import LATEST_LEGACY, LATEST_MODERN, Era
-from isthmus.core.plan import Offer, TaskRules
+from isthmus.core.plan import AutoFiles, Offer, TaskRules
 from isthmus.core.verdicts import OTHER
 from isthmus.core.wire.http_headers import is_loopback
 
@@ -63,7 +62,7 @@ TOOLBOX = [sys.executable, str(Path(__file__).parent / "peers" / "toolbox.py")]
 TWO_ERAS = Path(__file__).parent / "peers" / "two_eras.py"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ANY_PORT = ("--listen", "127.0.0.1:0")
-COMMANDS = ("serve", "wrap", "check", "ps", "start", "stop", "restart", "tasks", "demo", "schema")
+COMMANDS = ("serve", "wrap", "check", "ps", "start", "stop", "restart", "tasks", "files", "demo", "schema")
 
 
 Inside = Callable[..., tuple[int, str, str]]
@@ -152,7 +151,7 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         ((), "COMMAND"),
         (
             ("surf",),
-            "choose from 'serve', 'wrap', 'check', 'ps', 'start', 'stop', 'restart', 'tasks', 'demo', 'schema'",
+            "'ps', 'start', 'stop', 'restart', 'tasks', 'files', 'demo', 'schema'",
         ),
         (("wrap",), "got nothing to wrap, expected a URL, or -- COMMAND ARG…"),
         (("wrap", "--"), "got nothing to wrap"),
@@ -189,6 +188,16 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         ),
         (("wrap", "--era", "handshake", "--no-inspect", "http://h/"), "got --era with --no-inspect, which translates"),
         (("wrap", "--tasks", "auto", "--no-inspect", "http://h/"), "got --tasks with --no-inspect, which looks into"),
+        (("wrap", "--files", "--no-inspect", "http://h/"), "got --files with --no-inspect, which looks into nothing"),
+        (("wrap", "--storage", "s", "--no-inspect", "http://h/"), "got --storage with --no-inspect, which keeps"),
+        (
+            ("wrap", "--artifact-root", "/", "--", "cmd"),
+            "got --artifact-root without --files, expected it with --files",
+        ),
+        (
+            ("wrap", "--files", "--artifact-root", "/no/such", "--", "cmd"),
+            "got --artifact-root /no/such, expected a folder that exists",
+        ),
         (("wrap", "--tasks", "sometimes", "http://h/"), "choose from 'auto', 'always', 'own', 'never'"),
         (("wrap", "--no-inspect", "sse+http://h/"), "got the URL sse+http://h/, expected http(s)://… or ws(s)://…"),
         (("wrap", "--header", "A: b", "--", "cmd"), "got --header with a command, expected it with a URL only"),
@@ -442,6 +451,59 @@ def test_hidden_tools_are_counted_and_not_named() -> None:
     assert "    tools   none (1 hidden)" in banner.describe(Settings(), server, report)
 
 
+SCHEMAS: dict[str, object] = {
+    "read": {"properties": {"path": {}}},
+    "put": {"properties": {"files": {"items": {"properties": {"path": {}}}}}},
+    "free": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("tools", "arguments", "said"),
+    [
+        (("re*", "p?t"), ("path", "files[*].path"), []),
+        (("re*",), ("path", "file"), ["the argument file, which none of its tools has"]),
+        (("*",), ("path",), []),
+        (("[rp]*",), ("source",), ["the argument source, which none of its tools has"]),
+        (("wr*",), ("path",), ["tools by wr*, and this server has none that fits"]),
+        (("read", "put"), ("path", "files[*].path"), []),
+        (("read", "put"), ("path", "paths"), ["the arguments path, paths, and put has none of them"]),
+        (("read", "free"), ("path", "other"), []),
+        (
+            ("put",),
+            ("files[*].pth",),
+            ["the argument files[*].pth, which put does not have; the nearest is files[*].path"],
+        ),
+        (("rad",), ("path",), ["the tool rad, which this server does not have; the nearest is read"]),
+    ],
+)
+def test_patterns_and_several_arguments_are_held_against_the_tools(
+    tools: tuple[str, ...], arguments: tuple[str, ...], said: list[str]
+) -> None:
+    """A tool that is named whole has one of the arguments, and each argument is one of some tool's."""
+    adapter = UploadConsumerAdapter(tools=tools, file_path_argument=arguments)
+    server = Server(id="a", upstream=Upstream(command=("x",)), adapters=(adapter,))
+    report = ServerReport(id="a", tools=("a_get_upload_url", *SCHEMAS), schemas=SCHEMAS)
+    assert misfits(server, report) == [f"upload_consumer names {line}" for line in said]
+
+
+def test_it_is_told_what_files_of_all_tools_will_do() -> None:
+    server = Server(id="a", upstream=Upstream(command=("x",)), files="auto")
+    report = ServerReport(id="a", eras={"handshake": "r"}, tools=("a_get_upload_url", "read"))
+    told = [line for line in banner.describe(Settings(), server, report) if line.startswith("    files ")]
+    assert told == [
+        "    files   auto: every tool takes handles in any argument (from a_get_upload_url)",
+        "    files   auto: every tool makes artifact:// resources of files it names or changes in the session's folders"
+        "; their paths in results become URIs, text up to 32 KiB is put into results",
+    ]
+    server = Server(id="a", upstream=server.upstream, files=Files(rewrite_text=False, inline_text_bytes=0))
+    settings = Settings(uploads=Uploads(enabled=False))
+    told = [line for line in banner.describe(settings, server, report) if line.startswith("    files ")]
+    assert "uploads.enabled is switched off" in told[0] and told[1].endswith("session's folders")
+    settings = Settings(artifacts=Artifacts(enabled=False))
+    assert "artifacts.enabled is switched off" in "".join(banner.describe(settings, server, report))
+
+
 @pytest.mark.parametrize(
     ("include", "exclude", "said"),
     [
@@ -496,6 +558,42 @@ def test_a_wrapped_server_offers_the_tasks_that_are_asked_for(
     assert inside("wrap", *options, "--listen", listen, "http://h/mcp")[0] == 0
     (plan,) = to_plan(begun[0], b"k" * 16, "/", "").servers
     assert plan.tasks == rules
+
+
+def test_a_command_with_files_is_told_in_full_what_is_named_from_here(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It runs elsewhere. Names of folders, of what is not there, and code are left as they are."""
+    begun: list[tuple[Settings, bool]] = []
+
+    def note(work: Any, if_stopped: int) -> int:
+        begun.append((work.args[0], work.keywords["is_lasting"]))
+        return 0
+
+    monkeypatch.setattr(cli, "_run", note)
+    monkeypatch.chdir(tmp_path)
+    for name in ("serve.py", "conf.json", "x", "work/conf.json", "python"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    command = ("python", "./serve.py", "-m", "x", "conf.json", "work", "no.json", "{ws}/a", "/etc/hosts")
+    inside("wrap", "--files", "--artifact-root", "work", "--storage", "kept", "--", *command)
+    settings, is_lasting = begun.pop()
+    (server,) = settings.servers
+    full = tuple(str(tmp_path / name) for name in ("serve.py", "conf.json"))
+    assert server.upstream.command == ("python", full[0], "-m", "x", full[1], *command[5:])
+    assert (server.artifact_roots, settings.storage.root) == ((str(tmp_path / "work"),), str(tmp_path / "kept"))
+    assert is_lasting and list(check(settings, lambda key: True)) == []
+    (plan,) = to_plan(settings, b"k" * 16, "/", "").servers
+    assert plan.auto_files == AutoFiles()
+
+    inside("wrap", "--files", "--cwd", "work", "--", "./serve.py", "conf.json")
+    settings, is_lasting = begun.pop()
+    assert settings.servers[0].upstream.command == ("./serve.py", "conf.json"), "a folder of theirs counts from there"
+    assert (settings.servers[0].upstream.cwd, is_lasting) == (str(tmp_path / "work"), False)
+    inside("wrap", "--files", "--cwd", "{ws}/a", "--", "./serve.py")
+    assert begun.pop()[0].servers[0].upstream.cwd == "{ws}/a"
+    inside("wrap", "--", "./serve.py", "conf.json")
+    assert begun.pop()[0].servers[0].upstream.command == ("./serve.py", "conf.json")
 
 
 def test_what_is_not_inspected_is_left_its_tasks(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,21 +16,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.app.config import ConfigError, load, loads, schema
 from isthmus.app.documents import expand
+from isthmus.app.file_settings import ArtifactProducerAdapter, UploadConsumerAdapter
 from isthmus.app.listening import surface_of
 from isthmus.app.planning import to_limits, to_plan
-from isthmus.app.settings import ArtifactProducerAdapter, Settings, UploadConsumerAdapter
+from isthmus.app.settings import Settings
 from isthmus.app.sizes import parse_size
 from isthmus.core.eras import Era
 from isthmus.core.limits import Limits
 from isthmus.core.plan import (
     Affinity,
     ArtifactProducer,
+    AutoFiles,
+    Deliver,
+    Eviction,
     Kind,
     LocatorMode,
     Offer,
     OutputLocator,
     Plan,
     ServerPlan,
+    SharedFolder,
     Sharing,
     TaskRules,
     UploadConsumer,
@@ -49,7 +54,8 @@ core: {host: 0.0.0.0, port: "${PORT:-81}", public_base_url: "https://mcp.example
        allowed_hosts: [mcp.example], allowed_origins: ["https://app.example"], log_level: "${LEVEL}",
        keep_alive_seconds: 8, max_request_bytes: 20Mi, drain_seconds: 2.5}
 storage: {root: "${ROOT:-kept}", max_size: 2Gi}
-sessions: {idle_ttl_seconds: 60, max_active: 5, max_in_flight_per_session: 6, max_total_session_size: 1MB,
+sessions: {eviction_policy: none, tombstone_ttl_seconds: 61,
+           idle_ttl_seconds: 60, max_active: 5, max_in_flight_per_session: 6, max_total_session_size: 1MB,
            upstream_session_termination_retries: 0}
 uploads: {enabled: false, max_file_bytes: 512k, ttl_seconds: 10, require_sha256: true, max_files_per_request: 3,
           link_ttl_seconds: 4}
@@ -134,6 +140,7 @@ def test_limits_follow_the_settings() -> None:
         "sessions_max": 5,
         "session_idle_ttl_s": 60,
         "exchanges_per_session_max": 6,
+        "tombstone_ttl_s": 61,
         "session_storage_max_bytes": 1_000_000,
         "storage_max_bytes": 2 << 30,
         "upload_size_max_bytes": 512_000,
@@ -216,6 +223,14 @@ mcpServers: {b: {url: "WSS://h"}, c: {type: ws, url: "ws://h"}, d: {type: http, 
 """
 
 
+def test_tools_may_be_hidden_by_regular_expressions_of_their_whole_names() -> None:
+    selection = read(server("tools: {exclude_regexes: ['get_.*|b']}")).servers[0].tools.selection
+    assert selection and [name for name in ("get_a", "b", "forget_a", "bb") if selection.admits(name)] == [
+        "forget_a",
+        "bb",
+    ]
+
+
 def test_filters_reach_the_plan() -> None:
     """Null and an empty list hide nothing."""
     text = (
@@ -285,7 +300,7 @@ def test_the_plan_follows_the_settings() -> None:
             ServerPlan(
                 id="one",
                 kind=Kind.PIPE,
-                consumers=(UploadConsumer(tools=("up",), file_path_argument="a.b", uri_prefix=True),),
+                consumers=(UploadConsumer(tools=("up",), file_path_argument="a.b", deliver=Deliver.FILE_URI),),
                 producers=(
                     ArtifactProducer(
                         tools=("shot",), output_path_argument="filename", output_locator=regex, required=True
@@ -315,6 +330,7 @@ def test_the_plan_follows_the_settings() -> None:
         require_sha256=True,
         artifacts_enabled=False,
         expose_as_resources=False,
+        eviction=Eviction.NONE,
         affinity=Affinity.REQUEST,
     )
     kinds = [server.kind for server in to_plan(read(SOCKETS), b"k" * 16, "/ws", "").servers]
@@ -335,6 +351,78 @@ def test_a_producers_flags_reach_the_plan(value: str) -> None:
         assert (producer.persist, producer.allow_raw_output, producer.expose_as_resource) == (False, True, False)
     else:
         assert to_plan(read(MINIMAL), b"k" * 16, "/ws", "").servers[0].producers == ()
+
+
+FILING = """
+servers:
+  - id: a
+    upstream: {command: [x]}
+    adapters:
+      - {type: upload_consumer, tools: ["read_*", put], file_path_argument: [path, "files[*].path"], deliver: data_uri,
+         accept_other: true}
+      - {type: upload_consumer, tools: [b], file_path_argument: path, deliver: file_uri, uri_prefix: true}
+      - {type: upload_consumer, tools: [c], file_path_argument: path, uri_prefix: null}
+      - type: artifact_producer
+        tools: ["write_*"]
+        output_locator: {mode: [structured, argument, changed, resource_link], output_path_key: "files[*].path",
+                         path_arguments: [to, "all[*]"]}
+        move: true
+        rewrite_text: true
+        inline_text_bytes: 4Ki
+    files: {rewrite_text: false, inline_text_bytes: 0, expose_as_resource: false}
+    shared: {here: data/, there: /srv/data/}
+    stage: out
+"""
+
+
+def test_what_is_said_of_files_reaches_the_plan() -> None:
+    SCHEMA.validate(yaml.safe_load(FILING))
+    (server,) = to_plan(read(FILING), b"k" * 16, "/ws", "").servers
+    assert server.consumers == (
+        UploadConsumer(
+            tools=("read_*", "put"),
+            file_path_argument=("path", "files[*].path"),
+            deliver=Deliver.DATA_URI,
+            accept_other=True,
+        ),
+        UploadConsumer(tools=("b",), file_path_argument="path", deliver=Deliver.FILE_URI),
+        UploadConsumer(tools=("c",), file_path_argument="path", deliver=Deliver.PATH),
+    )
+    modes = (LocatorMode.STRUCTURED, LocatorMode.ARGUMENT, LocatorMode.CHANGED, LocatorMode.RESOURCE_LINK)
+    locator = OutputLocator(mode=modes, output_path_key="files[*].path", path_arguments=("to", "all[*]"))
+    assert server.producers == (
+        ArtifactProducer(
+            tools=("write_*",), output_locator=locator, move=True, rewrite_text=True, inline_text_bytes=4096
+        ),
+    )
+    assert server.auto_files == AutoFiles(rewrite_text=False, inline_text_bytes=0, expose_as_resource=False)
+    assert (server.shared, server.stage) == ((SharedFolder("/etc/isthmus/data", "/srv/data"),), "out")
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("files: auto", AutoFiles()),
+        ("files: {}", AutoFiles()),
+        ("files: {mode: auto}", AutoFiles()),
+        ("files: {mode: none}", None),
+        ("files: none", None),
+        ("roots: workspace", None),
+    ],
+)
+def test_files_are_automatic_only_where_it_is_said(said: str, meant: AutoFiles | None) -> None:
+    """What is left out is as the engine has it, too."""
+    SCHEMA.validate(yaml.safe_load(server(said)))
+    assert to_plan(read(server(said)), b"k" * 16, "/ws", "").servers[0].auto_files == meant
+
+
+def test_several_folders_may_be_shared() -> None:
+    text = server("files: auto, shared: [{here: /a, there: /b}, {here: /c, there: /d}]")
+    SCHEMA.validate(yaml.safe_load(text))
+    assert to_plan(read(text), b"k" * 16, "/ws", "").servers[0].shared == (
+        SharedFolder("/a", "/b"),
+        SharedFolder("/c", "/d"),
+    )
 
 
 def test_session_placeholders_are_not_resolved() -> None:
@@ -579,6 +667,17 @@ REFUSED = {
     server("required_headers: ['A b']"): ["servers[0].required_headers[0]: got the name 'A b', expected a header name"],
     server("tools: {include: ['']}"): ['servers[0].tools.include[0]: got "", expected a name, or a pattern such as'],
     server("resources: {exclude: [x, ' ']}"): ['servers[0].resources.exclude[1]: got " ", expected a name'],
+    server("tools: {exclude_regexes: [a, '(']}"): [
+        'servers[0].tools.exclude_regexes[1]: got "(", expected a regular expression ('
+    ],
+    server("further_path: /a/"): ['servers[0].further_path: got "/a/", expected an absolute path such as /mcp/files'],
+    server("further_path: a"): ['servers[0].further_path: got "a"'],
+    server("further_path: '/a?b'"): ['servers[0].further_path: got "/a?b"'],
+    server("further_path: /p")[:-1] + ", {id: b, upstream: {command: [x]}, further_path: /p}]": [
+        "servers[1].further_path: got '/p', expected a path of its own (servers[0].further_path has this one)"
+    ],
+    f"core: {{further_upload_path: '/'}}\n{MINIMAL}": ['core.further_upload_path: got "/"'],
+    f"core: {{any_host: maybe}}\n{MINIMAL}": ['core.any_host: got "maybe", expected true or false'],
     server("prompts: [x]"): ["servers[0].prompts: got a list of 1, expected a mapping"],
     server("tools: {only: [x]}"): ["servers[0].tools.only: unknown key"],
     server("tools: {exclude: [t*]}, adapters: [{type: upload_consumer, tools: [s, t], file_path_argument: p}]"): [
@@ -588,13 +687,77 @@ REFUSED = {
     consumer("file_path_argument: a", "[]"): [f"{AT}.tools: got a list of 0"],
     consumer("file_path_argument: a", "[' ']"): [f'{AT}.tools[0]: got " "'],
     consumer("file_path_argument: a..b"): [f'{AT}.file_path_argument: got "a..b", expected property names joined'],
-    consumer("file_path_argument: 'a[*]'"): [f'{AT}.file_path_argument: got "a[*]"'],
+    consumer("file_path_argument: 'a[0]'"): [f'{AT}.file_path_argument: got "a[0]"', "[*] for the items of a list"],
+    consumer("file_path_argument: [a, 'b c']"): [f'{AT}.file_path_argument[1]: got "b c"'],
+    consumer("file_path_argument: []"): [f"{AT}.file_path_argument: got a list of 0, expected at least one"],
+    consumer("file_path_argument: {a: b}"): [f"{AT}.file_path_argument: got a mapping, expected text, or a list"],
+    consumer("file_path_argument: [1]"): [f"{AT}.file_path_argument[0]: got 1, expected text (in quotes)"],
+    consumer("file_path_argument: a, deliver: path, uri_prefix: true"): [
+        f'{AT}.deliver: got "path", expected file_uri, for uri_prefix is true; or no uri_prefix'
+    ],
+    consumer("file_path_argument: a, deliver: url, uri_prefix: false"): [
+        f'{AT}.deliver: got "url", expected path, for'
+    ],
+    consumer("file_path_argument: a, deliver: file"): [
+        f'{AT}.deliver: got "file", expected one of path, file_uri, url'
+    ],
+    consumer("file_path_argument: a, accept_other: 1"): [f"{AT}.accept_other: got 1, expected true or false"],
     consumer("file_path_argument: ''"): [f'{AT}.file_path_argument: got ""'],
     consumer("file_path_argument: a, uri_scheme: upload"): [f'{AT}.uri_scheme: got "upload", expected a scheme'],
     producer("persist: true"): [f"{AT}: no way to find the output, expected output_path_argument"],
     producer("output_locator: {mode: structured}"): [f"{AT}.output_locator.output_path_key: missing"],
     producer("output_locator: {mode: structured, output_path_key: a.}"): [f"{AT}.output_locator.output_path_key: got"],
     producer("output_path_argument: 'a b'"): [f'{AT}.output_path_argument: got "a b"'],
+    producer("output_locator: {mode: [regex, embeded]}"): [
+        f'{AT}.output_locator.mode[1]: got "embeded", expected one of'
+    ],
+    producer("output_locator: {mode: [regex, regex]}"): [f"{AT}.output_locator.mode: got a list of 2, expected each"],
+    producer("output_locator: {mode: [none, regex]}"): [
+        f"{AT}.output_locator.mode: got a list of 2, expected none alon"
+    ],
+    producer("output_locator: {mode: []}"): [f"{AT}.output_locator.mode: got a list of 0, expected at least one mode"],
+    producer("output_locator: {mode: {a: b}}"): [
+        f"{AT}.output_locator.mode: got a mapping, expected one of none, regex"
+    ],
+    producer("output_locator: {mode: [changed, structured]}"): [f"{AT}.output_locator.output_path_key: missing"],
+    producer("output_locator: {mode: argument, path_arguments: [a.]}"): [
+        f'{AT}.output_locator.path_arguments[0]: got "a.'
+    ],
+    producer("output_path_argument: 'a[*]'"): [f'{AT}.output_path_argument: got "a[*]"', "no brackets"],
+    producer("output_path_argument: a, inline_text_bytes: 2Mi"): [f'{AT}.inline_text_bytes: got "2Mi"'],
+    producer("output_path_argument: a, persist: false, move: true"): [
+        f"{AT}.move: got true, expected none of it beside"
+    ],
+    server("files: always"): ['servers[0].files: got "always", expected one of auto, none'],
+    server("files: [auto]"): ["servers[0].files: got a list of 1, expected one of auto, none, or a mapping"],
+    server("files: {mode: off}"): ["servers[0].files.mode: got false, expected one of auto, none"],
+    server("files: {modes: auto}"): ["servers[0].files.modes: unknown key, expected mode (the nearest known key)"],
+    server("files: auto, share: serial"): ["servers[0].share: ", "none, for a server with files: auto: each session"],
+    server("files: {mode: auto}, share: concurrent"): ["servers[0].share: ", "none, for a server with files: auto"],
+    "servers: [{id: a, upstream: {url: 'http://h'}, inspect: false, files: auto}]": [
+        "servers[0].files: got auto, expected none with inspect: false"
+    ],
+    server("files: auto, shared: {here: /a, there: b}"): [
+        "servers[0].shared.there: got 'b', expected an absolute path"
+    ],
+    server("files: auto, shared: {here: ~/a, there: /b}"): ['servers[0].shared.here: got "~/a"'],
+    server("files: auto, shared: [{here: /a, there: /b}, {here: /a/, there: /c}]"): [
+        "servers[0].shared[1]: got /a/ as /c again, expected each folder once"
+    ],
+    server("files: auto, shared: [{here: /a, there: /b}, {here: /c, there: /b}]"): [
+        "servers[0].shared[1]: got /c as /b"
+    ],
+    server("files: auto, shared: {here: /a}"): ["servers[0].shared.there: missing"],
+    server("files: auto, shared: 7"): ["servers[0].shared: got 7, expected a list, or a mapping"],
+    server("files: auto, stage: tmp"): ['servers[0].stage: got "tmp", expected one of in, out, ws'],
+    server("stage: out"): ["servers[0].stage: got it for others, expected it beside adapters or files: auto only"],
+    server("files: none, shared: {here: /a, there: /b}"): ["servers[0].shared: got it for others"],
+    f"sessions: {{eviction_policy: lru}}\n{MINIMAL}": [
+        'sessions.eviction_policy: got "lru", expected one of lru_uploads_then_artifacts, lru_artifacts_then_uploads'
+    ],
+    f"sessions: {{tombstone_ttl_seconds: 0}}\n{MINIMAL}": [
+        "sessions.tombstone_ttl_seconds: got 0, expected a number > 0"
+    ],
     producer("output_locator: {mode: regex, output_path_regexes: [a, '(']}"): [
         f'{AT}.output_locator.output_path_regexes[1]: got "(", expected a regular expression ('
     ],
@@ -800,7 +963,7 @@ def test_what_is_no_size(text: str) -> None:
         parse_size(text)
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: path.name)
 def test_the_examples_load_and_fit_the_schema(path: Path) -> None:
     SCHEMA.validate(yaml.safe_load(path.read_text()))
     settings = load(path)

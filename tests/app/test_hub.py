@@ -122,8 +122,10 @@ class Client:
         return message
 
     async def request(self, method: str, params: Json | None = None) -> Json:
+        """The answer; that the list of resources has changed may be told in between."""
         id = self.ask(method, params)
-        answer = await self.receive()
+        while (answer := await self.receive()).get("method") == "notifications/resources/list_changed":
+            pass
         assert answer["id"] == id
         return answer
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from isthmus.app.intake import BlobFiles
-from isthmus.core.effects import Receive, Serve, StoredFile, UploadManifest
+from isthmus.core.effects import RawFile, Receive, Serve, StoredFile, UploadManifest
 from isthmus.core.ids import ChannelId
 from isthmus.storage.interface import BlobStat, StorageFull
 from isthmus.storage.memory import MemoryBlobs
@@ -369,3 +369,32 @@ async def test_a_file_that_cannot_be_removed_does_not_save_the_others() -> None:
     blobs = Sticky()
     outcome, kept = await take([form(FILE, FILE, part("other", b""))], blobs)
     assert (outcome, set(kept)) == ((400, "unknown_field"), {"b/0"})
+
+
+# --- One file as it is ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("pieces", [[], [b"hel", b"lo"], [b"x" * 1000]])
+async def test_a_body_that_is_the_file_is_stored_as_it_is(pieces: list[bytes]) -> None:
+    content = b"".join(pieces)
+    raw = RawFile("a.txt", "text/plain", digest(content).decode())
+    outcome, kept = await take(pieces, None, msgspec.structs.replace(order(1), raw=raw), type="text/plain")
+    assert outcome == UploadManifest((StoredFile("a.txt", len(content), raw.sha256, "text/plain"),))
+    assert kept == {"b/0": content}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "raw, file, total, refusal",
+    [
+        (RawFile(sha256="0" * 64), 10, 10, (400, "sha256_mismatch")),
+        (RawFile(), 4, 10, (413, "file_too_large")),
+        (RawFile(), 10, 4, (413, "request_too_large")),
+    ],
+)
+async def test_a_body_that_is_not_the_file_leaves_nothing(
+    raw: RawFile, file: int, total: int, refusal: tuple[int, str]
+) -> None:
+    wish = msgspec.structs.replace(order(1, file=file, total=total), raw=raw)
+    assert await take([b"he", b"llo"], None, wish) == (refusal, {})

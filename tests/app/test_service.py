@@ -19,11 +19,12 @@ import msgspec
 import pytest
 from http_caller import PATIENCE_S, USUAL, Caller, fetch, requested
 from isthmus.app.errors import StartError
+from isthmus.app.file_settings import UploadConsumerAdapter
 from isthmus.app.holding import holding
 from isthmus.app.listening import LOOPBACK_NAMES, surface_of
 from isthmus.app.service import OPEN_FILES_MAX, VERSION, Service, running
-from isthmus.app.settings import Core, Server, Settings, Storage, UploadConsumerAdapter, Upstream
-from isthmus.core.shelf import StoredArtifact
+from isthmus.app.settings import Core, Server, Settings, Storage, Upstream
+from isthmus.core.filerecord import StoredArtifact, StoredUpload
 from isthmus.core.trace import Line, replay
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.sqlite import SqliteRecords
@@ -299,7 +300,8 @@ async def test_nothing_is_made_or_read_in_a_storage_that_is_in_use(tmp_path: Pat
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("value", [b"", b"no JSON", b"{}", b'{"blob":7}', b'{"blob":"../../x"}', b'{"blob":"b1"}'])
-async def test_uploads_of_an_earlier_run_go_whatever_their_records_say(value: bytes, tmp_path: Path) -> None:
+async def test_uploads_of_an_earlier_run_that_nobody_can_read_go(value: bytes, tmp_path: Path) -> None:
+    """What their records owned goes at the next start, at the latest."""
     async with proxy(root=tmp_path):
         pass
     records = SqliteRecords(str(tmp_path / "state" / "records.sqlite"))
@@ -307,11 +309,50 @@ async def test_uploads_of_an_earlier_run_go_whatever_their_records_say(value: by
     await records.aclose()
     async with FileBlobs(str(tmp_path / "blobs")).create("b1", size_max_bytes=1) as writer:
         await writer.commit()
-    async with proxy(root=tmp_path):
-        assert list((tmp_path / "blobs").iterdir()) == []
+    async with proxy(root=tmp_path) as service:
+        assert service.hub.files() == ()
     records = SqliteRecords(str(tmp_path / "state" / "records.sqlite"))
     assert [key async for key, _ in records.scan("")] == []
     await records.aclose()
+    async with proxy(root=tmp_path):
+        assert list((tmp_path / "blobs").iterdir()) == []
+
+
+@pytest.mark.anyio
+async def test_uploads_of_an_earlier_run_are_there_until_their_time_is_over(tmp_path: Path) -> None:
+    """One that does not say when that is was not used until now; a session that is closed by the end keeps its own."""
+    async with proxy(root=tmp_path):
+        pass
+    upload = StoredUpload(
+        server="a",
+        sid="0" * 32,
+        uid="1" * 32,
+        principal="",
+        blob="2" * 32,
+        filename="report.txt",
+        mime_type="text/plain",
+        size_bytes=5,
+        sha256="0" * 64,
+    )
+    known = msgspec.structs.replace(upload, uid="3" * 32, blob="4" * 32, expires_at_unix=time.time() + 300)
+    late = msgspec.structs.replace(upload, uid="5" * 32, blob="6" * 32, expires_at_unix=time.time() - 1)
+    records, blobs = SqliteRecords(str(tmp_path / "state" / "records.sqlite")), FileBlobs(str(tmp_path / "blobs"))
+    for one in (upload, known, late):
+        await records.save(one.key, msgspec.json.encode(one), expires_at_unix=one.expires_at_unix or None)
+        async with blobs.create(one.blob, size_max_bytes=5) as writer:
+            await writer.write(b"12345")
+            await writer.commit()
+    await records.aclose()
+    for _ in range(2):
+        before = time.time()
+        async with proxy(root=tmp_path) as service:
+            told = {file.id: file for file in service.hub.files()}
+            assert set(told) == {upload.uid, known.uid}
+            assert told[known.uid].expires_at_unix == pytest.approx(known.expires_at_unix, abs=1e-3)
+            ttl_s = service.limits.upload_ttl_s
+            assert before + ttl_s - 1e-3 <= told[upload.uid].expires_at_unix <= time.time() + ttl_s
+            assert not any(file.is_live for file in told.values())
+            assert len(list((tmp_path / "blobs").iterdir())) == 2
 
 
 @pytest.mark.anyio

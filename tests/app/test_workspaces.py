@@ -20,9 +20,11 @@ import anyio
 import anyio.lowlevel
 import pytest
 from isthmus.app import confinement
-from isthmus.app.capture import PATH_SIZE_MAX
 from isthmus.app.holding import InUse, holding
 from isthmus.app.removal import remove_tree
+from isthmus.app.survey import stamp_of
+from isthmus.app.upstreams import _placed
+from isthmus.app.walking import PATH_SIZE_MAX
 from isthmus.app.workspaces import Workspaces
 from isthmus.core.effects import (
     Allocate,
@@ -40,6 +42,7 @@ from isthmus.core.effects import (
     Loaded,
     Materialize,
     Materialized,
+    Remove,
     Save,
     Saved,
     Source,
@@ -51,6 +54,7 @@ from isthmus.core.limits import Limits
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.interface import Blobs, BlobWriter, StorageError, StorageFull
 from isthmus.storage.memory import MemoryBlobs, MemoryRecords
+from isthmus.transports.stdio import ChildSpec
 
 pytestmark = pytest.mark.anyio
 
@@ -200,6 +204,17 @@ async def test_folders_are_made_for_the_owner_only(tmp_path: Path, blobs: Blobs)
     assert sorted(os.listdir(Path(work.root, MINE))) == ["in", "out", "ws"]
 
 
+async def test_a_child_is_placed_in_the_folders_of_its_session(tmp_path: Path, blobs: Blobs) -> None:
+    folders = build(tmp_path, blobs).folders(MINE)
+    spec = ChildSpec(("{ws}/run", "--out={out}:{in}"), {"CACHE": "{tmp}/c", "PLAIN": "{other}"}, None, inherit_env=True)
+    placed = _placed(spec, folders)
+    assert placed.command == (f"{folders.ws}/run", f"--out={folders.out}:{folders.in_}")
+    assert placed.env == {"TMPDIR": folders.tmp, "CACHE": f"{folders.tmp}/c", "PLAIN": "{other}"}
+    assert (placed.cwd, placed.inherit_env) == (folders.ws, True)
+    assert _placed(ChildSpec(("x",), {"TMPDIR": "/t"}, "{out}/sub"), folders).cwd == f"{folders.out}/sub"
+    assert _placed(ChildSpec(("x",), {"TMPDIR": "/t"}, "{out}/sub"), folders).env == {"TMPDIR": "/t"}
+
+
 async def test_a_server_can_make_sockets_in_its_tmp(blobs: Blobs) -> None:
     """However deep the root lies, Chromium's fits below TMPDIR: a socket's path has at most 107 bytes."""
     work = Workspaces("/" + "deep/" * 40, MemoryRecords(), blobs, artifact_roots={}, working_directories={},
@@ -265,22 +280,41 @@ async def test_materialized_files_are_copies(tmp_path: Path, blobs: Blobs) -> No
     await store(blobs, "b", content)
     order = Materialize(T, MINE, "b", THING, "data.bin")
     answer = await work.carry_out(order)
-    assert answer == Materialized(os.path.join(work.folders(MINE).in_, THING, "data.bin"))
     assert isinstance(answer, Materialized)
-    path = Path(answer.path)
+    path = Path(work.folders(MINE).in_, THING, "data.bin")
+    assert answer == Materialized(str(path), stamp_of(path.stat()))
     assert path.read_bytes() == content
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert os.listdir(path.parent) == ["data.bin"]
     with open(path, "r+b") as file:
         file.write(b"changed")
     assert await blob(blobs, "b") == content
-    assert await work.carry_out(order) == answer
+    again = await work.carry_out(order)
+    assert again == Materialized(str(path), stamp_of(path.stat())) != answer
     assert path.read_bytes() == b"changed" + content[7:]
     await work.carry_out(Discard("b"))
     assert path.exists()
     failed = await work.carry_out(order)
     assert isinstance(failed, StorageFailed)
     assert failed.is_missing
+
+
+@pytest.mark.parametrize("folder", ["in", "out", "ws"])
+async def test_files_are_laid_where_the_server_may_look(folder: str, tmp_path: Path, blobs: Blobs) -> None:
+    work = build(tmp_path, blobs)
+    await store(blobs, "b", b"content")
+    answer = await work.carry_out(Materialize(T, MINE, "b", THING, "f", folder))
+    assert isinstance(answer, Materialized)
+    assert answer.path == os.path.join(work.root, MINE, folder, THING, "f")
+    assert Path(answer.path).read_bytes() == b"content"
+
+
+async def test_files_are_laid_in_no_other_folder(tmp_path: Path, blobs: Blobs) -> None:
+    work = build(tmp_path, blobs)
+    await store(blobs, "b", b"content")
+    for folder in ("tmp", "", "..", "in/x"):
+        assert await work.carry_out(Materialize(T, MINE, "b", THING, "f", folder)) == StorageFailed("internal error")
+    assert not os.path.exists(work.root)
 
 
 async def test_a_blob_whose_file_is_gone_is_missing(tmp_path: Path) -> None:
@@ -301,17 +335,48 @@ async def test_an_empty_blob_is_materialized(tmp_path: Path, blobs: Blobs) -> No
     assert Path(answer.path).read_bytes() == b""
 
 
-async def test_copies_do_not_need_the_kernels_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unsupported(*_: object) -> int:
-        raise OSError(errno.EXDEV, "cross-device")
+@pytest.mark.parametrize("copied", [0, 1, 100_000])
+async def test_copies_do_not_need_the_kernels_help(
+    copied: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor that it goes on as it began."""
+    left = copied
 
-    monkeypatch.setattr(os, "copy_file_range", unsupported, raising=False)
+    def copy(source: int, target: int, count: int) -> int:
+        nonlocal left
+        if not left:
+            raise OSError(errno.EXDEV, "cross-device")
+        count = os.write(target, os.read(source, min(count, left)))
+        left -= count
+        return count
+
+    monkeypatch.setattr(os, "copy_file_range", copy, raising=False)
     blobs = FileBlobs(str(tmp_path / "blobs"))
     work = build(tmp_path, blobs)
-    await store(blobs, "b", b"content" * 300_000)
+    content = random.Random(5).randbytes(2_100_000)
+    await store(blobs, "b", content)
     answer = await work.carry_out(Materialize(T, MINE, "b", THING, "f"))
     assert isinstance(answer, Materialized)
-    assert Path(answer.path).read_bytes() == b"content" * 300_000
+    assert Path(answer.path).read_bytes() == content
+    left = copied
+    (file,) = (await collect(work, answer.path, limit=len(content))).files
+    assert file.sha256 == hashlib.sha256(content).hexdigest()
+    assert await blob(blobs, "b/0") == content
+
+
+async def test_what_is_taken_is_a_file_of_its_own(tmp_path: Path) -> None:
+    """Whoever writes to its file later changes nothing that is stored, however the copy was made."""
+    blobs = FileBlobs(str(tmp_path / "blobs"))
+    work = build(tmp_path, blobs)
+    path = Path((await work.prepare(MINE)).ws, "f")
+    content = random.Random(6).randbytes(300_000)
+    path.write_bytes(content)
+    await collect(work, "f")
+    stored = Path(blobs.path_for("b/0") or "")
+    assert (stored.stat().st_nlink, stored.samefile(path)) == (1, False)
+    with open(path, "r+b") as file:
+        file.write(b"changed")
+    assert await blob(blobs, "b/0") == content
 
 
 @pytest.mark.parametrize("level", ["workspace", "folder", "own"])
@@ -502,6 +567,12 @@ async def test_relative_paths_start_from_the_servers_working_directory(tmp_path:
     work = build(tmp_path, blobs, working_directory=str(outside), artifact_roots={"s": [str(outside)]})
     (file,) = (await collect(work, "shot.png")).files
     assert file.path == str(outside / "shot.png")
+    # One that depends on the session.
+    placed = build(tmp_path, blobs, working_directory="{out}/sub")
+    Path((await placed.prepare(MINE)).out, "sub").mkdir()
+    Path(placed.folders(MINE).out, "sub", "shot.png").write_bytes(b"png")
+    (file,) = (await collect(placed, "shot.png")).files
+    assert file.path == os.path.join(placed.folders(MINE).out, "sub", "shot.png")
     # Another server has neither that working directory nor that root.
     answer = await collect(work, "shot.png", str(outside / "shot.png"), server="t")
     assert [file.problem for file in answer.files] == ["missing", "not permitted"]
@@ -641,7 +712,7 @@ async def test_what_is_swapped_after_it_was_judged_is_not_read(
             os.mkfifo(target)
 
     if moment == "judged":
-        monkeypatch.setattr("isthmus.app.capture.open_regular", after(swap, confinement.open_regular))
+        monkeypatch.setattr("isthmus.app.reach.open_regular", after(swap, confinement.open_regular))
     else:
         look = confinement._check_regular
         calls = []
@@ -752,6 +823,143 @@ async def test_a_file_that_changes_meanwhile_is_cut_at_its_length(now: bytes, ke
     (file,) = (await collect(work, "f", limit=10)).files
     assert (file.size_bytes, file.head) == (len(kept), kept)
     assert await blob(blobs, "b/0") == kept
+
+
+def source(path: Path) -> FileSource:
+    return FileSource((str(path),), stamp_of(path.stat()))
+
+
+def removal(path: Path) -> Remove:
+    return Remove(server="s", workspace=MINE, path=str(path), stamp=stamp_of(path.stat()))
+
+
+async def test_a_file_is_taken_as_it_was_seen(tmp_path: Path, blobs: Blobs) -> None:
+    work = build(tmp_path, blobs)
+    path = Path((await work.prepare(MINE)).ws, "f")
+    path.write_bytes(b"first")
+    seen = source(path)
+    (file,) = (await collect(work, seen)).files
+    assert (file.problem, await blob(blobs, "b/0")) == ("", b"first")
+    await work.carry_out(Discard("b/0"))
+    for change in (
+        lambda: path.write_bytes(b"longer"),
+        lambda: os.utime(path, ns=(0, 5)),
+        lambda: path.write_bytes(b""),
+        lambda: replace(path, b"first", like=path.stat()),
+    ):
+        seen = source(path)
+        change()
+        assert (await collect(work, seen)).files == (CollectedFile(problem="unfinished"),)
+        assert await blob_keys(blobs) == []
+
+
+def replace(path: Path, content: bytes, *, like: os.stat_result) -> None:
+    """Another file of the same name, content and time."""
+    other = path.with_name("other")
+    other.write_bytes(content)
+    os.utime(other, ns=(like.st_atime_ns, like.st_mtime_ns))
+    os.replace(other, path)
+
+
+@pytest.mark.parametrize("content", [b"0123456789abc", b"0123", b"0123456780"])
+async def test_a_file_that_is_written_while_it_is_copied_is_not_taken(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "root" / MINE / "ws" / "f"
+
+    def write() -> None:
+        path.write_bytes(content)
+        os.utime(path, ns=(0, 7))  # two writes may come within one tick of the file system's clock
+
+    blobs = MeddlingBlobs(write, error=StorageError())
+    work = build(tmp_path, blobs)
+    await work.prepare(MINE)
+    path.write_bytes(b"0123456789")
+    assert (await collect(work, source(path))).files == (CollectedFile(problem="unfinished"),)
+    assert (await blob_keys(blobs), path.read_bytes()) == ([], content)
+
+
+async def test_a_file_that_was_taken_in_can_be_taken_away(tmp_path: Path, blobs: Blobs) -> None:
+    roots = tmp_path / "roots"
+    roots.mkdir()
+    work = build(tmp_path, blobs, artifact_roots={"s": [str(roots)]})
+    folders = await work.prepare(MINE)
+    for path in (Path(folders.ws, "a"), Path(folders.tmp, "b"), roots / "c"):
+        path.write_bytes(b"x")
+        assert await work.carry_out(removal(path)) is None
+        assert not path.exists()
+
+
+@pytest.mark.parametrize("change", ["written", "replaced", "link", "folder", "gone"])
+async def test_what_is_another_file_by_then_is_not_removed(change: str, tmp_path: Path) -> None:
+    """What stands in its place is somebody's newer work."""
+    work = build(tmp_path, MemoryBlobs())
+    path = Path((await work.prepare(MINE)).ws, "f")
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"content")
+    path.write_bytes(b"content")
+    order = removal(path)
+    if change == "written":
+        path.write_bytes(b"newer")
+        os.utime(path, ns=(0, 7))
+    elif change == "replaced":
+        replace(path, b"content", like=path.stat())
+    else:
+        path.unlink()
+    if change == "link":
+        path.symlink_to(outside)
+    elif change == "folder":
+        path.mkdir()
+    assert await work.carry_out(order) is None
+    assert os.path.lexists(path) == (change != "gone")
+    assert outside.read_bytes() == b"content"
+
+
+@pytest.mark.parametrize("where", ["outside", "other session", "state"])
+async def test_what_may_not_be_taken_may_not_be_removed(where: str, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    work = build(tmp_path, MemoryBlobs(), private_paths=[str(state)])
+    await work.prepare(MINE)
+    other = await work.prepare(OTHER)
+    path = {"outside": tmp_path / "f", "other session": Path(other.ws, "f"), "state": state / "f"}[where]
+    path.write_bytes(b"content")
+    await work.carry_out(removal(path))
+    assert path.read_bytes() == b"content"
+
+
+@pytest.mark.parametrize("where", ["private", "blob", "workspace", "tmp", "crowd"])
+async def test_a_private_file_has_no_public_name(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hard link of the upstream's to a private file is not taken, one to a file of its own is."""
+    state = tmp_path / "state" / "deep"
+    state.mkdir(parents=True)
+    blobs = FileBlobs(str(tmp_path / "blobs"))
+    work = build(tmp_path, blobs, private_paths=[str(tmp_path / "state"), str(tmp_path / "blobs")])
+    folders, other = await work.prepare(MINE), await work.prepare(OTHER)
+    await store(blobs, "secret", SECRET)
+    private = {
+        "private": state / "key",
+        "blob": Path(blobs.path_for("secret") or ""),
+        "workspace": Path(other.ws, "f"),
+        "tmp": Path(other.tmp, "f"),
+        "crowd": state / "key",
+    }[where]
+    if where != "blob":
+        private.write_bytes(SECRET)
+    Path(folders.out, "own").write_bytes(b"own")
+    os.link(private, os.path.join(folders.ws, "public"))
+    os.link(os.path.join(folders.out, "own"), os.path.join(folders.ws, "own"))
+    if where == "crowd":  # too many to look through: then nothing with two names is taken
+        monkeypatch.setattr("isthmus.app.reach.PRIVATE_ENTRIES_MAX", 1)
+    answer = await collect(work, "public", "own")
+    assert [file.problem for file in answer.files] == ["not permitted", "not permitted" if where == "crowd" else ""]
+
+
+async def test_no_temporary_folder_of_another_session_is_handed_out(tmp_path: Path, blobs: Blobs) -> None:
+    work = build(tmp_path, blobs, artifact_roots={"s": [str(tmp_path)]})
+    folders, other = await work.prepare(MINE), await work.prepare(OTHER)
+    for tmp in (folders.tmp, other.tmp):
+        Path(tmp, "f").write_bytes(b"f")
+    answer = await collect(work, os.path.join(folders.tmp, "f"), os.path.join(other.tmp, "f"))
+    assert [file.problem for file in answer.files] == ["", "not permitted"]
 
 
 @pytest.mark.parametrize("fails_at", [1, 2, 3])

@@ -33,17 +33,21 @@ from isthmus.core.effects import (
     PostOpening,
     Save,
     Saved,
+    SeenFile,
     Send,
     Serve,
+    Sighting,
     Spawn,
     StorageAnswer,
+    Survey,
+    Surveyed,
     UploadOpening,
 )
 from isthmus.core.engine import Engine
+from isthmus.core.filerecord import StoredArtifact, StoredUpload
 from isthmus.core.ids import ChannelId, Ticket
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, Plan, ServerPlan
-from isthmus.core.shelf import StoredArtifact
 
 LINK_KEY = b"0123456789abcdef"
 UNIX_AT_ZERO = 1_000_000_000.0
@@ -110,6 +114,8 @@ class Driver:
     heard: list[Heard] = field(default_factory=list)
     children: set[ChannelId] = field(default_factory=set)
     opened: set[ChannelId] = field(default_factory=set)
+    has_disk: bool = False
+    surveyed: set[Ticket] = field(default_factory=set)
 
     # --- Inputs -----------------------------------------------------------------------------------------------------
 
@@ -146,7 +152,7 @@ class Driver:
         for effect in effects:
             if isinstance(effect, Send | Close | Serve):
                 assert effect.channel not in self.over, f"ordered for a channel that is over: {effect}"
-            if isinstance(effect, Send) and not effect.message:
+            if isinstance(effect, Send) and not effect.message and not effect.is_last:
                 self.primed[effect.channel] = effect
             elif isinstance(effect, Send):
                 self.sent[effect.channel].append(effect)
@@ -186,10 +192,20 @@ class Driver:
     def reply(self, heard: Heard, message: bytes, *, session: str | None = None) -> None:
         if heard.post is None:
             self.say(heard.channel, message)
-            return
-        self.open(heard.channel, Connected(session=session))
-        self.say(heard.channel, message)
-        self.end(heard.channel)
+        else:
+            self.open(heard.channel, Connected(session=session))
+            self.say(heard.channel, message)
+            self.end(heard.channel)
+        if not self.has_disk:
+            self.see_all()
+
+    def see_all(self) -> None:
+        """Answer each order to look at what is named as if there were a file at the first spelling of each path."""
+        for order in self.every(Survey):
+            if order.ticket not in self.surveyed:
+                self.surveyed.add(order.ticket)
+                named = tuple(Sighting(files=(SeenFile(paths[0], 5, "s"),)) for paths in order.named)
+                self.store(order.ticket, Surveyed(named))
 
     def acknowledge(self, heard: Heard) -> None:
         """202 for a notification or an answer; a pipe has no such thing."""
@@ -326,13 +342,22 @@ def driver(
     limits: Limits | None = None,
     seed: int = 1,
     stored: Iterable[StoredArtifact] = (),
+    stored_uploads: Iterable[StoredUpload] = (),
     **plan: Any,
 ) -> Driver:
     """An engine with seeded entropy; without servers, with one of each kind: "pipe" and "http"."""
     both = (ServerPlan(id="pipe", kind=Kind.PIPE), ServerPlan(id="http", kind=Kind.HTTP))
     whole = Plan(servers=servers or both, link_key=LINK_KEY, workspaces_path="/w", **plan)
     entropy = random.Random(seed).randbytes
-    return Driver(Engine(whole, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, limits=limits, stored=stored))
+    engine = Engine(
+        whole,
+        entropy=entropy,
+        unix_at_zero=UNIX_AT_ZERO,
+        limits=limits,
+        stored=stored,
+        stored_uploads=stored_uploads,
+    )
+    return Driver(engine)
 
 
 def newcomer(world: Driver, down: str, server: str, principal: str = "", headers: Headers = ()) -> Client:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-import posixpath
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.artifact import Artifact, attach, attach_error, locate, raw_block, tool_error
 from isthmus.core.effects import FileSource, InlineSource
-from isthmus.core.pathtext import CANDIDATES_MAX, TEXT_MAX_CHARS, candidates, spellings
 from isthmus.core.plan import ArtifactProducer, LocatorMode, OutputLocator
 from isthmus.core.rewrite import members, take
 
@@ -25,155 +23,6 @@ def producer(mode: LocatorMode, key: str | None = None, *regexes: str) -> Artifa
 
 def result_of(*texts: str, **more: object) -> bytes:
     return json.dumps({"content": [{"type": "text", "text": text} for text in texts], **more}).encode()
-
-
-def first(text: str, *regexes: str) -> str | None:
-    found = candidates(text, regexes)
-    return found[0] if found else None
-
-
-# --- Paths in text --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
-        ("Saved to /tmp/out.png", "/tmp/out.png"),
-        ("Saved to /tmp/out.png.", "/tmp/out.png"),
-        ("(see /tmp/out.png), done", "/tmp/out.png"),
-        ("'/tmp/out.png'.", "/tmp/out.png"),
-        ("file=`/tmp/my out.png`!", "/tmp/my out.png"),
-        ("“/tmp/my out.png”", "/tmp/my out.png"),
-        ("path=/tmp/out.png;", "/tmp/out.png"),
-        ("saved:/tmp/out.png", "/tmp/out.png"),
-        ("See https://example.com/x.png, saved to /tmp/out.png", "/tmp/out.png"),
-        ("- [Shot](/tmp/my shots/a (1).png)", "/tmp/my shots/a (1).png"),
-        ('![Shot](/tmp/a.png "the title")', "/tmp/a.png"),
-        ("[Shot](</tmp/my a.png>)", "/tmp/my a.png"),
-        ("[Shot](./my%20a.png)", "./my%20a.png"),
-        ("[Shot](file:///tmp/my%20a.png)", "/tmp/my a.png"),
-        ("at file:///tmp/a.png, yes", "/tmp/a.png"),
-        ("at file://localhost/tmp/a.png", "/tmp/a.png"),
-        (r"C:\Users\me\out.png.", r"C:\Users\me\out.png"),
-        (r'"C:\Program Files\out.png"', r"C:\Program Files\out.png"),
-        ("~/out.png is ready", "~/out.png"),
-        ("отчёт в /tmp/отчёт.pdf", "/tmp/отчёт.pdf"),
-        ("Document report.docx created successfully", "report.docx"),
-        ("wrote sub/dir/shot.jpeg", "sub/dir/shot.jpeg"),
-        ("a.log: ../out/console.log#L1-L2", "../out/console.log"),
-    ],
-)
-def test_the_likeliest_reading_comes_first(text: str, path: str) -> None:
-    assert first(text) == path
-
-
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
-        (r"C:\Users\me\out.png", "C:/Users/me/out.png"),
-        ("[Shot](./my%20a.png)", "./my a.png"),
-        ("saved to /tmp/my report.docx", "/tmp/my report.docx"),
-        ("error in /srv/a.py:12:3", "/srv/a.py"),
-        ("[log](../a.log#L1-L2)", "../a.log"),
-        ("/tmp/out.png.", "/tmp/out.png."),
-    ],
-)
-def test_doubtful_readings_follow(text: str, path: str) -> None:
-    assert path in candidates(text, ())
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "https://example.com/x.png",
-        "see <https://example.com/a/b.png>.",
-        "[x](https://example.com/a.png)",
-        "http://[::1]:80/tmp/x.png",
-        "https://h/?next=file:///etc/passwd",
-        "https://h/?path=/etc/passwd&name=report.pdf&dir=a/b",
-        "ws://h/a/b.c and demo://resource/text/1.txt",
-        "# <h1>Hi</h1> // a comment",
-        "nothing here",
-        "",
-    ],
-)
-def test_no_part_of_a_url_is_a_path(text: str) -> None:
-    assert candidates(text, ()) == ()
-
-
-# Texts of released servers (Playwright, Word, Pandoc, filesystem), run in /srv/case/ws.
-@pytest.mark.parametrize(
-    ("text", "written"),
-    [
-        (
-            "### Page\n- Page URL: http://127.0.0.1:8901/\n### Snapshot\n- [Snapshot](../out/page-2026-11-21.yml)\n"
-            "### Events\n- New console entries: ../out/console-2026-11-21T21-30.log#L1-L2",
-            ["/srv/case/out/page-2026-11-21.yml", "/srv/case/out/console-2026-11-21T21-30.log"],
-        ),
-        (
-            "### Result\n- [Screenshot of viewport](./named.png)\n### Ran Playwright code\n```js\n"
-            "// Screenshot viewport and save it as ./named.png\nawait page.screenshot({\n  path: './named.png',\n"
-            "  scale: 'css'\n});\n```",
-            ["/srv/case/ws/named.png"],
-        ),
-        ("- [Screenshot](sub/dir/shot.jpeg)", ["/srv/case/ws/sub/dir/shot.jpeg"]),
-        (
-            '### Events\n- Downloading file report.csv ...\n- Downloaded file report.csv to "../out/report.csv"',
-            ["/srv/case/out/report.csv"],
-        ),
-        (
-            '- link [cursor=pointer]:\n    - /url: /slow.bin\n- Downloaded file slow.bin to "../out/slow.bin"',
-            ["/srv/case/out/slow.bin"],
-        ),
-        (
-            "Trace recording stopped.\n- [Trace](../out/traces/trace-17.trace)\n- [Resources](../out/traces/resources)",
-            ["/srv/case/out/traces/trace-17.trace", "/srv/case/out/traces/resources"],
-        ),
-        ("File successfully converted and saved to: /srv/case/out/a.docx", ["/srv/case/out/a.docx"]),
-        ("Successfully wrote to /srv/case/ws/out.txt", ["/srv/case/ws/out.txt"]),
-        ("Successfully moved /srv/case/ws/out.txt to /srv/case/ws/out2.txt", ["/srv/case/ws/out2.txt"]),
-        ("Document report.docx created successfully", ["/srv/case/ws/report.docx"]),
-        ("Document copied to report_copy.docx", ["/srv/case/ws/report_copy.docx"]),
-    ],
-)
-def test_what_real_servers_wrote_is_found(text: str, written: list[str]) -> None:
-    found = {posixpath.normpath(posixpath.join("/srv/case/ws", path)) for path in candidates(text, ())}
-    assert found >= set(written)
-
-
-def test_what_a_pattern_found_is_its_path_then_its_first_group_then_all_of_it() -> None:
-    text = "one=/a/1.txt two=/a/2.txt"
-    assert candidates(text, (r"one=(?P<path>\S+)",)) == ("/a/1.txt",)
-    assert candidates(text, (r"two=(\S+)", r"one=(\S+)")) == ("/a/2.txt", "/a/1.txt")
-    assert candidates(text, (r"/a/2\S+",)) == ("/a/2.txt",)
-
-
-def test_every_match_of_every_pattern_is_tried_up_to_a_bound() -> None:
-    text = " ".join(f"/a/{n}.txt" for n in range(200))
-    found = candidates(text, (r"/a/\S+",))
-    assert found == tuple(f"/a/{n}.txt" for n in range(CANDIDATES_MAX))
-
-
-def test_long_text_is_searched_at_both_ends() -> None:
-    text = "/a/first.txt" + " x" * TEXT_MAX_CHARS + " /a/middle.txt" + " x" * TEXT_MAX_CHARS + " /a/last.txt"
-    assert candidates(text, ()) == ("/a/first.txt", "/a/last.txt")
-
-
-@given(text=st.text(st.sampled_from("/\\.~:#%\"'`“”()[]<>{} \n\0aZ9é-_file?")))
-def test_any_text_gives_usable_candidates(text: str) -> None:
-    found = candidates(text, ()) + tuple(spellings(text))
-    for path in found:
-        assert path
-        assert "\0" not in path
-        assert "\n" not in path
-        assert not path.startswith(("http:", "https:"))
-
-
-@given(name=st.text(st.characters(categories=["L", "N"], include_characters=" -_,+"), min_size=1, max_size=20))
-def test_a_quoted_or_linked_path_is_found_whatever_it_is_called(name: str) -> None:
-    path = f"/srv/{name}/é.png"
-    assert first(f"Saved '{path}'.") == path
-    assert first(f"- [Link]({path})") == path
 
 
 # --- Sources --------------------------------------------------------------------------------------------------------
@@ -317,6 +166,26 @@ def test_one_artifact_makes_no_list_and_old_revisions_get_no_link() -> None:
     attached = json.loads(attach(b"{}", [ARTIFACT], resource_links=False))
     assert set(attached["_meta"]) == {"artifact"}
     assert [entry["type"] for entry in attached["content"]] == ["text"]
+
+
+def test_the_text_of_small_artifacts_is_put_into_the_result() -> None:
+    """As a resource where clients know what a link is, else as a text that says of what."""
+    for resource_links in (True, False):
+        inlined = json.loads(attach(b"{}", [HIDDEN], resource_links=resource_links, inline=[(HIDDEN, "é\n")]))[
+            "content"
+        ]
+        held = {"uri": HIDDEN.artifact_uri, "mimeType": "text/plain", "text": "é\n"}
+        text = {"type": "text", "text": f"{HIDDEN.artifact_uri}:\né\n"}
+        assert inlined == [{"type": "resource", "resource": held} if resource_links else text]
+
+
+def test_blocks_stand_in_one_order() -> None:
+    """The content itself, texts, links, downloads."""
+    attached = attach(
+        result_of("done"), [ARTIFACT], resource_links=True, raw=[b'{"type":"image"}'], inline=[(ARTIFACT, "t")]
+    )
+    kinds = [block["type"] for block in json.loads(attached)["content"]]
+    assert kinds == ["text", "image", "resource", "resource_link", "text"]
 
 
 ODD_JSON = st.sampled_from(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from typing import Any
 
 import jsonschema
 import pytest
@@ -24,7 +25,7 @@ from isthmus.core.catalog import (
     workflow_entry,
     workflow_text,
 )
-from isthmus.core.plan import ArtifactProducer, Kind, ServerPlan, UploadConsumer
+from isthmus.core.plan import ArtifactProducer, AutoFiles, Deliver, Kind, ServerPlan, UploadConsumer
 from isthmus.core.rewrite import elements, members, take
 
 SID, UID = "a" * 32, "b" * 32
@@ -118,6 +119,92 @@ def test_a_schema_without_the_argument_stays(schema: object) -> None:
     extended = json.loads(extend_tools(page, server("path"), is_first_page=False, offers_uploads=True))["tools"][0]
     assert extended["inputSchema"] == schema
     assert "files_1_get_upload_url" in extended["description"]
+
+
+def listed(server: ServerPlan, *tools: object) -> list[dict[str, Any]]:
+    page = json.dumps({"tools": tools}).encode()
+    extended = json.loads(extend_tools(page, server, is_first_page=False, offers_uploads=True))["tools"]
+    assert isinstance(extended, list)
+    return extended
+
+
+def adapted(*consumers: UploadConsumer) -> ServerPlan:
+    return ServerPlan(id="files-1", kind=Kind.PIPE, consumers=consumers)
+
+
+def consumer(*paths: str, **more: Any) -> UploadConsumer:
+    return UploadConsumer(tools=("up*",), file_path_argument=paths, **more)
+
+
+STRINGS = {name: {"type": "string"} for name in ("a", "b", "c")}
+
+
+def test_each_argument_that_takes_files_says_so_once() -> None:
+    plan = adapted(consumer("a", "b", "b[*]"), consumer("b", uri_scheme="other://"))
+    (noted,) = listed(plan, tool("up_1", {"properties": STRINGS}, description="Uploads."))
+    properties = noted["inputSchema"]["properties"]
+    for name in "ab":
+        assert properties[name]["description"].count("files_1_get_upload_url") == 1
+        assert "upload://" in properties[name]["description"]
+        assert "artifact://" in properties[name]["description"]
+    assert properties["c"] == STRINGS["c"]
+    assert noted["description"].count("files_1_get_upload_url") == 1
+
+
+@pytest.mark.parametrize("deliver", Deliver)
+def test_notes_tell_whether_the_tool_gets_content(deliver: Deliver) -> None:
+    (noted,) = listed(adapted(consumer("a", deliver=deliver)), tool("up", {"properties": STRINGS}))
+    gets_content = deliver in (Deliver.DATA_URI, Deliver.BASE64, Deliver.TEXT)
+    assert ("content" in noted["inputSchema"]["properties"]["a"]["description"]) is gets_content
+
+
+def test_notes_tell_where_other_values_pass() -> None:
+    strict, lax = consumer("a"), consumer("b", accept_other=True)
+    (noted,) = listed(adapted(strict, lax), tool("up", {"properties": STRINGS}))
+    properties = noted["inputSchema"]["properties"]
+    assert properties["a"]["description"].startswith("Takes ")
+    assert properties["b"]["description"].startswith("Also takes ")
+    assert "not as local paths" in noted["description"]
+    (noted,) = listed(adapted(lax), tool("up", {"properties": STRINGS}))
+    assert "not as local paths" not in noted["description"]
+    assert "may be passed" in noted["description"]
+
+
+def test_without_adapters_tools_that_speak_of_files_get_one_sentence() -> None:
+    plan = ServerPlan(id="files-1", kind=Kind.PIPE, auto_files=AutoFiles())
+    opening = tool("open", {"properties": {"path": {"type": "string", "n": 1.0}}}, description="Opens.")
+    adding = tool("add", {"properties": {"n": {"type": "integer"}, "why": {"type": "string"}}})
+    first, second = listed(plan, opening, adding)
+    assert second == adding
+    said = first.pop("description")
+    assert said.startswith("Opens.\n\n")
+    for word in ("upload://", "artifact://", "files_1_get_upload_url"):
+        assert said.count(word) == 1
+    assert said.count(". ") == 0
+    assert first == {name: value for name, value in opening.items() if name != "description"}
+
+
+def test_with_adapters_alone_no_other_tool_is_noted() -> None:
+    other = tool("open", {"properties": {"path": {"type": "string"}}})
+    assert listed(adapted(consumer("a")), other) == [other]
+
+
+def test_without_adapters_the_helper_is_offered() -> None:
+    plan = ServerPlan(id="files-1", kind=Kind.PIPE, auto_files=AutoFiles())
+    page = b'{"tools":[{"name":"x"}]}'
+    extended = json.loads(extend_tools(page, plan, is_first_page=True, offers_uploads=True))["tools"]
+    assert [entry["name"] for entry in extended] == ["files_1_get_upload_url", "x"]
+    assert extend_tools(page, plan, is_first_page=True, offers_uploads=False) == page
+
+
+def test_an_adapter_comes_before_what_is_found_out() -> None:
+    plan = ServerPlan(id="files-1", kind=Kind.PIPE, auto_files=AutoFiles(), consumers=(consumer("a"),))
+    up, other = listed(plan, *(tool(name, {"properties": {"a": {"type": "string"}, "path": {"type": "string"}}})
+                               for name in ("up", "other")))  # fmt: skip
+    assert "description" in up["inputSchema"]["properties"]["a"]
+    assert up["description"].startswith("Files are passed as ")
+    assert "description" not in other["inputSchema"]["properties"]["a"]
+    assert other["description"].startswith("Where an argument names a file")
 
 
 ODD_TOOL = st.sampled_from(
@@ -240,37 +327,50 @@ def test_the_reply_to_one_file_and_to_several() -> None:
 
 # --- Capabilities and resources -------------------------------------------------------------------------------------
 
+TOLD = {"subscribe": True, "listChanged": True}
+"""What is told of artifacts, whatever the server tells of."""
+
 
 @pytest.mark.parametrize(
-    ("declared", "uploads", "resources", "expected"),
+    ("declared", "uploads", "artifacts", "expected"),
     [
-        (b"{}", True, True, {"tools": {}, "resources": {}}),
-        (b"{}", True, False, {"tools": {}}),
-        (b"{}", False, True, {"resources": {}}),
+        (b"{}", True, True, {"tools": {}, "resources": TOLD}),
+        (b"{}", True, False, {"tools": {}, "resources": {}}),
+        (b"{}", False, True, {"resources": TOLD}),
         (b"{}", False, False, {}),
-        (b"null", True, False, {"tools": {}}),
+        (b"null", True, False, {"tools": {}, "resources": {}}),
         (
             b'{"tools":{"listChanged":true},"x":1}',
             True,
             True,
-            {"tools": {"listChanged": True}, "x": 1, "resources": {}},
+            {"tools": {"listChanged": True}, "x": 1, "resources": TOLD},
         ),
-        (b'{"resources":null}', False, True, {"resources": {}}),
+        (b'{"resources":null}', False, True, {"resources": TOLD}),
+        (b'{"resources":{ }}', False, True, {"resources": TOLD}),
+        (b'{"resources":5}', False, True, {"resources": 5}),
+        (b'{"resources":{"a":1,"a":2}}', False, True, {"resources": {"a": 2}}),
+        (b'{"resources":{"subscribe":false,"x":1.0}}', False, True, {"resources": {**TOLD, "x": 1}}),
+        (
+            b'{"resources":{"subscribe":false,"x":1.0}}',
+            True,
+            False,
+            {"tools": {}, "resources": {"subscribe": False, "x": 1}},
+        ),
     ],
 )
-def test_missing_capabilities_are_declared(declared: bytes, uploads: bool, resources: bool, expected: object) -> None:
+def test_missing_capabilities_are_declared(declared: bytes, uploads: bool, artifacts: bool, expected: object) -> None:
     result = b'{"protocolVersion":"2025-11-25","capabilities":%b,"serverInfo":{"v":1.0}}' % declared
-    extended = extend_capabilities(result, server("p"), offers_uploads=uploads, offers_resources=resources)
+    extended = extend_capabilities(result, server("p"), offers_uploads=uploads, offers_artifacts=artifacts)
     assert json.loads(extended)["capabilities"] == expected
     assert extended.endswith(b',"serverInfo":{"v":1.0}}')
 
 
 def test_a_server_without_files_declares_what_it_did() -> None:
     result = b'{"capabilities":{}}'
-    assert extend_capabilities(result, server(), offers_uploads=True, offers_resources=True) == result
+    assert extend_capabilities(result, server(), offers_uploads=True, offers_artifacts=True) == result
     producing = ServerPlan(id="s", kind=Kind.PIPE, producers=(ArtifactProducer(tools=("t",)),))
-    extended = extend_capabilities(b"{}", producing, offers_uploads=False, offers_resources=True)
-    assert json.loads(extended) == {"capabilities": {"resources": {}}}
+    extended = extend_capabilities(b"{}", producing, offers_uploads=False, offers_artifacts=True)
+    assert json.loads(extended) == {"capabilities": {"resources": TOLD}}
 
 
 def test_our_resources_follow_the_upstreams() -> None:

@@ -31,7 +31,7 @@ METHODS = {
     "/sse/files": b"GET",
     "/messages": b"POST",
     "/messages/files?session=1": b"POST",
-    "/upload/files?sig=1": b"POST",
+    "/upload/files?sig=1": b"POST, PUT, HEAD, GET, PATCH, DELETE, OPTIONS",
     "/artifacts/files/s/a/f": b"GET, HEAD",
 }
 

@@ -5,33 +5,39 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from isthmus.core.delivery import (
     REFERENCES_MAX,
     ArgumentProblem,
     deliver,
+    embedded,
+    find_all_references,
     find_references,
+    form,
     place_output,
     requested_filename,
     tool_named,
 )
-from isthmus.core.handle import format_upload
-from isthmus.core.plan import UploadConsumer
+from isthmus.core.handle import format_artifact, format_upload
+from isthmus.core.plan import Deliver, UploadConsumer
 
 IDS = st.binary(min_size=16, max_size=16).map(bytes.hex)
 SID, UID = "a" * 32, "b" * 32
 HANDLE = format_upload(SID, UID)
+ARTIFACT = format_artifact(SID, "c" * 32, "r é.png")
 
 
-def consumer(path: str, **more: bool | str) -> UploadConsumer:
+def consumer(path: str | tuple[str, ...], **more: object) -> UploadConsumer:
     return UploadConsumer(tools=("t",), file_path_argument=path, **more)  # type: ignore[arg-type]
 
 
-def delivered(params: bytes, path: str, **more: bool | str) -> bytes:
+def delivered(params: bytes, path: str | tuple[str, ...], **more: object) -> bytes:
     used = consumer(path, **more)
     found = find_references(params, used, helper="h")
-    return deliver(params, used, [(reference, f"/up/{n}/é a.txt") for n, reference in enumerate(found)])
+    return deliver(
+        params, [(reference, form(reference.deliver, f"/up/{n}/é a.txt")) for n, reference in enumerate(found)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,12 +67,101 @@ def test_a_call_without_arguments_passes(params: bytes) -> None:
 
 def test_a_uri_is_percent_encoded() -> None:
     params = b'{"arguments":{"p":"%b"}}' % HANDLE.encode()
-    assert json.loads(delivered(params, "p", uri_prefix=True)) == {"arguments": {"p": "file:///up/0/%C3%A9%20a.txt"}}
+    assert json.loads(delivered(params, "p", deliver=Deliver.FILE_URI)) == {
+        "arguments": {"p": "file:///up/0/%C3%A9%20a.txt"}
+    }
 
 
 def test_another_scheme_can_be_configured() -> None:
     params = b'{"arguments":{"p":"%b"}}' % format_upload(SID, UID, "staged://").encode()
     assert b"/up/0/" in delivered(params, "p", uri_scheme="staged://")
+
+
+def test_artifacts_are_taken_everywhere() -> None:
+    params = json.dumps({"arguments": {"p": [HANDLE, ARTIFACT]}}).encode()
+    upload, artifact = find_references(params, consumer("p"), helper="h")
+    assert (upload.kind, upload.uid, upload.label) == ("upload", UID, "p[0]")
+    assert (artifact.kind, artifact.uid, artifact.label) == ("artifact", "c" * 32, "p[1]")
+    assert artifact.text == ARTIFACT
+    assert artifact.sid == SID
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (Deliver.PATH, Deliver.FILE_URI),
+        (Deliver.FILE_URI, Deliver.FILE_URI),
+        (Deliver.URL, Deliver.URL),
+        (Deliver.DATA_URI, Deliver.DATA_URI),
+        (Deliver.TEXT, Deliver.TEXT),
+    ],
+)
+def test_a_handle_written_as_a_file_uri_is_delivered_as_one(given: Deliver, wanted: Deliver) -> None:
+    params = json.dumps({"arguments": {"p": [f"file://{HANDLE}", f"file://{ARTIFACT}", HANDLE]}}).encode()
+    found = find_references(params, consumer("p", deliver=given), helper="h")
+    assert [reference.deliver for reference in found] == [wanted, wanted, given]
+    assert [reference.kind for reference in found] == ["upload", "artifact", "upload"]
+
+
+def test_several_arguments_and_consumers_are_searched_and_each_place_is_found_once() -> None:
+    params = json.dumps({"arguments": {"b": [HANDLE], "a": HANDLE, "c": ARTIFACT}}).encode()
+    first = consumer(("a", "b", "b[*]"), deliver=Deliver.FILE_URI)
+    second = consumer(("b[*]", "c"))
+    found = find_all_references(params, (first, second), helper="h")
+    assert [(reference.label, reference.deliver) for reference in found] == [
+        ("b[0]", Deliver.FILE_URI),
+        ("a", Deliver.FILE_URI),
+        ("c", Deliver.PATH),
+    ]
+    put = deliver(params, [(reference, reference.label) for reference in found])
+    assert json.loads(put) == {"arguments": {"b": ["b[0]"], "a": "a", "c": "c"}}
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["/etc/hostname", "https://h/x", "", 5, {}, {"a": [1]}, True, [], ["a", None, [HANDLE], 1.5], "x upload://sessions/",
+     "file:///w/a.csv", "Upload://x", "\ud800"],
+)  # fmt: skip
+def test_other_values_may_be_let_through(value: object) -> None:
+    params = json.dumps({"arguments": {"p": value, "o": value}}).encode()
+    assert delivered(params, ("p", "o.file"), accept_other=True) == params
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["upload://", "upload://sessions/x/y", f"artifact://sessions/{SID}", ["a", "upload://x"], f"file://{HANDLE}/a/b",
+     "staged://x", "upload://\ud800"],
+)  # fmt: skip
+def test_what_begins_as_a_handle_is_none_of_those(value: object) -> None:
+    params = json.dumps({"arguments": {"p": value}}).encode()
+    with pytest.raises(ArgumentProblem, match="Argument p"):
+        delivered(params, "p", accept_other=True, uri_scheme="staged://")
+
+
+def test_handles_among_other_values_are_delivered() -> None:
+    params = json.dumps({"arguments": {"p": ["https://h/x", HANDLE, 5, ARTIFACT]}}).encode()
+    put = json.loads(delivered(params, "p", accept_other=True))["arguments"]["p"]
+    assert put == ["https://h/x", "/up/0/é a.txt", 5, "/up/1/é a.txt"]
+    with pytest.raises(ArgumentProblem, match=r"Argument p\[0\]"):
+        delivered(params, "p")
+
+
+def test_a_handle_where_an_object_belongs_is_refused_all_the_same() -> None:
+    params = json.dumps({"arguments": {"o": HANDLE}}).encode()
+    with pytest.raises(ArgumentProblem, match="cannot hold"):
+        delivered(params, "o.file", accept_other=True)
+
+
+def test_content_is_delivered_as_the_tool_takes_it() -> None:
+    data = "é\n".encode()
+    assert embedded(Deliver.TEXT, data, "text/csv", label="p") == "é\n"
+    assert embedded(Deliver.BASE64, data, "text/csv", label="p") == "w6kK"
+    assert embedded(Deliver.DATA_URI, data, "text/csv", label="p") == "data:text/csv;base64,w6kK"
+    with pytest.raises(ArgumentProblem, match=r"^Argument a\.b: .* not UTF-8 \(byte 0xff at offset 1\)"):
+        embedded(Deliver.TEXT, b"a\xff", "text/csv", label="a.b")
+    for wrong in (lambda: embedded(Deliver.PATH, b"", "", label=""), lambda: form(Deliver.TEXT, "/x")):
+        with pytest.raises(AssertionError):
+            wrong()
 
 
 @given(
@@ -81,8 +176,8 @@ def test_what_is_not_a_handle_keeps_its_bytes(ids: list[tuple[str, str]], before
     params = b'{"arguments":{"z":%b,%b"p":[%b%b%b]},"_meta":%b}' % (before, space, space, listed, space, before)
     found = find_references(params, consumer("p"), helper="h")
     assert [(reference.sid, reference.uid) for reference in found] == ids
-    assert deliver(params, consumer("p"), [(reference, reference.text) for reference in found]) == params
-    moved = deliver(params, consumer("p"), [(reference, "/x") for reference in found])
+    assert deliver(params, [(reference, reference.text) for reference in found]) == params
+    moved = deliver(params, [(reference, "/x") for reference in found])
     assert moved == params.replace(listed, (b"," + space).join([b'"/x"'] * len(ids)))
 
 
@@ -164,6 +259,42 @@ def test_no_name_was_requested(params: bytes) -> None:
     assert requested_filename(params, "f") is None
 
 
-def test_tools_are_named_exactly() -> None:
-    assert tool_named(("a", "b"), "b")
-    assert not tool_named(("ab",), "a")
+@pytest.mark.parametrize(
+    ("patterns", "name", "is_covered"),
+    [
+        (("a", "b"), "b", True),
+        (("ab",), "a", False),
+        (("browser_*",), "browser_file_upload", True),
+        (("browser_*",), "Browser_x", False),
+        (("*",), "", True),
+        (("t?",), "t1", True),
+        (("t[0-9]",), "tx", False),
+        (("a[b]",), "a[b]", True),
+        ((), "a", False),
+    ],
+)
+def test_tools_are_named_by_name_or_pattern(patterns: tuple[str, ...], name: str, is_covered: bool) -> None:
+    assert tool_named(patterns, name) is is_covered
+
+
+PIECES = st.sampled_from(
+    [b"{", b"}", b"[", b"]", b'"', b"\\", b",", b":", b"null", b" ", b"\xff", b"\x00", b"\\ud800", b'{"arguments":',
+     b'"p":', b'"f":', HANDLE.encode(), ARTIFACT.encode(), b"file://", b"5"]
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    params=st.lists(PIECES, max_size=24).map(b"".join)
+    | st.lists(PIECES, max_size=12).map(lambda pieces: b'{"arguments":{"p":%b}}' % b"".join(pieces)),
+    path=st.sampled_from(["p", "p[*]", "p.f", "p[*].f", "p[*][*]", "", "[*]"]),
+    accept_other=st.booleans(),
+)
+def test_hostile_params_are_refused_in_one_way_only(params: bytes, path: str, accept_other: bool) -> None:
+    """And what is accepted is JSON still, if it was."""
+    try:
+        put = delivered(params, path, accept_other=accept_other)
+    except ArgumentProblem:
+        return
+    if put != params:
+        json.loads(put)

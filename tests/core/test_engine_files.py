@@ -53,12 +53,14 @@ from isthmus.core.effects import (
     Serve,
     Spawn,
     StorageFailed,
+    Survey,
     Sweep,
     UploadOpening,
 )
 from isthmus.core.ids import ChannelId
+from isthmus.core.labels import link_to
 from isthmus.core.limits import Limits
-from isthmus.core.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, ServerPlan, UploadConsumer
+from isthmus.core.plan import ArtifactProducer, Deliver, Kind, LocatorMode, OutputLocator, ServerPlan, UploadConsumer
 
 HELPER = "files_1_get_upload_url"
 BOTH = '{"tools":{},"resources":{}}'
@@ -67,7 +69,7 @@ FULL = StorageFailed(reason="the disk is full", is_full=True)
 CONSUMERS = (
     UploadConsumer(tools=("eat", "both"), file_path_argument="path"),
     UploadConsumer(tools=("eat_deep",), file_path_argument="options.files[*].path"),
-    UploadConsumer(tools=("eat_uri",), file_path_argument="path", uri_prefix=True),
+    UploadConsumer(tools=("eat_uri",), file_path_argument="path", deliver=Deliver.FILE_URI),
 )
 
 
@@ -227,7 +229,11 @@ def test_what_is_offered_is_declared_and_what_was_declared_stays(given: str) -> 
     world.shake_hands(capabilities=given)
     declared = outcome(world, init)["capabilities"]
     assert set(declared) >= {"tools", "resources"}
-    assert {name: declared[name] for name in json.loads(given)} == json.loads(given)
+    told = {"subscribe": True, "listChanged": True}  # of artifacts, whatever the server tells of
+    assert declared["resources"] == json.loads(given).get("resources", {}) | told
+    assert {name: declared[name] for name in json.loads(given)} | {"resources": 0} == json.loads(given) | {
+        "resources": 0
+    }
 
 
 def test_lists_the_server_does_not_have_are_answered_without_it() -> None:
@@ -646,7 +652,7 @@ def test_an_artifact_is_collected_saved_and_described() -> None:
     collect = world.only(Collect)
     spawned = world.dials[0].target
     assert isinstance(spawned, Spawn)
-    assert collect.sources == (FileSource(candidates=("/out/a.txt",)),)
+    assert collect.sources == (FileSource(candidates=("/out/a.txt",), stamp="s"),)
     assert (collect.server, collect.workspace) == ("files-1", spawned.workspace)
     assert collect.size_max_bytes == 1024 * 1024 * 1024
     (save,) = world.store(collect.ticket, Collected(files=(taken("/out/a.txt", 5),)))
@@ -722,7 +728,7 @@ def test_an_output_argument_is_given_a_place_and_what_is_there_is_taken(wanted: 
     assert sent.frame["params"]["arguments"] == {"out": "/w/out/x/ü.png", "n": 1}
     world.answer(sent, '{"content":[]}')
     collect = world.only(Collect)
-    assert collect.sources == (FileSource(candidates=("/w/out/x/ü.png",)),)
+    assert collect.sources == (FileSource(candidates=("/w/out/x/ü.png",), stamp="s"),)
     save_all(world, world.store(collect.ticket, Collected(files=(taken("/w/out/x/ü.png"),))))
     described = outcome(world, channel)["_meta"]["artifact"]
     assert described["artifact_id"] == allocate.artifact
@@ -737,14 +743,13 @@ def test_no_place_for_an_output_is_said_and_nothing_is_sent() -> None:
     assert not world.heard
 
 
-def test_paths_in_text_are_tried_in_order() -> None:
+def test_each_path_in_the_text_is_looked_at() -> None:
     world, client = filing()
     call(client, "say")
     blocks = json.dumps([{"type": "text", "text": "Saved to /out/a.txt and [b](/out/b.txt)"}])
     world.answer(world.hear("tools/call"), f'{{"content":{blocks}}}')
-    (source,) = world.only(Collect).sources
-    assert isinstance(source, FileSource)
-    assert {"/out/a.txt", "/out/b.txt"} <= set(source.candidates)
+    first = {paths[0] for paths in world.only(Survey).named}
+    assert {"/out/a.txt", "/out/b.txt"} <= first
 
 
 def test_embedded_content_is_taken_in_block_by_block() -> None:
@@ -1030,8 +1035,26 @@ def test_a_good_link_serves_the_blob_even_to_somebody_without_a_session() -> Non
         mime_type="text/plain",
         size_bytes=5,
         sha256="ab" * 32,
+        stored_at_unix=world.only(Serve).stored_at_unix,
     )
+    assert 0 < world.only(Serve).stored_at_unix <= UNIX_AT_ZERO + world.now
     assert not world.sent[channel]
+
+
+def test_a_link_to_an_upload_serves_it_too() -> None:
+    world, client = filing()
+    (uri,) = upload(client, HELPER, ("a.txt", 5))
+    sid, uid = uri.split("/")[3:]
+    entry = world.engine._shelf.find_any(sid, uid)
+    assert entry is not None
+    (session,) = world.engine._clients.sessions.values()
+    url = link_to(world.engine._desk, session, entry.record)
+    assert url is not None
+    channel = download(world, opening_of(url))
+    order = world.only(Serve)
+    assert (order.channel, order.blob, order.filename) == (channel, entry.record.blob, "a.txt")
+    forged = download(world, opening_of(url, artifact="0" * 32))
+    assert refused(world, forged) == (403, "bad_credential")
 
 
 @pytest.mark.parametrize(

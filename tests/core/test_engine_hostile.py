@@ -49,7 +49,16 @@ from isthmus.core.engine import Engine
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
-from isthmus.core.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, Plan, ServerPlan, UploadConsumer
+from isthmus.core.plan import (
+    ArtifactProducer,
+    Eviction,
+    Kind,
+    LocatorMode,
+    OutputLocator,
+    Plan,
+    ServerPlan,
+    UploadConsumer,
+)
 from isthmus.core.shelf import StoredArtifact
 
 GONE = Cause(End.GONE)
@@ -725,7 +734,8 @@ def test_artifacts_of_earlier_runs_count_and_expire() -> None:
         is_exposed=True,
         expires_at_unix=UNIX_AT_ZERO + 500,
     )
-    world = driver(FILES, limits=Limits(storage_max_bytes=100), stored=[record])
+    limits = Limits(storage_max_bytes=100)
+    world = driver(FILES, limits=limits, stored=[record], eviction=Eviction.NONE)
     client = connect(world, "http", "f")
     send_in(world, UploadOpening(server="f", query=ask_link(client, HELPER)))
     assert world.last(Receive).total_size_max_bytes == 40

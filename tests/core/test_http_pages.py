@@ -7,7 +7,7 @@ import json
 
 import pytest
 from isthmus.core.wire.http_headers import is_loopback
-from isthmus.core.wire.http_pages import MANAGEMENT, PATHS, POSTED, USE, Management, Page, find_page
+from isthmus.core.wire.http_pages import DELETED, MANAGEMENT, PATHS, POSTED, USE, Management, Page, find_page
 from isthmus.core.wire.http_refusals import not_found
 from isthmus.core.wire.http_routes import Head, McpRoute, PageRoute, Refused, Route, Surface
 from isthmus.core.wire.http_server import judge
@@ -44,7 +44,9 @@ def test_every_page_is_asked_for_in_one_way(parts: tuple[str, ...]) -> None:
         right = method == "POST" if page in POSTED else method in ("GET", "HEAD")
         for extra in ((JSON,), ((b"content-type", b"text/plain"),), ()):
             route = ask(path + "?x=1", *extra, method=method)
-            if not right:
+            if method == "DELETE" and page in DELETED:
+                assert route == PageRoute(DELETED[page], id, {"x": "1"})
+            elif not right:
                 assert status_of(route) == 405
             elif page in POSTED and extra != (JSON,) and (extra or page in USE):
                 assert status_of(route) == 415, "what a form of another page can send is not taken"
@@ -72,6 +74,19 @@ def test_tasks_are_for_those_who_look_after_servers() -> None:
     for path in ("/tasks/", "/tasks/x/cancel/now", "/tasks/x/result", "/metrics/x"):
         assert status_of(ask(path)) == 404
     assert status_of(ask("/tasks?server=a&server=b")) == 400
+
+
+def test_files_are_for_those_who_look_after_servers() -> None:
+    """Their names may be all the proof that their clients have."""
+    assert {Page.FILES, Page.FILE, Page.CONTENT, Page.DELETE} <= MANAGEMENT
+    assert ask("/files?kind=upload") == PageRoute(Page.FILES, "", {"kind": "upload"})
+    assert ask("/files/x/content", method="HEAD") == PageRoute(Page.CONTENT, "x")
+    assert ask("/files/x", method="DELETE") == PageRoute(Page.DELETE, "x")
+    assert status_of(ask("/files/x", (b"sec-fetch-site", b"cross-site"), method="DELETE")) == 403
+    for management, status in ((None, 404), (SECRET, 401)):
+        assert status_of(ask("/files/x", method="DELETE", management=management)) == status
+    for path in ("/files/", "/files/x/content/y", "/files/x/delete"):
+        assert status_of(ask(path)) == 404
 
 
 def test_servers_are_named_as_in_other_paths() -> None:

@@ -86,7 +86,9 @@ def expected(method: str, path: str, accept: str | None, content_type: str | Non
     if path.startswith(("/mcp/", "/ws/")) or path.endswith("/other") or "/other/" in path:
         return 404, Refused
     if path == "/upload/files":
-        return (200, UploadRoute) if method == "POST" else (405, Refused)
+        if method == "OPTIONS":
+            return 204, Refused
+        return (200, UploadRoute) if method in ("POST", "PUT") else (405, Refused)
     if path == "/artifacts/files/s/a/f":
         return (200, DownloadRoute) if method in ("GET", "HEAD") else (405, Refused)
     if path == "/healthz":

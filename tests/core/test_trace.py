@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from isthmus.core import effects
 from isthmus.core.effects import Cause, End
 from isthmus.core.engine import Engine
+from isthmus.core.filerecord import StoredUpload
 from isthmus.core.ids import ChannelId, Ticket
 from isthmus.core.limits import Limits
 from isthmus.core.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, Plan, ServerPlan, UploadConsumer
@@ -56,10 +57,31 @@ TASK = StoredTask(
 )
 
 
+FILE = StoredUpload(
+    server="files",
+    sid="8" * 32,
+    uid="9" * 32,
+    principal="",
+    blob="a" * 32,
+    filename="a.txt",
+    mime_type="text/plain",
+    size_bytes=5,
+    sha256="0" * 64,
+    expires_at_unix=1.0e9 + 9999.0,
+)
+
+
 def recorder(seed: int, lines: list[bytes], limits: Limits | None = None) -> Recorder:
     entropy = Random(seed).randbytes
-    tasks = (TASK,)
-    return Recorder(PLAN, entropy=entropy, unix_at_zero=1.0e9, limits=limits, stored_tasks=tasks, write=lines.append)
+    return Recorder(
+        PLAN,
+        entropy=entropy,
+        unix_at_zero=1.0e9,
+        limits=limits,
+        stored_tasks=(TASK,),
+        stored_uploads=(FILE,),
+        write=lines.append,
+    )
 
 
 def scripted(seed: int) -> list[bytes]:
@@ -94,6 +116,7 @@ def scripted(seed: int) -> list[bytes]:
     engine.handle_timeout(4000.0)
     engine.receive_command("files", Command.RESTART, 4000.5)
     engine.receive_task_cancel(TASK.id, 4000.5)
+    engine.receive_file_delete(FILE.id, 4000.5)
     engine.receive_drain(4001.0)
     engine.receive_stop(4002.0)
     return lines
@@ -144,7 +167,7 @@ def test_each_line_is_one_line() -> None:
 def test_the_recorder_answers_what_the_engine_answers() -> None:
     """It adds nothing and keeps nothing back."""
     recorded = recorder(3, [])
-    bare = Engine(PLAN, entropy=Random(3).randbytes, unix_at_zero=1.0e9, stored_tasks=(TASK,))
+    bare = Engine(PLAN, entropy=Random(3).randbytes, unix_at_zero=1.0e9, stored_tasks=(TASK,), stored_uploads=(FILE,))
     for engine in (recorded, bare):
         assert engine.new_channel() == 1
     opening = effects.PipeOpening(server="files")
@@ -159,6 +182,12 @@ def test_the_recorder_answers_what_the_engine_answers() -> None:
     assert recorded.tasks() == bare.tasks()
     assert recorded.receive_task_cancel(TASK.id, 1.0) == bare.receive_task_cancel(TASK.id, 1.0)
     assert recorded.tasks() == bare.tasks()
+    assert [file.id for file in recorded.files()] == [FILE.id]
+    assert recorded.files() == bare.files()
+    assert recorded.receive_file_delete(FILE.id, 1.0) == bare.receive_file_delete(FILE.id, 1.0)
+    assert recorded.files() == bare.files() == ()
+    assert [(end.why, end.count) for end in recorded.file_ends()] == [("deleted", 1)]
+    assert recorded.file_ends() == bare.file_ends()
 
 
 MESSAGES = [INITIALIZE, WELCOME, call(1, "make"), call(1, "take"), b"[]", b"{", b'{"jsonrpc":"2.0","id":2,"result":{}}']

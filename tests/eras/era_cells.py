@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 import sys
 import tempfile
 import traceback
@@ -43,7 +44,13 @@ class Cell(NamedTuple):
 
 
 DIRECT: Final = [Cell(Pair(revision, revision), transport, False) for revision in REVISIONS for transport in TRANSPORTS]
-PROXIED: Final = [Cell(pair, transport, True) for pair in BRIDGED for transport in TRANSPORTS]
+OVER_PIPES: Final = BRIDGED if os.environ.get("THOROUGH") else [pair for pair in PAIRS if pair.is_of_ends]
+"""On stdio, the pairs of the first revision, the last with sessions and the one without: how the others differ from
+these, HTTP shows as well."""
+PROXIED: Final = [
+    *(Cell(pair, "stdio", True) for pair in OVER_PIPES),
+    *(Cell(pair, "http", True) for pair in BRIDGED),
+]
 CELLS: Final = [*DIRECT, *PROXIED]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 import urllib.error
 import urllib.request
@@ -210,6 +211,22 @@ def check_artifact(artifact: Mapping[str, Any], base_url: str, server: str) -> b
     return reply.body
 
 
+def artifacts_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The artifacts that a result tells of, in their order."""
+    meta = result.get("_meta", {})
+    found: list[dict[str, Any]] = meta.get("artifacts", [meta["artifact"]] if "artifact" in meta else [])
+    assert not found or found[0] == meta["artifact"]
+    assert "artifacts" not in meta or len(found) > 1
+    return found
+
+
+def content_of(artifact: Mapping[str, Any]) -> bytes:
+    """An artifact, downloaded."""
+    reply = fetch(artifact["download_url"])
+    assert (reply.status, sha256(reply.body)) == (200, artifact["sha256"])
+    return reply.body
+
+
 # --- Storage --------------------------------------------------------------------------------------------------------
 
 
@@ -221,6 +238,49 @@ def workspaces(root: Path) -> list[str]:
 def blobs(root: Path) -> list[str]:
     """The stored files below a storage root, unfinished ones too."""
     return sorted(path.name for path in (root / "blobs").iterdir())
+
+
+# --- Servers that think in local paths ------------------------------------------------------------------------------
+
+
+class Program(NamedTuple):
+    """A released server.
+
+    Attributes:
+        launcher: what its command begins with in `examples/files`.
+        path: where setup.sh has put what that stands for.
+    """
+
+    launcher: tuple[str, ...]
+    path: Path
+
+
+PROGRAMS: Final[Mapping[str, Program]] = {
+    "playwright": Program(("npx", "-y", "@playwright/mcp"), rig.PLAYWRIGHT),
+    "filesystem": Program(("npx", "-y", "@modelcontextprotocol/server-filesystem"), rig.FILESYSTEM),
+    "markitdown": Program(("uvx", "markitdown-mcp"), rig.MARKITDOWN),
+    "pandoc": Program(("uvx", "mcp-pandoc"), rig.PANDOC),
+    "word": Program(("uvx", "--from", "office-word-mcp-server", "word_mcp_server"), rig.WORD),
+    "excel": Program(("uvx", "excel-mcp-server"), rig.EXCEL),
+}
+
+CHROMIUM: Final = ("--executable-path", "/usr/bin/chromium", *(("--no-sandbox",) if os.geteuid() == 0 else ()))
+"""What Playwright is told further, here."""
+
+
+def shipped(name: str, *options: str) -> dict[str, Any]:
+    """What `examples/files/<name>.yaml` says, with the program that setup.sh has installed.
+
+    Args:
+        options: added to the command's own.
+    """
+    settings: dict[str, Any] = yaml.safe_load((rig.ROOT / f"examples/files/{name}.yaml").read_text())
+    (server,) = settings["servers"]
+    command = server["upstream"]["command"]
+    launcher, path = PROGRAMS[name]
+    assert tuple(command[: len(launcher)]) == launcher
+    server["upstream"]["command"] = [str(rig.require(path)), *command[len(launcher) :], *options]
+    return settings
 
 
 def example(server: str, command: Sequence[str | Path], *options: str) -> dict[str, Any]:

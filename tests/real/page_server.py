@@ -1,4 +1,5 @@
-"""A page for browsers: a heading, and a file input and a drop zone that show name and size of what they were given."""
+"""A page for browsers: a heading, a file input and a drop zone that show name and size of what they were given, and two
+files to download, one of which takes as long as a test wants."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ PAGE: Final = f"""<!doctype html>
 <input type="file" id="chooser" multiple>
 <div id="zone" style="width: 300px; height: 80px; border: 1px solid">drop files here</div>
 <p id="seen">nothing yet</p>
+<a href="/report.csv">the report</a> <a href="/slow.bin">the slow one</a>
 <script>
+  console.log("the page is there");
   const show = how => files => document.getElementById("seen").textContent =
     how + " " + [...files].map(file => `${{file.name}} (${{file.size}} bytes)`).join(", ");
   const chooser = document.getElementById("chooser"), zone = document.getElementById("zone");
@@ -29,27 +32,67 @@ PAGE: Final = f"""<!doctype html>
 """
 
 
+REPORT: Final = b"n,v\na,1\nb,2\n"
+SLOW: Final = b"slow" * 50_000
+
+PATIENCE_S: Final = 60.0
+"""What is not released after so long is sent anyway: its test has failed by then."""
+
+
 class _Handler(BaseHTTPRequestHandler):
+    release: threading.Event
+
     def do_GET(self) -> None:
-        body = PAGE.encode() if self.path == "/" else b"no such page"
-        self.send_response(200 if self.path == "/" else 404)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
+        match self.path:
+            case "/":
+                self._answer(PAGE.encode(), "text/html; charset=utf-8")
+            case "/report.csv":
+                self._answer(REPORT, "text/csv", name="report.csv")
+            case "/slow.bin":
+                self._answer(SLOW, "application/octet-stream", name="slow.bin", until=self.release)
+            case _:
+                self._answer(b"no such page", "text/plain", status=404)
+
+    def _answer(
+        self, body: bytes, type: str, *, status: int = 200, name: str = "", until: threading.Event | None = None
+    ) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", type)
         self.send_header("Content-Length", str(len(body)))
+        if name:
+            self.send_header("Content-Disposition", f'attachment; filename="{name}"')
         self.end_headers()
-        self.wfile.write(body)
+        half = len(body) // 2 if until is not None else 0
+        self.wfile.write(body[:half])
+        if until is not None:
+            until.wait(PATIENCE_S)
+        self.wfile.write(body[half:])
 
     def log_message(self, format: str, *args: object) -> None:
         """The test's output is for the test."""
 
 
 @contextlib.contextmanager
-def page() -> Iterator[str]:
-    """The URL of the page, which is there for the time of the context."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
+def page(release: threading.Event | None = None) -> Iterator[str]:
+    """The URL of the page, which is there for the time of the context.
+
+    Args:
+        release: what the second half of the slow file waits for; None: nothing.
+    """
+    handler = type("Handler", (_Handler,), {"release": release or _released()})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}/"
         finally:
+            if release is not None:
+                release.set()
             server.shutdown()
             thread.join()
+
+
+def _released() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event

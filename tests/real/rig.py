@@ -28,7 +28,11 @@ PEERS: Final = Path(__file__).resolve().parent / "peers"
 ISTHMUS: Final = Path(sys.executable).with_name("isthmus")
 EVERYTHING: Final = REAL / "node/node_modules/.bin/mcp-server-everything"
 PLAYWRIGHT: Final = REAL / "node/node_modules/.bin/playwright-mcp"
-MARKITDOWN: Final = REAL / "markitdown/bin/markitdown-mcp"
+FILESYSTEM: Final = REAL / "node/node_modules/.bin/mcp-server-filesystem"
+MARKITDOWN: Final = REAL / "filers/bin/markitdown-mcp"
+PANDOC: Final = REAL / "filers/bin/mcp-pandoc"
+WORD: Final = REAL / "filers/bin/word_mcp_server"
+EXCEL: Final = REAL / "filers/bin/excel-mcp-server"
 
 PATIENCE_S: Final = 60.0
 """Nothing here takes so long, except when it is broken."""

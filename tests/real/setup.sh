@@ -11,11 +11,13 @@ mkdir -p "$real"
 wanted() { [ "$(cat "$real/$1.installed" 2>/dev/null)" != "$2" ]; }
 installed() { printf '%s\n' "$2" > "$real/$1.installed"; }
 
-if ! command -v chromium >/dev/null 2>&1; then
+missing=
+for program in chromium pandoc; do command -v "$program" >/dev/null 2>&1 || missing="$missing $program"; done
+if [ -n "$missing" ]; then  # each is named as its package is
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-        apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null
+        apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $missing >/dev/null
     else
-        echo "tests/real needs Debian's chromium: apt-get install chromium" >&2; exit 1
+        echo "tests/real needs these packages of Debian: apt-get install$missing" >&2; exit 1
     fi
 fi
 command -v npm >/dev/null 2>&1 || { echo "tests/real needs Node.js with npm" >&2; exit 1; }
@@ -28,10 +30,11 @@ packages() {
     (cd "$real/$name" && { [ -f package.json ] || npm init -y >/dev/null; } && npm install --no-fund --no-audit --silent "$@")
     installed "$name" "$*"
 }
-packages node @modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/sdk@1.32.2 @playwright/mcp@0.0.83
+packages node @modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31 \
+    @modelcontextprotocol/sdk@1.32.2 @playwright/mcp@0.0.83
 packages node2 @modelcontextprotocol/client@2.4.0 @modelcontextprotocol/server@2.4.0 @modelcontextprotocol/node@2.1.2
 
-# venv NAME PACKAGE…
+# venv NAME PACKAGE…, with options of pip among them
 venv() {
     name=$1; shift
     wanted "$name" "$*" || return 0
@@ -39,12 +42,13 @@ venv() {
     "$real/$name/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
     installed "$name" "$*"
 }
-# Two at a time: none of them keeps more than one processor busy.
-venv client1 mcp==1.30.0 websockets==17.4 & other=$!
+# Two at a time: none of them keeps more than one processor busy. The servers for files are as large as the rest together,
+# and most of what they bring is never imported: compiling it would take longer than all else.
+venv filers --no-compile markitdown-mcp==0.0.1a7 'markitdown[docx,pdf]' mcp-pandoc==0.11.1 excel-mcp-server==2.2.2 \
+    office-word-mcp-server==1.1.11 mcp==2.3.0 & other=$!
+venv client1 mcp==1.30.0 websockets==17.4
 venv client2 mcp==2.3.0
-wait "$other"
-venv fastmcp fastmcp==4.1.2 fastmcp-tasks==4.1.2 & other=$!
-venv markitdown markitdown-mcp==0.0.1a7 'markitdown[docx,pdf]' mcp==2.3.0
+venv fastmcp fastmcp==4.1.2 fastmcp-tasks==4.1.2
 wait "$other"
 
 # The official JSON Schemas of the protocol, for tests/eras: only what the conformance suite's package holds, not the suite.

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import filing
 import pytest
@@ -161,11 +161,11 @@ def test_a_session_has_folders_of_its_own(client: Client, other: Client, root: P
 
 
 def test_what_is_added_to_a_server_is_declared(client: Client) -> None:
-    assert client.capabilities == {"tools": {}, "resources": {}}
+    assert client.capabilities == {"tools": {}, "resources": {"subscribe": True, "listChanged": True}}
     tools = {tool["name"]: tool for tool in client.request("tools/list")["tools"]}
     assert next(iter(tools)) == "files_1_get_upload_url"
     assert tools["by_regex"] == {"name": "by_regex", "inputSchema": {"type": "object", "properties": {}}}
-    note = "Takes upload:// handles; get them with files_1_get_upload_url."
+    note = "Takes upload:// handles (get them with files_1_get_upload_url) and artifact:// URIs."
     schema = tools["take_one"]["inputSchema"]
     assert schema["properties"]["file"] == {"type": "string", "description": f"A file.\n\n{note}"}
     many = tools["take_many"]["inputSchema"]["properties"]["files"]
@@ -221,8 +221,6 @@ def test_by_argument_without_a_name(client: Client) -> None:
     [
         ("by_regex", "a b (1).txt", "FILE<{path}>"),
         ("by_regex", "a.txt", "FILE<{cwd}/{path}>"),
-        ("by_regex", "a.txt", "missing FILE<nothing.txt> and then FILE<{path}>"),
-        ("by_regex", "a.txt", "FILE<nothing.txt>, first group: {path}"),
         ("by_regex", "a.whole", "no group: {path}"),
         ("by_usual_regex", "plain.txt", "Saved to {cwd}/{path}."),
         ("by_usual_regex", "sub/plain.txt", "see {path}, line 3"),
@@ -248,6 +246,16 @@ def test_by_regex(client: Client, proxy: rig.Proxy, tool: str, path: str, text: 
     assert result == saying(
         text, content=[*saying(text)["content"], *additions(artifact)], _meta={"artifact": artifact}
     )
+
+
+@pytest.mark.parametrize(
+    "text", ["missing FILE<nothing.txt> and then FILE<a.txt>", "FILE<nothing.txt>, first group: a.txt"]
+)
+def test_what_is_there_is_found_behind_what_is_not(client: Client, text: str) -> None:
+    """And both is said."""
+    result = client.call("by_regex", {"write": [{"path": "a.txt", "text": text}], "reply": saying(text)})
+    assert result["_meta"] == {"artifact": artifact_of(result), "artifact_error": "nothing.txt: missing"}
+    assert fetch(artifact_of(result)["download_url"]).body == text.encode()
 
 
 def test_by_structure(client: Client, proxy: rig.Proxy) -> None:
@@ -294,14 +302,14 @@ def test_embedded(client: Client, proxy: rig.Proxy) -> None:
     ("tool", "reply", "reason"),
     [
         ("by_regex", saying("nothing is named"), "the result names no file"),
-        ("by_regex", saying("FILE<nothing.txt>"), "missing"),
-        ("by_regex", saying("FILE<a-folder>"), "is a folder"),
+        ("by_regex", saying("FILE<nothing.txt>"), "nothing.txt: missing"),
+        ("by_regex", saying("FILE<a-folder>"), "in it: it is empty so far"),
         ("by_regex", saying("FILE<large.txt>"), f"too large: {ARTIFACT_MAX + 1} bytes, at most {ARTIFACT_MAX}"),
         ("by_regex", {"content": []}, "the result names no file"),
         ("by_structure", saying("", structuredContent={"made": {"path": 7}}), "the result names no file"),
         ("by_structure", saying("", structuredContent={"made": None}), "the result names no file"),
         ("by_structure", saying("no structure"), "the result names no file"),
-        ("by_argument", saying("did not write"), "missing"),
+        ("by_argument", saying("did not write"), "MINTED: an empty folder"),
         (
             "embedded",
             {"content": [{"type": "image", "data": "?", "mimeType": "image/png"}]},
@@ -313,7 +321,9 @@ def test_a_good_result_is_never_lost(client: Client, tool: str, reply: dict[str,
     """What is not found is said beside the result, which stays as it was."""
     write = [{"path": "a-folder/in it", "text": ""}, {"path": "large.txt", "text": "x" * (ARTIFACT_MAX + 1)}]
     result = client.call(tool, {"write": write, "reply": reply})
-    assert result == reply | {"_meta": {"artifact_error": reason}}
+    said = re.sub(r"^artifact-[0-9a-f]{8}:", "MINTED:", result["_meta"]["artifact_error"])
+    assert (result, said) == (reply | {"_meta": result["_meta"]}, reason)
+    assert set(result["_meta"]) == {"artifact_error"}
 
 
 def test_errors_and_other_tools_are_passed_on(client: Client) -> None:
@@ -406,6 +416,11 @@ def test_a_large_artifact_is_downloaded_instead(client: Client) -> None:
 # --- The walls ------------------------------------------------------------------------------------------------------
 
 
+def not_permitted(path: str) -> dict[str, Any]:
+    """What is said of a path: its name, and whether there is anything does not show."""
+    return {"_meta": {"artifact_error": f"{unquote(path).rpartition('/')[2]}: not permitted"}}
+
+
 def test_no_path_leads_out_of_a_session(client: Client, other: Client, root: Path, folder: Path, shared: Path) -> None:
     """Named in any way, through any link: another session's files, our state and the system's files stay where they
     are, and nobody learns which of them exist."""
@@ -461,10 +476,10 @@ def test_no_path_leads_out_of_a_session(client: Client, other: Client, root: Pat
     ]
     for path in outside:
         reply = saying(f"FILE<{path}>")
-        assert other.call("by_regex", {"reply": reply}) == reply | {"_meta": {"artifact_error": "not permitted"}}, path
+        assert other.call("by_regex", {"reply": reply}) == reply | not_permitted(path), path
         reply = {"content": [], "structuredContent": {"made": {"path": path}}}
         result = other.call("by_structure", {"reply": reply})
-        assert result["_meta"] == {"artifact_error": "not permitted"}, path
+        assert result["_meta"] == not_permitted(path)["_meta"], path
         linked = {"output": "x.txt", "output_link": path.removeprefix("file://"), "reply": saying("")}
         result = other.call("by_argument", linked)
         assert set(result["_meta"]) == {"artifact_error"}, path
@@ -492,7 +507,7 @@ def test_a_wide_artifact_root_does_not_open_the_storage(
             root / "blobs" / blobs(root)[0],
         ):
             reply = saying(f"FILE<{path}>")
-            assert wide.call("by_regex", {"reply": reply}) == reply | {"_meta": {"artifact_error": "not permitted"}}
+            assert wide.call("by_regex", {"reply": reply}) == reply | not_permitted(str(path))
         result = wide.call("by_regex", {"reply": saying(f"FILE<{folder}/isthmus.json>")})
         assert artifact_of(result)["filename"] == "isthmus.json"
 
@@ -817,7 +832,8 @@ def test_an_ended_session_leaves_its_artifacts_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_crash", [False, True], ids=["stopped", "killed"])
 def test_a_restart_keeps_what_was_promised(tmp_path: Path, is_crash: bool) -> None:
-    """Download links that were handed out work on; what belonged to sessions is gone, and nothing else lies about."""
+    """Download links that were handed out work on; uploads are kept for their clients to come back; the
+    sessions' folders are gone, and nothing else lies about."""
     root, shared = tmp_path / "data", tmp_path / "shared"
     with filing.gateway(tmp_path, settings(shared)) as first:
         client = Client(first.url_of("files-1"))
@@ -836,7 +852,7 @@ def test_a_restart_keeps_what_was_promised(tmp_path: Path, is_crash: bool) -> No
         assert (reply.status, reply.body) == (200, b"kept")
         assert reply.headers["etag"] == f'"{artifact["sha256"]}"'
         assert "kept%20%C3%A4.txt" in reply.headers["content-disposition"]
-        assert len(blobs(root)) == 2
+        assert len(blobs(root)) == 3
         assert not os.path.exists(tmp)
         rig.until(lambda: not workspaces(root), "old sessions' folders, and those of the start, to be gone")
         assert post(upload_url.replace(base_url, again.base_url), ("x", b"x")).status == 403

@@ -314,7 +314,6 @@ async def test_what_is_no_handle_is_explained_and_not_sent(proxy: rig.Proxy, sit
             f"upload://sessions/{sid}/../{uid}",
             f"upload://sessions/{sid}/{uid}/../../x",
             f"upload://sessions/{sid}/{quote('../' + uid, safe='')}",
-            f"artifact://sessions/{sid}/{uid}/right.txt",
             f"upload://sessions/{sid}/{uid.upper()}" if uid.upper() != uid else "upload://",
         ):
             said = await failure(client, "browser_file_upload", paths=[handle, wrong])
@@ -325,5 +324,7 @@ async def test_what_is_no_handle_is_explained_and_not_sent(proxy: rig.Proxy, sit
             said = await failure(client, "browser_file_upload", paths=[unknown])
             assert said.startswith(f"Unknown upload handle {unknown}")
             assert HELPER in said
+        artifact = f"artifact://sessions/{sid}/{uid}/right.txt"
+        assert (await failure(client, "browser_file_upload", paths=[handle, artifact])).startswith("Unknown artifact")
         await call(client, "browser_file_upload", paths=[handle])
         assert "chosen: right.txt (5 bytes)" in texts(await call(client, "browser_snapshot"))

@@ -6,6 +6,8 @@ A backend passes if it cannot be told from the plain models below, which are dic
 from __future__ import annotations
 
 import hashlib
+import os
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -308,6 +310,25 @@ async def put(blobs: Blobs, key: str, content: bytes, *, limit: int = 1 << 30, c
         return await writer.commit()
 
 
+async def lengthen(blobs: Blobs, key: str, offset: int, content: bytes, how: str) -> int:
+    """Go on with a draft, in pieces, and end as `how` says. Returns how long it is then."""
+    try:
+        async with blobs.extend(key, offset=offset, size_max_bytes=offset + len(content)) as writer:
+            for at in range(0, len(content), 70_000):
+                await writer.write(content[at : at + 70_000])
+            assert writer.size_bytes == offset + len(content)
+            if how == "undo":
+                await writer.undo()
+            elif how == "commit":
+                stat = await writer.commit()
+                assert stat.size_bytes == offset + len(content)
+            elif how == "break":
+                raise ZeroDivisionError
+    except ZeroDivisionError:
+        pass
+    return writer.size_bytes
+
+
 async def whole(chunks: AsyncIterator[bytes]) -> bytes:
     pieces = [piece async for piece in chunks]
     assert all(0 < len(piece) <= CHUNK_SIZE_MAX for piece in pieces)
@@ -338,6 +359,7 @@ blob_operations = st.lists(
         st.tuples(st.just("abandon"), _keys, _contents),
         st.tuples(st.just("overflow"), _keys, _contents),
         st.tuples(st.just("read"), _keys, st.integers(0, 200_000), st.one_of(st.none(), st.integers(0, 300_001))),
+        st.tuples(st.just("extend"), _keys, _contents, st.sampled_from(["leave", "undo", "commit", "break", "wrong"])),
         st.tuples(st.just("delete"), _keys),
         st.tuples(st.just("sweep")),
         st.tuples(st.just("reopen")),
@@ -349,6 +371,7 @@ blob_operations = st.lists(
 async def blobs_are_a_dict(opener: OpensBlobs, operations: list[tuple[object, ...]]) -> None:
     """Any sequence of calls leaves what the model has, in whatever pieces it was written."""
     model: dict[str, bytes] = {}
+    drafts: dict[str, bytes] = {}
     blobs = opener()
     for operation in operations:
         match operation:
@@ -371,15 +394,32 @@ async def blobs_are_a_dict(opener: OpensBlobs, operations: list[tuple[object, ..
                         await whole(blobs.read(key))
                     assert await blobs.stat(key) is None
                     assert blobs.path_for(key) is None
+            case ("extend", str(key), bytes(content), "wrong"):
+                offset = len(drafts.get(key, b"")) + 1
+                with pytest.raises(NotStored):
+                    await lengthen(blobs, key, offset, content, "leave")
+            case ("extend", str(key), bytes(content), str(how)):
+                draft = drafts.get(key, b"")
+                assert await lengthen(blobs, key, len(draft), content, how) == (
+                    len(draft) if how == "undo" else len(draft) + len(content)
+                )
+                if how != "undo":
+                    draft += content
+                drafts[key] = draft
+                if how == "commit":
+                    model[key] = drafts.pop(key)
             case ("delete", str(key)):
                 assert await blobs.delete(key) == (key in model)
                 model.pop(key, None)
+                drafts.pop(key, None)
             case ("sweep",):
                 assert await blobs.sweep() == 0
             case ("reopen",):
                 if opener.is_durable:
                     await blobs.aclose()
                     blobs = opener()
+                    assert await blobs.sweep() == len(drafts), "none outlives its process"
+                    drafts.clear()
             case _:
                 raise AssertionError(operation)
         assert await contents(blobs) == model
@@ -435,6 +475,37 @@ async def blobs_spent_writers_do_not_commit(opener: OpensBlobs) -> None:
     assert await contents(blobs) == {"k": b"abc"}
 
 
+async def blobs_copy_files(opener: OpensBlobs) -> None:
+    """To copy a file is to write what it holds, from where it stands, as far as it goes and no further."""
+    blobs = opener()
+    content = bytes(range(256)) * 10_000
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        for start, size, before in (
+            (0, len(content), b""),
+            (5, 2_000_000, b"a"),
+            (len(content) - 3, 9, b"a"),
+            (0, 0, b""),
+        ):
+            copied = content[start : start + size]
+            os.lseek(file.fileno(), start, os.SEEK_SET)
+            async with blobs.create("k", size_max_bytes=len(before) + size + 1) as writer:
+                await writer.write(before)
+                assert await writer.copy_from(file.fileno(), size) == len(copied)
+                await writer.write(b"z")
+                stat = await writer.commit()
+            assert await contents(blobs) == {"k": before + copied + b"z"}
+            assert stat == await blobs.stat("k")
+            assert stat.sha256 == hashlib.sha256(before + copied + b"z").hexdigest()
+        async with blobs.create("k", size_max_bytes=3) as writer:
+            with pytest.raises(StorageFull):
+                await writer.copy_from(file.fileno(), 4)
+            with pytest.raises(StorageError):
+                await writer.commit()
+    assert await contents(blobs) == {"k": b"z"}
+
+
 async def blobs_sweep_spares_open_writers(opener: OpensBlobs) -> None:
     blobs = opener()
     async with blobs.create("k", size_max_bytes=3) as writer:
@@ -455,11 +526,74 @@ async def blobs_cancelled_writers_leave_nothing(opener: OpensBlobs) -> None:
     assert await contents(blobs) == {}
 
 
+async def blobs_drafts_keep_what_was_written(opener: OpensBlobs) -> None:
+    """Also of a writer that was cancelled, or met its limit."""
+    blobs = opener()
+    with anyio.CancelScope() as scope:
+        async with blobs.extend("k", offset=0, size_max_bytes=1 << 20) as writer:
+            await writer.write(b"x" * 500_000)
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert scope.cancelled_caught and writer.size_bytes == 500_000
+    assert await contents(blobs) == {}
+    async with blobs.extend("k", offset=500_000, size_max_bytes=500_003) as writer:
+        await writer.write(b"ab")
+        with pytest.raises(StorageFull):
+            await writer.write(b"cd")
+        assert writer.size_bytes == 500_002
+        await writer.write(b"c")
+        await writer.commit()
+    assert await contents(blobs) == {"k": b"x" * 500_000 + b"abc"}
+    with pytest.raises(NotStored):
+        await lengthen(blobs, "k", 500_003, b"", "leave")
+
+
+async def blobs_a_draft_can_be_taken_back_and_gone_on_with(opener: OpensBlobs) -> None:
+    blobs = opener()
+    await lengthen(blobs, "k", 0, b"a" * 300_000, "leave")
+    async with blobs.extend("k", offset=300_000, size_max_bytes=1 << 20) as writer:
+        await writer.write(b"b" * 600_000)
+        await writer.undo()
+        await writer.write(b"c" * 10)
+    await lengthen(blobs, "k", 300_010, b"", "commit")
+    assert await contents(blobs) == {"k": b"a" * 300_000 + b"c" * 10}
+
+
+async def blobs_drafts_have_one_writer_at_a_time(opener: OpensBlobs) -> None:
+    blobs = opener()
+    steps: list[str] = []
+
+    async def later() -> None:
+        await lengthen(blobs, "k", 2, b"cd", "commit")
+        steps.append("second")
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            async with blobs.extend("k", offset=0, size_max_bytes=9) as writer:
+                tasks.start_soon(later)
+                await anyio.wait_all_tasks_blocked()
+                await writer.write(b"ab")
+                steps.append("first")
+    assert steps == ["first", "second"]
+    assert await contents(blobs) == {"k": b"abcd"}
+
+
+async def blobs_sweep_spares_drafts(opener: OpensBlobs) -> None:
+    blobs = opener()
+    await lengthen(blobs, "k", 0, b"ab", "leave")
+    assert await blobs.sweep() == 0
+    await lengthen(blobs, "k", 2, b"c", "commit")
+    assert await contents(blobs) == {"k": b"abc"}
+
+
 async def blobs_refuse_bad_keys(opener: OpensBlobs) -> None:
     blobs = opener()
     for key in BAD_KEYS:
         with pytest.raises(ValueError, match="expected segments"):
             async with blobs.create(key, size_max_bytes=1):
+                pass
+        with pytest.raises(ValueError, match="expected segments"):
+            async with blobs.extend(key, offset=0, size_max_bytes=1):
                 pass
         with pytest.raises(ValueError, match="expected segments"):
             await anext(aiter(blobs.read(key)))
@@ -488,8 +622,13 @@ RECORD_LAWS = [
 BLOB_LAWS = [
     blobs_readers_keep_what_they_began,
     blobs_later_commit_stays,
+    blobs_copy_files,
     blobs_spent_writers_do_not_commit,
     blobs_sweep_spares_open_writers,
     blobs_cancelled_writers_leave_nothing,
+    blobs_drafts_keep_what_was_written,
+    blobs_a_draft_can_be_taken_back_and_gone_on_with,
+    blobs_drafts_have_one_writer_at_a_time,
+    blobs_sweep_spares_drafts,
     blobs_refuse_bad_keys,
 ]

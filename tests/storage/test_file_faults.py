@@ -20,7 +20,7 @@ import pytest
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.interface import StorageError, StorageFull
 
-CALLS = ("open", "write", "fsync", "replace", "unlink", "close")
+CALLS = ("open", "write", "pwrite", "ftruncate", "fsync", "replace", "unlink", "close")
 OLD, NEW = b"old" * 200_000, b"new" * 200_000
 STEPS_MAX = 60
 
@@ -89,10 +89,18 @@ async def delete(blobs: FileBlobs) -> None:
     await blobs.delete("k")
 
 
+async def grow(blobs: FileBlobs) -> None:
+    """A draft in two goes, after what an earlier attempt may have left of it."""
+    await blobs.delete("fresh")
+    await laws.lengthen(blobs, "fresh", 0, NEW[:300_000], "leave")
+    await laws.lengthen(blobs, "fresh", 300_000, NEW[300_000:], "commit")
+
+
 BEFORE = {"k": OLD, "other/k": b"other"}
 AFTER = {
     replace: {"k": NEW, "other/k": b"other"},
     create: {"k": OLD, "other/k": b"other", "fresh": NEW},
+    grow: {"k": OLD, "other/k": b"other", "fresh": NEW},
     delete: {"other/k": b"other"},
 }
 
@@ -207,3 +215,21 @@ async def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.Mo
         await laws.put(blobs, "k", bytes(range(256)) * 2000)
     monkeypatch.undo()
     assert await laws.contents(blobs) == {"k": bytes(range(256)) * 2000}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+async def test_a_draft_goes_on_after_a_write_that_failed(error: int, tmp_path: Path) -> None:
+    """It has what was written before, and says how much that is."""
+    blobs = FileBlobs(str(tmp_path))
+    await laws.lengthen(blobs, "k", 0, OLD[:300_000], "leave")
+    async with blobs.extend("k", offset=300_000, size_max_bytes=len(OLD)) as writer:
+        await writer.write(OLD[300_000:400_000])
+        with Machine(lambda count: True, error).running():
+            with pytest.raises(StorageError):
+                await writer.write(b"x" * 200_000)
+        with pytest.raises(StorageError, match="could not be written"):
+            await writer.commit()
+    assert writer.size_bytes in (300_000, 400_000)
+    await laws.lengthen(blobs, "k", writer.size_bytes, OLD[writer.size_bytes :], "commit")
+    assert await laws.contents(blobs) == {"k": OLD}

@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 import h11
 from anyio.abc import ByteStream
-from isthmus.core.effects import Cause, End, Opening, Receive, Serve
+from isthmus.core.effects import Append, Cause, End, Opening, Receive, Serve
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.wire.http_pages import Page
@@ -195,6 +195,17 @@ class FakeFiles:
         if self.refusal is not None:
             raise self.refusal
         return b'{"files":[]}'
+
+    async def append(self, order: Append, body: AsyncIterator[bytes], tell: Callable[[bytes], None]) -> None:
+        """What it tells is how many bytes have come, with an exclamation mark when that was all."""
+        size, end = 0, "?"
+        try:
+            async for data in body:
+                self.taken.append(data)
+                size += len(data)
+            end = "!"
+        finally:
+            tell(f"{size}{end}".encode())
 
     async def give_out(self, order: Serve, start: int, stop: int) -> AsyncIterator[bytes]:
         try:

@@ -19,9 +19,12 @@ import pytest
 from anyio.abc import ByteStream, SocketListener, SocketStream
 from http_fakes import SURFACE, WAIT_S, Client, FakeFiles, FakePort, get, pages, post, stream_pair, world
 from isthmus.core.effects import (
+    Append,
+    Cease,
     Close,
     DeleteOpening,
     DownloadOpening,
+    DraftOpening,
     End,
     GetOpening,
     Opening,
@@ -30,6 +33,7 @@ from isthmus.core.effects import (
     Send,
     Serve,
     UploadOpening,
+    Verb,
 )
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
@@ -111,9 +115,10 @@ async def test_held_bytes_are_bounded() -> None:
     """While a reply is due, a client that goes on sending is not read without end, and loses nothing."""
     limits = Limits(read_size_bytes=4096)
     async with world(limits, capacity=4096) as w:
-        many = 3 * HELD_MAX_BYTES // len(post(b"2"))
+        more = post(b"2" * 1000)
+        many = 3 * HELD_MAX_BYTES // len(more)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(w.client.stream.send, post(b"1") + post(b"2") * many)
+            tasks.start_soon(w.client.stream.send, post(b"1") + more * many)
             await w.port.wait_message()
             await anyio.wait_all_tasks_blocked()
             assert len(w.client.stream.outgoing.data) == 4096, "the client is held back"
@@ -785,6 +790,107 @@ async def test_what_the_file_service_leaves_of_a_body_is_skipped(chunked: bool) 
         assert [channel for channel, _ in w.port.messages] == [1, 2]
 
 
+# --- Uploads that go on after a break ---------------------------------------------------------------------------------
+
+DRAFT = "/upload/files/tus/" + "0" * 32 + "?sig=1"
+MORE = ("Tus-Resumable: 1.0.0", "Upload-Offset: 0")
+
+
+def patch(body: bytes, *extra: str, chunked: bool = False) -> bytes:
+    request = post(body, *MORE, *extra, path=DRAFT, chunked=chunked).replace(b"POST", b"PATCH", 1)
+    return request.replace(b"application/json", b"application/offset+octet-stream", 1)
+
+
+def let_append(channel: ChannelId, opening: Opening, outlet: Outlet) -> None:
+    outlet.append(Append(channel, "b", 0, 1 << 20))  # type: ignore[attr-defined]
+
+
+def answer_with(status: int) -> Callable[[ChannelId, bytes, Outlet], None]:
+    def answer(channel: ChannelId, message: bytes, outlet: Outlet) -> None:
+        headers = (("Upload-Offset", message.decode()[:-1]),)
+        outlet.send(Send(channel, b"", is_last=True, status=status, headers=headers))
+
+    return answer
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_more_of_a_draft_goes_to_the_file_service(chunked: bool) -> None:
+    async with world() as w:
+        w.port.on_open, w.port.on_message = let_append, answer_with(204)
+        for n in (1, 2):
+            await w.client.send(patch(b"some bytes", chunked=chunked), cut=3)
+            answer = await w.client.read("PATCH")
+            assert (answer.status, answer.headers[b"upload-offset"], answer.body) == (204, b"10", b"")
+            assert answer.headers[b"tus-resumable"] == b"1.0.0"
+            assert b"content-length" not in answer.headers and b"connection" not in answer.headers
+            assert await w.port.wait_closed(n) is End.DONE
+        opening = w.port.openings[ONE]
+        assert isinstance(opening, DraftOpening)
+        assert (opening.verb, opening.size_bytes) == (Verb.APPEND, None if chunked else 10)
+
+
+async def test_what_came_before_a_break_is_told_before_the_end() -> None:
+    """Else nobody would know from where to go on."""
+    for end in ("gone", "silent", "malformed", "stopped", "unreadable"):
+        async with world(Limits(body_timeout_s=0.05 if end == "silent" else 60)) as w:
+            w.port.on_open = let_append
+            begin = patch(b"abc", chunked=True)[: -len(b"0\r\n\r\n")]
+            if end == "unreadable":  # what it asked for cannot be told to it
+                begin = begin.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n", 1)
+            await w.client.send(begin)
+            await w.port.wait_open()
+            if end in ("gone", "unreadable"):
+                w.client.stream.hang_up()
+            elif end == "silent":
+                assert (await w.client.read("PATCH")).status == 408
+            elif end == "malformed":
+                await w.client.send(b"zz\r\n")
+                assert (await w.client.read("PATCH")).status == 400
+            else:
+                await anyio.wait_all_tasks_blocked()
+                for connection in list(w.server._connections):
+                    connection._scope.cancel()
+            await w.port.until(lambda w=w: ONE in w.port.closes)  # type: ignore[misc]
+            assert [what for what, _ in w.port.log] == ["open", "message", "closed"], end
+            assert w.port.messages == [(ONE, b"3?")] or end == "unreadable"
+
+
+@pytest.mark.parametrize("rest, is_kept", [(100, True), (SKIP_MAX_BYTES + 1, False)])
+async def test_an_append_that_is_to_cease_tells_and_is_answered(rest: int, is_kept: bool) -> None:
+    async with world() as w:
+        w.port.on_open, w.port.on_message = let_append, answer_with(409)
+        whole = patch(b"abc" + b"x" * rest)
+        await w.client.send(whole[:-rest])
+        await w.port.wait_open()
+        await anyio.wait_all_tasks_blocked()
+        w.port.file_outlet(1).cease(Cease(ONE))
+        w.port.file_outlet(1).cease(Cease(ONE))
+        answer = await w.client.read("PATCH")
+        assert (answer.status, answer.headers[b"upload-offset"]) == (409, b"3")
+        assert w.port.messages == [(ONE, b"3?")]
+        if is_kept:
+            await w.client.send(b"x" * rest + get("/healthz"))
+            assert (await w.client.read("GET")).status == 200
+        w.port.file_outlet(1).cease(Cease(ONE))  # it is over, and hurts nobody
+
+
+async def test_questions_about_a_draft_have_no_body() -> None:
+    async with world() as w:
+
+        def answer(channel: ChannelId, opening: Opening, outlet: Outlet) -> None:
+            assert isinstance(opening, DraftOpening)
+            status = 204 if opening.verb is Verb.END else 200
+            outlet.send(Send(channel, b"", is_last=True, status=status, headers=(("Upload-Offset", "7"),)))
+
+        w.port.on_open = answer
+        for method, status in (("HEAD", 200), ("GET", 200), ("DELETE", 204), ("HEAD", 200)):
+            await w.client.send(get(DRAFT, "Tus-Resumable: 1.0.0", method=method))
+            head = await w.client.read(method)
+            assert (head.status, head.headers[b"upload-offset"], head.body) == (status, b"7", b"")
+        assert not w.files.taken
+        assert await w.port.wait_closed(4) is End.DONE
+
+
 # --- Downloads ------------------------------------------------------------------------------------------------------
 
 CONTENT = bytes(range(100))
@@ -882,3 +988,26 @@ async def test_a_refused_download_to_head_has_no_body() -> None:
         await w.client.send(get(PATH, method="HEAD") + get(PATH))
         assert (await w.client.read("HEAD")).body == b""
         assert (await w.client.read("GET")).body == b"{}"
+
+
+async def test_parts_of_a_file_are_one_body() -> None:
+    content = bytes(range(256)) * 8
+    async with world() as w:
+        w.files.content = content
+        w.port.on_open = lambda channel, opening, outlet: outlet.serve(  # type: ignore[attr-defined]
+            Serve(channel, "blob", "f", "image/png", size_bytes=len(content), sha256="ab" * 32)
+        )
+        for _ in range(2):
+            await w.client.send(get(PATH, "Range: bytes=0-9,1000-1019,-5"))
+            answer = await w.client.read("GET")
+            assert answer.status == 206
+            assert int(answer.headers[b"content-length"]) == len(answer.body)
+            boundary = b"--" + answer.headers[b"content-type"].partition(b"boundary=")[2]
+            first, *parts, last = answer.body.split(boundary)
+            assert (first, last) == (b"", b"--\r\n")
+            found = [part.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n") for part in parts]
+            assert found == [content[:10], content[1000:1020], content[-5:]]
+        w.files.break_at = 1005
+        await w.client.send(get(PATH, "Range: bytes=0-9,1000-1019,-5"))
+        assert (await w.client.read("GET")).is_torn
+        assert await w.port.wait_closed(3) is End.BROKEN

@@ -1,0 +1,130 @@
+"""Drafts as files under temporary names, which grow from one writer to the next and are blobs at their end.
+
+How long one is and the hash of what it has are kept in memory alone, so nothing needs to be read again, and a draft is
+no more than rubbish to the next process. The file may be longer than the draft for a while, after a write that failed;
+never shorter.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from anyio import CancelScope, Lock, to_thread
+
+from .interface import BlobStat, StorageError, StorageFull
+
+WRITE_SIZE: Final = 256 * 1024
+"""Bytes gathered for one visit to a worker thread, since network chunks are small."""
+
+
+class FileDraft:
+    """A draft at rest: `size_bytes` of the file `name` count, and `sha256` is of them."""
+
+    def __init__(self, key: str, name: str) -> None:
+        self.key = key
+        self.name = name
+        self.size_bytes = 0
+        self.sha256 = hashlib.sha256()
+        self.turn = Lock()
+
+
+class FileDraftWriter:
+    """See `DraftWriter` for the laws. `open` and `close` are for the backend, in a worker thread.
+
+    Args:
+        finish: makes the file, complete and on disk, the blob, and an end of the draft, whether or not it succeeds.
+    """
+
+    def __init__(
+        self, draft: FileDraft, path: str, size_max_bytes: int, finish: Callable[[BlobStat], Awaitable[None]]
+    ) -> None:
+        self.size_bytes = draft.size_bytes
+        self._draft = draft
+        self._path = path
+        self._size_max_bytes = size_max_bytes
+        self._finish = finish
+        self._began = draft.size_bytes, draft.sha256.copy()
+        self._gathered = bytearray()
+        self._fd = -1
+        self._is_spent = False
+
+    async def write(self, chunk: bytes) -> None:
+        if self._is_spent:
+            raise StorageError("the draft could not be written")
+        if self.size_bytes + len(chunk) > self._size_max_bytes:
+            raise StorageFull(f"the draft would exceed its limit of {self._size_max_bytes} bytes")
+        self._gathered += chunk
+        self.size_bytes += len(chunk)
+        if len(self._gathered) >= WRITE_SIZE:
+            await self._run(self._flush)
+
+    async def undo(self) -> None:
+        self._gathered.clear()
+        self._draft.size_bytes, self._draft.sha256 = self._began[0], self._began[1].copy()
+        self.size_bytes = self._draft.size_bytes
+
+    async def commit(self) -> BlobStat:
+        if self._is_spent:
+            raise StorageError("the draft could not be written")
+        with CancelScope(shield=True):  # a draft that is half a blob would be neither
+            await self._run(self._flush_all)
+            self._is_spent = True
+            stat = BlobStat(self._draft.size_bytes, self._draft.sha256.hexdigest())
+            with as_storage_errors():
+                await self._finish(stat)
+        return stat
+
+    async def _run(self, flush: Callable[[], None]) -> None:
+        try:
+            with as_storage_errors():
+                await to_thread.run_sync(flush)
+        except StorageError:
+            self._is_spent = True
+            self.size_bytes = self._draft.size_bytes
+            raise
+
+    def _flush(self) -> None:
+        """Write what was gathered: all of it counts from now on, or nothing."""
+        gathered, self._gathered = self._gathered, bytearray()
+        at = 0
+        with memoryview(gathered) as rest:
+            while at < len(rest):
+                at += os.pwrite(self._fd, rest[at:], self._draft.size_bytes + at)
+        self._draft.sha256.update(gathered)
+        self._draft.size_bytes += len(gathered)
+
+    def _flush_all(self) -> None:
+        self._flush()
+        os.ftruncate(self._fd, self._draft.size_bytes)
+        os.fsync(self._fd)
+
+    def open(self) -> None:
+        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+    def close(self) -> None:
+        """What was gathered and can be written counts too."""
+        if self._fd < 0:
+            return
+        if not self._is_spent:
+            with suppress(OSError):
+                self._flush()
+        self.size_bytes = self._draft.size_bytes
+        with suppress(OSError):
+            os.close(self._fd)
+
+
+@contextmanager
+def as_storage_errors() -> Iterator[None]:
+    """What the system says, as the interface says it."""
+    try:
+        yield
+    except OSError as error:
+        # Not the error's own text: that names the path.
+        reason = os.strerror(error.errno) if error.errno is not None else "unknown error"
+        kind = StorageFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StorageError
+        raise kind(f"the file cannot be stored or read: {reason}") from error

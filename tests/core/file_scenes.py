@@ -1,0 +1,112 @@
+"""Clients, a server and a disk, for tests of files through the engine."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from disk import Disk
+from driving import Client, Driver, Heard, connect, driver, upload
+from isthmus.core.ids import ChannelId
+from isthmus.core.limits import Limits
+from isthmus.core.plan import Kind, ServerPlan
+
+BOTH = '{"tools":{},"resources":{}}'
+
+
+class Scene:
+    """One client of the server `plan`, which is answered for by hand, and a disk that carries out every order."""
+
+    def __init__(
+        self,
+        plan: ServerPlan,
+        *,
+        limits: Limits | None = None,
+        roots: tuple[str, ...] = (),
+        capabilities: str = BOTH,
+        revision: str = "2025-11-25",
+        **more: Any,
+    ) -> None:
+        self.world: Driver = driver(plan, limits=limits, **more)
+        self.disk = Disk(self.world, roots=roots)
+        self.id = plan.id
+        listens = plan.kind is Kind.HTTP
+        self.client: Client = connect(
+            self.world, "http", plan.id, capabilities=capabilities, revision=revision, listens=listens
+        )
+        self.heard: Heard
+        self._ids = 10
+
+    def said(self, channel: ChannelId) -> dict[str, Any]:
+        found = self.world.said(channel)["result"]
+        assert isinstance(found, dict)
+        return found
+
+    def ask(self, method: str, **params: object) -> dict[str, Any]:
+        """The answer to a request that the server does not hear of."""
+        self._ids += 1
+        channel = self.client.request(str(self._ids), method, json.dumps(params))
+        self.disk.settle()
+        return self.world.said(channel)
+
+    def begin(self, tool: str, **arguments: object) -> tuple[ChannelId, dict[str, Any]]:
+        """Call a tool. Returns the channel of the answer, and the arguments that the server got."""
+        self._ids += 1
+        params = json.dumps({"name": tool, "arguments": arguments}, ensure_ascii=False)
+        channel = self.client.request(str(self._ids), "tools/call", params)
+        self.disk.settle()
+        if not self.world.hears("tools/call"):
+            return channel, {}
+        self.heard = self.world.hear("tools/call")
+        got = self.heard.frame["params"]["arguments"]
+        assert isinstance(got, dict)
+        return channel, got
+
+    def end(self, channel: ChannelId, text: str, **more: Any) -> dict[str, Any]:
+        """The tool is done. Returns what its caller is told."""
+        result = {"content": [{"type": "text", "text": text}], **more}
+        self.world.answer(self.heard, json.dumps(result, ensure_ascii=False))
+        self.disk.settle()
+        return self.said(channel)
+
+    def call(
+        self, tool: str, text: str = "done", *, writes: dict[str, bytes] | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """Call a tool that writes files, relative to its working directory or absolute, and says something."""
+        arguments = more.pop("arguments", {})
+        channel, _ = self.begin(tool, **arguments)
+        for path, data in (writes or {}).items():
+            self.disk.write(path if path.startswith("/") else f"{self.ws}/{path}", data)
+        return self.end(channel, text, **more)
+
+    def upload(self, name: str, data: bytes) -> str:
+        """Put a file into the client's session. Returns its handle."""
+        before = set(self.disk.records)
+        (handle,) = upload(self.client, f"{self.id}_get_upload_url", (name, len(data)))
+        self.disk.settle()
+        (key,) = set(self.disk.records) - before
+        self.disk.blobs[json.loads(self.disk.records[key])["blob"]] = data
+        return handle
+
+    @property
+    def ws(self) -> str:
+        return f"{self.base}/ws"
+
+    @property
+    def base(self) -> str:
+        """The session's own folder."""
+        (session,) = self.world.engine._clients.sessions.values()
+        return f"/w/{session.workspace}"
+
+
+def artifacts(result: dict[str, Any]) -> list[dict[str, Any]]:
+    meta = result.get("_meta", {})
+    return list(meta.get("artifacts") or ([meta["artifact"]] if "artifact" in meta else []))
+
+
+def names(result: dict[str, Any]) -> list[str]:
+    return [artifact["filename"] for artifact in artifacts(result)]
+
+
+def texts(result: dict[str, Any]) -> str:
+    return "\n".join(block.get("text", "") for block in result["content"])

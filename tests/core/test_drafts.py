@@ -1,0 +1,479 @@
+"""Uploads that go on after a break, in the engine: links, offsets, what is told of them, and their ends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+import pytest
+from driving import UNIX_AT_ZERO, Client, Driver, ask_link, connect, driver, send_in
+from isthmus.core.drafts import WAITING_MAX
+from isthmus.core.effects import (
+    Append,
+    Appended,
+    Cause,
+    Cease,
+    Checksum,
+    Discard,
+    DraftOpening,
+    End,
+    Forget,
+    Halt,
+    RawFile,
+    Receive,
+    Save,
+    Saved,
+    Send,
+    StorageFailed,
+    UploadOpening,
+    Verb,
+)
+from isthmus.core.handle import sign_upload
+from isthmus.core.ids import ChannelId
+from isthmus.core.limits import Limits
+from isthmus.core.plan import Kind, ServerPlan, UploadConsumer
+
+HELPER = "f_get_upload_url"
+CONSUMER = UploadConsumer(tools=("eat",), file_path_argument="path")
+FILES = ServerPlan(id="f", kind=Kind.PIPE, consumers=(CONSUMER,))
+OTHER = ServerPlan(id="g", kind=Kind.PIPE, consumers=(CONSUMER,))
+HASH = "ab" * 32
+
+
+def filing(**more: Any) -> tuple[Driver, Client]:
+    world = driver(FILES, OTHER, **more)
+    return world, connect(world, "http", "f")
+
+
+class Tus:
+    """A client of the protocol, as the engine hears of it."""
+
+    def __init__(self, world: Driver, query: dict[str, str]) -> None:
+        self.world = world
+        self.link = query
+        self.draft = ""
+        self.query: dict[str, str] = {}
+        self.sid = next((session.sid for session in world.engine._clients.sessions.values()), "")
+
+    def open(self, verb: Verb, **more: Any) -> ChannelId:
+        given: dict[str, Any] = {"server": "f", "query": self.query, "draft": self.draft, "verb": verb, **more}
+        channel = self.world.engine.new_channel()
+        self.world.open(channel, DraftOpening(**given))
+        return channel
+
+    def create(self, length: int, **more: Any) -> ChannelId:
+        more.setdefault("file", RawFile("a.txt", "text/plain"))
+        return self.open(Verb.CREATE, query=self.link, draft="", length=length, base_url="http://here", **more)
+
+    def begin(self, length: int = 10, **more: Any) -> str:
+        """Returns the address."""
+        return self.go_to(self.reply(self.create(length, **more)))
+
+    def go_to(self, sent: Send) -> str:
+        assert sent.status == 201
+        location = dict(sent.headers)["Location"]
+        url = urlsplit(location)
+        self.draft, self.query = url.path.rpartition("/")[2], dict(parse_qsl(url.query))
+        return location
+
+    def append(self, offset: int, size: int | None = 5, **more: Any) -> ChannelId:
+        return self.open(Verb.APPEND, offset=offset, size_bytes=size, **more)
+
+    def tell(self, channel: ChannelId, size: int, **more: Any) -> list[Any]:
+        return self.world.say(channel, msgspec.json.encode(Appended(size, **more)))
+
+    def add(self, offset: int, size: int) -> Send:
+        channel = self.append(offset, size)
+        self.tell(channel, offset + size)
+        return self.reply(channel)
+
+    def complete(self, channel: ChannelId, size: int = 10) -> Send:
+        (save,) = self.tell(channel, size, sha256=HASH)
+        assert isinstance(save, Save)
+        self.world.store(save.ticket, Saved())
+        return self.reply(channel)
+
+    def reply(self, channel: ChannelId) -> Send:
+        (sent,) = self.world.sent[channel]
+        assert sent.is_last
+        return sent
+
+    def refused(self, channel: ChannelId) -> tuple[int, str]:
+        sent = self.reply(channel)
+        return sent.status, json.loads(sent.message)["code"]
+
+    def offset(self) -> int | None:
+        sent = self.reply(self.open(Verb.RESUME))
+        return int(dict(sent.headers)["Upload-Offset"]) if sent.status == 200 else None
+
+
+def room(world: Driver, sid: str) -> int:
+    return world.engine._shelf.room(sid)
+
+
+def drafting(**more: Any) -> tuple[Driver, Client, Tus]:
+    world, client = filing(**more)
+    return world, client, Tus(world, ask_link(client, HELPER))
+
+
+# --- The usual course -------------------------------------------------------------------------------------------------
+
+
+def test_a_file_comes_in_pieces_and_is_an_upload_at_the_end() -> None:
+    world, client, tus = drafting()
+    metadata = "filename YS50eHQ="
+    location = tus.begin(10, metadata=metadata)
+    assert location.startswith(f"http://here/upload/f/tus/{tus.draft}?mcp_tus_exp=")
+    first = tus.append(0, 4, checksum=Checksum("sha1", "00" * 20))
+    order = world.only(Append)
+    assert (order.offset, order.size_bytes, order.checksum) == (0, 10, Checksum("sha1", "00" * 20))
+    assert not world.sent[first]
+    tus.tell(first, 4)
+    sent = tus.reply(first)
+    assert (sent.status, sent.message) == (204, b"")
+    assert dict(sent.headers)["Upload-Offset"] == "4"
+    looked = dict(tus.reply(tus.open(Verb.RESUME)).headers)
+    assert (looked["Upload-Offset"], looked["Upload-Length"], looked["Cache-Control"]) == ("4", "10", "no-store")
+    assert looked["Upload-Metadata"] == metadata
+    assert looked["Upload-Expires"].endswith(" GMT")
+    shown = json.loads(tus.reply(tus.open(Verb.LOOK)).message)
+    assert (shown["offset"], shown["length"], shown["is_complete"]) == (4, 10, False)
+    last = tus.append(4, 6)
+    assert world.last(Append).blob == order.blob
+    headers = dict(tus.complete(last).headers)
+    assert headers["Upload-Offset"] == "10"
+    handle = headers["Upload-Handle"]
+    reply = json.loads(tus.reply(tus.open(Verb.LOOK)).message)
+    assert (reply["upload_handle"], reply["upload"]["filename"], reply["upload"]["size_bytes"]) == (handle, "a.txt", 10)
+    assert reply["upload"]["sha256"] == HASH
+    again = dict(tus.reply(tus.open(Verb.RESUME)).headers)
+    assert (again["Upload-Offset"], again["Upload-Handle"]) == ("10", handle), "whoever missed it can ask"
+    assert "Upload-Expires" not in again
+    assert tus.reply(tus.append(10, 0)).status == 204
+    channel = client.request("1", "tools/call", json.dumps({"name": "eat", "arguments": {"path": handle}}))
+    assert not world.sent[channel], "it is found"
+
+
+def test_a_file_may_come_with_its_creation() -> None:
+    world, _, tus = drafting()
+    channel = tus.create(10, size_bytes=4)
+    tus.tell(channel, 4)
+    sent = tus.reply(channel)
+    tus.go_to(sent)
+    assert dict(sent.headers)["Upload-Offset"] == "4"
+    assert tus.offset() == 4
+    other = tus.create(10, size_bytes=10)
+    headers = dict(tus.complete(other).headers)
+    assert {"Location", "Upload-Handle"} <= set(headers)
+    assert world.last(Save).key.startswith("upload/")
+
+
+def test_an_empty_file_is_complete_when_it_begins() -> None:
+    world, _, tus = drafting()
+    channel = tus.create(0)
+    assert world.only(Append).size_bytes == 0
+    assert tus.complete(channel, 0).status == 201
+
+
+# --- Breaks -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_arrived_before_a_break_stays() -> None:
+    world, _, tus = drafting()
+    tus.begin(10)
+    channel = tus.append(0, 10)
+    tus.tell(channel, 3, is_over=False)
+    assert json.loads(tus.reply(tus.open(Verb.LOOK)).message)["offset"] == 3, "it can be watched"
+    tus.tell(channel, 4, halt=Halt.BROKEN)
+    assert not world.sent[channel]
+    world.end(channel, Cause(End.GONE))
+    assert tus.offset() == 4
+    assert tus.refused(tus.append(0, 5)) == (409, "offset_mismatch")
+    assert tus.add(4, 2).status == 204
+
+
+def test_who_comes_back_is_believed_before_an_old_connection() -> None:
+    world, _, tus = drafting()
+    tus.begin(10)
+    old = tus.append(0, 10)
+    head = tus.open(Verb.RESUME)
+    more = tus.append(4, 6)
+    assert world.every(Cease) == [Cease(channel=old)], "once"
+    assert not world.sent[head] and not world.sent[more]
+    tus.tell(old, 4, halt=Halt.CEASED)
+    assert tus.refused(old) == (409, "interrupted")
+    assert dict(tus.reply(head).headers)["Upload-Offset"] == "4"
+    assert world.last(Append).offset == 4
+    assert tus.complete(more).status == 204
+
+
+def test_whoever_watches_interrupts_nobody() -> None:
+    world, _, tus = drafting()
+    tus.begin(10)
+    channel = tus.append(0, 10)
+    assert json.loads(tus.reply(tus.open(Verb.LOOK)).message)["offset"] == 0
+    assert not world.every(Cease)
+    assert tus.complete(channel).status == 204
+
+
+def test_only_so_many_wait_for_one_draft() -> None:
+    world, _, tus = drafting()
+    tus.begin(10)
+    old = tus.append(0, 10)
+    waiting = [tus.open(Verb.RESUME) for _ in range(WAITING_MAX)]
+    assert tus.refused(tus.open(Verb.RESUME)) == (423, "locked")
+    world.end(waiting[0], Cause(End.GONE))
+    tus.tell(old, 2, halt=Halt.CEASED)
+    assert [tus.reply(channel).status for channel in waiting[1:]] == [200] * (WAITING_MAX - 1)
+    assert not world.sent[waiting[0]]
+
+
+@pytest.mark.parametrize(
+    "halt, size, status, is_left",
+    [
+        (Halt.CHECKSUM, 2, 460, True),
+        (Halt.TOO_LARGE, 2, 413, True),
+        (Halt.FULL, 3, 507, True),
+        (Halt.MISMATCH, 0, 400, False),
+        (Halt.FAILED, 2, 500, False),
+    ],
+)
+def test_what_went_wrong_with_a_body_is_said(halt: Halt, size: int, status: int, is_left: bool) -> None:
+    world, _, tus = drafting()
+    tus.begin(10)
+    tus.add(0, 2)
+    channel = tus.append(2, 8)
+    effects = tus.tell(channel, size, halt=halt)
+    assert tus.reply(channel).status == status
+    assert any(isinstance(effect, Discard) for effect in effects) != is_left
+    assert tus.offset() == (size if is_left else None)
+    again = tus.open(Verb.CREATE, query=tus.link, draft="", length=1)
+    assert tus.reply(again).status == 201, "the link is not used up"
+    assert room(world, tus.sid) == Limits().session_storage_max_bytes - 1 - (10 if is_left else 0)
+
+
+def test_a_creation_that_failed_leaves_nothing() -> None:
+    """Nobody knows where it would be."""
+    for halt in (Halt.CHECKSUM, Halt.TOO_LARGE, Halt.BROKEN, Halt.FULL):
+        world, _, tus = drafting()
+        channel = tus.create(10, size_bytes=10)
+        assert isinstance(tus.tell(channel, 0, halt=halt)[0], Discard)
+        assert len(world.engine._drafts) == 0
+        assert len(world.sent[channel]) == (0 if halt is Halt.BROKEN else 1)
+
+
+def test_a_draft_of_which_nothing_is_known_is_none() -> None:
+    world, _, tus = drafting()
+    tus.begin(10)
+    effects = world.end(tus.append(0, 5), Cause(End.BROKEN))
+    assert [type(effect) for effect in effects] == [Discard]
+    assert tus.offset() is None
+
+
+def test_a_record_that_cannot_be_written_leaves_nothing() -> None:
+    world, _, tus = drafting()
+    tus.begin(10)
+    channel = tus.append(0, 10)
+    (save,) = tus.tell(channel, 10, sha256=HASH)
+    effects = world.store(save.ticket, StorageFailed(reason="the disk is full", is_full=True))
+    assert effects[:2] == [Forget(key=save.key), Discard(blob=world.only(Append).blob)]
+    assert tus.refused(channel) == (507, "storage_failed")
+    assert tus.offset() is None
+    assert tus.begin(10)
+
+
+# --- Who may ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mcp_tus_exp", "mcp_tus_sig"])
+@pytest.mark.parametrize("how", ["missing", "changed", "nonsense"])
+@pytest.mark.parametrize("verb", [Verb.RESUME, Verb.LOOK, Verb.APPEND, Verb.END])
+def test_a_forged_link_is_refused(verb: Verb, name: str, how: str) -> None:
+    world, _, tus = drafting()
+    tus.begin(10)
+    query = dict(tus.query)
+    original = query.pop(name)
+    if how != "missing":
+        query[name] = original[:-1] + ("1" if original[-1] == "0" else "0") if how == "changed" else "x\n"
+    assert tus.refused(tus.open(verb, query=query)) == (403, "bad_credential")
+    assert not world.every(Append)
+    assert not any(value in note for value in tus.query.values() for note in world.notes("warning"))
+
+
+def test_a_link_is_for_one_draft_of_one_server() -> None:
+    _, client, tus = drafting()
+    tus.begin(10)
+    other = Tus(tus.world, ask_link(client, HELPER))
+    other.begin(10)
+    assert tus.refused(tus.open(Verb.LOOK, draft=other.draft)) == (403, "bad_credential")
+    assert tus.refused(tus.open(Verb.LOOK, server="g")) == (403, "bad_credential")
+    assert tus.refused(tus.open(Verb.LOOK, query=tus.link)) == (403, "bad_credential")
+    assert tus.refused(tus.open(Verb.LOOK, session="other")) == (403, "session_mismatch")
+    assert tus.reply(tus.open(Verb.LOOK, session=client.session)).status == 200
+    assert tus.refused(tus.open(Verb.CREATE, query=tus.query, draft="", length=1)) == (403, "bad_credential")
+
+
+def test_an_upload_link_is_used_up_by_the_first_that_is_complete() -> None:
+    """Others that were begun with it end."""
+    world, _, tus = drafting()
+    tus.begin(10)
+    first = tus.draft, tus.query
+    tus.begin(10)
+    busy = Tus(world, tus.link)
+    busy.begin(10)
+    under_way = busy.append(0, 5)
+    tus.complete(tus.append(0, 10))
+    assert tus.refused(tus.open(Verb.LOOK, draft=first[0], query=first[1])) == (404, "not_found")
+    assert world.every(Cease) == [Cease(channel=under_way)]
+    busy.tell(under_way, 2, halt=Halt.CEASED)
+    assert busy.refused(under_way) == (410, "ended")
+    assert tus.refused(tus.create(1)) == (403, "bad_credential")
+    form = send_in(world, UploadOpening(server="f", query=tus.link))
+    assert tus.refused(form) == (403, "bad_credential")
+
+
+def test_a_form_with_the_link_comes_before_a_draft_that_is_complete_later() -> None:
+    world, _, tus = drafting()
+    tus.begin(10)
+    form = send_in(world, UploadOpening(server="f", query=tus.link, raw=RawFile("x")))
+    (save,) = world.say(form, b'{"files":[{"filename":"x","size_bytes":1,"sha256":"%s"}]}' % HASH.encode())
+    assert isinstance(save, Save)
+    world.store(save.ticket, Saved())
+    channel = tus.append(0, 10)
+    effects = tus.tell(channel, 10, sha256=HASH)
+    assert tus.refused(channel) == (403, "bad_credential")
+    assert Discard(blob=world.only(Append).blob) in effects
+
+
+def test_a_bearers_draft_needs_no_session() -> None:
+    world = driver(FILES)
+    engine, expiry = world.engine, int(UNIX_AT_ZERO + world.now + 60)
+    sid = "0" * 32
+    nonce = engine._counter._deposits._nonces.mint(
+        engine._desk.entropy, server="f", sid=sid, expires_at=world.now + 60, principal="p", is_bearer=True
+    )
+    tus = Tus(world, sign_upload(engine._desk.plan.link_key, server="f", sid=sid, nonce=nonce, expires_at_unix=expiry))
+    tus.begin(10)
+    assert tus.complete(tus.append(0, 10)).status == 204
+
+
+# --- Bounds and ends --------------------------------------------------------------------------------------------------
+
+
+def test_what_does_not_fit_is_refused_when_it_begins() -> None:
+    limits = Limits(upload_size_max_bytes=100, session_storage_max_bytes=150, upload_drafts_per_session_max=2)
+    world, _, tus = drafting(limits=limits)
+    assert tus.refused(tus.create(101)) == (413, "file_too_large")
+    assert tus.refused(tus.create(10, size_bytes=11)) == (413, "request_too_large")
+    tus.begin(100)
+    assert tus.refused(tus.create(51)) == (413, "request_too_large")
+    assert tus.refused(tus.append(0, 101)) == (413, "request_too_large")
+    tus.begin(50)
+    assert tus.refused(tus.create(1)) == (429, "too_many_uploads")
+    tus.open(Verb.END)
+    assert tus.refused(tus.create(51)) == (413, "request_too_large")
+    tus.begin(50)
+    assert not world.every(Append) and not world.every(Receive)
+
+
+def test_drafts_are_bounded_over_all_and_finished_ones_give_way() -> None:
+    world, client, tus = drafting(limits=Limits(upload_drafts_max=2))
+    tus.begin(10)
+    tus.complete(tus.append(0, 10))
+    other = Tus(world, ask_link(client, HELPER))
+    other.begin(1)
+    assert tus.offset() == 10
+    other.begin(1)
+    assert tus.offset() is None, "what is done gave way"
+    assert other.refused(other.create(1)) == (429, "too_many_uploads")
+
+
+def test_a_hash_can_be_demanded() -> None:
+    world, _, tus = drafting(require_sha256=True)
+    assert tus.refused(tus.create(1)) == (400, "sha256_required")
+    tus.begin(1, file=RawFile("a", None, HASH))
+    tus.append(0, 1)
+    assert world.only(Append).sha256 == HASH
+
+
+def test_a_draft_expires_when_it_is_left_alone_and_not_while_it_grows() -> None:
+    world, _, tus = drafting(limits=Limits(upload_draft_ttl_s=100.0, upload_draft_max_s=300.0, session_idle_ttl_s=50.0))
+    tus.begin(10)
+    world.wait(99.0)
+    assert tus.add(0, 2).status == 204, "its session was kept for it"
+    channel = tus.append(2, 2)
+    world.wait(150.0)
+    tus.tell(channel, 4)
+    assert tus.reply(channel).status == 204
+    world.wait(40.0)
+    assert tus.offset() == 4
+    world.wait(12.0)
+    assert tus.refused(tus.open(Verb.RESUME)) == (403, "bad_credential"), "its link is over, and so is it"
+    assert len(world.engine._drafts) == 0
+    assert world.only(Discard).blob == world.last(Append).blob
+
+
+def test_a_draft_left_alone_gives_its_room_back() -> None:
+    world, client, tus = drafting(limits=Limits(upload_draft_ttl_s=100.0, session_storage_max_bytes=10))
+    tus.begin(10)
+    fresh = Tus(world, ask_link(client, HELPER))
+    assert fresh.refused(fresh.create(1)) == (507, "storage_full")
+    world.wait(101.0)
+    assert tus.refused(tus.open(Verb.RESUME)) == (404, "not_found")
+    fresh = Tus(world, ask_link(client, HELPER))
+    fresh.begin(10)
+
+
+def test_a_draft_that_takes_too_long_is_stopped() -> None:
+    world, _, tus = drafting(limits=Limits(upload_draft_max_s=300.0))
+    tus.begin(10)
+    channel = tus.append(0, 10)
+    world.wait(301.0)
+    assert world.only(Cease).channel == channel
+    effects = tus.tell(channel, 5, halt=Halt.CEASED)
+    assert isinstance(effects[0], Discard)
+    assert tus.refused(channel) == (410, "ended")
+
+
+def test_a_draft_can_be_ended_by_its_client() -> None:
+    world, _, tus = drafting()
+    tus.begin(10)
+    tus.add(0, 5)
+    assert tus.reply(tus.open(Verb.END)).status == 204
+    assert world.only(Discard).blob == world.last(Append).blob
+    assert tus.refused(tus.open(Verb.END)) == (404, "not_found")
+    tus.begin(10)
+    busy = tus.append(0, 5)
+    end, late = tus.open(Verb.END), tus.open(Verb.RESUME)
+    tus.tell(busy, 3, halt=Halt.CEASED)
+    assert [tus.reply(channel).status for channel in (busy, end, late)] == [409, 204, 404]
+
+
+def test_what_is_being_saved_is_not_ended() -> None:
+    world, _, tus = drafting()
+    tus.begin(10)
+    channel = tus.append(0, 10)
+    (save,) = tus.tell(channel, 10, sha256=HASH)
+    end = tus.open(Verb.END)
+    assert not world.sent[end]
+    world.store(save.ticket, Saved())
+    assert (tus.reply(channel).status, tus.reply(end).status) == (204, 204)
+    assert not world.every(Discard), "the upload stays: it is no draft any more"
+
+
+def test_a_session_takes_its_drafts_with_it() -> None:
+    world, client, tus = drafting()
+    tus.begin(10)
+    tus.add(0, 5)
+    busy = Tus(world, tus.link)
+    busy.begin(10)
+    channel = busy.append(0, 5)
+    client.delete()
+    assert world.only(Discard).blob == world.every(Append)[0].blob
+    busy.tell(channel, 2, halt=Halt.CEASED)
+    assert busy.refused(channel) == (410, "ended")
+    assert len(world.every(Discard)) == 2
+    assert len(world.engine._drafts) == 0
+    assert room(world, tus.sid) == Limits().session_storage_max_bytes

@@ -1,0 +1,138 @@
+"""The ledger knows each file as it was noted last, forgets the oldest first, and calls new what it does not know."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from isthmus.core.effects import SeenFile
+from isthmus.core.ledger import Entry, Ledger, is_finished
+
+ROOTS = ("/w/ws", "/w/out", "/w")
+
+
+def seen(path: str, stamp: str = "1", size_bytes: int = 1, *, is_busy: bool = False) -> SeenFile:
+    return SeenFile(path, size_bytes, stamp, is_busy=is_busy)
+
+
+def test_a_file_is_known_by_path_and_stamp() -> None:
+    ledger = Ledger(8)
+    assert not ledger.knows(seen("/w/ws/a"))
+    ledger.note(seen("/w/ws/a"), "aid")
+    assert ledger.knows(seen("/w/ws/a"))
+    assert not ledger.knows(seen("/w/ws/a", "2"))
+    assert not ledger.knows(seen("/w/ws/b"))
+    assert ledger.find("/w/ws/a") == Entry("1", "aid", "", 1)
+    assert ledger.find("/w/ws/b") is None
+
+
+def test_noting_again_replaces_what_was_known() -> None:
+    ledger = Ledger(8)
+    ledger.note(seen("/w/ws/a"), "aid")
+    ledger.note(seen("/w/ws/a", "2"), uri="upload://u")
+    assert ledger.find("/w/ws/a") == Entry("2", "", "upload://u", 2)
+    assert len(ledger) == 1
+
+
+def test_a_baseline_keeps_what_is_known_already() -> None:
+    ledger = Ledger(8)
+    ledger.note(seen("/w/ws/a"), "aid")
+    ledger.begin([seen("/w/ws/a"), seen("/w/ws/b")])
+    assert ledger.is_begun
+    assert ledger.find("/w/ws/a") == Entry("1", "aid", number=1)
+    assert ledger.find("/w/ws/b") == Entry("1", number=2)
+
+
+def test_a_file_whose_artifact_is_gone_is_still_known() -> None:
+    ledger = Ledger(8)
+    ledger.note(seen("/w/ws/a"), "one", "artifact://one")
+    ledger.note(seen("/w/ws/b"), "two")
+    ledger.forget("one")
+    ledger.forget("never")
+    assert ledger.find("/w/ws/a") == Entry("1", number=1)
+    assert ledger.find("/w/ws/b") == Entry("1", "two", number=2)
+    assert ledger.knows(seen("/w/ws/a"))
+
+
+@pytest.mark.parametrize(
+    ("path", "is_output"),
+    [
+        ("/w/ws/a.png", True),
+        ("/w/ws/sub/dir/a", True),
+        ("/w/out/Web Data", True),
+        ("/w/ws/a.tmpl", True),
+        ("/w/ws/lock", True),
+        ("/w/ws/part.one", True),
+        ("/.hidden/a", True),  # outside the roots the name alone counts
+        ("/w/ws/.hidden", False),
+        ("/w/ws/.git/config", False),
+        ("/w/ws/a/__pycache__/b.pyc", False),
+        ("/w/ws/node_modules/x/index.js", False),
+        ("/w/out/a.TMP", False),
+        ("/w/out/a.part", False),
+        ("/w/out/a.partial", False),
+        ("/w/out/a.crdownload", False),
+        ("/w/out/a.download", False),
+        ("/w/out/.a.swp", False),
+        ("/w/out/a.swp", False),
+        ("/w/out/a.lock", False),
+        ("/w/out/a-journal", False),
+        ("/w/out/a.db-wal", False),
+        ("/w/out/a.db-shm", False),
+        ("/w/out/~$report.docx", False),
+        ("/w/out/.~lock.report.odt#", False),
+    ],
+)
+def test_what_is_nobodys_output_is_told_by_its_name(path: str, is_output: bool) -> None:
+    assert Ledger(8).changed([seen(path)], ROOTS) == ([seen(path)] if is_output else [])
+
+
+def test_folders_above_a_root_hide_nothing() -> None:
+    file = seen("/home/.cache/node_modules/ws/a")
+    assert Ledger(8).changed([file], ("/home/.cache/node_modules/ws/",)) == [file]
+    assert Ledger(8).changed([file], ("/home/.cache",)) == []
+
+
+def test_what_is_not_finished_is_new_later() -> None:
+    ledger = Ledger(8)
+    empty, busy = seen("/w/ws/a", size_bytes=0), seen("/w/ws/b", is_busy=True)
+    assert not is_finished(empty)
+    assert not is_finished(busy)
+    assert ledger.changed([empty, busy], ROOTS) == []
+    done = [seen("/w/ws/a", "2"), seen("/w/ws/b", "2")]
+    assert ledger.changed(done, ROOTS) == done
+
+
+def test_awaited_paths_are_kept_in_order_until_they_are_settled_or_too_many() -> None:
+    ledger = Ledger(8)
+    ledger.awaits("/w/ws/a")
+    ledger.awaits("/w/ws/b")
+    ledger.awaits("/w/ws/a")
+    assert ledger.awaited() == ["/w/ws/b", "/w/ws/a"]
+    ledger.note(seen("/w/ws/b"))
+    ledger.settle("/w/ws/never")
+    assert ledger.awaited() == ["/w/ws/a"]
+    for number in range(64):
+        ledger.awaits(f"/w/ws/{number}")
+    assert ledger.awaited() == [f"/w/ws/{number}" for number in range(64)]
+
+
+PATHS = st.sampled_from([f"/w/ws/{name}" for name in "abcdef"])
+FILES = st.builds(seen, PATHS, st.sampled_from("12"))
+
+
+@given(limit=st.integers(1, 4), noted=st.lists(FILES, max_size=12), listed=st.lists(FILES, max_size=6))
+def test_it_holds_the_files_noted_last(limit: int, noted: list[SeenFile], listed: list[SeenFile]) -> None:
+    """As a list of what was noted, looked through from its end."""
+    ledger = Ledger(limit)
+    for file in noted:
+        ledger.note(file)
+    last = {file.path: file.stamp for file in noted}
+    kept = list(dict.fromkeys(file.path for file in reversed(noted)))[:limit]
+    assert len(ledger) == len(kept)
+    for path in last:
+        entry = ledger.find(path)
+        assert (entry is not None) == (path in kept)
+        assert entry is None or entry.stamp == last[path]
+    new = [file for file in listed if file.path not in kept or last[file.path] != file.stamp]
+    assert ledger.changed(listed, ("/w/ws",)) == new

@@ -1,0 +1,73 @@
+"""The headers of resumable uploads: what is written is read again, and whatever comes is read or refused."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from isthmus.core.effects import Checksum, RawFile
+from isthmus.core.errors import RemoteProtocolError
+from isthmus.core.wire.http_routes import Head, Refused, Surface, UploadRoute
+from isthmus.core.wire.http_server import judge, shared_headers
+from isthmus.core.wire.tus import ALGORITHMS, format_metadata, read_checksum, read_metadata, read_number
+
+SURFACE = Surface(("files",), frozenset({"localhost"}), frozenset())
+TEXTS = st.text(max_size=40)
+
+
+@given(filename=TEXTS, filetype=TEXTS, other=TEXTS)
+def test_metadata_is_read_as_it_is_written(filename: str, filetype: str, other: str) -> None:
+    filename, filetype, other = (text.encode(errors="replace").decode() for text in (filename, filetype, other))
+    written = format_metadata({"other": other, "filename": filename, "filetype": filetype, "sha256": "AB" * 32})
+    assert read_metadata(written) == RawFile(filename, filetype or None, "ab" * 32)
+
+
+def test_metadata_may_be_missing_or_without_a_value() -> None:
+    assert read_metadata(None) == read_metadata("") == read_metadata("is_confidential") == RawFile()
+    assert read_metadata("name YQ==, type dGV4dC9wbGFpbg==") == RawFile("a", "text/plain")
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@given(content=st.binary(max_size=20))
+def test_checksums_are_those_of_the_standard_library(algorithm: str, content: bytes) -> None:
+    digest = hashlib.new(algorithm, content)
+    written = f"{algorithm} {base64.b64encode(digest.digest()).decode()}"
+    assert read_checksum(written) == Checksum(algorithm, digest.hexdigest())
+
+
+@given(value=st.text(alphabet=st.characters(max_codepoint=255), max_size=60))
+def test_whatever_comes_is_read_or_refused(value: str) -> None:
+    for read in (read_metadata, read_checksum, lambda text: read_number(text, "Upload-Length")):
+        found: object = None
+        with contextlib.suppress(RemoteProtocolError):
+            found = read(value)
+        assert found is None or isinstance(found, RawFile | Checksum | int)
+
+
+_VALUES = st.sampled_from(
+    ["", "0", "5", "-1", "1.0.0", "application/offset+octet-stream", "sha1 AAAA", "a YQ==", "x" * 50]
+)
+_NAMES = ("tus-resumable", "upload-length", "upload-offset", "upload-metadata", "upload-checksum", "content-type")
+_OTHERS = ("content-length", "x-http-method-override")
+
+
+@given(
+    method=st.sampled_from(["POST", "PUT", "PATCH", "HEAD", "GET", "DELETE", "OPTIONS", "TRACE"]),
+    path=st.sampled_from(["/upload/files", f"/upload/files/tus/{'0' * 32}", "/upload/files/tus/x", "/upload/files/a"]),
+    headers=st.lists(st.tuples(st.sampled_from(_NAMES + _OTHERS), _VALUES), max_size=6),
+)
+def test_every_head_has_one_answer(method: str, path: str, headers: list[tuple[str, str]]) -> None:
+    """A route or a refusal, and where the protocol is spoken the answer says so."""
+    fields = [("host", "localhost"), *headers]
+    head = Head(method, path, tuple((name.encode(), value.encode()) for name, value in fields))
+    route = judge(head, SURFACE)
+    if isinstance(route, Refused):
+        assert 400 <= route.status < 500 or (method, route.status) == ("OPTIONS", 204)
+    else:
+        assert isinstance(route, UploadRoute)
+    is_tus = "/tus/" in path or any(name == "tus-resumable" for name, _ in headers)
+    assert (b"tus-resumable" in dict(shared_headers(head, SURFACE))) == (is_tus and method != "OPTIONS")
