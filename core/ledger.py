@@ -139,12 +139,6 @@ class Ledger:
                 if entry is not None:
                     self._entries[file.path] = entry
 
-    def forget(self, aid: str) -> None:
-        """The artifact is gone. Its file stays known: it did not change."""
-        for path, entry in self._entries.items():
-            if entry.aid == aid:
-                self._entries[path] = msgspec.structs.replace(entry, aid="", uri="")
-
     # --- Awaited paths --------------------------------------------------------------------------------------------
 
     def awaits(self, path: str) -> None:

@@ -43,17 +43,6 @@ def test_a_baseline_keeps_what_is_known_already() -> None:
     assert ledger.find("/w/ws/b") == Entry("1", number=2)
 
 
-def test_a_file_whose_artifact_is_gone_is_still_known() -> None:
-    ledger = Ledger(8)
-    ledger.note(seen("/w/ws/a"), "one", "artifact://one")
-    ledger.note(seen("/w/ws/b"), "two")
-    ledger.forget("one")
-    ledger.forget("never")
-    assert ledger.find("/w/ws/a") == Entry("1", number=1)
-    assert ledger.find("/w/ws/b") == Entry("1", "two", number=2)
-    assert ledger.knows(seen("/w/ws/a"))
-
-
 @pytest.mark.parametrize(
     ("path", "is_output"),
     [
