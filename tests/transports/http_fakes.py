@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 import anyio
 import anyio.lowlevel
 import h11
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, TaskGroup
 from isthmus.core.effects import Append, Cause, End, Opening, Receive, Serve
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
@@ -25,6 +26,9 @@ from isthmus.transports.port import Outlet
 WAIT_S = 8.0
 """No wait of a test lasts longer."""
 
+USES_PROTOCOLS = False
+"""Whether what listens does so through protocols of asyncio, rather than streams."""
+
 SURFACE = Surface(("files",), frozenset({"localhost", "127.0.0.1", "[::1]"}), frozenset())
 
 
@@ -36,11 +40,13 @@ class Pipe:
         self.data = bytearray()
         self.is_eof = False  # the writer is through
         self.is_broken = False  # the reader is gone
+        self.on_change: Callable[[], None] = lambda: None
         self._changed = anyio.Event()
 
     def changed(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
+        self.on_change()
 
     async def write(self, data: bytes) -> None:
         view = memoryview(data)
@@ -349,7 +355,10 @@ async def world(
             def connect() -> Client:
                 near, far = stream_pair(capacity)
                 streams.append(near)
-                tasks.start_soon(server.handle, far)
+                if USES_PROTOCOLS:
+                    serve_transport(server, far, tasks)
+                else:
+                    tasks.start_soon(server.handle, far)
                 return Client(near)
 
             yield World(server, port, files, connect(), connect)
@@ -358,6 +367,16 @@ async def world(
         logger.removeHandler(failures)
         assert set(port.closes) == set(port.openings)
         assert not failures.seen
+
+
+def serve_transport(server: HttpServer, stream: MemoryStream, tasks: TaskGroup) -> None:
+    """What `HttpServer.handle` does with streams."""
+    from pipe_transport import PipeTransport
+
+    async def connect(protocol: asyncio.Protocol) -> None:
+        PipeTransport(stream, protocol)
+
+    server.handle_transport(connect, tasks, lambda: None)
 
 
 def post(body: bytes = b"{}", *extra: str, path: str = "/mcp", chunked: bool = False) -> bytes:
