@@ -169,7 +169,7 @@ class Connection:
             if framing.phase not in PARSED:
                 return
             try:
-                event = framing.next_event()
+                event = framing.codec.next_event()
             except h11.RemoteProtocolError as error:
                 self._refuse_malformed(error)
                 return

@@ -21,7 +21,7 @@ from anyio import CancelScope
 from anyio.lowlevel import checkpoint
 
 from ..core.limits import KIB, Limits
-from ..core.wire.http1 import NEED_DATA, Data, RequestHead, ServerEvent
+from ..core.wire.http1 import NEED_DATA, Data, RequestHead
 from ..core.wire.http1_server import ServerCodec
 from .http_wire import Gone, Silent, Wire
 
@@ -50,9 +50,9 @@ class Phase(enum.Enum):
     CLOSING = "closing"  # nothing that arrives is looked at
 
 
-PARSED: Final = frozenset((Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.SKIP))
+PARSED: Final = (Phase.BODY, Phase.HEAD, Phase.IDLE, Phase.SKIP)
 """Where what arrives is parsed at once."""
-HANDED_ON: Final = frozenset((Phase.UPLOAD, Phase.FORWARD, Phase.TUNNEL))
+HANDED_ON: Final = (Phase.UPLOAD, Phase.FORWARD, Phase.TUNNEL)
 """Where a task asks for what arrives, and nothing is read before it does."""
 
 
@@ -61,6 +61,7 @@ class Framing:
 
     Attributes:
         phase: what may be done next.
+        codec: gives what has arrived next.
         head: of the request that is read or answered; None between requests.
         body_left: how much of its body has not been given out; None when it is chunked.
         intake: around whoever hands the body on, while somebody does.
@@ -70,7 +71,6 @@ class Framing:
     """
 
     __slots__ = (
-        "_codec",
         "_given",
         "_is_gone",
         "_is_late",
@@ -85,6 +85,7 @@ class Framing:
         "_timeout_s",
         "_wire",
         "body_left",
+        "codec",
         "head",
         "intake",
         "is_behind",
@@ -104,7 +105,7 @@ class Framing:
         self._wire = wire
         self._limits = limits
         self._make_codec = make_codec
-        self._codec = make_codec()
+        self.codec = make_codec()
         self._timeout_s = limits.idle_connection_timeout_s
         self._is_retimed = True
         self._is_read = True
@@ -122,12 +123,12 @@ class Framing:
 
     @property
     def is_1_0(self) -> bool:
-        return self._codec.version == b"1.0"
+        return self.codec.version == b"1.0"
 
     @property
     def held(self) -> bytes:
         """What has arrived and was not parsed."""
-        return self._codec.trailing_data[0]
+        return self.codec.trailing_data[0]
 
     def enter(self, phase: Phase, timeout_s: float = FOREVER) -> None:
         """From now on it is in `phase`, for so long at most unless something arrives."""
@@ -147,9 +148,10 @@ class Framing:
             self._wire.set_timeout(self._timeout_s)
 
     def _wants_more(self) -> bool:
-        if self.is_ending or self.phase is Phase.SWITCHED:
+        phase = self.phase
+        if self.is_ending or phase is Phase.SWITCHED:
             return False
-        if self.phase in HANDED_ON:
+        if phase in HANDED_ON:
             return self._news is not None
         if self._may_be_full:
             self._may_be_full = len(self.held) > HELD_MAX_BYTES
@@ -167,11 +169,11 @@ class Framing:
                 if not data:
                     return
             self.enter(Phase.HEAD, self._limits.head_timeout_s)
-            self._codec.receive_data(data)
+            self.codec.receive_data(data)
         elif phase in PARSED:
             if phase is not Phase.HEAD:
                 self.enter(phase, self._limits.body_timeout_s)
-            self._codec.receive_data(data)
+            self.codec.receive_data(data)
             self._may_be_full = self.is_behind
         elif phase is Phase.CLOSING:
             self._thrown_away += len(data)
@@ -181,7 +183,7 @@ class Framing:
             self._raw.append(data)
             self._tell_waiting()
         else:
-            self._codec.receive_data(data)
+            self.codec.receive_data(data)
             self._may_be_full = phase is Phase.DONE
             self._tell_waiting()
 
@@ -202,14 +204,6 @@ class Framing:
         self._news = None
         return True
 
-    def next_event(self) -> ServerEvent:
-        """What has arrived next.
-
-        Raises:
-            h11.RemoteProtocolError: the client does not speak HTTP/1.1.
-        """
-        return self._codec.next_event()
-
     def begin(self, head: RequestHead) -> None:
         """A head was parsed: its body follows."""
         self.head = head
@@ -227,7 +221,7 @@ class Framing:
         if self._given % TURN_EVENTS == 0:  # else who sends tiny chunks would be served until all are through
             await checkpoint()
         while True:
-            event = self._codec.next_event()
+            event = self.codec.next_event()
             if isinstance(event, Data):
                 self.note_given(len(event.data))
                 return event.data
@@ -276,7 +270,7 @@ class Framing:
         if self.phase is Phase.DONE:
             return
         is_short = self.body_left is not None and self.body_left <= SKIP_MAX_BYTES
-        is_coming = not self._codec.is_awaiting_continue
+        is_coming = not self.codec.is_awaiting_continue
         if is_short and is_coming and self.phase is not Phase.CLOSING:
             self.enter(Phase.SKIP, self._limits.body_timeout_s)
         else:
@@ -284,14 +278,14 @@ class Framing:
 
     def start_next_cycle(self) -> bool:
         """Request and response are through. Returns whether there can be another request."""
-        codec = self._codec
+        codec = self.codec
         if not codec.is_through:
             return False
         codec.start_next_cycle()
         self.head = None
         held = codec.trailing_data[0]
         if held and held[0] in EMPTY_LINES:  # which h11 would take for a malformed request line
-            codec = self._codec = self._make_codec()
+            codec = self.codec = self._make_codec()
             held = held.lstrip(EMPTY_LINES)
             if held:
                 codec.receive_data(held)
@@ -305,16 +299,16 @@ class Framing:
 
     def put_whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
         """Queue a whole response."""
-        self.queued.append(self._codec.encode_whole(status, headers, body))
+        self.queued.append(self.codec.encode_whole(status, headers, body))
 
     def put_head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        self.queued.append(self._codec.encode_head(status, headers))
+        self.queued.append(self.codec.encode_head(status, headers))
 
     def put_data(self, data: bytes) -> None:
-        self.queued += self._codec.encode_data(data)
+        self.queued += self.codec.encode_data(data)
 
     def put_end(self) -> None:
-        if end := self._codec.encode_end():
+        if end := self.codec.encode_end():
             self.queued.append(end)
 
     def put_bytes(self, data: bytes) -> None:
@@ -323,9 +317,9 @@ class Framing:
 
     def ask_body(self) -> None:
         """Tell a client that waits with its body to go on."""
-        if self._codec.is_awaiting_continue:
-            self.queued.append(self._codec.encode_informational(100, ()))
+        if self.codec.is_awaiting_continue:
+            self.queued.append(self.codec.encode_informational(100, ()))
 
     def switch(self, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
         """The head of a 101 with these headers: what follows it, both ways, is bytes."""
-        return self._codec.encode_informational(101, headers)
+        return self.codec.encode_informational(101, headers)

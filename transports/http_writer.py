@@ -82,7 +82,7 @@ class Writer:
     # --- What leaves ------------------------------------------------------------------------------------------------
 
     def advance(self) -> bool:
-        """Send what is queued. Returns whether a reply has left in full, and it is the next request's turn."""
+        """Send what is queued. Returns whether a reply has left in full, and more of the next request is there."""
         framing = self.framing
         while framing.queued and not self._is_blocked:
             parts, framing.queued = framing.queued, []
@@ -187,7 +187,10 @@ class Writer:
         if not is_passing:
             framing.leave_rest()
         headers = [*head.headers, *self.shared_headers]
-        if not any(name == _DATE for name, _ in head.headers):
+        for name, _ in head.headers:
+            if name == _DATE:
+                break
+        else:
             headers.append((_DATE, self._on.date()))
         if is_passing or framing.phase is Phase.CLOSING or self._on.is_draining:
             headers.append((b"connection", b"close"))
@@ -215,7 +218,7 @@ class Writer:
     # --- Ends -------------------------------------------------------------------------------------------------------
 
     def _finish(self) -> bool:
-        """A reply has left in full. Returns whether it is the next request's turn."""
+        """A reply has left in full. Returns whether more of the next request is there."""
         framing = self.framing
         self.close_channel(_DONE)
         self.exchange = None
@@ -232,12 +235,12 @@ class Writer:
         return False
 
     def next_cycle(self) -> bool:
-        """Go on with the next request, or end here if there is to be none."""
+        """Go on with the next request, or end here if there is to be none. Returns whether some of it is there."""
         self.shared_headers = ()
         if self._on.is_draining or self.framing.is_ending or not self.framing.start_next_cycle():
             self.end_here()
             return False
-        return True
+        return self.framing.phase is not Phase.IDLE
 
     def stop(self, cause: Cause) -> None:
         """The connection ends here and now, whatever is due. What is being taken in comes to its end first, so that it
