@@ -46,7 +46,12 @@ class _Channel:
 
 
 class Desk:
-    """Shared by reference; only the engine's public methods set `now`, `source` and `out`."""
+    """Shared by reference; only the engine's public methods set `now`, `source` and `out`.
+
+    Attributes:
+        source: the channel that this input came on, if it may be held back.
+        ends_source: it is known to end with this input.
+    """
 
     def __init__(self, plan: Plan, *, entropy: Entropy, unix_at_zero: float, limits: Limits) -> None:
         self.plan = plan
@@ -57,6 +62,7 @@ class Desk:
         self.now = float("-inf")
         self.out: list[Effect] = []
         self.source: ChannelId | None = None
+        self.ends_source = False
         self.is_draining = False
         self.unix_at_zero = unix_at_zero
         self._channels: dict[ChannelId, _Channel] = {}
@@ -121,7 +127,8 @@ class Desk:
         found = self._channels.pop(channel, None)
         if found is None:
             return None
-        self._feed_again(found)
+        if found.feeders:
+            self._feed_again(found)
         if self._paused.pop(channel, 0):
             for other in self._channels.values():
                 other.feeders.discard(channel)

@@ -254,16 +254,18 @@ class Engine:
         """What is learnt of a channel in one moment: that it is open, what was said, how much has left, that it is
         gone. The same as the inputs for each of these in this order, where nothing is done about the one before the
         next."""
+        desk = self._desk
         self._begin(now, channel)
+        desk.ends_source = cause is not None
         if opening is not None:
             self._open(channel, opening)
         if message is not None:
             self._hear(channel, message)
+        desk.source = None
+        desk.ends_source = False
         if size_bytes:
-            self._desk.source = None
-            self._desk.receive_sent(channel, size_bytes)
+            desk.receive_sent(channel, size_bytes)
         if cause is not None:
-            self._desk.source = None
             self._close(channel, cause)
         return self._effects()
 

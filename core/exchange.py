@@ -121,6 +121,11 @@ class Wish(NamedTuple):
     knows_tasks: bool = False
 
 
+NO_WISH: Final = Wish()
+_NOBODY: Final[frozenset[str]] = frozenset()
+_NOTHING: Final[dict[str, bytes]] = {}  # nobody puts anything into it: it is replaced
+
+
 class Reply:
     """What answers one incoming body: one request's answer, or all answers of a batch.
 
@@ -244,10 +249,10 @@ class Exchange(Machine[State, Input]):
         self.lacking: bytes | None = None
         self.round: Round | None = None
         self.mirrored: Headers = ()
-        self.visited: set[str] = set()
-        self.known: dict[str, bytes] = {}
+        self.visited: frozenset[str] = _NOBODY
+        self.known = _NOTHING
         self.is_native = False
-        self.wish = Wish()
+        self.wish = NO_WISH
         self.is_augmented = False
         self.must_augment = False
         self.remote: Remote | None = None

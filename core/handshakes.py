@@ -256,7 +256,7 @@ class Handshakes:
             revisions = [revision for revision in served_revisions(frame.result) if is_known_modern(revision)]
             if not revisions:
                 raise RemoteProtocolError("it serves no revision without sessions that is known here")
-            shown = self.files.adapt_handshake(link, frame.result) if link.plan.has_files else frame.result
+            shown = self.files.adapt_handshake(link, frame.result) if link.has_files else frame.result
             # Raises where no client with a session could be shown it: such a one may come later.
             to_initialize_result(shown, client=LEGACY[LATEST_LEGACY], name=link.plan.id)
             link.upstream.receive_discovered(frame.result, max(revisions))
@@ -349,7 +349,7 @@ class Handshakes:
         assert frame.result is not None
         try:
             link.upstream.receive_initialized(frame.result, session)
-            shown = self.files.adapt_handshake(link, frame.result) if link.plan.has_files else frame.result
+            shown = self.files.adapt_handshake(link, frame.result) if link.has_files else frame.result
         except (RemoteProtocolError, msgspec.DecodeError) as error:
             link.upstream.session = session  # it may have begun one
             self.losses.lose(link, f"its answer to initialize is unusable: {error}")

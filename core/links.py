@@ -31,6 +31,7 @@ CANCEL: Final = "task-cancel"
 class Link:
     """Attributes:
     id: names it among all links; that of its session, if it has but one.
+    has_files, is_filtered: of its plan, looked at with each request.
     sessions: whose requests it carries, by their public names.
     workspace: the name of the folders its process is given.
     is_furnished: files may lie there, or be on their way, for a call that waits for the process.
@@ -92,10 +93,12 @@ class Link:
         "ears",
         "era",
         "handshake",
+        "has_files",
         "has_listened",
         "hints",
         "id",
         "is_asked_again",
+        "is_filtered",
         "is_furnished",
         "is_left",
         "is_lent",
@@ -138,6 +141,8 @@ class Link:
     def __init__(self, id: str, plan: ServerPlan, workspace: str, initialize: bytes, limits: Limits) -> None:
         self.id = id
         self.plan = plan
+        self.has_files = plan.has_files
+        self.is_filtered = bool(plan.tools or plan.prompts or plan.resources)
         self.sessions: dict[str, Session] = {}
         self.workspace = workspace
         self.upstream = Upstream(initialize, limits)

@@ -223,7 +223,7 @@ class Servers:
         crowd = self.handshakes.crowds.get(link.id)
         if crowd is not None and not link.is_stateless and self._receive_wish(link, crowd, exchange):
             return
-        if link.plan.has_files and self._files.receive_call(link, exchange):
+        if link.has_files and self._files.receive_call(link, exchange):
             return
         self.forward(link, exchange)
 
@@ -244,7 +244,7 @@ class Servers:
 
     def forward(self, link: Link, exchange: Exchange) -> None:
         """An exchange that is prepared goes up, or waits until the upstream is ready."""
-        if (refused := visibility.refusal(link, exchange)) is not None:
+        if link.is_filtered and (refused := visibility.refusal(link, exchange)) is not None:
             self.finish(link, exchange, refused)
             return
         exchange.step(ExchangeInput.PREPARED)
@@ -256,7 +256,7 @@ class Servers:
 
     def _send_up(self, link: Link, exchange: Exchange) -> None:
         """Write it; with serial sharing, when its turn comes."""
-        if link.plan.has_files and self._files.prepare(link, exchange):
+        if link.has_files and self._files.prepare(link, exchange):
             return
         if self.crossings.receive_request(link, exchange) or self._calling.prepare(link, exchange):
             return
