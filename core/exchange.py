@@ -174,6 +174,7 @@ class Exchange(Machine[State, Input]):
         known: answers to what its server asks, from before the call was lost, by what was asked.
         visited: the pages that its user has agreed to visit, by their names.
         is_native: its answer is of the client's own era already.
+        is_plain: it went up as it came. See `plain`.
         wish: what its client said of tasks.
         is_augmented: the server may make a task of it.
         must_augment: it refused it otherwise.
@@ -191,6 +192,7 @@ class Exchange(Machine[State, Input]):
         "id_raw",
         "is_augmented",
         "is_native",
+        "is_plain",
         "key",
         "known",
         "lacking",
@@ -252,6 +254,7 @@ class Exchange(Machine[State, Input]):
         self.visited: frozenset[str] = _NOBODY
         self.known = _NOTHING
         self.is_native = False
+        self.is_plain = False
         self.wish = NO_WISH
         self.is_augmented = False
         self.must_augment = False

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from . import jsonrpc, visibility
+from . import jsonrpc, plain, visibility
 from .asking import Asking
 from .crossings import Crossings
 from .desk import Desk
@@ -226,6 +226,11 @@ class Hearing:
         self._uplink.expect_none(exchange)
         link.upstream.receive_proof()
         self._handshakes.health[link.plan.id].receive_proof()
+        if plain.may_come_down(link, exchange, frame):
+            assert frame.result is not None
+            exchange.step(ExchangeInput.REPLY)
+            self._losses.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, frame.result))
+            return
         try:
             if self._crossings.receive_answer(link, exchange, frame):
                 return

@@ -51,6 +51,8 @@ class Link:
     notices: open POSTs that carry a notification or an answer.
     has_listened: whether this upstream session has ever granted a GET stream.
     is_asked_again: in this handshake it was asked in a revision it named, after it had refused another.
+    is_plain: whether nothing here has a say in what goes up and comes down; None: nobody has looked, in this
+        incarnation. See `plain`.
     is_pipe: whether the server is spoken to over one two-way stream, rather than with a POST a message.
     refusal: why the server is not spoken to over Streamable HTTP, if that was tried first.
     handshake: the result of its last `initialize`, or `server/discover`, as clients are shown it.
@@ -103,6 +105,7 @@ class Link:
         "is_left",
         "is_lent",
         "is_pipe",
+        "is_plain",
         "knows_supports",
         "last_id",
         "learning",
@@ -158,6 +161,7 @@ class Link:
         self.pending: dict[int, Exchange | Errand] = {}
         self.queue: deque[Exchange | Notice] = deque()
         self.babble = ""
+        self.is_plain: bool | None = None
         self.noise = 0
         self.notices = 0
         self.has_listened = False

@@ -64,7 +64,9 @@ class ServerChannels:
 
     def receive_open(self, role: UpRole | SpareRole, opening: Connected | Primed) -> None:
         """A channel that was dialled is open, or can be resumed."""
-        if isinstance(role, SpareRole):
+        if isinstance(role, UpPostRole) and isinstance(opening, Connected):
+            self._receive_connected(role, opening)
+        elif isinstance(role, SpareRole):
             self._handshakes.nursery.receive_connected(role)
         elif isinstance(opening, Primed):
             related = related_of(role)
