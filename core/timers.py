@@ -24,9 +24,13 @@ class Timers(Generic[K]):
 
     Replaced and cancelled entries stay in the heap until they surface, and the heap is rebuilt when they are the
     majority, so memory stays proportional to the live deadlines.
+
+    Attributes:
+        earliest_at: nothing is due before that; what was due then may have been cancelled since.
     """
 
     def __init__(self) -> None:
+        self.earliest_at = float("inf")
         self._heap: list[tuple[float, int, K]] = []
         self._live: dict[K, tuple[float, int, str]] = {}
         self._serial = 0
@@ -39,6 +43,8 @@ class Timers(Generic[K]):
         self._live[key] = (at, serial, why)
         heap = self._heap
         heapq.heappush(heap, (at, serial, key))
+        if at < self.earliest_at:
+            self.earliest_at = at
         if len(heap) > HEAP_MIN:
             self._shrink()
 
@@ -53,8 +59,10 @@ class Timers(Generic[K]):
             at, serial, key = self._heap[0]
             live = self._live.get(key)
             if live is not None and live[1] == serial:
+                self.earliest_at = at
                 return Deadline(at, live[2])
             heapq.heappop(self._heap)
+        self.earliest_at = float("inf")
         return None
 
     def take_due(self, now: float) -> K | None:
