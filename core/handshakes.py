@@ -243,8 +243,12 @@ class Handshakes:
     def _discover(self, link: Link) -> None:
         who = own_envelope(LATEST_MODERN, self._desk.plan.version)
         self._uplink.run(link, "discover", "server/discover", add(None, who))
-        at = self._desk.now + self._desk.limits.probe_timeout_s
+        at = self._desk.now + self._probe_timeout_s(link)
         self._desk.timers.set(("probe", link.id), at, "server/discover")
+
+    def _probe_timeout_s(self, link: Link) -> float:
+        limits = self._desk.limits
+        return limits.probe_start_timeout_s if link.plan.kind is Kind.PIPE else limits.probe_timeout_s
 
     def receive_discovery(self, link: Link, frame: Frame) -> None:
         """The answer to `server/discover`."""
@@ -303,7 +307,7 @@ class Handshakes:
             return
         is_known = self.verdicts[link.plan.id].speaks(Era.STATELESS, self._desk.now) is True
         if (is_known and not link.is_pipe) or not self.turn(link, is_said=False):
-            text = f"it did not answer server/discover within {self._desk.limits.probe_timeout_s:g} s"
+            text = f"it did not answer server/discover within {self._probe_timeout_s(link):g} s"
             self.losses.lose(link, text, error=link.refused)
 
     def receive_handshake(self, link: Link, frame: Frame, session: str | None) -> None:
