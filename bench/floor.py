@@ -1,12 +1,12 @@
 """The least a proxy in this language can cost: `python floor.py MODE PORT …` listens on that port.
 
-- `relay PORT UPSTREAM_PORT`: bytes from socket to socket through asyncio protocols, on uvloop where it is installed. No HTTP at all.
+- `relay PORT UPSTREAM_PORT`: bytes from socket to socket through asyncio protocols, on uvloop where it is installed.
 - `relay-anyio PORT UPSTREAM_PORT`: the same through anyio streams.
 - `lines PORT COMMAND ARG…`: HTTP in front of one process that speaks lines; heads are searched, not parsed.
 - `posts UPSTREAM_PORT`: lines on its own stdin and stdout in front of an HTTP server; a connection a request under way.
 
-The last two look at nothing but `id` and `progressToken`, which must be the client's own and unique, and trust their peers
-in everything. They are what a ratio is taken to, not proxies to use.
+The last two look at nothing but `id` and `progressToken`, which must be the client's own and unique, and trust their
+peers in everything. They are what a ratio is taken to, not proxies to use.
 """
 
 from __future__ import annotations
@@ -169,7 +169,8 @@ class Post(asyncio.Protocol):
         if self.is_stream:
             self.send_event(message)
             self.is_stream = False
-            return self.transport.write(b"0\r\n\r\n")
+            self.transport.write(b"0\r\n\r\n")
+            return
         head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: one\r\ncontent-length: %d\r\n\r\n"
         self.transport.writelines([head % len(message), message])
 

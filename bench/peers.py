@@ -1,11 +1,14 @@
 """Byte proxies and other MCP proxies to compare with, installed from their registries into `.peers` by `make bench`.
 
-Debian packages are unpacked there, not installed on the system, so no rights are needed. What cannot be had is left out of
-the run, with its reason in the report.
+Debian packages are unpacked there, not installed on the system, so no rights are needed. What cannot be had is left out
+of the run, with its reason in the report.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,7 +26,7 @@ DEBIAN: Final = {
 """Packages of each; those after the first are libraries, which a system may have or not need."""
 NPM: Final = {"supergateway": "supergateway@4.0.0", "mcp-proxy-npm": "mcp-proxy@6.7"}
 PYPI: Final = {
-    "fastmcp": "fastmcp==4.1.6",
+    "fastmcp": "fastmcp>=4.1.2,<4.2",
     "mcp-proxy-pypi": "mcp-proxy==0.13",
     "context-forge": "mcp-contextforge-gateway",
 }
@@ -55,11 +58,23 @@ def install() -> None:
             (PEERS / f"{name}.absent").write_text(reason)
             print(f"{name} is left out: {reason}", file=sys.stderr)
         else:
-            (PEERS / f"{name}.installed").write_text(_wanted(name))
+            (PEERS / f"{name}.installed").write_text(_version(name))
 
 
-def _wanted(name: str) -> str:
-    return " ".join(DEBIAN[name]) if name in DEBIAN else (NPM | PYPI)[name]
+def versions() -> dict[str, str]:
+    return {path.stem: path.read_text() for path in sorted(PEERS.glob("*.installed"))}
+
+
+def _version(name: str) -> str:
+    folder = PEERS / name
+    if name in DEBIAN:
+        return _run([str(folder / f"usr/sbin/{name}"), "-v"], folder).splitlines()[0]
+    package = re.split("[=<>@]", (NPM | PYPI)[name])[0]
+    if name in NPM:
+        described = json.loads((folder / f"node_modules/{package}/package.json").read_text())
+        return f"{package} {described['version']}"
+    asked = f"from importlib.metadata import version; print({package!r}, version({package!r}))"
+    return _run([str(folder / "bin/python"), "-c", asked], folder).strip()
 
 
 def _install_one(name: str) -> None:
@@ -74,32 +89,27 @@ def _install_one(name: str) -> None:
         for package in sorted(folder.glob("*.deb")):
             _run(["dpkg", "-x", str(package), str(folder)], folder)
             package.unlink()
-        _run([str(folder / f"usr/sbin/{name}"), "-v"], folder)
     elif name in NPM:
         _run(["npm", "init", "-y"], folder)
         _run(["npm", "install", "--no-fund", "--no-audit", "--silent", NPM[name]], folder)
     else:
         _run([sys.executable, "-m", "venv", str(folder)], folder)
-        _run(
-            [str(folder / "bin/pip"), "install", "-q", "--disable-pip-version-check", "--no-compile", PYPI[name]],
-            folder,
-        )
+        pip = [str(folder / "bin/pip"), "install", "-q", "--disable-pip-version-check", "--no-compile"]
+        _run([*pip, PYPI[name]], folder)
 
 
-def _run(command: list[str], folder: Path) -> None:
+def _run(command: list[str], folder: Path) -> str:
     libraries = ":".join(map(str, folder.glob("usr/lib/*-linux-gnu*")))
-    env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LD_LIBRARY_PATH": libraries}
-    import os
-
-    subprocess.run(
+    ran = subprocess.run(
         command,
         cwd=folder,
         capture_output=True,
         text=True,
         check=True,
         timeout=INSTALL_TIMEOUT_S,
-        env=os.environ | (env if libraries else {}),
+        env=os.environ | ({"LD_LIBRARY_PATH": libraries} if libraries else {}),
     )
+    return ran.stdout or ran.stderr  # nginx tells its version there
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """What a proxied call costs, against floors, byte proxies and peers in the same run: `make bench`.
 
 CPU time is the proxy process's own, from the kernel, which other load on the machine hardly touches; latencies and
-throughput are of the moment, and only their ratios within one run say something. Every figure is the median of rounds, in
-each of which all subjects of a workload take turns.
+throughput are of the moment, and only their ratios within one run say something. Every figure is the median of rounds,
+in each of which all subjects of a workload take turns.
 """
 
 from __future__ import annotations
@@ -58,9 +58,8 @@ class Run:
         sessions, key = workload.sessions, (workload.name, subject)
         most = min(workload.calls_max, self.calls_max or workload.calls_max)
         if key not in self._calls:
-            wall_s = load(workload, target, min(CALIBRATION_CALLS * sessions, most), warm=1)["wall_s"]
-            fitting = self.seconds * min(CALIBRATION_CALLS * sessions, most) / wall_s
-            self._calls[key] = max(sessions, min(most, int(fitting)))
+            tried = load(workload, target, min(CALIBRATION_CALLS * sessions, most), warm=1, with_idle=False)
+            self._calls[key] = max(sessions, min(most, int(self.seconds * tried["calls"] / tried["wall_s"])))
         figures = load(workload, target, self._calls[key], warm=min(10, self._calls[key] // sessions))
         figures["calls_per_s"] = figures["calls"] / figures["wall_s"]
         figures["growth_kb"] = figures["peak_kb"] - figures["rss_kb"]
@@ -103,13 +102,14 @@ class Run:
         return self._stubs[era]
 
 
-def load(workload: Workload, target: list[str], calls: int, *, warm: int) -> Figures:
+def load(workload: Workload, target: list[str], calls: int, *, warm: int, with_idle: bool = True) -> Figures:
     """One run of the load generator: its figures, of which CPU and memory are those of the watched process.
 
     Raises:
         Failed: it saw something wrong, or nothing in time.
     """
-    options = ["--sessions", str(workload.sessions), "--calls", str(calls), "--warm", str(warm), *workload.load]
+    options = ["--sessions", str(workload.sessions), "--calls", str(calls), "--warm", str(warm)]
+    options += workload.load if with_idle or "--idle" not in workload.load else []
     options += ["--timeout-s", str(LOAD_TIMEOUT_S)]
     at = target.index("--") if "--" in target else len(target)
     command = [str(BUILD / "load"), *target[:at], *options, *target[at:]]
@@ -127,7 +127,7 @@ def medians(rounds: list[Figures]) -> Figures:
 def measured(run: Run, workloads: list[Workload], rounds: int) -> Iterator[tuple[str, dict[str, Figures]]]:
     for workload in workloads:
         taken: dict[str, list[Figures]] = {}
-        for _ in range(rounds):
+        for _ in range(min(rounds, workload.rounds_max)):
             for subject in workload.subjects:
                 figures = run.measure(workload, subject)
                 if figures is not None:

@@ -38,6 +38,7 @@ struct paced {
 };
 
 static int epoll_fd;
+static bool flush(struct peer *p);
 static bool serves_modern;
 static unsigned char is_open[SESSIONS_MAX];
 static int sessions;
@@ -99,7 +100,10 @@ static void call(struct peer *p, const char *body, bool is_modern) {
         print(&p->write, "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\n"
               "transfer-encoding: chunked\r\n\r\n");
     if (!reply.pace_ms) {
-        while (reply.sent++ < reply.events) send_progress(p, &reply);
+        while (reply.sent++ < reply.events) {
+            send_progress(p, &reply);
+            flush(p); /* each event is a write of its own, as servers do it */
+        }
         send_result(p, &reply);
         return;
     }

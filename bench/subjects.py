@@ -6,6 +6,7 @@ Each entry of `SUBJECTS` is started as its users would start it, in front of the
 from __future__ import annotations
 
 import json
+import resource
 import shlex
 import sys
 from collections.abc import Callable
@@ -59,12 +60,12 @@ def _isthmus(driver: str) -> Starter:
 
 def _isthmus_shared(route: Route, port: int, upstream: str | list[str]) -> Start:
     """One process of the server for all clients, which takes a configuration file."""
-    wanted = {"command": upstream, "share": True} if isinstance(upstream, list) else {"url": upstream}
+    assert isinstance(upstream, list)
     path = BUILD / f"{port}.json"
     settings = {
         "core": {"port": port},
         "storage": {"root": str(BUILD / f"{port}.data")},
-        "servers": [{"id": "stub", "upstream": wanted}],
+        "servers": [{"id": "stub", "upstream": {"command": upstream, "era": "handshake"}, "share": True}],
     }
     path.write_text(json.dumps(settings))
     return Start([*ISTHMUS, "serve", str(path)])
@@ -130,7 +131,7 @@ def _haproxy(route: Route, port: int, upstream: str | list[str]) -> Start | None
     path.write_text(
         f"""global
     nbthread 1
-    maxconn 32000
+    maxconn {(resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1000) // 2}
 defaults
     mode http
     timeout connect 5s
@@ -187,7 +188,8 @@ def _translate(route: Route, port: int, upstream: str | list[str]) -> Start | No
         return None
     python = str(PEERS / "context-forge/bin/python")
     options = ["--expose-streamable-http", "--host", "127.0.0.1", "--port", str(port), "--logLevel", "error"]
-    return Start([python, "-m", "mcpgateway.translate", "--stdio", shlex.join(upstream), *options])
+    secrets = (("JWT_SECRET_KEY", "bench-" * 8), ("AUTH_ENCRYPTION_SECRET", "bench-" * 8))  # it wants some to start
+    return Start([python, "-m", "mcpgateway.translate", "--stdio", shlex.join(upstream), *options], env=secrets)
 
 
 STARTERS: Final[dict[str, Starter]] = {
