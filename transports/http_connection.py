@@ -16,7 +16,7 @@ from typing import Final
 import h11
 from anyio import CancelScope
 
-from ..core.effects import Append, Cause, DraftOpening, End, GetOpening, Serve, Verb
+from ..core.effects import Append, Cause, DraftOpening, End, GetOpening, PostOpening, Serve, Verb
 from ..core.wire.forwarding import Sender
 from ..core.wire.http1 import END, Data, RequestHead
 from ..core.wire.http_refusals import page_error, refusal
@@ -276,12 +276,16 @@ class Connection:
             self._jobs.start(partial(self._answer_page, page, route, body))
 
     def _tell(self, route: McpRoute, body: bytes) -> None:
-        exchange = Exchange(self._writer, reply_to(route.opening))
+        opening = route.opening
+        exchange = Exchange(self._writer, reply_to(opening))
         self._writer.exchange = exchange
-        exchange.channel = channel = self._on.port.open(route.opening, exchange)
+        if isinstance(opening, PostOpening):
+            exchange.channel = self._on.port.posted(opening, body, exchange)
+            return
+        exchange.channel = channel = self._on.port.open(opening, exchange)
         if route.is_posted and not exchange.is_ended:
             self._on.port.message(channel, body)
-        elif isinstance(route.opening, GetOpening):
+        elif isinstance(opening, GetOpening):
             exchange.open_stream()
 
     async def _answer_page(self, exchange: Exchange, route: PageRoute, body: bytes) -> None:

@@ -111,10 +111,12 @@ class Writer:
         self._note_left()
 
     def _note_left(self) -> None:
-        size_bytes, self._leaving_bytes = self._leaving_bytes, 0
-        if size_bytes and self.exchange is not None and self.exchange.channel is not None:
-            self._on.port.sent(self.exchange.channel, size_bytes)
-        if self._left is not None and not self.framing.queued:
+        exchange, is_empty = self.exchange, not self.framing.queued
+        if not (is_empty and exchange is not None and exchange.is_ended):  # else its end is to be told as well
+            size_bytes, self._leaving_bytes = self._leaving_bytes, 0
+            if size_bytes and exchange is not None and exchange.channel is not None:
+                self._on.port.sent(exchange.channel, size_bytes)
+        if self._left is not None and is_empty:
             self._left.set()
             self._left = None
 
@@ -220,7 +222,8 @@ class Writer:
     def _finish(self) -> bool:
         """A reply has left in full. Returns whether more of the next request is there."""
         framing = self.framing
-        self.close_channel(_DONE)
+        delivered_bytes, self._leaving_bytes = self._leaving_bytes, 0
+        self.close_channel(_DONE, delivered_bytes)
         self.exchange = None
         if framing.phase is Phase.FORWARD:  # answered before the body was there in full
             framing.stop_intake()
@@ -269,10 +272,14 @@ class Writer:
             self.exchange = None
             self._wire.close()
 
-    def close_channel(self, cause: Cause | None = None) -> None:
-        """Tell the engine of the end, once."""
-        if self.exchange is not None and self.exchange.channel is not None:
-            channel, self.exchange.channel = self.exchange.channel, None
-            if isinstance(self.exchange, FileExchange):
-                self.exchange.traffic.end(cause or self.cause)
-            self._on.port.closed(channel, cause or self.cause)
+    def close_channel(self, cause: Cause | None = None, delivered_bytes: int = 0) -> None:
+        """Tell the engine of the end, once, and of what has left before it."""
+        exchange = self.exchange
+        if exchange is not None and exchange.channel is not None:
+            channel, exchange.channel = exchange.channel, None
+            if isinstance(exchange, FileExchange):
+                exchange.traffic.end(cause or self.cause)
+            if delivered_bytes:
+                self._on.port.delivered(channel, delivered_bytes)
+            else:
+                self._on.port.closed(channel, cause or self.cause)

@@ -14,7 +14,8 @@ LISTENERS = ("test_http_server", "test_http_edges", "test_forwarding", "test_web
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "anyio_backend" in metafunc.fixturenames:
+    chosen = {mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")}
+    if "anyio_backend" in metafunc.fixturenames and "anyio_backend" not in chosen:
         drivers = ["asyncio", "trio", *(["protocols"] if metafunc.module.__name__ in LISTENERS else [])]
         metafunc.parametrize("anyio_backend", drivers, indirect=True)
 

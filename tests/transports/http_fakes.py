@@ -19,7 +19,7 @@ from isthmus.core.wire.http_pages import Page
 from isthmus.core.wire.http_refusals import page_answer
 from isthmus.core.wire.http_routes import PageRoute, Refused, Surface
 from isthmus.transports.forwarding import Forwarder
-from isthmus.transports.http_replies import FileExchange
+from isthmus.transports.http_replies import Exchange, FileExchange
 from isthmus.transports.http_server import HttpServer
 from isthmus.transports.port import Outlet
 
@@ -129,7 +129,8 @@ class FakePort:
 
     def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
         channel = self.open(opening, outlet)
-        if channel not in self.closes:
+        assert isinstance(outlet, Exchange)
+        if not outlet.is_ended:  # no message is looked at that comes to a closed channel
             self.message(channel, message)
         return channel
 
@@ -351,13 +352,14 @@ async def world(
     surface: Surface = SURFACE,
     capacity: int = 1 << 20,
     forwarder: Forwarder | None = None,
+    only_h11: bool = False,
 ) -> AsyncIterator[World]:
     """A server, and one client connected to it.
 
     At the end the clients hang up; then every channel must be closed, and no connection may have failed by itself.
     """
     port, files = FakePort(), FakeFiles()
-    server = HttpServer(surface, port, files, limits or Limits(), pages=pages, forwarder=forwarder)
+    server = HttpServer(surface, port, files, limits or Limits(), pages=pages, forwarder=forwarder, only_h11=only_h11)
     failures = Failures()
     logger = logging.getLogger("isthmus.http")
     logger.addHandler(failures)

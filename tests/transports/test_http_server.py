@@ -638,7 +638,7 @@ async def test_a_body_in_tiny_chunks_is_no_burden(monkeypatch: pytest.MonkeyPatc
     """Others get their turn while it is parsed, and it takes no more memory than another."""
     request = post(b"", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"")
     request += b"2\r\nab\r\n" * 5000 + b"0\r\n\r\n"
-    async with world() as w, watched(monkeypatch) as turns:
+    async with world(only_h11=True) as w, watched(monkeypatch) as turns:
         w.port.on_message = echo
         await w.client.send(request)
         await w.port.wait_message()
@@ -769,7 +769,7 @@ async def test_the_engine_may_end_an_upload_that_is_under_way() -> None:
 
 
 async def test_an_upload_in_tiny_chunks_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with world() as w, watched(monkeypatch) as turns:
+    async with world(only_h11=True) as w, watched(monkeypatch) as turns:
         w.port.on_open = permit
         await w.client.send(upload(b"x" * 5000, chunked=True))
         await w.port.wait_message()
