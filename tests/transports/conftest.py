@@ -15,6 +15,8 @@ LISTENERS = ("test_http_server", "test_http_edges", "test_forwarding", "test_web
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     chosen = {mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")}
+    if metafunc.module.__name__ == "test_http_protocol":  # which has event loops of its own
+        return
     if "anyio_backend" in metafunc.fixturenames and "anyio_backend" not in chosen:
         drivers = ["asyncio", "trio", *(["protocols"] if metafunc.module.__name__ in LISTENERS else [])]
         metafunc.parametrize("anyio_backend", drivers, indirect=True)
