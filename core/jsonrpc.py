@@ -86,10 +86,11 @@ def decode(message: bytes) -> Frame:
         RemoteProtocolError: not JSON (PARSE_ERROR), or not a JSON-RPC 2.0 message (INVALID_REQUEST); `id_raw` is set
             where the sender can be answered under its own id, and `shape` where it can be told.
     """
-    try:
-        check_utf8(message)
-    except RemoteProtocolError as error:
-        raise _recognized(error, message.decode(errors="replace").encode()) from None
+    if not message.isascii():
+        try:
+            check_utf8(message)
+        except RemoteProtocolError as error:
+            raise _recognized(error, message.decode(errors="replace").encode()) from None
     if len(message) < LARGE_BYTES:
         check_depth(message)
         frame = _decode_plain(message)

@@ -142,8 +142,13 @@ class Posts:
         if frame.method == "initialize" and is_request:
             self._open_session(role, channel, frame)
             return
-        session = self._find(channel, opening.session, opening)
-        if session is None or not self._check_revision(channel, session, opening.revision):
+        session = self._clients.sessions.get(opening.session or "")
+        if session is None or not _is_owner(session, opening):
+            self._find(channel, opening.session, opening)  # which says so
+            return
+        if opening.revision != session.features.revision and not self._check_revision(
+            channel, session, opening.revision
+        ):
             return
         if is_bound_up(frame) and not self._courier.up.has_room(session):
             self._refuse(channel, 503, OVERLOADED, NO_ROOM, frame.id_raw if is_request else None)
