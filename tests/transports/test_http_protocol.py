@@ -142,8 +142,8 @@ async def test_a_reader_of_little_is_kept_and_one_of_nothing_is_not() -> None:
             await stream.send(post())
             size = 0
             while size < 8 << 20:
-                size += len(await stream.receive(1 << 20))
-                await anyio.sleep(0.005)
+                size += len(await stream.receive(1 << 16))
+                await anyio.sleep(0.007)
             assert await w.port.wait_closed(2) is End.DONE
 
 
