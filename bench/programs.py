@@ -8,6 +8,7 @@ import resource
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +84,16 @@ class Program:
 
 
 class Programs(contextlib.ExitStack):
-    """What was started since the context was entered; all of it ends with the context."""
+    """What was started since the context was entered; all of it ends with the context.
+
+    Attributes:
+        scratch: a folder for their configurations, logs and data, which is gone then too.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        BUILD.mkdir(parents=True, exist_ok=True)
+        self.scratch = Path(self.enter_context(tempfile.TemporaryDirectory(dir=BUILD, ignore_cleanup_errors=True)))
 
     def listening(self, command: list[str], port: int, env: dict[str, str] | None = None, cwd: Path = ROOT) -> Program:
         """Start `command`, which is to listen on `port`.
@@ -91,7 +101,7 @@ class Programs(contextlib.ExitStack):
         Raises:
             Failed: it ended, or did not listen in time; with its last words.
         """
-        log = self.enter_context(open(BUILD / f"{port}.log", "w+"))  # noqa: SIM115
+        log = self.enter_context(open(self.scratch / f"{port}.log", "w+"))  # noqa: SIM115
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -101,7 +111,7 @@ class Programs(contextlib.ExitStack):
             cwd=cwd,
             start_new_session=True,
         )
-        self.callback(_stop, process, BUILD / f"{port}.log")
+        self.callback(_stop, process, with_children=True)
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline and process.poll() is None:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
@@ -113,7 +123,7 @@ class Programs(contextlib.ExitStack):
     def stub(self, era: str) -> Program:
         """The upstream, which chooses its port."""
         process = subprocess.Popen([BUILD / "stub", "http", "--era", era], stdout=subprocess.PIPE, text=True)
-        self.callback(_stop, process, None)
+        self.callback(_stop, process, with_children=False)
         assert process.stdout is not None
         self.callback(process.stdout.close)
         return Program(process.pid, int(process.stdout.readline()))
@@ -123,15 +133,14 @@ def stub_command(era: str) -> list[str]:
     return [str(BUILD / "stub"), "stdio", "--era", era]
 
 
-def _stop(process: subprocess.Popen[str], log: Path | None) -> None:
+def _stop(process: subprocess.Popen[str], *, with_children: bool) -> None:
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL) if log else process.kill()
+            os.killpg(process.pid, signal.SIGKILL) if with_children else process.kill()
         process.wait()
-    if log:
+    if with_children:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)  # children that it left behind are of its session
-        log.unlink(missing_ok=True)
+            os.killpg(process.pid, signal.SIGTERM)  # those that it left behind are of its session
