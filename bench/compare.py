@@ -73,11 +73,12 @@ def main(arguments: list[str]) -> None:
     with Programs() as programs:
         measuring = run.Run(programs, seconds=options.seconds, calls_max=options.calls)
         for workload in run.chosen(options):
-            ours = [name for name in workload.subjects if name in OURS]
-            subjects = tuple(subject for name in ours for subject in (f"{name}@base", name))
+            names = [name for name in workload.subjects if name in OURS]
+            subjects = tuple(subject for name in names for subject in (f"{name}@base", name))
             for _, figures in run.measured(measuring, [workload], options.rounds, subjects=subjects):
                 rows += rows_of(workload.name, figures)
-                ratios += [figures[n]["cpu_us"] / figures[f"{n}@base"]["cpu_us"] for n in ours if n in figures]
+                both = [name for name in names if name in figures and f"{name}@base" in figures]
+                ratios += [figures[name]["cpu_us"] / figures[f"{name}@base"]["cpu_us"] for name in both]
                 print(f"{workload.name}: {run.summary(figures)}", file=sys.stderr, flush=True)
     print(table(("workload", "through", "figure", base, "now", "ratio"), rows))
     if ratios:

@@ -9,9 +9,11 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -95,6 +97,11 @@ class Programs(contextlib.ExitStack):
         BUILD.mkdir(parents=True, exist_ok=True)
         self.scratch = Path(self.enter_context(tempfile.TemporaryDirectory(dir=BUILD, ignore_cleanup_errors=True)))
 
+    def __enter__(self) -> Programs:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, _leave)
+        return self
+
     def listening(self, command: list[str], port: int, env: dict[str, str] | None = None, cwd: Path = ROOT) -> Program:
         """Start `command`, which is to listen on `port`.
 
@@ -131,6 +138,11 @@ class Programs(contextlib.ExitStack):
 
 def stub_command(era: str) -> list[str]:
     return [str(BUILD / "stub"), "stdio", "--era", era]
+
+
+def _leave(number: int, frame: object) -> NoReturn:
+    """So that what was started ends when this is told to."""
+    raise SystemExit(128 + number)
 
 
 def _stop(process: subprocess.Popen[str], *, with_children: bool) -> None:

@@ -30,6 +30,8 @@ CALIBRATION_CALLS = 2
 """For each session, to learn how many calls fit into the time for one measurement."""
 LOAD_TIMEOUT_S = 90
 """For one run of the load generator; the slowest peer takes 60 ms a call."""
+IDLE_PER_S = 100
+"""Idle sessions that are opened in a second, at the very least."""
 
 QUICK_ROUNDS = 1
 QUICK_SECONDS = 0.25
@@ -116,10 +118,12 @@ def load(workload: Workload, target: list[str], calls: int, *, warm: int, with_i
     """
     options = ["--sessions", str(workload.sessions), "--calls", str(calls), "--warm", str(warm)]
     options += workload.load if with_idle or "--idle" not in workload.load else []
-    options += ["--timeout-s", str(LOAD_TIMEOUT_S)]
+    idle = int(workload.load[workload.load.index("--idle") + 1]) if with_idle and "--idle" in workload.load else 0
+    timeout_s = LOAD_TIMEOUT_S + idle // IDLE_PER_S
+    options += ["--timeout-s", str(timeout_s)]
     at = target.index("--") if "--" in target else len(target)
     command = [str(BUILD / "load"), *target[:at], *options, *target[at:]]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S + 30, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s + 30, check=False)
     if ran.returncode:
         raise Failed(ran.stderr.strip()[-1000:])
     figures: Figures = json.loads(ran.stdout)
