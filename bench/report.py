@@ -46,15 +46,13 @@ UNSEEN: Final = "–"
 def render(report: dict[str, Any]) -> str:
     """All tables, as Markdown, from what `run.py` wrote."""
     results = report["workloads"]
-    parts = [
-        f"Python {report['python']}, {report['rounds']} rounds, medians.",
-        table(
-            COST_COLUMNS, (cost_row(name, s, rows) for name, rows in results.items() for s in rows if name not in APART)
-        ),
-        *(table(columns, rows) for columns, rows in _apart(results) if rows),
-        "Targets: the limit is of the machine it was set on, a ratio is to the same run.",
-        table(("workload", "through", "figure", "measured", "bound", "held"), map(verdict_row, judge(results))),
-    ]
+    costs = [cost_row(name, s, rows) for name, rows in results.items() if name not in APART for s in rows]
+    judged = [verdict_row(verdict) for verdict in judge(results) if verdict.target.workload in results]
+    parts = [f"Python {report['python']}, {report['rounds']} rounds, medians."]
+    parts += [table(columns, rows) for columns, rows in ((COST_COLUMNS, costs), *_apart(results)) if rows]
+    if judged:
+        parts.append("Targets: the limit is of the machine it was set on, a ratio is to the same run.")
+        parts.append(table(("workload", "through", "figure", "measured", "bound", "held"), judged))
     if report.get("peers"):
         parts.append("Compared with: " + ", ".join(report["peers"].values()) + ".")
     if report["absent"]:
@@ -64,7 +62,8 @@ def render(report: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-APART: Final = ("http_paced", "http_idle_1k", "http_idle_10k", "file_upload", "file_download", "start")
+STORAGE: Final = ("record_save", "record_load", "record_scan", "blob_write", "blob_read")
+APART: Final = ("http_paced", "http_idle_1k", "http_idle_10k", "file_upload", "file_download", "start", *STORAGE)
 """Workloads whose figures are others than a call's."""
 
 
@@ -81,8 +80,10 @@ def _apart(results: dict[str, dict[str, Figures]]) -> Iterable[tuple[tuple[str, 
     yield ("workload", "through", "KiB per session", "CPU µs per idle second", "CPU µs per call", "RSS MiB"), idle
     files = rows(APART[3:5], ("mib_per_s", 1), ("cpu_us", 1), ("growth_kb", 1024))
     yield ("workload", "through", "MiB/s", "CPU µs per MiB", "+ MiB"), files
-    start = rows(APART[5:], ("cpu_us", 1000), ("p50_us", 1000), ("rss_kb", 1024))
+    start = rows(APART[5:6], ("cpu_us", 1000), ("p50_us", 1000), ("rss_kb", 1024))
     yield ("workload", "through", "CPU ms", "ms", "RSS MiB"), start
+    kept = rows(STORAGE, ("cpu_us", 1), ("each_us", 1))
+    yield ("storage", "backend", "CPU µs each", "µs each"), kept
 
 
 def cost_row(workload: str, subject: str, rows: dict[str, Figures]) -> list[str]:

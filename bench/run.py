@@ -26,6 +26,8 @@ from subjects import STARTERS, Route, Start, why_absent
 from targets import Figures
 from workloads import SLOW, WORKLOADS, Workload
 
+from storage import measure_storage
+
 CALIBRATION_CALLS = 2
 """For each session, to learn how many calls fit into the time for one measurement."""
 LOAD_TIMEOUT_S = 90
@@ -171,6 +173,9 @@ def measured_apart(run: Run, options: argparse.Namespace) -> Iterator[tuple[str,
                 yield from measure_files(programs, options.file_mib * 1024 * 1024).items()
         except (Failed, OSError) as error:
             run.absent["file isthmus"] = str(error)
+    if is_chosen("storage", options):
+        with Programs() as programs:
+            yield from measure_storage(programs.scratch).items()
 
 
 def chosen(options: argparse.Namespace) -> list[Workload]:
