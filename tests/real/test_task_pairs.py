@@ -23,6 +23,8 @@ from rig import (
     CLIENT_COMMANDS,
     EVERYTHING,
     PEERS,
+    PYTHON_1,
+    PYTHON_2,
     REAL,
     Process,
     new_tag,
@@ -66,8 +68,8 @@ CLIENTS: Final = {
 }
 SERVERS: Final = {
     "typescript-1": Peer(LEGACY, ["node", PEERS / "tasks_typescript1.mjs", REAL / "node/node_modules"]),
-    "python-1": Peer(LEGACY, [REAL / "client1/bin/python", PEERS / "tasks_python1.py"]),
-    "fastmcp": Peer(MODERN, [REAL / "fastmcp/bin/python", PEERS / "tasks_fastmcp.py"]),
+    "python-1": Peer(LEGACY, [PYTHON_1, PEERS / "tasks_python1.py"]),
+    "fastmcp": Peer(MODERN, [PYTHON_2, PEERS / "tasks_fastmcp.py"]),
 }
 WAYS: Final = ("direct-http", "direct-stdio", "http", "stdio")
 """The last two through Isthmus, with the same transport on both sides."""
@@ -82,12 +84,7 @@ MEETINGS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("python-1", "python-1"),
     ),
     "direct-stdio": (("typescript-1", "typescript-1"),),
-    "direct-http": (
-        ("typescript-1", "typescript-1"),
-        ("python-1", "python-1"),
-        ("fastmcp", "fastmcp"),
-        ("raw", "fastmcp"),
-    ),
+    "direct-http": (("raw", "fastmcp"),),
     "http": (
         ("typescript-1", "fastmcp"),
         ("python-1", "typescript-1"),
@@ -356,7 +353,6 @@ def call(book: Book, client: str, server: str) -> list[dict[str, Any]]:
 CALLERS: Final = (
     ("typescript-1", "python-1"),
     ("python-2", "fastmcp"),
-    ("python-2-modern", "fastmcp"),
     ("python-2-modern", "typescript-1"),
 )
 """Likewise: who calls whom unless THOROUGH is set."""
