@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test peers quick chaos crash big leaks bench bench-compare conformance lint types links docs clean
+.PHONY: run test compiled peers quick chaos crash big leaks bench bench-compare conformance lint types links docs clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -22,8 +22,12 @@ run: $(STAMP)
 	@$(BIN)/isthmus demo
 
 test: $(STAMP)
-	@$(MAKE) --no-print-directory -j2 lint types peers
+	@$(MAKE) --no-print-directory -j2 lint types compiled peers
 	$(PYTEST)
+
+# The tests, once, and not by each of the processes that then run them.
+compiled: $(STAMP)
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null
 
 # The servers and clients that are not ours.
 peers: $(STAMP)
