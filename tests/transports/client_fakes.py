@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import anyio
+import pytest
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.tls import TLSListener
 from isthmus.core.effects import Cause, Connected, Opening, Primed
 from isthmus.core.ids import ChannelId
+from isthmus.core.limits import Limits
+from isthmus.transports.http_client import HttpClient
 from isthmus.transports.http_endpoint import Endpoint
 from isthmus.transports.port import Outlet
 
 PATIENCE_S = 10.0
+
+uses_protocols = False
+"""Of the client under test. Whoever imports `anyio_backend` has each test with both drivers."""
+
+
+@pytest.fixture(params=["asyncio", "trio", "protocols"])
+def anyio_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    is_protocols = request.param == "protocols"
+    monkeypatch.setattr(sys.modules[__name__], "uses_protocols", is_protocols)
+    return "asyncio" if is_protocols else str(request.param)
+
+
+def new_client(limits: Limits) -> HttpClient:
+    return HttpClient(limits, protocols=uses_protocols)
+
 
 Told = Connected | Primed | bytes | Cause
 

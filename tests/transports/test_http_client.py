@@ -15,12 +15,13 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
-from client_fakes import PATIENCE_S, FakePort, Peer, Told, serving, until
+from client_fakes import PATIENCE_S, FakePort, Peer, Told, new_client, serving, until
+from client_fakes import anyio_backend as anyio_backend
 from isthmus.core.effects import Cause, Close, Connected, Delete, End, Listen, Post, Primed
 from isthmus.core.errors import OVERLOADED, LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
-from isthmus.transports import http_client_connection
+from isthmus.transports import http_client_connection, http_client_streams
 from isthmus.transports.http_client import HttpClient
 from isthmus.transports.http_endpoint import Address, Endpoint
 from isthmus.transports.input_probe import InputProbe
@@ -98,7 +99,7 @@ async def dialer(limits: Limits = LIMITS, *, failures: int = 0):  # type: ignore
     logger = logging.getLogger("isthmus.http")
     logger.addHandler(kept)
     try:
-        async with HttpClient(limits) as client:
+        async with new_client(limits) as client:
             yield Dialer(client, FakePort())
     finally:
         logger.removeHandler(kept)
@@ -111,12 +112,12 @@ CLOSE = Close(ChannelId(1))
 async def test_a_defect_met_with_one_connection_ends_its_request_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def blunder(connection: object, data: bytes) -> bool:
+    def blunder(connection: object) -> None:
         raise ZeroDivisionError("a mistake of our own")
 
     async with serving(answer_all) as server, dialer(failures=1) as dial:
         with monkeypatch.context() as patch:
-            patch.setattr(http_client_connection.Connection, "_take_in", blunder)
+            patch.setattr(http_client_connection.Connection, "advance", blunder)
             assert await dial.exchange(server.endpoint) == [Cause(End.BROKEN, "internal error")]
         assert await dial.exchange(server.endpoint) == [Connected(), b'{"on":1}', DONE]
 
@@ -569,7 +570,7 @@ async def test_a_request_that_is_given_up_says_nothing_about_other_connections()
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(reply())
-        await peer.wait_gone()
+        await peer.request()  # it may have left, and it may not
 
     async with serving(script) as server, dialer() as dial:
         dial(server.endpoint)
@@ -698,7 +699,7 @@ async def test_a_write_that_fails_does_not_hide_the_response(monkeypatch: pytest
 async def test_a_write_that_fails_without_a_word_of_the_server_ends_the_exchange(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_client_connection, "LINGER_S", 0.01)
+    monkeypatch.setattr(http_client_streams, "LINGER_S", 0.01)
     Puppet(monkeypatch).is_listening = False
     async with dialer() as dial:
         assert await dial.exchange(Endpoint("http://h/")) == [Cause(End.BROKEN, "h took no more of the request")]
@@ -923,7 +924,7 @@ async def test_leaving_ends_all_channels() -> None:
 
 async def test_running_as_a_task_ends_all_channels_when_cancelled() -> None:
     async with serving(silent) as server:
-        client, port = HttpClient(LIMITS), FakePort()
+        client, port = new_client(LIMITS), FakePort()
         async with anyio.create_task_group() as tasks:
             await tasks.start(lambda *, task_status: client.run(task_status=task_status))
             client.dial(server.endpoint, NOW, ChannelId(1), port)
