@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -40,7 +40,7 @@ class Route:
 class Reader(Protocol):
     """What a response is fed to; see `ReplyReader`."""
 
-    def receive_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> list[ReplyEvent]: ...
+    def receive_head(self, status: int, headers: Headers) -> list[ReplyEvent]: ...
     def receive_body(self, data: bytes | bytearray) -> list[ReplyEvent]: ...
     def receive_eof(self, is_complete: bool, problem: str = "") -> list[ReplyEvent]: ...
 
