@@ -1,14 +1,32 @@
-"""A connection to a server as its client sees it: requests in, bytes out; bytes in, responses out."""
+"""A connection to a server as its client sees it: requests in, bytes out; bytes in, responses out.
+
+As on the other side, what is not plain is for h11: a request from the start, or a response from its head on, with the
+request made known to h11 that led to it.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
-from .http1 import ClientEvent
-from .http1_h11 import H11Client
+from .http1 import NEED_DATA, ClientEvent, InformationalHead, ResponseHead
+from .http1_body import DONE, HEAD, Incoming
+from .http1_fields import NotPlain, asks_to_close, encode_field, read_framing, read_line, read_size
+from .http1_h11 import BODILESS, H11Client
+from .http_headers import Headers
+
+KNOWN_HEAD_SIZE_MAX_BYTES: Final = 2048
+"""A head up to this size is kept for comparison with the next: three times what MCP servers send."""
+
+_METHODS: Final = frozenset(("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"))
+_TARGET: Final = re.compile(rb"/[\x21-\x7e]*")
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.1 ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?")
+_HEAD_END: Final = b"\r\n\r\n"
+_UNUSUAL_END: Final = re.compile(rb"\n\r?\n")
 
 
-class ClientCodec:
+class ClientCodec(Incoming):
     """Requests and responses, one after the other, on one connection.
 
     Args:
@@ -16,8 +34,17 @@ class ClientCodec:
         only_h11: whether h11 reads and writes everything.
     """
 
+    __slots__ = ("_h11", "_is_sent", "_known", "_only_h11", "_request", "_searched_size")
+
     def __init__(self, *, head_size_max_bytes: int, only_h11: bool = False) -> None:
-        self._h11 = H11Client(head_size_max_bytes=head_size_max_bytes)
+        super().__init__(head_size_max_bytes)
+        self._only_h11 = only_h11
+        self._h11 = H11Client(head_size_max_bytes=head_size_max_bytes) if only_h11 else None
+        self._request: tuple[str, bytes, Headers] | None = None  # the one at hand
+        self._is_sent = False  # its body too
+        self._searched_size = 0  # so much of an incomplete head has no end in it
+        # The last final head: its bytes, what they say, the size of its body, and whether it closes.
+        self._known: tuple[bytes, ResponseHead, int | None, bool] | None = None
 
     def encode_request(self, method: str, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
         """A request's head. If `headers` hold a Content-Length, the body is to follow as it is.
@@ -26,17 +53,34 @@ class ClientCodec:
             headers: names in lower case, Host among them.
 
         Raises:
-            h11.LocalProtocolError: the method, the target or a header is none.
+            h11.LocalProtocolError: the method, the target or a header is none, or it is not the time for a request.
         """
+        if self._h11 is None:
+            assert self._request is None
+            request = (method, target, tuple(headers))
+            try:
+                encoded, self._is_closing = _encode_head(*request)
+            except NotPlain:
+                self._hand_over()
+            else:
+                self._request, self._is_sent = request, False
+                return encoded
+        assert self._h11 is not None
         return self._h11.encode_request(method, target, headers)
 
     def note_sent(self) -> None:
-        """The body has left in full."""
-        self._h11.note_sent()
+        """The body has left in full, or there is none."""
+        if self._h11 is None:
+            self._is_sent = True
+        else:
+            self._h11.note_sent()
 
     def receive_data(self, data: bytes) -> None:
         """Take what has arrived; b"" is the stream's end."""
-        self._h11.receive_data(data)
+        if self._h11 is None:
+            self._take(data)
+        else:
+            self._h11.receive_data(data)
 
     def next_event(self) -> ClientEvent:
         """What has arrived next.
@@ -44,18 +88,131 @@ class ClientCodec:
         Raises:
             h11.RemoteProtocolError: the server does not speak HTTP/1.1. Nothing more can be read.
         """
-        return self._h11.next_event()
+        if self._h11 is not None:
+            return self._h11.next_event()
+        if self._reading is HEAD:
+            return self._next_head()
+        return self._next_of_body()
+
+    def _next_head(self) -> ClientEvent:
+        buffer, at, known = self._buffer, self._at, self._known
+        if self._request is None and (at < len(buffer) or self._is_ended):
+            return self._hand_over().next_event()  # which knows what that means
+        if known is None or not buffer.startswith(known[0], at):
+            end = buffer.find(_HEAD_END, at + self._searched_size)
+            if end < 0:
+                return self._wait_for_head()
+            raw = buffer[at : end + 4]
+            try:
+                read = _read_head(raw)
+            except NotPlain:
+                return self._hand_over().next_event()
+            if isinstance(read, InformationalHead):
+                self._searched_size = 0
+                self._skip_to(end + 4)
+                return read
+            known = (raw, *read)
+            self._known = known if len(raw) <= KNOWN_HEAD_SIZE_MAX_BYTES else None
+        raw, head, size, is_closing = known
+        assert self._request is not None
+        if self._request[0] == "HEAD" or head.status in BODILESS:
+            size = 0
+        elif size == -1:  # until the connection ends
+            return self._hand_over().next_event()
+        self._searched_size = 0
+        self._skip_to(at + len(raw))
+        self._is_closing = self._is_closing or is_closing
+        self._begin_body(size)
+        return head
+
+    def _wait_for_head(self) -> ClientEvent:
+        buffer, at = self._buffer, self._at
+        size = len(buffer) - at
+        if size == 0 and not self._is_ended:
+            return NEED_DATA
+        # h11 takes other line ends too, knows some heads for hopeless at once, and says what is wrong with the others.
+        if self._is_ended or size > self._head_size_max or buffer[at] < 0x21:
+            return self._hand_over().next_event()
+        if _UNUSUAL_END.search(buffer, at + self._searched_size) is not None:
+            return self._hand_over().next_event()
+        self._searched_size = max(0, size - len(_HEAD_END) + 1)
+        return NEED_DATA
+
+    def _hand_over(self) -> H11Client:
+        """h11 takes the response that comes next, and the next request if none was made."""
+        self._h11 = H11Client(head_size_max_bytes=self._head_size_max)
+        if self._request is not None:
+            self._h11.encode_request(*self._request)  # which has left
+            if self._is_sent:
+                self._h11.note_sent()
+            self._request = None
+        held, is_ended = self._give_back()
+        self._buffer, self._at, self._searched_size = b"", 0, 0
+        if held:
+            self._h11.receive_data(held)
+        if is_ended:
+            self._h11.receive_data(b"")
+        return self._h11
 
     @property
     def trailing_data(self) -> tuple[bytes, bool]:
         """What has arrived and was not told of, and whether the stream has ended behind it."""
-        return self._h11.trailing_data
+        return self._give_back() if self._h11 is None else self._h11.trailing_data
 
     @property
     def is_through(self) -> bool:
         """Whether request and response are complete, and another request may follow."""
-        return self._h11.is_through
+        if self._h11 is not None:
+            return self._h11.is_through
+        return self._reading is DONE and self._is_sent and not self._is_closing
 
     def start_next_cycle(self) -> None:
         """Go on to the next request. Only if `is_through`."""
+        if self._h11 is None:
+            assert self.is_through
+            self._reading, self._request = HEAD, None
+            return
         self._h11.start_next_cycle()
+        if not self._only_h11:
+            self._buffer, self._is_ended = self._h11.trailing_data
+            self._reading, self._h11 = HEAD, None
+
+
+def _encode_head(method: str, target: bytes, headers: Headers) -> tuple[bytes, bool]:
+    """The head, and whether no other request is to follow.
+
+    Raises:
+        NotPlain: h11 has to judge it.
+    """
+    framing = read_framing(headers)
+    size = read_size(framing)
+    if size is None or method not in _METHODS or b"host" not in framing or b"upgrade" in framing:
+        raise NotPlain
+    if _TARGET.fullmatch(target) is None:
+        raise NotPlain
+    first = b"%b %b HTTP/1.1\r\n" % (method.encode(), target)
+    return b"".join((first, *map(encode_field, headers), b"\r\n")), asks_to_close(framing)
+
+
+def _read_head(raw: bytes) -> InformationalHead | tuple[ResponseHead, int | None, bool]:
+    """What a head says, the size of its body (None: chunks, -1: not said), and whether the connection ends with it.
+
+    Args:
+        raw: with the empty line that ends it.
+
+    Raises:
+        NotPlain: h11 has to judge it.
+    """
+    first, *lines = raw[: -len(_HEAD_END)].split(b"\r\n")
+    matched = _STATUS_LINE.fullmatch(first)
+    if matched is None:
+        raise NotPlain
+    status = int(matched[1])
+    headers = tuple(map(read_line, lines))
+    framing = read_framing(headers)
+    size = read_size(framing)
+    if status == 101:
+        raise NotPlain
+    if status < 200:
+        return InformationalHead(status, headers)
+    return ResponseHead(status, headers), size, asks_to_close(framing)

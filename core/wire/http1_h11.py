@@ -1,7 +1,8 @@
-"""The same two codecs with h11 doing all the work: what the fast ones mean, and whom they hand over to.
+"""The codecs with h11 doing all the work: what the fast ones mean, and whom they hand over to.
 
 h11 reads and writes everything that RFC 9112 allows, at ten to twenty times the cost. `H11Server` and `H11Client` have
-the methods of `ServerCodec` and `ClientCodec`, and what those do is what these do.
+the methods of `ServerCodec` and `ClientCodec`, and what those do is what these do. What they did not write themselves
+can be made known to them, so that they can take over between any two messages.
 """
 
 from __future__ import annotations
@@ -138,6 +139,38 @@ class H11Client:
 
     def start_next_cycle(self) -> None:
         self._http.start_next_cycle()
+
+
+class H11Chunked:
+    """The rest of one body in chunks, of either side's.
+
+    Args:
+        data: what has arrived of it, from where a chunk begins.
+        is_ended: whether the stream has ended behind it.
+    """
+
+    def __init__(self, data: bytes, is_ended: bool, *, head_size_max_bytes: int) -> None:
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=head_size_max_bytes)
+        self._http.receive_data(_CHUNKED_REQUEST)
+        self._http.next_event()
+        if data:
+            self._http.receive_data(data)
+        if is_ended:
+            self._http.receive_data(b"")
+
+    def receive_data(self, data: bytes) -> None:
+        self._http.receive_data(data)
+
+    def next_event(self) -> Data | Signal:
+        event = self._http.next_event()
+        return Data(bytes(event.data)) if isinstance(event, h11.Data) else _signal(event)
+
+    @property
+    def trailing_data(self) -> tuple[bytes, bool]:
+        return self._http.trailing_data
+
+
+_CHUNKED_REQUEST: Final = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 class _Sent:
