@@ -33,7 +33,7 @@ DRAIN_MAX_BYTES: Final = 64 * 1024
 """A reply that has told all it had to is read on for so long, to keep the connection; a longer one is not worth it."""
 
 TURN_EVENTS: Final = 200
-"""Pieces of a reply that are told before others get their turn: some milliseconds of work."""
+"""Pieces of a reply that are read or told before others get their turn: some milliseconds of work."""
 
 
 class Step(enum.Enum):
@@ -219,7 +219,8 @@ class Connection:
 
     def advance(self) -> Step:
         """Tell what has arrived, as far as it is wanted."""
-        if self._facts:
+        count = len(self._facts)
+        if count:
             facts, self._facts = self._facts, []
             step = self._tell(facts)
             if step is not None:
@@ -229,18 +230,22 @@ class Connection:
         if self._is_complete:
             return self._finish()
         try:
-            return self._read_events()
+            return self._read_events(count)
         except h11.RemoteProtocolError as error:
             return self._break_off("" if self._is_at_eof else f"got a malformed HTTP response: {str(error)[:200]}")
 
-    def _read_events(self) -> Step:
+    def _read_events(self, count: int) -> Step:
         """
+        Args:
+            count: how much has been told in this turn.
+
         Raises:
             h11.RemoteProtocolError: the response cannot go on like this.
         """
         next_event = self._http.next_event
-        for _ in range(TURN_EVENTS):  # one read can hold thousands of tiny chunks
+        while count < TURN_EVENTS:  # one read can hold thousands of them
             event = next_event()
+            count += 1
             if isinstance(event, Data):
                 exchange = self._exchange
                 if exchange is None:
@@ -269,6 +274,7 @@ class Connection:
             else:
                 return Step.CLOSE  # the stream has ended, or speaks something else from here on
             if facts:
+                count += len(facts)
                 step = self._tell(facts)
                 if step is not None:
                     return step
@@ -291,9 +297,9 @@ class Connection:
         exchange = self._exchange
         assert exchange is not None
         for index, fact in enumerate(facts):
-            if exchange.is_paused:
+            if exchange.is_paused or index == TURN_EVENTS:
                 self._facts = facts[index:]
-                return Step.HOLD
+                return Step.HOLD if exchange.is_paused else Step.TURN
             exchange.report(fact)
         if exchange.is_abandoned or self._is_broken:
             return Step.CLOSE

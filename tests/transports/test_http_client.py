@@ -93,13 +93,13 @@ class Failures(logging.Handler):
 
 
 @contextlib.asynccontextmanager
-async def dialer(limits: Limits = LIMITS, *, failures: int = 0):  # type: ignore[no-untyped-def]
+async def dialer(limits: Limits = LIMITS, *, failures: int = 0, only_h11: bool = False):  # type: ignore[no-untyped-def]
     """At the end, so many connections must have failed by themselves."""
     kept = Failures()
     logger = logging.getLogger("isthmus.http")
     logger.addHandler(kept)
     try:
-        async with new_client(limits) as client:
+        async with new_client(limits, only_h11=only_h11) as client:
             yield Dialer(client, FakePort())
     finally:
         logger.removeHandler(kept)
@@ -807,6 +807,22 @@ async def test_pausing_stops_the_server_and_resuming_loses_nothing(is_stream: bo
         assert told[told.index(first) + 1 :] == [*messages, DONE]
 
 
+async def test_what_came_before_the_connections_end_is_told_when_it_is_wanted() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(EVENTS_HEAD + event(b"1") + event(b"2"))
+
+    async with serving(script) as server, dialer() as dial:
+        dial.port.on_told = lambda channel, told: outlet.pause() if told == b"1" else None
+        outlet = dial(server.endpoint)
+        assert await dial.port.until_told(1, 2) == [Connected(), b"1"]
+        await server.wait_finished(0)
+        assert dial.port.told[ChannelId(1)] == [Connected(), b"1"]
+        outlet.resume()
+        lost = Cause(End.BROKEN, "the connection ended within the event stream")
+        assert await dial.port.until_closed(1) == [Connected(), b"1", b"2", lost]
+
+
 @pytest.mark.parametrize("sent", [reply(), reply(b"", b"202 Accepted")])
 async def test_pausing_at_the_end_holds_nothing_up(sent: bytes) -> None:
     async def script(peer: Peer) -> None:
@@ -1057,11 +1073,16 @@ def test_an_endpoint_shows_no_credentials() -> None:
     assert "secret" not in repr(Endpoint("http://h/", (("Authorization", "Bearer secret"),)))
 
 
-async def test_a_reply_in_tiny_chunks_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("only_h11", [True, False])
+async def test_a_reply_in_tiny_pieces_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch, only_h11: bool) -> None:
+    """h11 gives each chunk by itself; of what was read at once, all events come at once otherwise."""
+    tiny = chunk(b":\n") if only_h11 else event(b"1")
+
     async def tell_tiny(peer: Peer) -> None:
         await peer.request()
-        await peer.send(EVENTS_HEAD + chunk(b":\n") * 5000 + event(ANSWER) + LAST_CHUNK)
+        await peer.send(EVENTS_HEAD + tiny * 5000 + event(ANSWER) + LAST_CHUNK)
 
-    async with serving(tell_tiny) as server, dialer() as dial, watched(monkeypatch) as turns:
-        assert await dial.exchange(server.endpoint) == [Connected(), ANSWER, DONE]
-        assert turns.longest <= 2 * http_client_connection.TURN_EVENTS < 5000 < turns.events
+    watching = watched(monkeypatch) if only_h11 else watched(monkeypatch, FakePort, "message")
+    async with serving(tell_tiny) as server, dialer(only_h11=only_h11) as dial, watching as turns:
+        assert (await dial.exchange(server.endpoint))[-2:] == [ANSWER, DONE]
+        assert turns.longest <= 4 * http_client_connection.TURN_EVENTS < 5000 < turns.events
