@@ -114,7 +114,8 @@ class Peer:
         """The next request, head and body."""
         while b"\r\n\r\n" not in self._buffer:
             self._buffer += await self.stream.receive()
-        head, _, rest = self._buffer.partition(b"\r\n\r\n")
+        head, _, more = self._buffer.partition(b"\r\n\r\n")
+        rest = bytearray(more)
         size = 0
         for line in head.split(b"\r\n"):
             name, _, value = line.partition(b":")
@@ -122,8 +123,8 @@ class Peer:
                 size = int(value)
         while len(rest) < size:
             rest += await self.stream.receive()
-        self._buffer = rest[size:]
-        request = head + b"\r\n\r\n" + rest[:size]
+        self._buffer = bytes(rest[size:])
+        request = b"%b\r\n\r\n%b" % (head, rest[:size])
         self._server.requests.append(request)
         return request
 
