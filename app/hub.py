@@ -21,6 +21,7 @@ from ..core.effects import (
     Cause,
     Cease,
     Close,
+    Connected,
     Dial,
     Discard,
     Effect,
@@ -30,6 +31,7 @@ from ..core.effects import (
     Note,
     Opening,
     Pause,
+    PostOpening,
     Receive,
     Remove,
     Resume,
@@ -48,6 +50,7 @@ from ..core.plan import Plan
 from ..core.report import Command, Status
 from ..core.taskrecord import TaskStatus
 from ..core.timers import Deadline
+from ..core.wire.http_client import ENDED_ORDERLY
 from ..transports.clock import loop_clock
 from ..transports.http_client import HttpClient
 from ..transports.memory import MemoryServer
@@ -70,6 +73,8 @@ class EngineLike(Protocol):
     def session_count(self) -> int: ...
     @property
     def exchange_count(self) -> int: ...
+    @property
+    def earliest_at(self) -> float: ...
     def owes(self, channel: ChannelId) -> bool: ...
     def report(self) -> tuple[Status, ...]: ...
     def tasks(self) -> tuple[TaskStatus, ...]: ...
@@ -82,6 +87,16 @@ class EngineLike(Protocol):
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]: ...
     def receive_answer(self, ticket: Ticket, answer: StorageAnswer, now: float) -> list[Effect]: ...
     def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]: ...
+    def receive_at_once(
+        self,
+        channel: ChannelId,
+        now: float,
+        *,
+        opening: Opening | None = None,
+        message: bytes | None = None,
+        size_bytes: int = 0,
+        cause: Cause | None = None,
+    ) -> list[Effect]: ...
     def receive_drain(self, now: float) -> list[Effect]: ...
     def receive_stop(self, now: float) -> list[Effect]: ...
     def receive_command(self, server: str, command: Command, now: float) -> list[Effect]: ...
@@ -254,6 +269,13 @@ class Hub:
         self._apply(effects)
         return channel
 
+    def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
+        channel = self._engine.new_channel()
+        effects = self._engine.receive_at_once(channel, self._now(), opening=opening, message=message)
+        self._outlets[channel] = outlet
+        self._apply(effects)
+        return channel
+
     def opened(self, channel: ChannelId, opening: Opening) -> None:
         if channel in self._outlets:
             self._apply(self._engine.receive_open(channel, opening, self._now()))
@@ -261,8 +283,20 @@ class Hub:
     def message(self, channel: ChannelId, message: bytes) -> None:
         self._apply(self._engine.receive_message(channel, message, self._now()))
 
+    def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
+        if self._outlets.pop(channel, None) is not None:
+            now = self._now()
+            self._apply(
+                self._engine.receive_at_once(channel, now, opening=opening, message=message, cause=ENDED_ORDERLY)
+            )
+
     def sent(self, channel: ChannelId, size_bytes: int) -> None:
         self._apply(self._engine.receive_sent(channel, size_bytes, self._now()))
+
+    def delivered(self, channel: ChannelId, size_bytes: int) -> None:
+        if self._outlets.pop(channel, None) is not None:
+            now = self._now()
+            self._apply(self._engine.receive_at_once(channel, now, size_bytes=size_bytes, cause=ENDED_ORDERLY))
 
     def closed(self, channel: ChannelId, cause: Cause) -> None:
         if self._outlets.pop(channel, None) is not None:
@@ -272,28 +306,31 @@ class Hub:
     # --- Effects ----------------------------------------------------------------------------------------------------
 
     def _apply(self, effects: list[Effect]) -> None:
-        self._effects.extend(effects)
+        queue = self._effects
+        queue.extend(effects)
         if self._is_applying:
             return
         self._is_applying = True
         try:
-            while self._effects:
-                self._carry_out(self._effects.popleft())
+            while queue:
+                self._carry_out(queue.popleft())
         finally:
             self._is_applying = False
-        self._tell_change()
-        deadline = self._engine.next_timeout()
-        if deadline is not None and deadline.at < self._alarm_at:
+        if self._change is not None:
+            self._tell_change()
+        if self._engine.earliest_at < self._alarm_at:
             self._alarm.set()
 
     def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            outlet = self._outlets.get(effect.channel)
+            if outlet is not None:
+                outlet.send(effect)
+            return
+        if isinstance(effect, Dial):
+            self._dial(effect)
+            return
         match effect:
-            case Send():
-                outlet = self._outlets.get(effect.channel)
-                if outlet is not None:
-                    outlet.send(effect)
-            case Dial():
-                self._dial(effect)
             case Close():
                 outlet = self._outlets.get(effect.channel)
                 if outlet is not None:
