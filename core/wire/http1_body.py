@@ -141,8 +141,10 @@ class Incoming:
         return Data(buffer[at : at + left])
 
     def _next_chunks(self) -> Data | Signal:
-        pieces: list[bytes] = []
         buffer, at, left = self._buffer, self._at, self._left
+        if at == len(buffer) and not self._is_ended:
+            return NEED_DATA
+        pieces: list[bytes] = []
         while len(pieces) < CHUNKS_MAX:
             if left:
                 piece = buffer[at : at + left]

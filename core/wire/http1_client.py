@@ -17,7 +17,10 @@ from .http1_h11 import BODILESS, H11Client
 from .http_headers import Headers
 
 KNOWN_HEAD_SIZE_MAX_BYTES: Final = 2048
-"""A head up to this size is kept for comparison with the next: three times what MCP servers send."""
+"""A head up to this size is kept for comparison with the next: three times what MCP peers send."""
+
+Request = tuple[str, bytes, Headers]
+"""Method, target and headers."""
 
 _METHODS: Final = frozenset(("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"))
 _TARGET: Final = re.compile(rb"/[\x21-\x7e]*")
@@ -34,13 +37,15 @@ class ClientCodec(Incoming):
         only_h11: whether h11 reads and writes everything.
     """
 
-    __slots__ = ("_h11", "_is_sent", "_known", "_only_h11", "_request", "_searched_size")
+    __slots__ = ("_asked", "_h11", "_is_sent", "_known", "_only_h11", "_request", "_searched_size")
 
     def __init__(self, *, head_size_max_bytes: int, only_h11: bool = False) -> None:
         super().__init__(head_size_max_bytes)
         self._only_h11 = only_h11
         self._h11 = H11Client(head_size_max_bytes=head_size_max_bytes) if only_h11 else None
-        self._request: tuple[str, bytes, Headers] | None = None  # the one at hand
+        self._request: Request | None = None  # the one at hand
+        # The last one: itself, its head, and whether it closes.
+        self._asked: tuple[Request, bytes, bool] | None = None
         self._is_sent = False  # its body too
         self._searched_size = 0  # so much of an incomplete head has no end in it
         # The last final head: its bytes, what they say, the size of its body, and whether it closes.
@@ -55,18 +60,20 @@ class ClientCodec(Incoming):
         Raises:
             h11.LocalProtocolError: the method, the target or a header is none, or it is not the time for a request.
         """
-        if self._h11 is None:
-            assert self._request is None
-            request = (method, target, tuple(headers))
+        if self._h11 is not None:
+            return self._h11.encode_request(method, target, headers)
+        assert self._request is None
+        request = (method, target, tuple(headers))
+        asked = self._asked
+        if asked is None or asked[0] != request:
             try:
-                encoded, self._is_closing = _encode_head(*request)
+                asked = (request, *_encode_head(*request))
             except NotPlain:
-                self._hand_over()
-            else:
-                self._request, self._is_sent = request, False
-                return encoded
-        assert self._h11 is not None
-        return self._h11.encode_request(method, target, headers)
+                return self._hand_over().encode_request(method, target, headers)
+            self._asked = asked if len(asked[1]) <= KNOWN_HEAD_SIZE_MAX_BYTES else None
+        self._request, encoded, self._is_closing = asked
+        self._is_sent = False
+        return encoded
 
     def note_sent(self) -> None:
         """The body has left in full, or there is none."""
