@@ -89,6 +89,8 @@ ReplyEvent = Opened | Primed | Arrived | Dropped | Ended
 
 
 class State(enum.Enum):
+    __hash__ = object.__hash__  # members are what they are: their names need not be hashed at every step
+
     WAITING = "waiting"  # for the head
     GATHERING = "gathering"  # a JSON document
     STREAMING = "streaming"  # events
@@ -97,6 +99,8 @@ class State(enum.Enum):
 
 
 class Input(enum.Enum):
+    __hash__ = object.__hash__  # see `State`
+
     ACCEPTED = "accepted"  # a head: success, and no message will follow
     PROMISED_DOCUMENT = "promised document"  # a head: success, with JSON to follow
     PROMISED_EVENTS = "promised events"  # a head: success, with events to follow

@@ -105,7 +105,7 @@ class RequestForms:
                 self._posts.clear()
             _, headers, _ = request_for(Post("", b"", target.session, target.revision), self._own)
             self._posts[key] = headers
-        return "POST", headers + _encode_mirrored(target), target.message
+        return "POST", headers + _encode_mirrored(target) if target.mirrored else headers.copy(), target.message
 
 
 def _encode_mirrored(target: Post) -> list[tuple[bytes, bytes]]:
