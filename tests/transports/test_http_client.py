@@ -742,6 +742,7 @@ async def test_at_the_limit_requests_wait_in_turn_and_then_are_refused() -> None
             dial(server.endpoint, Post("s", b"%d" % i))
         cause = await dial.port.cause(5)
         assert cause.end is End.UNREACHABLE and cause.unsent and cause.detail.startswith("overloaded: 2 connections")
+        await until(lambda: len(server.requests) == 2)
         go.set()
         for channel in (1, 2, 3, 4):
             assert await dial.port.cause(channel) == DONE
