@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 import anyio
 import anyio.lowlevel
 import h11
+import pytest
 from anyio.abc import ByteStream, TaskGroup
 from isthmus.core.effects import Append, Cause, Connected, End, Opening, PostOpening, Receive, Serve
 from isthmus.core.ids import ChannelId
@@ -26,10 +28,17 @@ from isthmus.transports.port import Outlet
 WAIT_S = 8.0
 """No wait of a test lasts longer."""
 
-USES_PROTOCOLS = False
-"""Whether what listens does so through protocols of asyncio, rather than streams."""
+uses_protocols = False
+"""Of what listens. Whoever imports `anyio_backend` has each test with both drivers."""
 
 SURFACE = Surface(("files",), frozenset({"localhost", "127.0.0.1", "[::1]"}), frozenset())
+
+
+@pytest.fixture(params=["asyncio", "trio", "protocols"])
+def anyio_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    is_protocols = request.param == "protocols"
+    monkeypatch.setattr(sys.modules[__name__], "uses_protocols", is_protocols)
+    return "asyncio" if is_protocols else str(request.param)
 
 
 class Pipe:
@@ -370,7 +379,7 @@ async def world(
             def connect() -> Client:
                 near, far = stream_pair(capacity)
                 streams.append(near)
-                if USES_PROTOCOLS:
+                if uses_protocols:
                     serve_transport(server, far, tasks)
                 else:
                     tasks.start_soon(server.handle, far)

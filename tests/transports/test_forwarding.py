@@ -10,6 +10,7 @@ import h11
 import pytest
 from forward_fakes import ForwardWorld, Peer, forward_world, target
 from http_fakes import Answer, get, post
+from http_fakes import anyio_backend as anyio_backend
 from isthmus.core.limits import Limits
 from isthmus.core.wire.forwarding import HeaderRules
 from isthmus.transports import forwarding_passage

@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from anyio.abc import ByteStream, SocketListener, SocketStream
 from http_fakes import SURFACE, WAIT_S, Client, FakeFiles, FakePort, get, pages, post, stream_pair, world
+from http_fakes import anyio_backend as anyio_backend
 from isthmus.core.effects import (
     Append,
     Cease,
