@@ -24,7 +24,7 @@ from programs import BUILD, Failed, Program, Programs, allow_open_files, build, 
 from report import render
 from subjects import STARTERS, Route, Start, why_absent
 from targets import Figures
-from workloads import SLOW, WORKLOADS, Workload
+from workloads import PEERS, SLOW, WORKLOADS, Workload
 
 from storage import measure_storage
 
@@ -68,9 +68,14 @@ class Run:
         sessions, key = workload.sessions, (workload.name, subject)
         most = min(workload.calls_max, self.calls_max or workload.calls_max)
         if key not in self._calls:
-            tried = load(workload, target, min(CALIBRATION_CALLS * sessions, most), warm=1, with_idle=False)
-            self._calls[key] = max(sessions, min(most, int(self.seconds * tried["calls"] / tried["wall_s"])))
-        figures = load(workload, target, self._calls[key], warm=min(10, 1 + self._calls[key] // sessions // 10))
+            figures = load(workload, target, min(CALIBRATION_CALLS * sessions, most), warm=1, with_idle=False)
+            self._calls[key] = max(sessions, min(most, int(self.seconds * figures["calls"] / figures["wall_s"])))
+            is_enough = figures["wall_s"] > self.seconds and "--idle" not in workload.load
+        else:
+            is_enough = False
+        if not is_enough:  # else trying took as long as measuring would
+            warm = min(10, 1 + self._calls[key] // sessions // 10)
+            figures = load(workload, target, self._calls[key], warm=warm)
         figures["calls_per_s"] = figures["calls"] / figures["wall_s"]
         figures["growth_kb"] = figures["peak_kb"] - figures["rss_kb"]
         figures["cpu_us"] /= workload.divisor
@@ -133,7 +138,9 @@ def load(workload: Workload, target: list[str], calls: int, *, warm: int, with_i
 
 
 def medians(rounds: list[Figures]) -> Figures:
-    return {name: statistics.median(figures[name] for figures in rounds) for name in rounds[0]}
+    """Of the figures that every round has."""
+    names = [name for name in rounds[0] if all(name in figures for figures in rounds)]
+    return {name: statistics.median(figures[name] for figures in rounds) for name in names}
 
 
 def add_differences(row: dict[str, Figures]) -> None:
@@ -152,8 +159,8 @@ def measured(
     for workload in workloads:
         taken: dict[str, list[Figures]] = {}
         turns = [s for s in subjects or workload.subjects if s not in SLOW or not run.is_quick]
-        for _ in range(min(rounds, workload.rounds_max)):
-            found = {subject: run.measure(workload, subject) for subject in turns}
+        for number in range(min(rounds, workload.rounds_max)):
+            found = {subject: run.measure(workload, subject) for subject in turns if not number or subject not in PEERS}
             row = {subject: figures for subject, figures in found.items() if figures is not None}
             add_differences(row)
             for subject, figures in row.items():

@@ -24,6 +24,8 @@ WRAPPERS: Final = ("supergateway", "mcp-proxy-npm", "mcp-proxy-pypi", "translate
 """Peers that put HTTP in front of a server on stdio."""
 SLOW: Final = ("fastmcp", "fastmcp-reused", "mcp-proxy-npm", "mcp-proxy-pypi", "translate")
 """Peers that the short run does without: they take seconds to start, and as long as all others together."""
+PEERS: Final = ("supergateway", *SLOW)
+"""Measured in the first round only: what they cost differs by more than rounds do."""
 BURST: Final = 1000
 """Events of one call: enough that the call itself does not show in what one costs."""
 
