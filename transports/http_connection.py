@@ -35,7 +35,7 @@ from ..core.wire.http_routes import (
 from ..core.wire.http_server import reply_to
 from .forwarding_client import ForwardedRequest
 from .http_files import UploadBody, refuse_upload
-from .http_framing import PARSED, SKIP_MAX_BYTES, TURN_EVENTS, Framing, Phase
+from .http_framing import PARSED, SKIP_MAX_BYTES, TURN_EVENTS, TURN_REQUESTS, Framing, Phase
 from .http_jobs import Jobs
 from .http_listening import Admitted, Listening
 from .http_replies import Exchange, FileExchange
@@ -151,8 +151,12 @@ class Connection:
         writer.is_settling = True
         try:
             self._advance()
-            while writer.advance():
+            for _ in range(TURN_REQUESTS):
+                if not writer.advance():
+                    break
                 self._advance()
+            else:
+                self._framing.is_behind = True
         finally:
             writer.is_settling = False
         if not writer.is_over:

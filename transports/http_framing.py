@@ -31,6 +31,8 @@ SKIP_MAX_BYTES: Final = 64 * KIB
 """A refused request's body up to this size is read, so that its connection can be used again."""
 TURN_EVENTS: Final = 200
 """Pieces of a request that are parsed before others get their turn: some milliseconds of work."""
+TURN_REQUESTS: Final = 16
+"""Pipelined requests that are answered at once before others get their turn."""
 EMPTY_LINES: Final = b"\r\n"
 """Bytes that may stand before a request line, where old clients end their bodies with one line end too many. Source:
 RFC 9112, 2.2: "SHOULD ignore at least one empty line (CRLF) received prior to the request-line"."""

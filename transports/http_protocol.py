@@ -131,19 +131,20 @@ class HttpProtocol(asyncio.Protocol):
     # --- What the connection asks -----------------------------------------------------------------------------------
 
     def write(self, parts: list[bytes]) -> bool:
-        if self._transport.is_closing():  # we are about to be told
-            return True
+        transport = self._transport
+        if transport.is_closing():  # the client is gone, as we are about to be told
+            return False
         if len(parts) == 1:
-            self._transport.write(parts[0])
+            transport.write(parts[0])
         elif sum(map(len, parts)) <= JOIN_MAX_BYTES:
-            self._transport.write(b"".join(parts))
+            transport.write(b"".join(parts))
         else:
-            self._transport.writelines(parts)
+            transport.writelines(parts)
         if self._is_blocked:
-            self._unsent_bytes = self._transport.get_write_buffer_size()
+            self._unsent_bytes = transport.get_write_buffer_size()
             self._write_deadline = self._loop.time() + self._listening.limits.write_timeout_s
             self._ring_by(self._write_deadline)
-        return not self._is_blocked
+        return not (self._is_blocked or transport.is_closing())
 
     def read(self, is_wanted: bool) -> None:
         if self._transport.is_closing():

@@ -152,9 +152,9 @@ class HttpServer:
         Event streams end when the engine closes them, so the caller bounds this wait.
         """
         self._on.is_draining = True
-        # Closing, not cancelling: asyncio loses a connection whose accept is cancelled in the moment it arrives.
         for scope in list(self._accepting):
             scope.cancel()
+        # Closing, not cancelling: asyncio loses a connection whose accept is cancelled in the moment it arrives.
         for listener in list(self._listeners):
             await listener.aclose()
         for connection in list(self._connections):

@@ -71,7 +71,7 @@ class TransportStream(asyncio.Protocol, ByteStream):
 
     async def send(self, item: bytes) -> None:
         await checkpoint()
-        if self._is_lost:
+        if self._is_lost or self._transport.is_closing():
             raise anyio.BrokenResourceError
         self._transport.write(item)
         while self._is_blocked:

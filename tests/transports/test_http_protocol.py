@@ -8,7 +8,7 @@ import importlib.util
 import json
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -21,9 +21,11 @@ from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.transports import http_server
 from isthmus.transports.driver import uses_protocols
+from isthmus.transports.http_framing import TURN_REQUESTS
 from isthmus.transports.http_server import HttpServer
 from isthmus.transports.port import Outlet
 from isthmus.transports.unix_listener import http_listener
+from socket_fakes import connected
 
 LOOPS = ["asyncio", *(["uvloop"] if importlib.util.find_spec("uvloop") else [])]
 ONE = ChannelId(1)
@@ -132,19 +134,85 @@ async def test_a_large_reply_goes_at_its_readers_pace() -> None:
         assert w.port.sent_bytes[ONE] == len(message)
 
 
-async def test_a_reader_of_little_is_kept_and_one_of_nothing_is_not() -> None:
-    async with listening(Limits(write_timeout_s=0.25)) as w:
+async def test_a_reader_of_nothing_is_given_up() -> None:
+    async with listening(Limits(write_timeout_s=0.1)) as w, await w.connect() as stream:
         w.port.on_message = lambda channel, _, outlet: outlet.send(Send(channel, b"x" * (8 << 20), is_last=True))
-        async with await w.connect() as stream:
-            await stream.send(post())
-            assert await w.port.wait_closed(1) is End.TIMED_OUT
-        async with await w.connect() as stream:
-            await stream.send(post())
-            size = 0
-            while size < 8 << 20:
-                size += len(await stream.receive(1 << 16))
-                await anyio.sleep(0.007)
-            assert await w.port.wait_closed(2) is End.DONE
+        await stream.send(post())
+        assert await w.port.wait_closed(1) is End.TIMED_OUT
+
+
+class Slow(asyncio.Transport):
+    """Has `left` bytes that its peer has not taken; at once the peer takes none."""
+
+    def __init__(self, protocol: asyncio.BaseProtocol) -> None:
+        super().__init__()
+        self.left = 0
+        self.is_gone = False
+        self.protocol = protocol
+        protocol.connection_made(self)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.left += len(data)
+        self.protocol.pause_writing()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high == 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.left
+
+    def is_closing(self) -> bool:
+        return self.is_gone
+
+    def abort(self) -> None:
+        self.is_gone = True
+
+
+class Clock:
+    """An event loop's time, which jumps to when it is to call."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.calls: list[tuple[float, Callable[[], None]]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, at: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        self.calls.append((at, call))
+        return asyncio.get_running_loop().call_later(1e6, call)
+
+    def jump(self) -> None:
+        self.now, call = self.calls.pop()
+        call()
+
+
+@pytest.mark.parametrize("takes", [True, False])
+async def test_who_takes_little_but_steadily_is_kept(takes: bool) -> None:
+    port = FakePort()
+    port.on_message = lambda channel, _, outlet: outlet.send(Send(channel, b"x" * 1000, is_last=True))
+    server = HttpServer(SURFACE, port, FakeFiles(), Limits(), pages=pages)
+    clock = Clock()
+    made: list[Slow] = []
+
+    async def connect(protocol: asyncio.Protocol) -> None:
+        protocol._loop = clock  # type: ignore[attr-defined]
+        made.append(Slow(protocol))
+        protocol.data_received(post())
+
+    async with anyio.create_task_group() as tasks:
+        server.handle_transport(connect, tasks, lambda: None)
+        await port.wait_message()
+        (transport,) = made
+        for _ in range(20):
+            transport.left -= 10 if takes else 0
+            if not transport.is_gone:
+                clock.jump()
+        assert clock.now >= 20 * Limits().write_timeout_s or not takes
+        assert transport.is_gone is not takes
+        assert port.closes == ({} if takes else {ONE: port.closes[ONE]})
+        for connection in list(server._connections):
+            connection.stop()
 
 
 async def test_an_upload_is_read_as_fast_as_it_is_taken() -> None:
@@ -171,6 +239,36 @@ async def test_events_leave_as_they_come_and_departure_is_seen() -> None:
         assert ONE not in w.port.closes
         await stream.aclose()
         assert await w.port.wait_closed(1) is End.GONE
+
+
+async def test_a_web_socket_takes_the_connection_over() -> None:
+    async with listening() as w, await w.connect() as stream:
+        peer = await connected(stream)
+        for text in ("one", "x" * 200_000):
+            await peer.say_text(text)
+            assert await peer.read() == text
+        await peer.close()
+        await peer.wait_eof()
+        assert await w.port.wait_closed(1) is End.GONE
+
+
+async def test_many_requests_at_once_leave_others_their_turn() -> None:
+    """Each is answered, in order, and another client's is not behind all of them."""
+    count = 40 * TURN_REQUESTS
+    async with listening() as w, await w.connect() as many, await w.connect() as other:
+        await other.send(get("/healthz"))
+        await answer(other)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(many.send, b"".join(post(b"%04d" % n) for n in range(count)))
+            await w.port.wait_message()
+            tasks.start_soon(other.send, post(b"other"))
+            data = b""
+            while data.count(b"HTTP/1.1 200 OK") < count or not data.endswith(b"%04d" % (count - 1)):
+                data += await many.receive()
+        bodies = [message for _, message in w.port.messages]
+        assert [body for body in bodies if body != b"other"] == [b"%04d" % n for n in range(count)]
+        assert bodies.index(b"other") < count
+        assert await answer(other) == (200, b"other")
 
 
 async def test_one_connection_too_many_is_told_503() -> None:
