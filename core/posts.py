@@ -230,7 +230,7 @@ class Posts:
                     raise RemoteProtocolError("got an answer, expected none: nobody is asked in that revision")
                 return False
             if revision is not None:
-                self._receive_request(role, channel, frame)
+                self._receive_request(role, channel, frame, revision)
                 return True
             if frame.method == "initialize":
                 if is_modern_header:
@@ -250,11 +250,9 @@ class Posts:
     def _revision_of(self, frame: Frame) -> str | None:
         return None if frame.method is None else revision_of(frame.params)
 
-    def _receive_request(self, role: PostRole, channel: ChannelId, frame: Frame) -> None:
+    def _receive_request(self, role: PostRole, channel: ChannelId, frame: Frame, revision: str) -> None:
         opening = role.opening
         assert frame.method is not None
-        revision = revision_of(frame.params)
-        assert revision is not None
         if opening.revision is not None and revision:
             check_revision(opening.revision, revision)  # whether or not what the body names is served
         leg = read_leg(frame)

@@ -23,7 +23,9 @@ import pytest
 from isthmus.app.service import running
 from isthmus.app.settings import Core, Server, Settings, Storage, Upstream
 
-PRODUCT: Final = str(Path(isthmus.core.__file__).parent.parent)
+PRODUCT: Final = tuple(
+    f"{Path(isthmus.core.__file__).parent.parent / part}/" for part in ("app", "core", "storage", "transports")
+)
 PATIENCE_S: Final = 30.0
 CALLS: Final = 50
 """Counted together, so that what happens now and then, like the Date of replies, hardly shows."""
