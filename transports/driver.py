@@ -8,7 +8,8 @@ import asyncio
 def uses_protocols(choice: bool | None = None) -> bool:
     """Whether what is made here and now takes protocols: as chosen, or else wherever there are such.
 
-    They cost a fraction of what streams cost, and exist only on asyncio and its like. Neither driver owns a rule.
+    They cost a fraction of what streams cost, but exist only on asyncio and what is like it. Neither driver owns a
+    rule.
     """
     try:
         asyncio.get_running_loop()
