@@ -1,4 +1,4 @@
-"""A certificate authority of our own, for servers that speak TLS."""
+"""Both drivers for the listener's tests, and a certificate authority of our own for servers that speak TLS."""
 
 from __future__ import annotations
 
@@ -6,7 +6,30 @@ import ssl
 import subprocess
 from pathlib import Path
 
+import http_fakes
 import pytest
+
+LISTENERS = ("test_http_server", "test_http_edges", "test_forwarding", "test_websocket_server")
+"""Whose tests run with both drivers."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    chosen = {mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")}
+    if metafunc.module.__name__ == "test_http_protocol":  # which has event loops of its own
+        return
+    if "anyio_backend" in metafunc.fixturenames and "anyio_backend" not in chosen:
+        drivers = ["asyncio", "trio", *(["protocols"] if metafunc.module.__name__ in LISTENERS else [])]
+        metafunc.parametrize("anyio_backend", drivers, indirect=True)
+
+
+@pytest.fixture
+def anyio_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The event loop, and for listeners the driver."""
+    if request.param == "protocols":
+        monkeypatch.setattr(http_fakes, "USES_PROTOCOLS", True)
+        return "asyncio"
+    assert isinstance(request.param, str)
+    return request.param
 
 
 @pytest.fixture(scope="session")
