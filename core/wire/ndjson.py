@@ -9,6 +9,7 @@ Source: 2024-11-05 to 2026-07-28, basic/transports, "stdio": messages are delimi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -17,6 +18,8 @@ from ..errors import LocalProtocolError
 from .remains import HEAD_SIZE_MAX_BYTES, TAIL_SIZE_MAX_BYTES
 
 BOM: Final = b"\xef\xbb\xbf"
+JOINED_SIZE_MAX_BYTES: Final = 64 * 1024
+"""A larger message is a write of its own: copying it costs more than a write."""
 
 
 class Line(msgspec.Struct, frozen=True, tag=True):
@@ -127,6 +130,20 @@ class LineReader:
             self._is_first_line = False
             line = line.removeprefix(BOM)
         return line
+
+
+def encode_lines(messages: Sequence[bytes]) -> list[bytes]:
+    """The messages as lines, in as few pieces as can be had without copying large ones."""
+    pieces: list[bytes] = []
+    small: list[bytes] = []
+    for message in messages:
+        if len(message) <= JOINED_SIZE_MAX_BYTES:
+            small.append(encode_line(message))
+            continue
+        pieces += (b"".join(small), message.replace(b"\r", b" ").replace(b"\n", b" "))
+        small = [b"\n"]
+    pieces.append(b"".join(small))
+    return [piece for piece in pieces if piece]
 
 
 def encode_line(message: bytes) -> bytes:
