@@ -24,20 +24,25 @@ class Descriptor:
         mode = os.fstat(fd).st_mode
         self.fd = fd
         self.is_stream = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-        # A terminal's mode is the shell's too, so it stays; reading what is there does not block.
+        # A terminal's mode is the shell's too, so it stays: reading what is there does not block.
         self.is_readiness_known = self.is_stream or os.isatty(fd)
         self._was_blocking = True
 
     def __enter__(self) -> Descriptor:
+        self._was_blocking = os.get_blocking(self.fd)
         if self.is_stream:
-            self._was_blocking = os.get_blocking(self.fd)
             os.set_blocking(self.fd, False)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.is_stream and self._was_blocking:
+        if self._was_blocking:
+            os.set_blocking(self.fd, True)
+
+    def keep_mode(self) -> None:
+        """To be called when an event loop was told to watch it: uvloop makes non-blocking whatever it watches."""
+        if self._was_blocking and not self.is_stream:
             os.set_blocking(self.fd, True)
 
     async def wait_readable(self) -> None:

@@ -71,6 +71,7 @@ class Reading:
             self._is_listening = is_wanted
             if is_wanted:
                 self._loop.add_reader(self._source.fd, self._receive)
+                self._source.keep_mode()
             else:
                 self._loop.remove_reader(self._source.fd)
 

@@ -275,9 +275,9 @@ async def test_a_terminal_is_served_and_keeps_its_mode() -> None:
 
                 tasks.start_soon(serve)
                 channel = await port.wait_any_opened()
-                assert os.get_blocking(far)
                 os.write(near, b"{}\n")
                 await port.wait_message(channel)
+                assert os.get_blocking(far)
                 port.outlets[channel].send(Send(channel, b"[1]"))
                 await port.wait_sent(channel, 3)
                 assert os.read(near, 100) == b"[1]\n"
