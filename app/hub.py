@@ -21,6 +21,7 @@ from ..core.effects import (
     Cause,
     Cease,
     Close,
+    Connected,
     Dial,
     Discard,
     Effect,
@@ -30,6 +31,7 @@ from ..core.effects import (
     Note,
     Opening,
     Pause,
+    PostOpening,
     Receive,
     Remove,
     Resume,
@@ -48,6 +50,7 @@ from ..core.plan import Plan
 from ..core.report import Command, Status
 from ..core.taskrecord import TaskStatus
 from ..core.timers import Deadline
+from ..core.wire.http_client import ENDED_ORDERLY
 from ..transports.clock import loop_clock
 from ..transports.http_client import HttpClient
 from ..transports.memory import MemoryServer
@@ -82,6 +85,16 @@ class EngineLike(Protocol):
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]: ...
     def receive_answer(self, ticket: Ticket, answer: StorageAnswer, now: float) -> list[Effect]: ...
     def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]: ...
+    def receive_at_once(
+        self,
+        channel: ChannelId,
+        now: float,
+        *,
+        opening: Opening | None = None,
+        message: bytes | None = None,
+        size_bytes: int = 0,
+        cause: Cause | None = None,
+    ) -> list[Effect]: ...
     def receive_drain(self, now: float) -> list[Effect]: ...
     def receive_stop(self, now: float) -> list[Effect]: ...
     def receive_command(self, server: str, command: Command, now: float) -> list[Effect]: ...
@@ -254,6 +267,13 @@ class Hub:
         self._apply(effects)
         return channel
 
+    def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
+        channel = self._engine.new_channel()
+        effects = self._engine.receive_at_once(channel, self._now(), opening=opening, message=message)
+        self._outlets[channel] = outlet
+        self._apply(effects)
+        return channel
+
     def opened(self, channel: ChannelId, opening: Opening) -> None:
         if channel in self._outlets:
             self._apply(self._engine.receive_open(channel, opening, self._now()))
@@ -261,8 +281,20 @@ class Hub:
     def message(self, channel: ChannelId, message: bytes) -> None:
         self._apply(self._engine.receive_message(channel, message, self._now()))
 
+    def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
+        if self._outlets.pop(channel, None) is not None:
+            now = self._now()
+            self._apply(
+                self._engine.receive_at_once(channel, now, opening=opening, message=message, cause=ENDED_ORDERLY)
+            )
+
     def sent(self, channel: ChannelId, size_bytes: int) -> None:
         self._apply(self._engine.receive_sent(channel, size_bytes, self._now()))
+
+    def delivered(self, channel: ChannelId, size_bytes: int) -> None:
+        if self._outlets.pop(channel, None) is not None:
+            now = self._now()
+            self._apply(self._engine.receive_at_once(channel, now, size_bytes=size_bytes, cause=ENDED_ORDERLY))
 
     def closed(self, channel: ChannelId, cause: Cause) -> None:
         if self._outlets.pop(channel, None) is not None:

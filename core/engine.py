@@ -82,6 +82,7 @@ STATE_KEY_BYTES: Final = 32
 """Of a key that is made for one run: as many as its hash has."""
 
 UPSTREAM_ROLES = (ChildRole, SpareRole, UpPostRole, UpStreamRole)
+_ENDING_UPSTREAM_ROLES = (*UPSTREAM_ROLES, FarewellRole)
 
 
 class Engine:
@@ -214,6 +215,59 @@ class Engine:
     def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]:
         """A channel exists: a downstream one numbered by `new_channel`, or one that a `Dial` ordered (`Connected`)."""
         self._begin(now, channel)
+        self._open(channel, opening)
+        return self._effects()
+
+    def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]:
+        """One message arrived, without framing: JSON-RPC on channels of the protocol, an `UploadManifest` or
+        `Appended` on uploads.
+
+        A message on a channel that has ended, or was never opened, is dropped: it crossed our own `Close`. A byte order
+        mark before it is no part of it: some platforms write one before every text.
+        """
+        self._begin(now, channel)
+        self._hear(channel, message)
+        return self._effects()
+
+    def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
+        """A channel is gone. Nothing is said of it afterwards; saying it twice does nothing."""
+        self._begin(now, None)
+        self._close(channel, cause)
+        return self._effects()
+
+    def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]:
+        """So many bytes of messages left for the peer of a channel."""
+        self._begin(now, None)
+        self._desk.receive_sent(channel, size_bytes)
+        return self._effects()
+
+    def receive_at_once(
+        self,
+        channel: ChannelId,
+        now: float,
+        *,
+        opening: Opening | None = None,
+        message: bytes | None = None,
+        size_bytes: int = 0,
+        cause: Cause | None = None,
+    ) -> list[Effect]:
+        """What is learnt of a channel in one moment: that it is open, what was said, how much has left, that it is
+        gone. The same as the inputs for each of these in this order, where nothing is done about the one before the
+        next."""
+        self._begin(now, channel)
+        if opening is not None:
+            self._open(channel, opening)
+        if message is not None:
+            self._hear(channel, message)
+        if size_bytes:
+            self._desk.source = None
+            self._desk.receive_sent(channel, size_bytes)
+        if cause is not None:
+            self._desk.source = None
+            self._close(channel, cause)
+        return self._effects()
+
+    def _open(self, channel: ChannelId, opening: Opening) -> None:
         if isinstance(opening, Connected | Primed):
             role = self._desk.role_of(channel)
             if isinstance(role, UPSTREAM_ROLES):
@@ -239,16 +293,8 @@ class Engine:
         else:
             assert isinstance(opening, PipeOpening)
             self._pipes.open_pipe(channel, opening)
-        return self._effects()
 
-    def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]:
-        """One message arrived, without framing: JSON-RPC on channels of the protocol, an `UploadManifest` or
-        `Appended` on uploads.
-
-        A message on a channel that has ended, or was never opened, is dropped: it crossed our own `Close`. A byte order
-        mark before it is no part of it: some platforms write one before every text.
-        """
-        self._begin(now, channel)
+    def _hear(self, channel: ChannelId, message: bytes) -> None:
         message = message.removeprefix(jsonrpc.MARK)
         role = self._desk.role_of(channel)
         if isinstance(role, UPSTREAM_ROLES):
@@ -267,13 +313,10 @@ class Engine:
             self._counter.receive_manifest(role, channel, message)
         elif isinstance(role, AppendRole):
             self._drafts.receive_report(role, channel, message)
-        return self._effects()
 
-    def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
-        """A channel is gone. Nothing is said of it afterwards; saying it twice does nothing."""
-        self._begin(now, None)
+    def _close(self, channel: ChannelId, cause: Cause) -> None:
         role = self._desk.release(channel)
-        if isinstance(role, (*UPSTREAM_ROLES, FarewellRole)):
+        if isinstance(role, _ENDING_UPSTREAM_ROLES):
             self._servers.channels.receive_close(role, channel, cause)
         elif isinstance(role, UploadRole):
             self._counter.receive_close(role)
@@ -285,18 +328,11 @@ class Engine:
             self._posts.receive_stream_close(role, channel)
         elif isinstance(role, PipeRole):
             self._pipes.receive_close(role, channel)
-        return self._effects()
 
     def receive_answer(self, ticket: Ticket, answer: StorageAnswer, now: float) -> list[Effect]:
         """A storage order was carried out, or failed. A second answer, or one that came too late, does nothing."""
         self._begin(now, None)
         self._waiting.receive_answer(ticket, answer)
-        return self._effects()
-
-    def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]:
-        """So many bytes of messages left for the peer of a channel."""
-        self._begin(now, None)
-        self._desk.receive_sent(channel, size_bytes)
         return self._effects()
 
     def receive_drain(self, now: float) -> list[Effect]:

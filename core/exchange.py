@@ -6,14 +6,13 @@ The id is kept as bytes and only echoed. Upstream it travels under a number of o
 
 from __future__ import annotations
 
-import enum
 from typing import Final, NamedTuple
 
 from .bridge.envelope import Envelope
 from .effects import Headers
 from .ids import ChannelId
 from .jsonrpc import IdKey
-from .machine import Machine
+from .machine import Machine, Symbol
 from .park import Park
 from .remote import Remote
 from .round import Round
@@ -21,7 +20,7 @@ from .stream import Stream
 from .task import Task
 
 
-class State(enum.Enum):
+class State(Symbol):
     PREPARING = "preparing"  # its file handles are being resolved
     QUEUED = "queued"  # ready to go; the upstream is not
     SENT = "sent"  # written upstream: from here on it may have run
@@ -32,7 +31,7 @@ class State(enum.Enum):
     CANCELLED = "cancelled"  # the client does not want an answer any more
 
 
-class Input(enum.Enum):
+class Input(Symbol):
     PREPARED = "prepared"
     SEND = "send"
     REQUEUE = "requeue"  # provably did not run, or may safely run again

@@ -14,7 +14,19 @@ from typing import Final
 
 import anyio
 
-from ..core.effects import Cause, Close, Connected, CookieChanges, End, Join, Listen, Opening, Post, Send
+from ..core.effects import (
+    Cause,
+    Close,
+    Connected,
+    CookieChanges,
+    End,
+    Join,
+    Listen,
+    Opening,
+    Post,
+    PostOpening,
+    Send,
+)
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.limits import Limits
@@ -204,6 +216,17 @@ class _Stream:
 
     def message(self, channel: ChannelId, message: bytes) -> None:
         self._upstream.receive_message(message)
+
+    def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
+        raise AssertionError("nobody posts here")
+
+    def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
+        self.opened(channel, opening)
+        self.message(channel, message)
+        self.closed(channel, Cause(End.DONE))
+
+    def delivered(self, channel: ChannelId, size_bytes: int) -> None:
+        """A request is sent whole."""
 
     def sent(self, channel: ChannelId, size_bytes: int) -> None:
         """A request is sent whole."""

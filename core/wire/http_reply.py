@@ -7,24 +7,24 @@ the reply carries its own status. The first message that is not the last one, or
 
 from __future__ import annotations
 
-import enum
 from typing import Final
 
 import msgspec
 
 from ..effects import Close, Send
 from ..errors import LocalProtocolError
+from ..machine import Symbol
 from .http_headers import EVENTS, JSON, Headers
 from .sse import COMMENT, encode_event
 
 
-class State(enum.Enum):
+class State(Symbol):
     SILENT = "silent"  # nothing written, everything still possible
     STREAMING = "streaming"  # an event stream is open
     ENDED = "ended"
 
 
-class Input(enum.Enum):
+class Input(Symbol):
     OPENED = "opened"  # show the client an open stream before there is an event
     MESSAGE = "message"  # a message that others follow
     COMMENT = "comment"  # keep idle middle boxes from cutting the stream

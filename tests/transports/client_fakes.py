@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.tls import TLSListener
-from isthmus.core.effects import Cause, Connected, Opening, Primed
+from isthmus.core.effects import Cause, Connected, End, Opening, PostOpening, Primed
 from isthmus.core.ids import ChannelId
 from isthmus.transports.http_endpoint import Endpoint
 from isthmus.transports.port import Outlet
@@ -36,6 +36,17 @@ class FakePort:
 
     def open(self, opening: Opening, outlet: Outlet) -> ChannelId:
         raise AssertionError("no client opens a downstream channel")
+
+    def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
+        raise AssertionError("no client opens a downstream channel")
+
+    def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
+        self.opened(channel, opening)
+        self.message(channel, message)
+        self.closed(channel, Cause(End.DONE))
+
+    def delivered(self, channel: ChannelId, size_bytes: int) -> None:
+        raise AssertionError("no request is sent in parts")
 
     def opened(self, channel: ChannelId, opening: Opening) -> None:
         assert isinstance(opening, Connected | Primed)

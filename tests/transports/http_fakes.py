@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 import h11
 from anyio.abc import ByteStream
-from isthmus.core.effects import Append, Cause, End, Opening, Receive, Serve
+from isthmus.core.effects import Append, Cause, Connected, End, Opening, PostOpening, Receive, Serve
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.wire.http_pages import Page
@@ -121,7 +121,16 @@ class FakePort:
         self.on_open(channel, opening, outlet)
         return channel
 
+    def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
+        channel = self.open(opening, outlet)
+        if channel not in self.closes:
+            self.message(channel, message)
+        return channel
+
     def opened(self, channel: ChannelId, opening: Opening) -> None:
+        raise AssertionError("nothing was dialled")
+
+    def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
         raise AssertionError("nothing was dialled")
 
     def message(self, channel: ChannelId, message: bytes) -> None:
@@ -133,6 +142,10 @@ class FakePort:
     def sent(self, channel: ChannelId, size_bytes: int) -> None:
         assert channel not in self.closes
         self.sent_bytes[channel] = self.sent_bytes.get(channel, 0) + size_bytes
+
+    def delivered(self, channel: ChannelId, size_bytes: int) -> None:
+        self.sent(channel, size_bytes)
+        self.closed(channel, Cause(End.DONE))
 
     def closed(self, channel: ChannelId, cause: Cause) -> None:
         assert channel not in self.closes, "a channel ends once"
