@@ -44,9 +44,11 @@ links:
 	@mkdir -p .links/isthmus
 	@for d in core transports storage app; do ln -sfn ../../$$d .links/isthmus/$$d; done
 
-# Figures of the proxy against the floor of its stack, in one run. Not part of the tests.
+# What a call costs, against floors, byte proxies and peers in one run: QUICK=1 for the shortest, ARGS='--only http_c16'
+# for one workload. Needs a C compiler. Not part of the tests.
 bench: $(STAMP)
-	$(BIN)/python bench/run.py
+	@$(BIN)/python bench/peers.py
+	@$(BIN)/python bench/run.py --json build/bench/report.json $(if $(QUICK),--quick) $(ARGS)
 
 # Storms over real processes: SEEDS='1 2' repeats some, MINUTES=60 goes on for an hour.
 chaos: $(STAMP)

@@ -73,6 +73,8 @@ class EngineLike(Protocol):
     def session_count(self) -> int: ...
     @property
     def exchange_count(self) -> int: ...
+    @property
+    def earliest_at(self) -> float: ...
     def owes(self, channel: ChannelId) -> bool: ...
     def report(self) -> tuple[Status, ...]: ...
     def tasks(self) -> tuple[TaskStatus, ...]: ...
@@ -304,28 +306,31 @@ class Hub:
     # --- Effects ----------------------------------------------------------------------------------------------------
 
     def _apply(self, effects: list[Effect]) -> None:
-        self._effects.extend(effects)
+        queue = self._effects
+        queue.extend(effects)
         if self._is_applying:
             return
         self._is_applying = True
         try:
-            while self._effects:
-                self._carry_out(self._effects.popleft())
+            while queue:
+                self._carry_out(queue.popleft())
         finally:
             self._is_applying = False
-        self._tell_change()
-        deadline = self._engine.next_timeout()
-        if deadline is not None and deadline.at < self._alarm_at:
+        if self._change is not None:
+            self._tell_change()
+        if self._engine.earliest_at < self._alarm_at:
             self._alarm.set()
 
     def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            outlet = self._outlets.get(effect.channel)
+            if outlet is not None:
+                outlet.send(effect)
+            return
+        if isinstance(effect, Dial):
+            self._dial(effect)
+            return
         match effect:
-            case Send():
-                outlet = self._outlets.get(effect.channel)
-                if outlet is not None:
-                    outlet.send(effect)
-            case Dial():
-                self._dial(effect)
             case Close():
                 outlet = self._outlets.get(effect.channel)
                 if outlet is not None:

@@ -206,6 +206,12 @@ class Engine:
         """When `handle_timeout` is wanted next, and why."""
         return self._desk.timers.next_timeout()
 
+    @property
+    def earliest_at(self) -> float:
+        """No deadline is earlier: of use to a driver that only wants to know whether to wake up sooner than it is to
+        anyway. Asking `next_timeout` is exact, and takes longer."""
+        return self._desk.timers.earliest_at
+
     # --- Inputs -----------------------------------------------------------------------------------------------------
 
     def new_channel(self) -> ChannelId:
@@ -254,35 +260,45 @@ class Engine:
         """What is learnt of a channel in one moment: that it is open, what was said, how much has left, that it is
         gone. The same as the inputs for each of these in this order, where nothing is done about the one before the
         next."""
+        desk = self._desk
         self._begin(now, channel)
+        desk.ends_source = cause is not None
         if opening is not None:
             self._open(channel, opening)
         if message is not None:
             self._hear(channel, message)
+        desk.source = None
+        desk.ends_source = False
         if size_bytes:
-            self._desk.source = None
-            self._desk.receive_sent(channel, size_bytes)
+            desk.receive_sent(channel, size_bytes)
         if cause is not None:
-            self._desk.source = None
             self._close(channel, cause)
         return self._effects()
 
     def _open(self, channel: ChannelId, opening: Opening) -> None:
-        if isinstance(opening, Connected | Primed):
+        if isinstance(opening, (Connected, Primed)):
             role = self._desk.role_of(channel)
             if isinstance(role, UPSTREAM_ROLES):
                 self._servers.channels.receive_open(role, opening)
+        elif isinstance(opening, PostOpening):
+            self._check_server(opening.server)
+            self._posts.open_post(channel, opening)
         elif isinstance(opening, UploadOpening):
             self._counter.open_upload(channel, opening)
         elif isinstance(opening, DraftOpening):
             self._drafts.open(channel, opening)
         elif isinstance(opening, DownloadOpening):
             self._counter.open_download(channel, opening)
-        elif opening.server not in self._desk.servers:
-            raise LocalProtocolError(f"there is no server {opening.server!r} in the plan")
-        elif isinstance(opening, PostOpening):
-            self._posts.open_post(channel, opening)
-        elif isinstance(opening, GetOpening):
+        else:
+            self._check_server(opening.server)
+            self._open_client(channel, opening)
+
+    def _open_client(
+        self,
+        channel: ChannelId,
+        opening: GetOpening | DeleteOpening | EventPipeOpening | MessageOpening | PipeOpening,
+    ) -> None:
+        if isinstance(opening, GetOpening):
             self._posts.open_stream(channel, opening)
         elif isinstance(opening, DeleteOpening):
             self._posts.open_delete(channel, opening)
@@ -291,18 +307,21 @@ class Engine:
         elif isinstance(opening, MessageOpening):
             self._pipes.open_message(channel, opening)
         else:
-            assert isinstance(opening, PipeOpening)
             self._pipes.open_pipe(channel, opening)
+
+    def _check_server(self, server: str) -> None:
+        if server not in self._desk.servers:
+            raise LocalProtocolError(f"there is no server {server!r} in the plan")
 
     def _hear(self, channel: ChannelId, message: bytes) -> None:
         message = message.removeprefix(jsonrpc.MARK)
         role = self._desk.role_of(channel)
-        if isinstance(role, UPSTREAM_ROLES):
-            if self._desk.is_open(channel):
-                self._servers.channels.receive_message(role, channel, message)
-        elif isinstance(role, PostRole):
+        if isinstance(role, PostRole):
             if self._desk.is_open(channel):
                 self._posts.receive_post(role, channel, message)
+        elif isinstance(role, UPSTREAM_ROLES):
+            if self._desk.is_open(channel):
+                self._servers.channels.receive_message(role, channel, message)
         elif isinstance(role, PipeRole):
             if self._desk.is_open(channel):
                 self._pipes.receive_pipe(role, channel, message)
@@ -316,14 +335,14 @@ class Engine:
 
     def _close(self, channel: ChannelId, cause: Cause) -> None:
         role = self._desk.release(channel)
-        if isinstance(role, _ENDING_UPSTREAM_ROLES):
+        if isinstance(role, PostRole):
+            self._posts.receive_post_close(role, channel, cause)
+        elif isinstance(role, _ENDING_UPSTREAM_ROLES):
             self._servers.channels.receive_close(role, channel, cause)
         elif isinstance(role, UploadRole):
             self._counter.receive_close(role)
         elif isinstance(role, AppendRole):
             self._drafts.receive_close(role, channel)
-        elif isinstance(role, PostRole):
-            self._posts.receive_post_close(role, channel, cause)
         elif isinstance(role, StreamRole):
             self._posts.receive_stream_close(role, channel)
         elif isinstance(role, PipeRole):

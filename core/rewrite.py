@@ -8,12 +8,14 @@ key is refused, because two parsers that disagree about which of the two counts 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from .errors import INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
+
+T = TypeVar("T")
 
 
 class Span(NamedTuple):
@@ -80,6 +82,14 @@ def check_depth(data: bytes) -> None:
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue
         return
+
+
+def deeper(read: Callable[[bytes], T], data: bytes, levels: int = DEPTH_SPARE) -> T:
+    """What `read` makes of `data` on a stack with fewer levels left: what it can read so, anybody can read later.
+
+    That is `check_depth` for a reader that goes through the data anyway.
+    """
+    return deeper(read, data, levels - 1) if levels else read(data)
 
 
 def members(data: bytes) -> dict[str, Span]:

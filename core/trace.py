@@ -130,6 +130,10 @@ class Recorder:
     def next_timeout(self) -> Deadline | None:
         return self._engine.next_timeout()
 
+    @property
+    def earliest_at(self) -> float:
+        return self._engine.earliest_at
+
     def new_channel(self) -> ChannelId:
         channel = self._engine.new_channel()
         self._note(Line("new_channel", channel=channel))

@@ -43,8 +43,6 @@ two, and lifts them out of what a tool is called with; the third is not a modern
 
 _CLAUSE: Final = '2026-07-28 basic, "_meta"'
 _MARKER: Final = b"modelcontextprotocol/"
-_ESCAPES: Final = (b"\\/", b"\\u")
-"""The only other ways to write a character of a key: JSON has no further escape for a letter, a dot or a slash."""
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -73,7 +71,7 @@ def revision_of(params: bytes | None) -> str | None:
     Raises:
         RemoteProtocolError: a member on the way to it occurs twice.
     """
-    if params is None or not _may_have_keys(params):
+    if params is None or not may_name_sender(params):
         return None
     meta = _meta_of(params)
     raw = None if meta is None else take(meta, members(meta).get(REVISION))
@@ -135,7 +133,7 @@ def add(params: bytes | None, envelope: Envelope) -> bytes:
 
 def strip(params: bytes | None) -> bytes | None:
     """`params` without an envelope, and without a `_meta` that held nothing else."""
-    if params is None or not _may_have_keys(params):
+    if params is None or not may_name_sender(params):
         return params
     meta = _meta_of(params)
     if meta is None:
@@ -162,8 +160,9 @@ def is_implementation(raw: bytes) -> bool:
     return all(text_of(take(raw, spans.get(key))) is not None for key in ("name", "version"))
 
 
-def _may_have_keys(params: bytes) -> bool:
-    return _MARKER in params or any(escape in params for escape in _ESCAPES)
+def may_name_sender(params: bytes | None) -> bool:
+    """Whether there may be a key of an envelope in it. JSON has no other escapes for a letter, a dot or a slash."""
+    return params is not None and (_MARKER in params or b"\\u" in params or b"\\/" in params)
 
 
 def _meta_of(params: bytes) -> bytes | None:
