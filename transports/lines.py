@@ -6,7 +6,6 @@ here serves the others, and works on every loop.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 import anyio
@@ -15,6 +14,7 @@ from anyio.lowlevel import checkpoint
 from ..core.wire.ndjson import Line, LineReader, Oversize, Truncated, encode_lines
 from ..core.wire.oversize import answer_for
 from .descriptors import Descriptor
+from .driver import uses_protocols
 from .gate import Gate
 from .line_callbacks import TURN_LINES, Reading, Writing
 from .line_outbox import Outbox
@@ -27,14 +27,14 @@ async def read_lines(
     take: Callable[[Line | Oversize | Truncated], None],
     *,
     read_size_bytes: int,
-    is_portable: bool = False,
+    protocols: bool | None = None,
 ) -> None:
     """Hand each line of `source` to `take` while the gate is open; return at the end of the stream.
 
     Args:
-        is_portable: in the way that works on every event loop, also where there is a quicker one.
+        protocols: whether the event loop's callbacks do it; None: wherever that is possible.
     """
-    if source.is_readiness_known and not is_portable and _is_asyncio():
+    if source.is_readiness_known and uses_protocols(protocols):
         await Reading(source, lines, gate, take, read_size_bytes=read_size_bytes).run()
         return
     while True:
@@ -56,17 +56,17 @@ async def write_lines(
     report: Callable[[int], None],
     *,
     stall_timeout_s: float | None = None,
-    is_portable: bool = False,
+    protocols: bool | None = None,
 ) -> None:
     """Write what is in the outbox and what will be, until its end; `report` the sizes written, framing not counted.
 
     Args:
-        is_portable: as for `read_lines`.
+        protocols: as for `read_lines`.
 
     Raises:
         OSError, TimeoutError: as `Descriptor.write`.
     """
-    if sink.is_stream and not is_portable and _is_asyncio():
+    if sink.is_stream and uses_protocols(protocols):
         await Writing(outbox, sink, report, stall_timeout_s=stall_timeout_s).run()
         return
     try:
@@ -82,15 +82,6 @@ async def write_lines(
                 report(size_bytes)
     finally:
         outbox.watcher = None
-
-
-def _is_asyncio() -> bool:
-    """Whether asyncio runs us, on whichever event loop of its kind."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 async def _hand_over(lines: Sequence[Line | Oversize], take: Callable[[Line | Oversize | Truncated], None]) -> None:

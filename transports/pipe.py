@@ -44,7 +44,7 @@ async def serve_pipe(
     stdout_fd: int = STDOUT,
     wait_answered: Callable[[ChannelId], Awaitable[None]] = at_once,
     log: Callable[[str], None] = _ignore,
-    is_portable: bool = False,
+    protocols: bool | None = None,
 ) -> None:
     """Serve one client on a pair of descriptors until it leaves or the channel is closed.
 
@@ -54,10 +54,10 @@ async def serve_pipe(
     While stdout is served it carries messages and nothing else: what others in this process print goes to stderr.
 
     Args:
-        is_portable: in the way that works on every event loop, also where there is a quicker one.
+        protocols: whether the event loop's callbacks do it; None: wherever that is possible.
     """
     with _reserved(stdout_fd) as reserved_fd, Descriptor(stdin_fd) as source, Descriptor(reserved_fd) as sink:
-        await _PipeClient(port, limits, log, is_portable=is_portable).serve(opening, source, sink, wait_answered)
+        await _PipeClient(port, limits, log, protocols=protocols).serve(opening, source, sink, wait_answered)
 
 
 @contextlib.contextmanager
@@ -84,11 +84,11 @@ def _flush() -> None:
 class _PipeClient:
     """The client at the other end, as an `Outlet`."""
 
-    def __init__(self, port: Port, limits: Limits, log: Callable[[str], None], *, is_portable: bool) -> None:
+    def __init__(self, port: Port, limits: Limits, log: Callable[[str], None], *, protocols: bool | None) -> None:
         self._port = port
         self._limits = limits
         self._log = log
-        self._is_portable = is_portable
+        self._protocols = protocols
         self._outbox = Outbox()
         self._gate = Gate()
         self._is_closing = False
@@ -128,9 +128,7 @@ class _PipeClient:
     async def _read(self, source: Descriptor, wait_answered: Callable[[ChannelId], Awaitable[None]]) -> None:
         lines = LineReader(line_size_max_bytes=self._limits.request_size_max_bytes)
         size_bytes = self._limits.read_size_bytes
-        await read_lines(
-            source, lines, self._gate, self._take, read_size_bytes=size_bytes, is_portable=self._is_portable
-        )
+        await read_lines(source, lines, self._gate, self._take, read_size_bytes=size_bytes, protocols=self._protocols)
         if not self._is_closing:
             self._cause = Cause(End.GONE, detail="the client closed its end")
         with anyio.move_on_after(self._limits.drain_s):
@@ -155,9 +153,9 @@ class _PipeClient:
 
     async def _write(self, sink: Descriptor) -> None:
         try:
-            stall_timeout_s, is_portable = self._limits.write_timeout_s, self._is_portable
+            stall_timeout_s, protocols = self._limits.write_timeout_s, self._protocols
             await write_lines(
-                self._outbox, sink, self._report_sent, stall_timeout_s=stall_timeout_s, is_portable=is_portable
+                self._outbox, sink, self._report_sent, stall_timeout_s=stall_timeout_s, protocols=protocols
             )
         except TimeoutError:
             waited_s = self._limits.write_timeout_s

@@ -89,7 +89,7 @@ class Child:
 
     Args:
         log: called with each line of stderr and with what else people may want to know, without line ends.
-        is_portable: carry messages in the way that works on every event loop, also where there is a quicker one.
+        protocols: whether the event loop's callbacks carry messages; None: wherever that is possible.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Child:
         *,
         log: Callable[[str], None],
         warden: Warden = WARDEN,
-        is_portable: bool = False,
+        protocols: bool | None = None,
     ) -> None:
         assert spec.command
         self.pid: int | None = None
@@ -111,7 +111,7 @@ class Child:
         self._limits = limits
         self._log = log
         self._warden = warden
-        self._is_portable = is_portable
+        self._protocols = protocols
         self._outbox = Outbox()
         self._gate = Gate()
         self._stderr: collections.deque[str] = collections.deque(maxlen=limits.stderr_ring_lines)
@@ -229,7 +229,7 @@ class Child:
     async def _write(self, stdin: IO[bytes], writing: anyio.CancelScope) -> None:
         try:
             with writing, Descriptor(stdin.fileno()) as sink:
-                await write_lines(self._outbox, sink, self._report_sent, is_portable=self._is_portable)
+                await write_lines(self._outbox, sink, self._report_sent, protocols=self._protocols)
         except OSError:
             self._over.set()  # it closed its stdin: nothing can reach it any more
         finally:
@@ -247,7 +247,7 @@ class Child:
         self, source: Descriptor, lines: LineReader, gate: Gate, take: Callable[[Line | Oversize | Truncated], None]
     ) -> None:
         size_bytes = self._limits.read_size_bytes
-        await read_lines(source, lines, gate, take, read_size_bytes=size_bytes, is_portable=self._is_portable)
+        await read_lines(source, lines, gate, take, read_size_bytes=size_bytes, protocols=self._protocols)
 
     def _take_stdout(self, line: Line | Oversize | Truncated) -> None:
         if self._is_closing:

@@ -40,7 +40,7 @@ class UnixServer:
 
     Args:
         log: called with what people may want to know, without line ends.
-        is_portable: carry messages in the way that works on every event loop, also where there is a quicker one.
+        protocols: whether the event loop's callbacks carry messages; None: wherever that is possible.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class UnixServer:
         limits: Limits,
         *,
         log: Callable[[str], None],
-        is_portable: bool = False,
+        protocols: bool | None = None,
     ) -> None:
         self._address = address
         self._channel = channel
         self._port = port
         self._limits = limits
         self._log = log
-        self._is_portable = is_portable
+        self._protocols = protocols
         self._outbox = Outbox()
         self._gate = Gate()
         self._over = anyio.Event()
@@ -127,14 +127,12 @@ class UnixServer:
     async def _read(self, source: Descriptor) -> None:
         lines = LineReader(line_size_max_bytes=self._limits.reply_size_max_bytes)
         size_bytes = self._limits.read_size_bytes
-        await read_lines(
-            source, lines, self._gate, self._take, read_size_bytes=size_bytes, is_portable=self._is_portable
-        )
+        await read_lines(source, lines, self._gate, self._take, read_size_bytes=size_bytes, protocols=self._protocols)
         self._over.set()
 
     async def _write(self, sink: Descriptor) -> None:
         try:
-            await write_lines(self._outbox, sink, self._report_sent, is_portable=self._is_portable)
+            await write_lines(self._outbox, sink, self._report_sent, protocols=self._protocols)
         except OSError:
             self._over.set()
         self._written.set()

@@ -25,5 +25,5 @@ def anyio_backend(driver: str) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.fixture
-def is_portable(driver: str) -> bool:
-    return driver in ("portable", "trio")
+def protocols(driver: str) -> bool:
+    return driver != "portable"

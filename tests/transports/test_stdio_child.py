@@ -19,7 +19,7 @@ from isthmus.core.limits import Limits
 from isthmus.transports import stdio
 from isthmus.transports.child_ends import HINTS
 from isthmus.transports.stdio import Child, ChildSpec, environment_for
-from line_drivers import anyio_backend, driver, is_portable  # noqa: F401
+from line_drivers import anyio_backend, driver, protocols  # noqa: F401
 from ports import RecordingPort
 
 pytestmark = pytest.mark.anyio
@@ -37,19 +37,19 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def chosen(is_portable: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    monkeypatch.setattr(Stage, "is_portable", is_portable)
+def chosen(protocols: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setattr(Stage, "protocols", protocols)
 
 
 class Stage:
     """One child on a recording port, and its log."""
 
-    is_portable = False
+    protocols = True
 
     def __init__(self, spec: ChildSpec, limits: Limits = LIMITS) -> None:
         self.port = RecordingPort()
         self.log: list[str] = []
-        self.child = Child(spec, CHANNEL, self.port, limits, log=self.log.append, is_portable=self.is_portable)
+        self.child = Child(spec, CHANNEL, self.port, limits, log=self.log.append, protocols=self.protocols)
 
     def send(self, message: bytes) -> None:
         self.child.send(Send(CHANNEL, message))

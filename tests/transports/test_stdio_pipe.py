@@ -27,7 +27,7 @@ from isthmus.transports.gate import Gate
 from isthmus.transports.line_callbacks import TURN_LINES
 from isthmus.transports.lines import read_lines
 from isthmus.transports.pipe import serve_pipe
-from line_drivers import anyio_backend, driver, is_portable  # noqa: F401
+from line_drivers import anyio_backend, driver, protocols  # noqa: F401
 from ports import RecordingPort
 
 pytestmark = pytest.mark.anyio
@@ -37,11 +37,11 @@ PATIENCE_S = 20.0
 
 
 @pytest.fixture(autouse=True)
-def chosen(is_portable: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    monkeypatch.setitem(HOW, "is_portable", is_portable)
+def chosen(protocols: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setitem(HOW, "protocols", protocols)
 
 
-HOW = {"is_portable": False}
+HOW = {"protocols": True}
 
 
 async def at_once(channel: ChannelId) -> None:
@@ -315,7 +315,7 @@ SERVER = """if True:
     from isthmus.core.limits import Limits
     from isthmus.transports.pipe import serve_pipe
 
-    HOW = {"is_portable": "portable" in sys.argv}
+    HOW = {"protocols": "portable" not in sys.argv}
 
     class Echo:
         def open(self, opening, outlet):
