@@ -158,6 +158,8 @@ class Writing:
         self._is_due = False
         if self._end.done():
             return
+        if self._is_blocked:
+            self._moved_at = self._loop.time()  # there is room, so the reader took something
         try:
             if not self._left:
                 messages, self._left_size_bytes = self._outbox.take()
@@ -181,11 +183,10 @@ class Writing:
             while left:
                 piece = left[0]
                 size = os.write(self._fd, piece)
-                if size == len(piece):
-                    left.popleft()
-                else:
+                if size < len(piece):
                     left[0] = memoryview(piece)[size:]
-                    self._moved_at = self._loop.time()
+                    break
+                left.popleft()
         return not left
 
     def _set_blocked(self, is_blocked: bool) -> None:
