@@ -52,6 +52,7 @@ from ..core.taskrecord import TaskStatus
 from ..core.timers import Deadline
 from ..core.wire.http_client import ENDED_ORDERLY
 from ..transports.clock import loop_clock
+from ..transports.driver import DRIVE, Drive
 from ..transports.http_client import HttpClient
 from ..transports.memory import MemoryServer
 from ..transports.port import FileOutlet, Outlet
@@ -113,6 +114,7 @@ class Hub:
         upstreams: for each server of the plan, how to reach it.
         log_server: called with each line that a child writes to stderr, and with what else is to be said of a server:
             (server, line).
+        drive: how all transports move their bytes.
     """
 
     def __init__(
@@ -124,7 +126,9 @@ class Hub:
         limits: Limits,
         *,
         log_server: Callable[[str, str], None],
+        drive: Drive = DRIVE,
     ) -> None:
+        self.drive = drive
         self._make_engine = make_engine
         self._plan = {server.id: server for server in plan.servers}
         self._upstreams = dict(upstreams)
@@ -208,9 +212,17 @@ class Hub:
         self._now = loop_clock()
         self._unix_at_zero = time.time() - self._now()
         self._engine = self._make_engine(self._unix_at_zero)
-        async with HttpClient(self._limits) as client, anyio.create_task_group() as self._tasks:
+        client = HttpClient(self._limits, protocols=self.drive.protocols, only_h11=self.drive.only_h11)
+        async with client, anyio.create_task_group() as self._tasks:
             self._servers = Upstreams(
-                self._plan, self._upstreams, self._workspaces, self._limits, self, client, log_server=self._log_server
+                self._plan,
+                self._upstreams,
+                self._workspaces,
+                self._limits,
+                self,
+                client,
+                log_server=self._log_server,
+                protocols=self.drive.protocols,
             )
             self._tasks.start_soon(self._ring)
             task_status.started()
@@ -411,8 +423,14 @@ class Hub:
             self._alarm = anyio.Event()
             deadline = self._engine.next_timeout()
             self._alarm_at = float("inf") if deadline is None else deadline.at
-            with anyio.move_on_at(self._alarm_at):
-                await self._alarm.wait()
+            while True:
+                with anyio.move_on_at(self._alarm_at):
+                    await self._alarm.wait()
+                if not self._alarm.is_set():
+                    break
+                # What is due sooner may be off before that: at the latest then it is looked at again.
+                self._alarm = anyio.Event()
+                self._alarm_at = min(self._alarm_at, self._engine.earliest_at)
             if self._now() >= self._alarm_at:
                 try:
                     self._apply(self._engine.handle_timeout(self._now()))

@@ -39,6 +39,7 @@ from ..transports.unix_client import UnixAddress
 from ..transports.unix_listener import remove_socket
 from .addresses import unix_path
 from .conversations import Conversations
+from .driving import drive_of
 from .errors import StartError
 from .file_pages import FilePages
 from .holding import InUse, holding
@@ -161,6 +162,7 @@ async def running(
             workspaces,
             limits,
             log_server=functools.partial(_keep_and_log, stderr, log_server or _log_server),
+            drive=drive_of(settings.core, os.environ),
         )
         forwarder = _forwarder(settings, link_key, limits)
         stack.push_async_callback(forwarder.close_idle)
@@ -176,7 +178,17 @@ async def running(
                     surface = surface_of(settings, forwarder.targets)
                     traffic = Counts()
                     files, pages = BlobFiles(blobs), _pages(service, conversations, traffic)
-                    http = HttpServer(surface, hub, files, limits, pages=pages, forwarder=forwarder, counts=traffic)
+                    http = HttpServer(
+                        surface,
+                        hub,
+                        files,
+                        limits,
+                        pages=pages,
+                        forwarder=forwarder,
+                        counts=traffic,
+                        only_h11=hub.drive.only_h11,
+                        protocols=hub.drive.protocols,
+                    )
                     for listener in listeners:
                         await tasks.start(_serve, http, listener, _shielded(serving))
                 for server in settings.servers:

@@ -3,6 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
+
+
+class Drive(NamedTuple):
+    """How bytes are moved and framed.
+
+    Attributes:
+        protocols: whether protocols move them; None: wherever there are such.
+        only_h11: h11 frames all of HTTP, and not only what is out of the ordinary.
+    """
+
+    protocols: bool | None = None
+    only_h11: bool = False
+
+
+DRIVE = Drive()
 
 
 def uses_protocols(choice: bool | None = None) -> bool:
