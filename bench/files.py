@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from peers import PEERS
 from programs import Failed, Program, Programs, cpu_s, free_port, status_kb, stub_command
-from subjects import ISTHMUS, PEERS, why_absent
+from subjects import ISTHMUS, why_absent
 from targets import Figures
 
 MIB: Final = 1024 * 1024

@@ -24,6 +24,8 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 WORDS_SHOWN_MAX = 2000
 OPEN_FILES = 65_536
+OTHER_FILES = 1000
+"""Of a proxy with thousands of sessions: those that call, connections kept for later, logs."""
 
 
 class Failed(Exception):
@@ -48,6 +50,11 @@ def allow_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, max(hard, OPEN_FILES)))
         return
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def idle_max() -> int:
+    """How many sessions a proxy can hold by the limit of open files: each may be a socket on either side."""
+    return (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - OTHER_FILES) // 2
 
 
 def free_port() -> int:
@@ -145,7 +152,7 @@ def _leave(number: int, frame: object) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def _stop(process: subprocess.Popen[str], *, with_children: bool) -> None:
+def _stop(process: subprocess.Popen[str] | subprocess.Popen[bytes], *, with_children: bool) -> None:
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(STOP_TIMEOUT_S)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from files import measure_files, measure_start
 from peers import versions
-from programs import BUILD, Failed, Program, Programs, allow_open_files, build, free_port, stub_command
+from programs import BUILD, Failed, Program, Programs, allow_open_files, build, free_port, idle_max, stub_command
 from report import render
 from subjects import STARTERS, Route, Start, why_absent
 from targets import Figures
@@ -70,7 +70,7 @@ class Run:
         if key not in self._calls:
             figures = load(workload, target, min(CALIBRATION_CALLS * sessions, most), warm=1, with_idle=False)
             self._calls[key] = max(sessions, min(most, int(self.seconds * figures["calls"] / figures["wall_s"])))
-            is_enough = figures["wall_s"] > self.seconds and "--idle" not in workload.load
+            is_enough = figures["wall_s"] > self.seconds and not workload.idle
         else:
             is_enough = False
         if not is_enough:  # else trying took as long as measuring would
@@ -124,8 +124,8 @@ def load(workload: Workload, target: list[str], calls: int, *, warm: int, with_i
         Failed: it saw something wrong, or nothing in time.
     """
     options = ["--sessions", str(workload.sessions), "--calls", str(calls), "--warm", str(warm)]
-    options += workload.load if with_idle or "--idle" not in workload.load else []
-    idle = int(workload.load[workload.load.index("--idle") + 1]) if with_idle and "--idle" in workload.load else 0
+    idle = min(workload.idle, idle_max()) if with_idle else 0
+    options += [*workload.load, "--idle", str(idle)]
     timeout_s = LOAD_TIMEOUT_S + idle // IDLE_PER_S
     options += ["--timeout-s", str(timeout_s)]
     at = target.index("--") if "--" in target else len(target)

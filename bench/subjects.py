@@ -149,7 +149,7 @@ def _haproxy(route: Route, port: int, upstream: str | list[str], scratch: Path) 
     path.write_text(
         f"""global
     nbthread 1
-    maxconn {(resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1000) // 2}
+    maxconn {(resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200) // 2}
 defaults
     mode http
     timeout connect 5s

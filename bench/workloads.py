@@ -35,6 +35,7 @@ class Workload:
     """One row of the report.
 
     Attributes:
+        idle: sessions that hold a stream and do nothing else, if so many sockets can be open.
         load: options of the load generator.
         calls_max: calls of one measurement; fewer where they take longer than the time for one.
         divisor: what the CPU time of a call is divided by: the events of a stream, say.
@@ -47,6 +48,7 @@ class Workload:
     route: Route
     subjects: tuple[str, ...]
     sessions: int = 16
+    idle: int = 0
     load: tuple[str, ...] = ()
     calls_max: int = 20_000
     divisor: int = 1
@@ -79,17 +81,61 @@ WORKLOADS: Final = (
     Workload("modern_to_legacy_c16", TO_LEGACY, OURS, is_quick=True),
     Workload("legacy_to_modern_c16", TO_MODERN, OURS, is_quick=True),
     Workload("modern_to_legacy_stdio_c16", MODERN_FROM_LEGACY_STDIO, OURS),
-    Workload("http_100k", HTTP, ("direct", *OURS, "floor", *BYTES), 4, _options(size=100_000), is_quick=True),
-    Workload("from_stdio_100k", FROM_STDIO, (*OURS, "floor"), 4, _options(size=100_000)),
-    Workload("http_10m", HTTP, ("direct", *OURS, "floor", *BYTES), 1, _options(size=10_000_000), 40, is_quick=True),
-    Workload("http_sse_10m", HTTP, (*OURS, *BYTES), 1, (*_options(size=10_000_000), "--sse"), 40),
-    Workload("from_stdio_10m", FROM_STDIO, (*OURS, "supergateway", "translate"), 1, _options(size=10_000_000), 40),
-    Workload("http_burst", HTTP, (*OURS, "floor", *BYTES), 4, _options(events=BURST), 400, BURST, is_quick=True),
-    Workload("http_paced", HTTP, ("direct", *OURS, "floor", *BYTES), 4, _options(events=50, pace_ms=4), 40, 50),
-    Workload("from_stdio_burst", FROM_STDIO, (*OURS, "floor", "supergateway"), 4, _options(events=BURST), 400, BURST),
-    Workload("http_churn", HTTP, (*OURS, *BYTES), 8, ("--churn",), 4000, is_quick=True),
-    Workload("from_stdio_churn_shared", FROM_STDIO, ("isthmus-shared",), 8, ("--churn",), 4000),
-    Workload("from_stdio_churn", FROM_STDIO, ("isthmus", *WRAPPERS), 8, ("--churn",), 200),
-    Workload("http_idle_1k", HTTP, (*OURS, *BYTES), 16, _options(idle=1000), 4000, is_fresh=True, rounds_max=1),
-    Workload("http_idle_10k", HTTP, ("isthmus", *BYTES), 16, _options(idle=9_984), 4000, is_fresh=True, rounds_max=1),
+    Workload(
+        "http_100k", HTTP, ("direct", *OURS, "floor", *BYTES), sessions=4, load=_options(size=100_000), is_quick=True
+    ),
+    Workload("from_stdio_100k", FROM_STDIO, (*OURS, "floor"), sessions=4, load=_options(size=100_000)),
+    Workload(
+        "http_10m",
+        HTTP,
+        ("direct", *OURS, "floor", *BYTES),
+        sessions=1,
+        load=_options(size=10_000_000),
+        calls_max=40,
+        is_quick=True,
+    ),
+    Workload(
+        "http_sse_10m", HTTP, (*OURS, *BYTES), sessions=1, load=(*_options(size=10_000_000), "--sse"), calls_max=40
+    ),
+    Workload(
+        "from_stdio_10m",
+        FROM_STDIO,
+        (*OURS, "supergateway", "translate"),
+        sessions=1,
+        load=_options(size=10_000_000),
+        calls_max=40,
+    ),
+    Workload(
+        "http_burst",
+        HTTP,
+        (*OURS, "floor", *BYTES),
+        sessions=4,
+        load=_options(events=BURST),
+        calls_max=400,
+        divisor=BURST,
+        is_quick=True,
+    ),
+    Workload(
+        "http_paced",
+        HTTP,
+        ("direct", *OURS, "floor", *BYTES),
+        sessions=4,
+        load=_options(events=50, pace_ms=4),
+        calls_max=40,
+        divisor=50,
+    ),
+    Workload(
+        "from_stdio_burst",
+        FROM_STDIO,
+        (*OURS, "floor", "supergateway"),
+        sessions=4,
+        load=_options(events=BURST),
+        calls_max=400,
+        divisor=BURST,
+    ),
+    Workload("http_churn", HTTP, (*OURS, *BYTES), sessions=8, load=("--churn",), calls_max=4000, is_quick=True),
+    Workload("from_stdio_churn_shared", FROM_STDIO, ("isthmus-shared",), sessions=8, load=("--churn",), calls_max=4000),
+    Workload("from_stdio_churn", FROM_STDIO, ("isthmus", *WRAPPERS), sessions=8, load=("--churn",), calls_max=200),
+    Workload("http_idle_1k", HTTP, (*OURS, *BYTES), idle=1000, calls_max=4000, is_fresh=True, rounds_max=1),
+    Workload("http_idle_10k", HTTP, ("isthmus", *BYTES), idle=9_984, calls_max=4000, is_fresh=True, rounds_max=1),
 )
