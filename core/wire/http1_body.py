@@ -18,9 +18,13 @@ import h11
 from .http1 import CLOSED, END, NEED_DATA, PAUSED, Data, Signal
 from .http1_h11 import H11Chunked
 
+KNOWN_HEAD_SIZE_MAX_BYTES: Final = 2048
+"""A head up to this size is kept for comparison with the next: three times what MCP peers send."""
 CHUNKS_MAX: Final = 64
 """Chunks given out as one piece. Each costs its reader about half a microsecond, and others want their turn."""
 
+HEAD_END: Final = b"\r\n\r\n"
+_UNUSUAL_END: Final = re.compile(rb"\n\r?\n")
 _CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})\r\n")
 _LAST_CHUNK: Final = re.compile(rb"0{1,15}\r\n\r\n")
 _BEGUN: Final = re.compile(rb"[0-9A-Fa-f]{0,15}\r?|0{1,15}\r\n\r?")
@@ -45,7 +49,7 @@ FAILED: Final = Reading.FAILED
 
 
 class Incoming:
-    """The reading half of a codec, apart from heads.
+    """The reading half of a codec, apart from what heads say.
 
     Args:
         head_size_max_bytes: the longest line, or head, that is waited for, while it is incomplete.
@@ -61,6 +65,7 @@ class Incoming:
         "_is_line_end_due",
         "_left",
         "_reading",
+        "_searched_size",
     )
 
     def __init__(self, head_size_max_bytes: int) -> None:
@@ -69,6 +74,7 @@ class Incoming:
         self._buffer = b""
         self._at = 0  # so much of it is read
         self._is_ended = False  # the stream, behind it
+        self._searched_size = 0  # so much of an incomplete head has no end in it
         self._left = 0  # bytes of the body, or of the chunk, that are to come
         self._is_line_end_due = False  # behind a chunk
         self._by_h11: H11Chunked | None = None  # who reads the rest of this body
@@ -95,6 +101,19 @@ class Incoming:
         if self._by_h11 is not None:
             return self._by_h11.trailing_data
         return self._buffer[self._at :], self._is_ended
+
+    def _is_head_awaited(self) -> bool:
+        """Whether the head that comes next, of which no end was found, may have one yet. Else h11 has to judge: it
+        takes other line ends too, knows some heads for hopeless at once, and says what is wrong with the others."""
+        size = len(self._buffer) - self._at
+        if size == 0 or self._is_ended:
+            return not self._is_ended
+        if size > self._head_size_max or self._buffer[self._at] <= 0x20:
+            return False
+        if _UNUSUAL_END.search(self._buffer, self._at + self._searched_size) is not None:
+            return False
+        self._searched_size = max(0, size - len(HEAD_END) + 1)
+        return True
 
     def _begin_body(self, size_bytes: int | None) -> None:
         """A head was read, and so much follows it; None: chunks."""
@@ -141,8 +160,10 @@ class Incoming:
         return Data(buffer[at : at + left])
 
     def _next_chunks(self) -> Data | Signal:
-        pieces: list[bytes] = []
         buffer, at, left = self._buffer, self._at, self._left
+        if at == len(buffer) and not self._is_ended:
+            return NEED_DATA
+        pieces: list[bytes] = []
         while len(pieces) < CHUNKS_MAX:
             if left:
                 piece = buffer[at : at + left]

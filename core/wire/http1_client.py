@@ -11,19 +11,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from .http1 import NEED_DATA, ClientEvent, InformationalHead, ResponseHead
-from .http1_body import DONE, HEAD, Incoming
+from .http1_body import DONE, HEAD, HEAD_END, KNOWN_HEAD_SIZE_MAX_BYTES, Incoming
 from .http1_fields import NotPlain, asks_to_close, encode_field, read_framing, read_line, read_size
 from .http1_h11 import BODILESS, H11Client
 from .http_headers import Headers
 
-KNOWN_HEAD_SIZE_MAX_BYTES: Final = 2048
-"""A head up to this size is kept for comparison with the next: three times what MCP servers send."""
+Request = tuple[str, bytes, Headers]
+"""Method, target and headers."""
 
 _METHODS: Final = frozenset(("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"))
 _TARGET: Final = re.compile(rb"/[\x21-\x7e]*")
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.1 ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?")
-_HEAD_END: Final = b"\r\n\r\n"
-_UNUSUAL_END: Final = re.compile(rb"\n\r?\n")
 
 
 class ClientCodec(Incoming):
@@ -34,15 +32,16 @@ class ClientCodec(Incoming):
         only_h11: whether h11 reads and writes everything.
     """
 
-    __slots__ = ("_h11", "_is_sent", "_known", "_only_h11", "_request", "_searched_size")
+    __slots__ = ("_asked", "_h11", "_is_sent", "_known", "_only_h11", "_request")
 
     def __init__(self, *, head_size_max_bytes: int, only_h11: bool = False) -> None:
         super().__init__(head_size_max_bytes)
         self._only_h11 = only_h11
         self._h11 = H11Client(head_size_max_bytes=head_size_max_bytes) if only_h11 else None
-        self._request: tuple[str, bytes, Headers] | None = None  # the one at hand
+        self._request: Request | None = None  # the one at hand
+        # The last one: itself, its head, and whether it closes.
+        self._asked: tuple[Request, bytes, bool] | None = None
         self._is_sent = False  # its body too
-        self._searched_size = 0  # so much of an incomplete head has no end in it
         # The last final head: its bytes, what they say, the size of its body, and whether it closes.
         self._known: tuple[bytes, ResponseHead, int | None, bool] | None = None
 
@@ -55,18 +54,20 @@ class ClientCodec(Incoming):
         Raises:
             h11.LocalProtocolError: the method, the target or a header is none, or it is not the time for a request.
         """
-        if self._h11 is None:
-            assert self._request is None
-            request = (method, target, tuple(headers))
+        if self._h11 is not None:
+            return self._h11.encode_request(method, target, headers)
+        assert self._request is None
+        request = (method, target, tuple(headers))
+        asked = self._asked
+        if asked is None or asked[0] != request:
             try:
-                encoded, self._is_closing = _encode_head(*request)
+                asked = (request, *_encode_head(*request))
             except NotPlain:
-                self._hand_over()
-            else:
-                self._request, self._is_sent = request, False
-                return encoded
-        assert self._h11 is not None
-        return self._h11.encode_request(method, target, headers)
+                return self._hand_over().encode_request(method, target, headers)
+            self._asked = asked if len(asked[1]) <= KNOWN_HEAD_SIZE_MAX_BYTES else None
+        self._request, encoded, self._is_closing = asked
+        self._is_sent = False
+        return encoded
 
     def note_sent(self) -> None:
         """The body has left in full, or there is none."""
@@ -99,9 +100,9 @@ class ClientCodec(Incoming):
         if self._request is None and (at < len(buffer) or self._is_ended):
             return self._hand_over().next_event()  # which knows what that means
         if known is None or not buffer.startswith(known[0], at):
-            end = buffer.find(_HEAD_END, at + self._searched_size)
+            end = buffer.find(HEAD_END, at + self._searched_size)
             if end < 0:
-                return self._wait_for_head()
+                return NEED_DATA if self._is_head_awaited() else self._hand_over().next_event()
             raw = buffer[at : end + 4]
             try:
                 read = _read_head(raw)
@@ -124,19 +125,6 @@ class ClientCodec(Incoming):
         self._is_closing = self._is_closing or is_closing
         self._begin_body(size)
         return head
-
-    def _wait_for_head(self) -> ClientEvent:
-        buffer, at = self._buffer, self._at
-        size = len(buffer) - at
-        if size == 0 and not self._is_ended:
-            return NEED_DATA
-        # h11 takes other line ends too, knows some heads for hopeless at once, and says what is wrong with the others.
-        if self._is_ended or size > self._head_size_max or buffer[at] < 0x21:
-            return self._hand_over().next_event()
-        if _UNUSUAL_END.search(buffer, at + self._searched_size) is not None:
-            return self._hand_over().next_event()
-        self._searched_size = max(0, size - len(_HEAD_END) + 1)
-        return NEED_DATA
 
     def _hand_over(self) -> H11Client:
         """h11 takes the response that comes next, and the next request if none was made."""
@@ -203,7 +191,7 @@ def _read_head(raw: bytes) -> InformationalHead | tuple[ResponseHead, int | None
     Raises:
         NotPlain: h11 has to judge it.
     """
-    first, *lines = raw[: -len(_HEAD_END)].split(b"\r\n")
+    first, *lines = raw[: -len(HEAD_END)].split(b"\r\n")
     matched = _STATUS_LINE.fullmatch(first)
     if matched is None:
         raise NotPlain

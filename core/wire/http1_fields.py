@@ -78,8 +78,7 @@ def read_framing(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise NotPlain
-    connection = found.get(b"connection")
-    if connection is not None and connection.lower() not in (b"keep-alive", b"close"):
+    if b"connection" in found and found[b"connection"].lower() not in (b"keep-alive", b"close"):
         raise NotPlain
     return found
 

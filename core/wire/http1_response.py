@@ -105,8 +105,12 @@ class ResponseWriter:
 
     def encode_whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:
         pieces = self._head(status, headers)
-        pieces += self.encode_data(body)
-        pieces.append(self.encode_end())
+        if self._writing is SIZED and self._left == len(body):  # as it nearly always is
+            self._writing = DONE
+            pieces.append(body)
+        else:
+            pieces += self.encode_data(body)
+            pieces.append(self.encode_end())
         return b"".join(pieces)
 
     def encode_informational(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bytes:

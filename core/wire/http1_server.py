@@ -12,17 +12,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from .http1 import NEED_DATA, RequestHead, ServerEvent
-from .http1_body import DONE, HEAD, Incoming
+from .http1_body import DONE, HEAD, HEAD_END, KNOWN_HEAD_SIZE_MAX_BYTES, Incoming
 from .http1_fields import NotPlain, asks_to_close, read_framing, read_line, read_size
 from .http1_h11 import H11Server
 from .http1_response import ResponseWriter
 
-KNOWN_HEAD_SIZE_MAX_BYTES: Final = 2048
-"""A head up to this size is kept for comparison with the next: three times what MCP clients send."""
-
 _REQUEST_LINE: Final = re.compile(rb"(GET|POST|PUT|DELETE|HEAD|OPTIONS|PATCH) (/[\x21-\x7e]*) HTTP/1\.1")
-_HEAD_END: Final = b"\r\n\r\n"
-_UNUSUAL_END: Final = re.compile(rb"\n\r?\n")
 
 
 class ServerCodec(Incoming):
@@ -33,7 +28,7 @@ class ServerCodec(Incoming):
         only_h11: whether h11 reads and writes everything.
     """
 
-    __slots__ = ("_awaits_continue", "_h11", "_known", "_only_h11", "_response", "_searched_size", "_version")
+    __slots__ = ("_awaits_continue", "_h11", "_known", "_only_h11", "_response", "_version")
 
     def __init__(self, *, head_size_max_bytes: int, only_h11: bool = False) -> None:
         super().__init__(head_size_max_bytes)
@@ -42,7 +37,6 @@ class ServerCodec(Incoming):
         self._response = ResponseWriter()
         self._version: bytes | None = None
         self._awaits_continue = False
-        self._searched_size = 0  # so much of an incomplete head has no end in it
         # The last head: its bytes, what they say, whether it closes and whether it awaits a 100.
         self._known: tuple[bytes, RequestHead, bool, bool] | None = None
 
@@ -73,9 +67,9 @@ class ServerCodec(Incoming):
     def _next_head(self) -> ServerEvent:
         buffer, at, known = self._buffer, self._at, self._known
         if known is None or not buffer.startswith(known[0], at):
-            end = buffer.find(_HEAD_END, at + self._searched_size)
+            end = buffer.find(HEAD_END, at + self._searched_size)
             if end < 0:
-                return self._wait_for_head()
+                return NEED_DATA if self._is_head_awaited() else self._hand_over().next_event()
             raw = buffer[at : end + 4]
             try:
                 known = _read_head(raw)
@@ -89,19 +83,6 @@ class ServerCodec(Incoming):
         self._begin_body(head.body_size)
         self._response.begin(head.method, is_closing=self._is_closing)
         return head
-
-    def _wait_for_head(self) -> ServerEvent:
-        buffer, at = self._buffer, self._at
-        size = len(buffer) - at
-        if size == 0 and not self._is_ended:
-            return NEED_DATA
-        # h11 takes other line ends too, knows some heads for hopeless at once, and says what is wrong with the others.
-        if self._is_ended or size > self._head_size_max or buffer[at] < 0x21:
-            return self._hand_over().next_event()
-        if _UNUSUAL_END.search(buffer, at + self._searched_size) is not None:
-            return self._hand_over().next_event()
-        self._searched_size = max(0, size - len(_HEAD_END) + 1)
-        return NEED_DATA
 
     def _hand_over(self) -> H11Server:
         """h11 takes the request that comes next, and its response."""
@@ -212,7 +193,7 @@ def _read_head(raw: bytes) -> tuple[bytes, RequestHead, bool, bool]:
     Raises:
         NotPlain: h11 has to judge it.
     """
-    first, *lines = raw[: -len(_HEAD_END)].split(b"\r\n")
+    first, *lines = raw[: -len(HEAD_END)].split(b"\r\n")
     matched = _REQUEST_LINE.fullmatch(first)
     if matched is None:
         raise NotPlain

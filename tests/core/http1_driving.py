@@ -67,6 +67,7 @@ class Server(Protocol):
     def encode_head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bytes: ...
     def encode_data(self, data: bytes) -> list[bytes]: ...
     def encode_end(self) -> bytes: ...
+    def encode_whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes: ...
     def encode_informational(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bytes: ...
 
 
@@ -152,6 +153,9 @@ class PlainServer(Plain):
     def encode_end(self) -> bytes:
         return self.http.send(h11.EndOfMessage())
 
+    def encode_whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:
+        return b"".join((self.encode_head(status, headers), *self.encode_data(body), self.encode_end()))
+
     def encode_informational(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
         return self.http.send(h11.InformationalResponse(status_code=status, headers=list(headers)))
 
@@ -235,19 +239,23 @@ def reply(server: Server, answer: Answer) -> list[object]:
     try:
         if answer.interim:
             written.append(unordered(server.encode_informational(100, ())))
-        written.append(unordered(server.encode_head(answer.status, answer.headers)))
-        written.append(b"".join(part for piece in answer.pieces for part in server.encode_data(piece)))
-        written.append(server.encode_end())
+        if len(answer.pieces) == 1:
+            written.append(unordered(server.encode_whole(answer.status, answer.headers, answer.pieces[0])))
+        else:
+            written.append(unordered(server.encode_head(answer.status, answer.headers)))
+            written.append(b"".join(part for piece in answer.pieces for part in server.encode_data(piece)))
+            written.append(server.encode_end())
     except h11.LocalProtocolError:
         written.append("refused")
     return written
 
 
-def unordered(head: bytes) -> list[bytes]:
-    """A head's lines: the first without its phrase, names in lower case, sorted."""
+def unordered(written: bytes) -> list[bytes]:
+    """A message's lines: the first without its phrase, the others with their names in lower case, sorted; the body."""
+    head, _, body = written.partition(b"\r\n\r\n")
     first, *lines = head.split(b"\r\n")
     named = [line.partition(b":") for line in lines]
-    return [first[:12], *sorted(name.lower() + colon + value for name, colon, value in named)]
+    return [first[:12], *sorted(name.lower() + colon + value for name, colon, value in named), body]
 
 
 def ask(client: Client, arriving: Sequence[bytes], requests: Sequence[tuple[str, bytes, Fields, bool]]) -> list[Entry]:

@@ -37,7 +37,7 @@ ODD = st.one_of(
 ASKED = st.integers(0, 9).flatmap(lambda n: USUAL if n else ODD)
 
 
-@settings(max_examples=100)
+@settings(max_examples=80)
 @given(stream=RESPONSES, cuts=CUTS, requests=st.lists(ASKED, min_size=1, max_size=3))
 def test_it_is_like_h11(stream: bytes, cuts: list[int], requests: list[tuple[str, bytes, Fields, bool]]) -> None:
     """The same responses, refusals, states and bytes."""
