@@ -26,7 +26,7 @@ from ..core.wire.http1_server import ServerCodec
 from .http_wire import Gone, Silent, Wire
 
 HELD_MAX_BYTES: Final = 64 * KIB
-"""Pipelined requests kept while a reply is due."""
+"""Pipelined requests kept while a reply is due; one read more may come on top."""
 SKIP_MAX_BYTES: Final = 64 * KIB
 """A refused request's body up to this size is read, so that its connection can be used again."""
 TURN_EVENTS: Final = 200
