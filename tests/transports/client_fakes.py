@@ -21,14 +21,25 @@ from isthmus.transports.port import Outlet
 PATIENCE_S = 10.0
 
 uses_protocols = False
-"""Of the client under test. Whoever imports `anyio_backend` has each test with both drivers."""
+"""Of the client under test."""
+
+WITH_BOTH_DRIVERS = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio", "protocols"], indirect=True)
+"""For a module that imports `anyio_backend` too."""
 
 
-@pytest.fixture(params=["asyncio", "trio", "protocols"])
+@pytest.fixture
 def anyio_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The event loop, and the driver of the client."""
     is_protocols = request.param == "protocols"
     monkeypatch.setattr(sys.modules[__name__], "uses_protocols", is_protocols)
     return "asyncio" if is_protocols else str(request.param)
+
+
+@pytest.fixture
+def in_order(anyio_backend: str) -> None:
+    """For a test that counts turns."""
+    if anyio_backend == "trio":
+        pytest.skip("trio wakes tasks at random")
 
 
 def new_client(limits: Limits, *, only_h11: bool = False) -> HttpClient:

@@ -9,26 +9,26 @@ import logging
 import socket
 import ssl
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 import pytest
-from client_fakes import PATIENCE_S, FakePort, Peer, Told, new_client, serving, until
+from client_fakes import PATIENCE_S, WITH_BOTH_DRIVERS, FakePort, Peer, Told, new_client, serving, until
 from client_fakes import anyio_backend as anyio_backend
+from client_fakes import in_order as in_order
 from isthmus.core.effects import Cause, Close, Connected, Delete, End, Listen, Post, Primed
 from isthmus.core.errors import OVERLOADED, LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.transports import http_client_connection, http_client_streams
 from isthmus.transports.http_client import HttpClient
-from isthmus.transports.http_endpoint import Address, Endpoint
+from isthmus.transports.http_endpoint import Endpoint
 from isthmus.transports.input_probe import InputProbe
 from isthmus.transports.port import Outlet
 from turns import watched
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITH_BOTH_DRIVERS]
 
 DONE = Cause(End.DONE)
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{}}'
@@ -616,7 +616,7 @@ class Puppet:
 
 
 @pytest.mark.parametrize("turns", range(8))
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # wakes tasks in order; trio does so at random
+@pytest.mark.usefixtures("in_order")
 async def test_a_request_that_meets_a_dying_idle_connection_goes_to_another(
     monkeypatch: pytest.MonkeyPatch, turns: int
 ) -> None:
@@ -635,7 +635,7 @@ async def test_a_request_that_meets_a_dying_idle_connection_goes_to_another(
         assert puppet.requests == 1
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # wakes tasks in order; trio does so at random
+@pytest.mark.usefixtures("in_order")
 async def test_what_a_server_says_to_an_idle_connection_is_no_answer_to_the_next_request(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -672,7 +672,7 @@ class Overtaken(Puppet):
         await self.is_heard.wait()
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # wakes tasks in order; trio does so at random
+@pytest.mark.usefixtures("in_order")
 async def test_a_response_that_overtakes_the_writer_does_not_cost_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -1024,54 +1024,6 @@ async def test_tls_to_a_server_that_speaks_none() -> None:
         cause = (await dial.exchange(Endpoint(server.url.replace("http:", "https:"))))[-1]
         assert isinstance(cause, Cause) and (cause.end, cause.unsent) == (End.UNREACHABLE, True)
         assert cause.detail.endswith("; is it an http:// server?")
-
-
-# --- Endpoints ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("url", "scheme", "host", "port", "authority", "target"),
-    [
-        ("http://h", "http", "h", 80, b"h", b"/"),
-        ("HTTPS://h:443/a//b/../c?x=%20#f", "https", "h", 443, b"h", b"/a//b/../c?x=%20"),
-        ("http://h:443?x", "http", "h", 443, b"h:443", b"/?x"),
-        ("http://[::1]:8080/?", "http", "::1", 8080, b"[::1]:8080", b"/?"),
-        ("https://[::1]/mcp", "https", "::1", 443, b"[::1]", b"/mcp"),
-        ("http://h:/", "http", "h", 80, b"h", b"/"),
-    ],
-)
-def test_urls_in_parts(url: str, scheme: str, host: str, port: int, authority: bytes, target: bytes) -> None:
-    assert Endpoint(url).address() == Address(scheme, host, port, authority, target)
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: Endpoint("h/mcp"), "http:// or https://"),
-        (lambda: Endpoint("http://user:secret@h/"), "user-info"),
-        (lambda: Endpoint("http:///secret"), "expected HOST"),
-        (lambda: Endpoint("http://h:65536/secret"), "expected HOST"),
-        (lambda: Endpoint("http://h:0/secret"), "expected HOST"),
-        (lambda: Endpoint("http://::1/secret"), "expected HOST"),
-        (lambda: Endpoint("http://h/a secret"), "percent-encoded"),
-        (lambda: Endpoint("http://h\u00e9/secret"), "percent-encoded"),
-        (lambda: Endpoint("http://h/\r\nX: secret"), "percent-encoded"),
-        (lambda: Endpoint("http://h/", (("a b", "secret"),)), "'a b'"),
-        (lambda: Endpoint("http://h/", (("Content-Length", "secret"),)), "Content-Length"),
-        (lambda: Endpoint("http://h/", (("Mcp-Session-Id", "secret"),)), "Mcp-Session-Id"),
-        (lambda: Endpoint("http://h/", (("a", "secret\r\nb: c"),)), "header a"),
-        (lambda: Endpoint("http://h/", (("a", "secret\u20ac"),)), "header a"),
-    ],
-)
-def test_endpoints_that_cannot_be_used_are_refused(make: Callable[[], Endpoint], words: str) -> None:
-    with pytest.raises(ValueError) as refusal:
-        make()
-    assert words in str(refusal.value)
-    assert "secret" not in str(refusal.value)
-
-
-def test_an_endpoint_shows_no_credentials() -> None:
-    assert "secret" not in repr(Endpoint("http://h/", (("Authorization", "Bearer secret"),)))
 
 
 @pytest.mark.parametrize("only_h11", [True, False])
