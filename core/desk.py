@@ -116,6 +116,11 @@ class Desk:
         found = self._channels.get(channel)
         return None if found is None else found.role
 
+    def role_if_open(self, channel: ChannelId) -> Role | None:
+        """The same, of a channel where something can still be sent."""
+        found = self._channels.get(channel)
+        return None if found is None or found.is_ending else found.role
+
     def is_open(self, channel: ChannelId | None) -> bool:
         """Whether something can still be sent there."""
         found = None if channel is None else self._channels.get(channel)

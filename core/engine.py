@@ -261,7 +261,9 @@ class Engine:
         gone. The same as the inputs for each of these in this order, where nothing is done about the one before the
         next."""
         desk = self._desk
-        self._begin(now, channel)
+        if now < desk.now:
+            raise _backwards(now, desk.now)
+        desk.now, desk.source = now, channel
         desk.ends_source = cause is not None
         if opening is not None:
             self._open(channel, opening)
@@ -273,7 +275,8 @@ class Engine:
             desk.receive_sent(channel, size_bytes)
         if cause is not None:
             self._close(channel, cause)
-        return self._effects()
+        effects, desk.out = desk.out, []
+        return effects
 
     def _open(self, channel: ChannelId, opening: Opening) -> None:
         if isinstance(opening, (Connected, Primed)):
@@ -315,23 +318,21 @@ class Engine:
 
     def _hear(self, channel: ChannelId, message: bytes) -> None:
         message = message.removeprefix(jsonrpc.MARK)
-        role = self._desk.role_of(channel)
+        role = self._desk.role_if_open(channel)
         if isinstance(role, PostRole):
-            if self._desk.is_open(channel):
-                self._posts.receive_post(role, channel, message)
+            self._posts.receive_post(role, channel, message)
         elif isinstance(role, UPSTREAM_ROLES):
-            if self._desk.is_open(channel):
-                self._servers.channels.receive_message(role, channel, message)
+            self._servers.channels.receive_message(role, channel, message)
         elif isinstance(role, PipeRole):
-            if self._desk.is_open(channel):
-                self._pipes.receive_pipe(role, channel, message)
+            self._pipes.receive_pipe(role, channel, message)
         elif isinstance(role, MessageRole):
-            if self._desk.is_open(channel):
-                self._pipes.receive_posted(role, channel, message)
-        elif isinstance(role, UploadRole):
-            self._counter.receive_manifest(role, channel, message)
-        elif isinstance(role, AppendRole):
-            self._drafts.receive_report(role, channel, message)
+            self._pipes.receive_posted(role, channel, message)
+        else:  # what is said of files counts after an answer too
+            role = self._desk.role_of(channel)
+            if isinstance(role, UploadRole):
+                self._counter.receive_manifest(role, channel, message)
+            elif isinstance(role, AppendRole):
+                self._drafts.receive_report(role, channel, message)
 
     def _close(self, channel: ChannelId, cause: Cause) -> None:
         role = self._desk.release(channel)
@@ -426,7 +427,7 @@ class Engine:
 
     def _begin(self, now: float, source: ChannelId | None) -> None:
         if now < self._desk.now:
-            raise LocalProtocolError(f"time runs backwards: {now} after {self._desk.now}")
+            raise _backwards(now, self._desk.now)
         self._desk.now = now
         self._desk.source = source
 
@@ -527,3 +528,7 @@ class Engine:
         exchange = None if session is None else session.exchanges.get(key)
         if session is not None and exchange is not None:
             self._courier.time_out(session, exchange)
+
+
+def _backwards(now: float, before: float) -> LocalProtocolError:
+    return LocalProtocolError(f"time runs backwards: {now} after {before}")

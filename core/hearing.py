@@ -85,7 +85,9 @@ class Hearing:
         if not isinstance(role, ChildRole):
             role.has_spoken = True
         if not jsonrpc.is_batch(message):
-            self._receive_part(link, role, channel, message)
+            if link.upstream.state is State.CLOSED:
+                return
+            self._receive_part(link, role, message)
             return
         try:
             parts = jsonrpc.split_batch(message)
@@ -93,11 +95,11 @@ class Hearing:
             self._receive_garbage(link, role, message, error)
             return
         for part in parts:
-            self._receive_part(link, role, channel, part)
+            if link.upstream.state is State.CLOSED or not self._desk.is_open(channel):
+                return  # which an earlier part may have brought about
+            self._receive_part(link, role, part)
 
-    def _receive_part(self, link: Link, role: UpRole, channel: ChannelId, part: bytes) -> None:
-        if link.upstream.state is State.CLOSED or not self._desk.is_open(channel):
-            return  # which an earlier part may have brought about
+    def _receive_part(self, link: Link, role: UpRole, part: bytes) -> None:
         try:
             frame = jsonrpc.decode(part)
         except RemoteProtocolError as error:

@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from .errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RemoteProtocolError, Shape
-from .rewrite import Edit, Span, check_depth, check_utf8, deeper, elements, members, splice, take
+from .rewrite import Edit, Span, check_depth, check_utf8, deeper, elements, look, members, splice, take
 
 IdKey = tuple[str, str | int]
 """An id or token by value: ("s", text) or ("n", integer), so that 1 and "1" differ and 1 and 1.0 do not."""
@@ -86,10 +86,11 @@ def decode(message: bytes) -> Frame:
         RemoteProtocolError: not JSON (PARSE_ERROR), or not a JSON-RPC 2.0 message (INVALID_REQUEST); `id_raw` is set
             where the sender can be answered under its own id, and `shape` where it can be told.
     """
-    try:
-        check_utf8(message)
-    except RemoteProtocolError as error:
-        raise _recognized(error, message.decode(errors="replace").encode()) from None
+    if not message.isascii():
+        try:
+            check_utf8(message)
+        except RemoteProtocolError as error:
+            raise _recognized(error, message.decode(errors="replace").encode()) from None
     if len(message) < LARGE_BYTES:
         check_depth(message)
         frame = _decode_plain(message)
@@ -360,7 +361,7 @@ def member_of(params: bytes | None, key: str) -> bytes | None:
     """The JSON of one member of an object; None if `params` is absent, no object, or lacks it."""
     if params is None or not params.startswith(b"{"):
         return None
-    return take(params, members(params).get(key))
+    return take(params, look(params).get(key))
 
 
 def text_of(raw: bytes | None) -> str | None:

@@ -142,8 +142,13 @@ class Posts:
         if frame.method == "initialize" and is_request:
             self._open_session(role, channel, frame)
             return
-        session = self._find(channel, opening.session, opening)
-        if session is None or not self._check_revision(channel, session, opening.revision):
+        session = self._clients.sessions.get(opening.session or "")
+        if session is None or not _is_owner(session, opening):
+            self._find(channel, opening.session, opening)  # which says so
+            return
+        if opening.revision != session.features.revision and not self._check_revision(
+            channel, session, opening.revision
+        ):
             return
         if is_bound_up(frame) and not self._courier.up.has_room(session):
             self._refuse(channel, 503, OVERLOADED, NO_ROOM, frame.id_raw if is_request else None)
@@ -225,7 +230,7 @@ class Posts:
                     raise RemoteProtocolError("got an answer, expected none: nobody is asked in that revision")
                 return False
             if revision is not None:
-                self._receive_request(role, channel, frame)
+                self._receive_request(role, channel, frame, revision)
                 return True
             if frame.method == "initialize":
                 if is_modern_header:
@@ -245,11 +250,9 @@ class Posts:
     def _revision_of(self, frame: Frame) -> str | None:
         return None if frame.method is None else revision_of(frame.params)
 
-    def _receive_request(self, role: PostRole, channel: ChannelId, frame: Frame) -> None:
+    def _receive_request(self, role: PostRole, channel: ChannelId, frame: Frame, revision: str) -> None:
         opening = role.opening
         assert frame.method is not None
-        revision = revision_of(frame.params)
-        assert revision is not None
         if opening.revision is not None and revision:
             check_revision(opening.revision, revision)  # whether or not what the body names is served
         leg = read_leg(frame)
