@@ -29,11 +29,12 @@ from .fitting import awaits_clients, misfits
 from .planning import era_of
 from .probe import ServerReport, probe
 from .remote_files import RemoteFiles
-from .service import VERSION, Service, running
+from .service import Service, running
 from .settings import Core, Management, Server, Settings
 from .stopping import Stop, stoppable
 from .targets import address_of, target_of
 from .value_checks import check_host, check_origin, check_token
+from .version import VERSION
 
 DONE, FAILED, USAGE = 0, 1, 2
 T = TypeVar("T")

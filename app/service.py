@@ -11,7 +11,6 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from importlib.metadata import metadata
 from typing import TypeVar
 
 import anyio
@@ -23,7 +22,6 @@ from ..core.effects import Serve
 from ..core.engine import Engine
 from ..core.limits import Limits
 from ..core.plan import Plan
-from ..core.trace import Recorder
 from ..core.wire.http_pages import Page
 from ..core.wire.http_refusals import page_answer
 from ..core.wire.http_routes import PageRoute, Refused
@@ -55,10 +53,9 @@ from .task_pages import TaskPages
 from .temporary import temporary_folder
 from .tool_pages import ToolPages
 from .tracing import Trace, open_trace
+from .version import DESCRIPTION, VERSION
 from .workspaces import Workspaces
 
-VERSION = metadata("isthmus")["Version"]
-DESCRIPTION = metadata("isthmus")["Summary"]
 T = TypeVar("T")
 KEY_BYTES = 32
 OPEN_FILES_MAX = 65_536
@@ -249,7 +246,11 @@ def _make_engine(
     trace: Trace | None,
     unix_at_zero: float,
 ) -> EngineLike:
-    make = Engine if trace is None else functools.partial(Recorder, write=trace.write)
+    make: Callable[..., EngineLike] = Engine
+    if trace is not None:
+        from ..core.trace import Recorder  # only then, for its decoder takes time to make
+
+        make = functools.partial(Recorder, write=trace.write)
     return make(
         plan,
         entropy=os.urandom,

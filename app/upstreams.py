@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -20,8 +21,10 @@ from ..transports.port import Outlet, Port
 from ..transports.sse_client import SseUpstream
 from ..transports.stdio import Child, ChildSpec
 from ..transports.unix_client import UnixAddress, UnixServer
-from ..transports.websocket_client import SocketServer
 from .workspaces import Folders, Workspaces
+
+if TYPE_CHECKING:
+    from ..transports.websocket_client import SocketServer
 
 UpstreamAddress = ChildSpec | Endpoint | UnixAddress | MemoryUpstream
 
@@ -102,6 +105,8 @@ class Upstreams:
         if isinstance(endpoint, UnixAddress):
             return UnixServer(endpoint, channel, self._port, self._limits, log=log)
         if is_websocket(endpoint.url):
+            from ..transports.websocket_client import SocketServer  # with the first WebSocket: wsproto loads slowly
+
             dialler = self._diallers.get(target.server)
             if dialler is None:
                 dialler = self._diallers[target.server] = Dialler(endpoint, endpoint.address(), self._limits)

@@ -20,6 +20,7 @@
 #define PIDS_MAX 64
 #define OPENING_MAX 32 /* sessions opened at a time: below what any peer's backlog holds */
 #define FAILURE_SHOWN_MAX 600
+#define REST_AFTER_OPENING_MS 1500 /* a proxy may still tidy up after the last of thousands */
 
 enum transport { HTTP, SSE, WS, STDIO };
 enum phase { NEW, ENDPOINT, INITIALIZE, INITIALIZED, STREAM, WARM, READY, RUN, LEAVING, IDLE, DONE };
@@ -682,7 +683,7 @@ int main(int count, char **arguments) {
     double idle_us = 0;
     if (options.idle) {
         open_sessions(options.sessions, slots);
-        settle(200);
+        settle(REST_AFTER_OPENING_MS);
         idle_us = cpu_us();
         settle(options.rest_ms);
         idle_us = cpu_us() - idle_us;

@@ -68,7 +68,7 @@ def versions() -> dict[str, str]:
 def _version(name: str) -> str:
     folder = PEERS / name
     if name in DEBIAN:
-        return _run([str(folder / f"usr/sbin/{name}"), "-v"], folder).splitlines()[0]
+        return _run([str(folder / f"usr/sbin/{name}"), "-v"], folder).splitlines()[0].split(" - ")[0]
     package = re.split("[=<>@]", (NPM | PYPI)[name])[0]
     if name in NPM:
         described = json.loads((folder / f"node_modules/{package}/package.json").read_text())

@@ -8,9 +8,12 @@ import resource
 import signal
 import socket
 import subprocess
+import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -83,7 +86,21 @@ class Program:
 
 
 class Programs(contextlib.ExitStack):
-    """What was started since the context was entered; all of it ends with the context."""
+    """What was started since the context was entered; all of it ends with the context.
+
+    Attributes:
+        scratch: a folder for their configurations, logs and data, which is gone then too.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        BUILD.mkdir(parents=True, exist_ok=True)
+        self.scratch = Path(self.enter_context(tempfile.TemporaryDirectory(dir=BUILD, ignore_cleanup_errors=True)))
+
+    def __enter__(self) -> Programs:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, _leave)
+        return self
 
     def listening(self, command: list[str], port: int, env: dict[str, str] | None = None, cwd: Path = ROOT) -> Program:
         """Start `command`, which is to listen on `port`.
@@ -91,7 +108,7 @@ class Programs(contextlib.ExitStack):
         Raises:
             Failed: it ended, or did not listen in time; with its last words.
         """
-        log = self.enter_context(open(BUILD / f"{port}.log", "w+"))  # noqa: SIM115
+        log = self.enter_context(open(self.scratch / f"{port}.log", "w+"))  # noqa: SIM115
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -101,7 +118,7 @@ class Programs(contextlib.ExitStack):
             cwd=cwd,
             start_new_session=True,
         )
-        self.callback(_stop, process, BUILD / f"{port}.log")
+        self.callback(_stop, process, with_children=True)
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline and process.poll() is None:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
@@ -113,7 +130,7 @@ class Programs(contextlib.ExitStack):
     def stub(self, era: str) -> Program:
         """The upstream, which chooses its port."""
         process = subprocess.Popen([BUILD / "stub", "http", "--era", era], stdout=subprocess.PIPE, text=True)
-        self.callback(_stop, process, None)
+        self.callback(_stop, process, with_children=False)
         assert process.stdout is not None
         self.callback(process.stdout.close)
         return Program(process.pid, int(process.stdout.readline()))
@@ -123,15 +140,19 @@ def stub_command(era: str) -> list[str]:
     return [str(BUILD / "stub"), "stdio", "--era", era]
 
 
-def _stop(process: subprocess.Popen[str], log: Path | None) -> None:
+def _leave(number: int, frame: object) -> NoReturn:
+    """So that what was started ends when this is told to."""
+    raise SystemExit(128 + number)
+
+
+def _stop(process: subprocess.Popen[str], *, with_children: bool) -> None:
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL) if log else process.kill()
+            os.killpg(process.pid, signal.SIGKILL) if with_children else process.kill()
         process.wait()
-    if log:
+    if with_children:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)  # children that it left behind are of its session
-        log.unlink(missing_ok=True)
+            os.killpg(process.pid, signal.SIGTERM)  # those that it left behind are of its session

@@ -18,23 +18,33 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from files import measure_files, measure_start
+from peers import versions
 from programs import BUILD, Failed, Program, Programs, allow_open_files, build, free_port, stub_command
+from report import render
 from subjects import STARTERS, Route, Start, why_absent
-from workloads import WORKLOADS, Workload
+from targets import Figures
+from workloads import PEERS, SLOW, WORKLOADS, Workload
 
-CALIBRATION_CALLS = 4
+from storage import measure_storage
+
+CALIBRATION_CALLS = 2
 """For each session, to learn how many calls fit into the time for one measurement."""
 LOAD_TIMEOUT_S = 90
 """For one run of the load generator; the slowest peer takes 60 ms a call."""
+IDLE_PER_S = 100
+"""Idle sessions that are opened in a second, at the very least."""
 
-Figures = dict[str, float]
+QUICK_ROUNDS = 1
+QUICK_SECONDS = 0.25
 
 
 class Run:
     """Programs stay started from one workload to the next of the same route."""
 
-    def __init__(self, programs: Programs, *, seconds: float, calls_max: int | None) -> None:
+    def __init__(self, programs: Programs, *, seconds: float, calls_max: int | None, is_quick: bool = False) -> None:
         self.programs, self.seconds, self.calls_max = programs, seconds, calls_max
+        self.is_quick = is_quick
         self._stubs: dict[str, Program] = {}
         self._started: dict[tuple[str, Route], tuple[Start, Program | None]] = {}
         self._calls: dict[tuple[str, str], int] = {}
@@ -58,9 +68,14 @@ class Run:
         sessions, key = workload.sessions, (workload.name, subject)
         most = min(workload.calls_max, self.calls_max or workload.calls_max)
         if key not in self._calls:
-            tried = load(workload, target, min(CALIBRATION_CALLS * sessions, most), warm=1, with_idle=False)
-            self._calls[key] = max(sessions, min(most, int(self.seconds * tried["calls"] / tried["wall_s"])))
-        figures = load(workload, target, self._calls[key], warm=min(10, self._calls[key] // sessions))
+            figures = load(workload, target, min(CALIBRATION_CALLS * sessions, most), warm=1, with_idle=False)
+            self._calls[key] = max(sessions, min(most, int(self.seconds * figures["calls"] / figures["wall_s"])))
+            is_enough = figures["wall_s"] > self.seconds and "--idle" not in workload.load
+        else:
+            is_enough = False
+        if not is_enough:  # else trying took as long as measuring would
+            warm = min(10, 1 + self._calls[key] // sessions // 10)
+            figures = load(workload, target, self._calls[key], warm=warm)
         figures["calls_per_s"] = figures["calls"] / figures["wall_s"]
         figures["growth_kb"] = figures["peak_kb"] - figures["rss_kb"]
         figures["cpu_us"] /= workload.divisor
@@ -88,7 +103,7 @@ class Run:
         if subject == "direct":
             return Start([]), self._stub(route.server_era)
         port = free_port()
-        start = STARTERS[subject](route, port, upstream)
+        start = STARTERS[subject](route, port, upstream, programs.scratch)
         if start is None:
             raise Failed("not of this route")
         program = None if route.client == "stdio" else programs.listening(start.command, port, dict(start.env))
@@ -110,10 +125,12 @@ def load(workload: Workload, target: list[str], calls: int, *, warm: int, with_i
     """
     options = ["--sessions", str(workload.sessions), "--calls", str(calls), "--warm", str(warm)]
     options += workload.load if with_idle or "--idle" not in workload.load else []
-    options += ["--timeout-s", str(LOAD_TIMEOUT_S)]
+    idle = int(workload.load[workload.load.index("--idle") + 1]) if with_idle and "--idle" in workload.load else 0
+    timeout_s = LOAD_TIMEOUT_S + idle // IDLE_PER_S
+    options += ["--timeout-s", str(timeout_s)]
     at = target.index("--") if "--" in target else len(target)
     command = [str(BUILD / "load"), *target[:at], *options, *target[at:]]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S + 30, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s + 30, check=False)
     if ran.returncode:
         raise Failed(ran.stderr.strip()[-1000:])
     figures: Figures = json.loads(ran.stdout)
@@ -121,55 +138,106 @@ def load(workload: Workload, target: list[str], calls: int, *, warm: int, with_i
 
 
 def medians(rounds: list[Figures]) -> Figures:
-    return {name: statistics.median(figures[name] for figures in rounds) for name in rounds[0]}
+    """Of the figures that every round has."""
+    names = [name for name in rounds[0] if all(name in figures for figures in rounds)]
+    return {name: statistics.median(figures[name] for figures in rounds) for name in names}
 
 
-def measured(run: Run, workloads: list[Workload], rounds: int) -> Iterator[tuple[str, dict[str, Figures]]]:
+def add_differences(row: dict[str, Figures]) -> None:
+    """What each subject of one round adds to the way without a proxy."""
+    direct = row.get("direct", {})
+    for figures in row.values():
+        for name in ("p50_us", "p99_us", "delay_p50_us"):
+            if name in direct:
+                figures[f"added_{name}"] = figures[name] - direct[name]
+
+
+def measured(
+    run: Run, workloads: list[Workload], rounds: int, *, subjects: tuple[str, ...] | None = None
+) -> Iterator[tuple[str, dict[str, Figures]]]:
+    """Each workload, with the medians of its subjects, or of `subjects` instead."""
     for workload in workloads:
         taken: dict[str, list[Figures]] = {}
-        for _ in range(min(rounds, workload.rounds_max)):
-            for subject in workload.subjects:
-                figures = run.measure(workload, subject)
-                if figures is not None:
-                    taken.setdefault(subject, []).append(figures)
+        turns = [s for s in subjects or workload.subjects if s not in SLOW or not run.is_quick]
+        for number in range(min(rounds, workload.rounds_max)):
+            found = {subject: run.measure(workload, subject) for subject in turns if not number or subject not in PEERS}
+            row = {subject: figures for subject, figures in found.items() if figures is not None}
+            add_differences(row)
+            for subject, figures in row.items():
+                taken.setdefault(subject, []).append(figures)
         yield workload.name, {subject: medians(figures) for subject, figures in taken.items()}
+
+
+def measured_apart(run: Run, options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Figures]]]:
+    """What the load generator has no part in: starting, and files."""
+    if is_chosen("start", options):
+        with Programs() as programs:
+            url = f"http://127.0.0.1:{programs.stub('legacy').port}/mcp"
+            yield "start", {"isthmus": medians([measure_start(programs, url) for _ in range(options.rounds)])}
+    if is_chosen("file", options) and (not options.quick or options.only):
+        try:
+            with Programs() as programs:
+                yield from measure_files(programs, options.file_mib * 1024 * 1024).items()
+        except (Failed, OSError) as error:
+            run.absent["file isthmus"] = str(error)
+    if is_chosen("storage", options):
+        with Programs() as programs:
+            yield from measure_storage(programs.scratch).items()
+
+
+def chosen(options: argparse.Namespace) -> list[Workload]:
+    is_short = options.quick and not options.only
+    return [w for w in WORKLOADS if is_chosen(w.name, options) and (w.is_quick or not is_short)]
+
+
+def is_chosen(name: str, options: argparse.Namespace) -> bool:
+    return not options.only or any(name.startswith(beginning) for beginning in options.only)
 
 
 def main(options: argparse.Namespace) -> None:
     build()
     allow_open_files()
-    chosen = [workload for workload in WORKLOADS if not options.quick or workload.is_quick]
-    if options.only:
-        chosen = [workload for workload in WORKLOADS if any(workload.name.startswith(name) for name in options.only)]
+    if options.quick:
+        options.rounds, options.seconds = min(options.rounds, QUICK_ROUNDS), min(options.seconds, QUICK_SECONDS)
+    workloads = chosen(options)
     began = time.monotonic()
+    results = {}
     with Programs() as programs:
-        run = Run(programs, seconds=options.seconds, calls_max=options.calls)
-        results = {}
-        for name, figures in measured(run, chosen, options.rounds):
+        run = Run(programs, seconds=options.seconds, calls_max=options.calls, is_quick=options.quick)
+        for name, figures in measured(run, workloads, options.rounds):
             results[name] = figures
-            for subject, row in figures.items():
-                print(
-                    f"{name:16} {subject:16} {row['cpu_us']:10.1f} µs  p50 {row['p50_us'] / 1000:8.2f} ms  "
-                    f"{row['calls_per_s']:8.0f}/s  +{row['growth_kb']:.0f} KiB",
-                    file=sys.stderr,
-                )
-        report = {
-            "python": platform.python_version(),
-            "seconds": round(time.monotonic() - began),
-            "rounds": options.rounds,
-            "workloads": results,
-            "absent": run.absent,
-        }
+            print(f"{time.monotonic() - began:4.0f} s  {name}: {summary(figures)}", file=sys.stderr, flush=True)
+    for name, figures in measured_apart(run, options):
+        results[name] = figures
+        print(f"{time.monotonic() - began:4.0f} s  {name}", file=sys.stderr, flush=True)
+    report = {
+        "python": platform.python_version(),
+        "seconds": round(time.monotonic() - began),
+        "rounds": options.rounds,
+        "peers": versions(),
+        "workloads": results,
+        "absent": run.absent,
+    }
     if options.json:
         Path(options.json).write_text(json.dumps(report, indent=1))
+    print(render(report))
+
+
+def summary(figures: dict[str, Figures]) -> str:
+    return ", ".join(f"{subject} {row['cpu_us']:.1f}" for subject, row in figures.items() if row["cpu_us"])
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--only", action="append", help="workloads whose names begin so; may be repeated")
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--calls", type=int, help="at most, in one measurement")
+    options.add_argument("--seconds", type=float, default=1.0, help="for one measurement")
+    options.add_argument("--file-mib", type=int, default=1024, help="size of the file that is sent and fetched")
+    options.add_argument("--quick", action="store_true", help=f"{QUICK_ROUNDS} round, less workloads and peers")
+    options.add_argument("--json", metavar="FILE")
+    return options
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", action="append", help="workloads whose names begin so; may be repeated")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--calls", type=int, help="at most, in one measurement")
-    parser.add_argument("--seconds", type=float, default=1.0, help="for one measurement")
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--json", metavar="FILE")
-    main(parser.parse_args())
+    main(parser().parse_args())

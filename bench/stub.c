@@ -2,7 +2,8 @@
 
    One tool, `echo`. Its arguments say what its reply is like: `message` comes back as the beginning of the text, followed
    by "|" and `size` times "x"; `events` progress notifications come first, `pace_ms` apart, each with the monotonic time
-   it was sent at; `sse` has the reply go out as an event stream. Whatever breaks a rule of the protocol that a proxy must
+   it was sent at; `sse` has the reply go out as an event stream; `write` names a file of `write_size` bytes to make in
+   the working folder. Whatever breaks a rule of the protocol that a proxy must
    keep (a session nobody opened, a mirrored header that differs) is refused, so a run with wrong requests fails. */
 
 #include "wire.h"
@@ -85,6 +86,18 @@ static void copy(char *to, size_t room, const char *value, int size) {
     to[size] = 0;
 }
 
+static void write_file(const char *name, int name_size, long size) {
+    char path[256];
+    static char part[65536];
+    copy(path, sizeof path, name, name_size);
+    memset(part, 'x', sizeof part);
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    for (long left = size; left > 0; left -= sizeof part)
+        if (file < 0 || write(file, part, left < (long)sizeof part ? left : (long)sizeof part) < 0)
+            fail("stub: cannot write %s: %s", path, strerror(errno));
+    close(file);
+}
+
 static void call(struct peer *p, const char *body, bool is_modern) {
     struct paced reply = {.peer = p, .is_modern = is_modern};
     const char *id = member(body, "id"), *token = member(body, "progressToken"), *message = member(body, "message");
@@ -94,7 +107,8 @@ static void call(struct peer *p, const char *body, bool is_modern) {
     reply.size = number(body, "size", 64);
     reply.events = token ? number(body, "events", 0) : 0;
     reply.pace_ms = number(body, "pace_ms", 0);
-    const char *sse = member(body, "sse");
+    const char *sse = member(body, "sse"), *file = member(body, "write");
+    if (file && p->is_line) write_file(file + 1, extent(file) - 2, number(body, "write_size", 0));
     reply.is_stream = !p->is_line && ((sse && *sse == 't') || reply.events);
     if (reply.is_stream)
         print(&p->write, "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\n"

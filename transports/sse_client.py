@@ -188,10 +188,15 @@ class SseUpstream:
         target = Post(self._target.server, message, headers=self._target.headers, cookies=self._cookies.pairs)
         posting = _Posting(self, message, is_repeated=is_repeated)
         reader = ReplyReader(target, self._limits, has_messages=False)
-        posting.exchange = exchange = self._client.dial(
-            self._endpoint, target, self._channel, posting, reader=reader, path=self._session.endpoint
+        posting.exchange = self._client.dial(
+            self._endpoint,
+            target,
+            self._channel,
+            posting,
+            reader=reader,
+            path=self._session.endpoint,
+            when_written=posting.has_left.set,
         )
-        exchange.when_written = posting.has_left.set
         self._posts.add(posting)
         await posting.has_left.wait()
         with anyio.move_on_after(self._limits.post_wait_s):

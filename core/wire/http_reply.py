@@ -81,6 +81,8 @@ class Reply:
             an event stream before its first message, to be kept alive.
     """
 
+    __slots__ = ("_accepts_events", "_accepts_json", "_is_stream", "_may_commit", "state")
+
     def __init__(
         self,
         *,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from client_fakes import Peer, serving
+from client_fakes import anyio_backend as anyio_backend
 from isthmus.core.effects import Cause, Connected, Delete, End, Listen, Post
 from isthmus.transports.http_endpoint import Endpoint
 from test_http_client import ANSWER, DONE, NOW, dialer, reply

@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 from client_fakes import Peer, serving, until
+from client_fakes import anyio_backend as anyio_backend
 from isthmus.core.effects import Cause, Close, Connected, Delete, End, Listen, Post
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits

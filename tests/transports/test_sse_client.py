@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 from anyio.abc import ByteStream
-from client_fakes import PATIENCE_S, Peer, ScriptedServer, serving, until
+from client_fakes import PATIENCE_S, Peer, ScriptedServer, new_client, serving, until
+from client_fakes import anyio_backend as anyio_backend
 from isthmus.core.effects import Cause, Close, Connected, End, Join, Send
 from isthmus.core.errors import OUTCOME_UNKNOWN, OVERLOADED, UPSTREAM_UNAVAILABLE
 from isthmus.core.ids import ChannelId
@@ -112,7 +113,7 @@ async def stage(
 ) -> AsyncIterator[Stage]:
     """A session that runs within, with a client of its own; it must have come to its end in the end."""
     with anyio.fail_after(2 * PATIENCE_S):
-        async with HttpClient(limits) as client, anyio.create_task_group() as tasks:
+        async with new_client(limits) as client, anyio.create_task_group() as tasks:
             made = Stage(client, Endpoint(server.url.replace("/mcp", "/sse"), headers), limits, target)
             tasks.start_soon(made.upstream.run)
             yield made
