@@ -14,7 +14,7 @@ from ..core.effects import Cause, Close, Connected, CookieChanges, Delete, End, 
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.wire.cookies import CookieStore, read_cookies
-from ..core.wire.http_client import Arrived, Dropped, Ended, Opened, ReplyEvent
+from ..core.wire.http_client import ENDED_ORDERLY, Arrived, Dropped, Ended, Opened, ReplyEvent
 from ..core.wire.http_headers import Headers
 from ..core.wire.http_request import RequestForms
 from ..core.wire.redirects import Redirect, judge_redirect
@@ -40,6 +40,8 @@ class Route:
 class Reader(Protocol):
     """What a response is fed to; see `ReplyReader`."""
 
+    @property
+    def is_gathering(self) -> bool: ...
     def receive_head(self, status: int, headers: Headers) -> list[ReplyEvent]: ...
     def receive_body(self, data: bytes | bytearray) -> list[ReplyEvent]: ...
     def receive_eof(self, is_complete: bool, problem: str = "") -> list[ReplyEvent]: ...
@@ -51,8 +53,10 @@ class Exchange:
     __slots__ = (
         "_channel",
         "_cookies",
+        "_document",
         "_forms",
         "_is_lasting",
+        "_opened",
         "_order",
         "_pool",
         "_port",
@@ -100,6 +104,8 @@ class Exchange:
         self._is_lasting = True  # so far, of all redirects
         self._refusal = ""  # why a redirect was not followed
         self._cookies: CookieChanges = ()  # not told yet
+        self._opened: Connected | None = None  # not told yet, as is
+        self._document: bytes | None = None
         self._channel = channel
         self._port = port
 
@@ -178,14 +184,35 @@ class Exchange:
             route.moved = None
 
     def report(self, fact: ReplyEvent) -> None:
-        """Tell the port."""
+        """Tell the port: of a reply that is one document, all at once, when it is there."""
         if self.is_abandoned:
             self.end(Cause(End.DONE))
-        elif isinstance(fact, Arrived):
+        elif isinstance(fact, Opened) and self.reader.is_gathering:
+            self._opened = self._connected(fact)
+        elif isinstance(fact, Arrived) and self._opened is not None:
+            self._document = fact.message
+        elif self._document is not None and isinstance(fact, Ended) and fact.cause is ENDED_ORDERLY:
+            assert self._opened is not None
+            self.is_over = True
+            self._port.replied(self._channel, self._opened, self._document)
+        else:
+            self._report(fact)
+
+    def _report_held(self) -> None:
+        """What waited for more does so in vain."""
+        if self._opened is not None:
+            opened, self._opened = self._opened, None
+            self._port.opened(self._channel, opened)
+        if self._document is not None:
+            document, self._document = self._document, None
+            self._port.message(self._channel, document)
+
+    def _report(self, fact: ReplyEvent) -> None:
+        self._report_held()
+        if isinstance(fact, Arrived):
             self._port.message(self._channel, fact.message)
         elif isinstance(fact, Opened):
-            cookies, self._cookies = self._cookies, ()
-            self._port.opened(self._channel, Connected(fact.session, cookies))
+            self._port.opened(self._channel, self._connected(fact))
         elif isinstance(fact, Ended):
             self.end(fact.cause)
         elif isinstance(fact, Dropped):
@@ -193,9 +220,15 @@ class Exchange:
         else:
             self._port.opened(self._channel, Primed())
 
+    def _connected(self, fact: Opened) -> Connected:
+        cookies, self._cookies = self._cookies, ()
+        return Connected(fact.session, cookies)
+
     def end(self, cause: Cause) -> None:
         if not self.is_over:
             self.is_over = True
+            if not self.is_abandoned:
+                self._report_held()
             if self._refusal and cause.end is End.REFUSED:
                 cause = msgspec.structs.replace(cause, detail=self._refusal)
             if self._cookies and not self.is_abandoned:

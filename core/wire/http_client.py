@@ -185,6 +185,11 @@ class ReplyReader:
     def is_ended(self) -> bool:
         return self.state is State.ENDED
 
+    @property
+    def is_gathering(self) -> bool:
+        """Whether all that follows is one document: nothing is lost by waiting for that."""
+        return self.state is State.GATHERING
+
     def receive_head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> list[ReplyEvent]:
         """The final response's status and headers.
 

@@ -107,6 +107,11 @@ class SseSession:
     def is_ended(self) -> bool:
         return self.state is State.ENDED
 
+    @property
+    def is_gathering(self) -> bool:
+        """It is a stream."""
+        return False
+
     def receive_head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> list[ReplyEvent]:
         """As `ReplyReader.receive_head`."""
         self._check_open()
