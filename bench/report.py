@@ -1,6 +1,6 @@
 """The tables of a run: `python bench/report.py REPORT.json` prints them, and fills those of a page whose path follows.
 
-A page holds them between `<!-- begin figures -->` and `<!-- end figures -->`.
+A page holds them between `<!-- measured figures -->` and `<!-- end of measured figures -->`.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def fill(page: str, text: str) -> str:
     Raises:
         ValueError: it has none.
     """
-    begin, end = "<!-- begin figures -->", "<!-- end figures -->"
+    begin, end = "<!-- measured figures -->", "<!-- end of measured figures -->"
     filled, count = re.subn(f"{begin}.*?{end}", lambda _: f"{begin}\n{text}{end}", page, flags=re.DOTALL)
     if count != 1:
         raise ValueError(f"expected one part between {begin} and {end}, found {count}")

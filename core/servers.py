@@ -215,14 +215,14 @@ class Servers:
 
     def request(self, session: Session, exchange: Exchange) -> None:
         link = self._by_sid[session.sid]
-        if link.plan.idle_stop_s is not None:
-            self._rest_later(link)
         if link.upstream.state is State.READY and plain.may_go_up(link, exchange):
+            self._rest_later(link)
             exchange.step(ExchangeInput.PREPARED)
             self._uplink.write(link, exchange, exchange.params)
             return
         if self.verbs.receive_request(link, session, exchange):
             return
+        self._rest_later(link)
         if self._calling.receive_request(link, session, exchange):
             return
         crowd = self.handshakes.crowds.get(link.id)

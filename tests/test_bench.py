@@ -98,7 +98,7 @@ def test_the_tables_of_a_run() -> None:
     assert "| http_c16 | isthmus | µs CPU | 3 | ≤ 3.5 × nginx | yes |" in text
     assert "| http_c16 | isthmus | µs CPU | – | 480 × cheaper than fastmcp | not measured |" in text
     assert "- haproxy (http_c16): not here" in text
-    page = report.fill("# A\n<!-- begin figures -->\nold\n<!-- end figures -->\nrest\n", text)
+    page = report.fill("# A\n<!-- measured figures -->\nold\n<!-- end of measured figures -->\nrest\n", text)
     assert text in page and "old" not in page and page.endswith("rest\n")
     with pytest.raises(ValueError, match="expected one part"):
         report.fill("# A\n", text)
