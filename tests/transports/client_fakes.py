@@ -18,7 +18,7 @@ from isthmus.transports.http_client import HttpClient
 from isthmus.transports.http_endpoint import Endpoint
 from isthmus.transports.port import Outlet
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 uses_protocols = False
 """Of the client under test."""

@@ -25,7 +25,7 @@ from isthmus.transports.http_replies import Exchange, FileExchange
 from isthmus.transports.http_server import HttpServer
 from isthmus.transports.port import Outlet
 
-WAIT_S = 8.0
+WAIT_S = 30.0
 """No wait of a test lasts longer."""
 
 uses_protocols = False
