@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test peers quick chaos crash big leaks bench conformance lint types links docs clean
+.PHONY: run test compiled peers quick chaos crash big leaks bench bench-compare conformance lint types links docs clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -22,8 +22,12 @@ run: $(STAMP)
 	@$(BIN)/isthmus demo
 
 test: $(STAMP)
-	@$(MAKE) --no-print-directory -j2 lint types peers
+	@$(MAKE) --no-print-directory -j2 lint types compiled peers
 	$(PYTEST)
+
+# The tests, once, and not by each of the processes that then run them: these say what is wrong with them.
+compiled: $(STAMP)
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null || true
 
 # The servers and clients that are not ours.
 peers: $(STAMP)
@@ -44,9 +48,15 @@ links:
 	@mkdir -p .links/isthmus
 	@for d in core transports storage app; do ln -sfn ../../$$d .links/isthmus/$$d; done
 
-# Figures of the proxy against the floor of its stack, in one run. Not part of the tests.
+# What a call costs, against floors, byte proxies and peers in one run: QUICK=1 for the shortest, ARGS='--only http_c16'
+# for one workload. Needs a C compiler. Not part of the tests.
 bench: $(STAMP)
-	$(BIN)/python bench/run.py
+	@$(BIN)/python bench/peers.py
+	@$(BIN)/python bench/run.py --json build/bench/report.json $(if $(QUICK),--quick) $(ARGS)
+
+# The same of this tree and of a commit, in turns: make bench-compare BASE=HEAD~3 ARGS='--only http_c16'.
+bench-compare: $(STAMP)
+	@$(BIN)/python bench/compare.py $(or $(BASE),HEAD) $(if $(QUICK),--quick) $(ARGS)
 
 # Storms over real processes: SEEDS='1 2' repeats some, MINUTES=60 goes on for an hour.
 chaos: $(STAMP)

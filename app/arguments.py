@@ -9,10 +9,10 @@ from typing import Final, TypeVar
 from . import logs
 from .file_command import parse_duration
 from .file_pages import KINDS
-from .service import VERSION
 from .sizes import parse_size
 from .targets import DEFAULT_LISTEN, how_to_wrap
 from .task_pages import STATUSES
+from .version import VERSION
 
 CONFIG_NAMES = ("isthmus.yaml", "isthmus.yml", "isthmus.toml", "isthmus.json")
 TOKEN_VARIABLE: Final = "ISTHMUS_TOKEN"

@@ -18,8 +18,9 @@ from .fitting import awaits_clients, misfits, own_tools, visible_tools
 from .listening import host_of
 from .probe import ServerReport
 from .screen import plain as _plain
-from .service import VERSION, Service
+from .service import Service
 from .settings import Server, Settings, Transport
+from .version import VERSION
 
 TOOLS_SHOWN = 12
 

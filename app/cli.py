@@ -24,16 +24,18 @@ from .addresses import scheme_of
 from .arguments import CONFIG_NAMES, TOKEN_VARIABLE, parser, why_unknown
 from .config import ConfigError, load, schema
 from .documents import without_credentials
+from .driving import loop_of
 from .errors import StartError
 from .fitting import awaits_clients, misfits
 from .planning import era_of
 from .probe import ServerReport, probe
 from .remote_files import RemoteFiles
-from .service import VERSION, Service, running
+from .service import Service, running
 from .settings import Core, Management, Server, Settings
 from .stopping import Stop, stoppable
 from .targets import address_of, target_of
 from .value_checks import check_host, check_origin, check_token
+from .version import VERSION
 
 DONE, FAILED, USAGE = 0, 1, 2
 T = TypeVar("T")
@@ -139,7 +141,10 @@ async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop, *, is_l
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_drain_when, is_stopping, service, tasks.cancel_scope)
             opening = PipeOpening(server=service.server_ids[0])
-            await serve_pipe(service.hub, opening, service.limits, wait_answered=service.hub.wait_answered)
+            hub = service.hub
+            await serve_pipe(
+                hub, opening, service.limits, wait_answered=hub.wait_answered, protocols=hub.drive.protocols
+            )
             tasks.cancel_scope.cancel()
     return DONE
 
@@ -367,15 +372,8 @@ def _no_command(command: list[str], name: str) -> None:
 
 
 def _run(work: Callable[[Stop], Awaitable[int]], if_stopped: int) -> int:
-    """Run on asyncio, on uvloop if it is installed."""
     try:
-        import uvloop  # noqa: F401
-    except ImportError:
-        options = {}
-    else:
-        options = {"use_uvloop": True}
-    try:
-        return anyio.run(stoppable, work, if_stopped, backend_options=options)
+        return anyio.run(stoppable, work, if_stopped, **loop_of(os.environ))
     except* (StartError, screen.Unheard) as group:
         raise _first(group) from None
 

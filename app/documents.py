@@ -10,13 +10,11 @@ import difflib
 import enum
 import json
 import re
-import tomllib
 import types
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Final, Literal, NamedTuple, NoReturn, Union, get_args, get_origin
+from typing import Annotated, Final, Literal, NamedTuple, NoReturn, Union, get_args, get_origin
 
 import msgspec
-import yaml
 
 from .sizes import parse_size
 
@@ -49,36 +47,20 @@ def parse(text: str, format: str) -> object:
         MalformedDocument: not of this format, or a key appears twice in one mapping.
     """
     assert format in FORMATS
-    try:
+    try:  # what only one format needs is loaded only for it: a start without a document shall not wait for it
         if format == "yaml":
-            return _UniqueKeyLoader(text).get_single_data()
+            from .yaml_text import read_yaml
+
+            return read_yaml(text)
         if format == "toml":
+            import tomllib
+
             return tomllib.loads(text)
         return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
-        raise MalformedDocument(f"{where}{error.problem or error.context}") from error
-    except (yaml.YAMLError, ValueError) as error:
+    except ValueError as error:
         raise MalformedDocument(str(error)) from error
     except RecursionError as error:
         raise MalformedDocument("nested too deeply") from error
-
-
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML forbids equal keys in a mapping; the parser would keep the last and say nothing."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge" or not isinstance(key_node, yaml.ScalarNode):
-                continue
-            if (key_node.tag, key_node.value) in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key_node.value!r} appears twice in one mapping", key_node.start_mark
-                )
-            seen.add((key_node.tag, key_node.value))
-        return super().construct_mapping(node, deep)
 
 
 def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:

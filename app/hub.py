@@ -21,6 +21,7 @@ from ..core.effects import (
     Cause,
     Cease,
     Close,
+    Connected,
     Dial,
     Discard,
     Effect,
@@ -30,6 +31,7 @@ from ..core.effects import (
     Note,
     Opening,
     Pause,
+    PostOpening,
     Receive,
     Remove,
     Resume,
@@ -48,7 +50,9 @@ from ..core.plan import Plan
 from ..core.report import Command, Status
 from ..core.taskrecord import TaskStatus
 from ..core.timers import Deadline
+from ..core.wire.http_client import ENDED_ORDERLY
 from ..transports.clock import loop_clock
+from ..transports.driver import DRIVE, Drive
 from ..transports.http_client import HttpClient
 from ..transports.memory import MemoryServer
 from ..transports.port import FileOutlet, Outlet
@@ -70,6 +74,8 @@ class EngineLike(Protocol):
     def session_count(self) -> int: ...
     @property
     def exchange_count(self) -> int: ...
+    @property
+    def earliest_at(self) -> float: ...
     def owes(self, channel: ChannelId) -> bool: ...
     def report(self) -> tuple[Status, ...]: ...
     def tasks(self) -> tuple[TaskStatus, ...]: ...
@@ -82,6 +88,16 @@ class EngineLike(Protocol):
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]: ...
     def receive_answer(self, ticket: Ticket, answer: StorageAnswer, now: float) -> list[Effect]: ...
     def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]: ...
+    def receive_at_once(
+        self,
+        channel: ChannelId,
+        now: float,
+        *,
+        opening: Opening | None = None,
+        message: bytes | None = None,
+        size_bytes: int = 0,
+        cause: Cause | None = None,
+    ) -> list[Effect]: ...
     def receive_drain(self, now: float) -> list[Effect]: ...
     def receive_stop(self, now: float) -> list[Effect]: ...
     def receive_command(self, server: str, command: Command, now: float) -> list[Effect]: ...
@@ -98,6 +114,7 @@ class Hub:
         upstreams: for each server of the plan, how to reach it.
         log_server: called with each line that a child writes to stderr, and with what else is to be said of a server:
             (server, line).
+        drive: how all transports move their bytes.
     """
 
     def __init__(
@@ -109,7 +126,9 @@ class Hub:
         limits: Limits,
         *,
         log_server: Callable[[str, str], None],
+        drive: Drive = DRIVE,
     ) -> None:
+        self.drive = drive
         self._make_engine = make_engine
         self._plan = {server.id: server for server in plan.servers}
         self._upstreams = dict(upstreams)
@@ -193,9 +212,17 @@ class Hub:
         self._now = loop_clock()
         self._unix_at_zero = time.time() - self._now()
         self._engine = self._make_engine(self._unix_at_zero)
-        async with HttpClient(self._limits) as client, anyio.create_task_group() as self._tasks:
+        client = HttpClient(self._limits, protocols=self.drive.protocols, only_h11=self.drive.only_h11)
+        async with client, anyio.create_task_group() as self._tasks:
             self._servers = Upstreams(
-                self._plan, self._upstreams, self._workspaces, self._limits, self, client, log_server=self._log_server
+                self._plan,
+                self._upstreams,
+                self._workspaces,
+                self._limits,
+                self,
+                client,
+                log_server=self._log_server,
+                protocols=self.drive.protocols,
             )
             self._tasks.start_soon(self._ring)
             task_status.started()
@@ -254,6 +281,13 @@ class Hub:
         self._apply(effects)
         return channel
 
+    def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
+        channel = self._engine.new_channel()
+        effects = self._engine.receive_at_once(channel, self._now(), opening=opening, message=message)
+        self._outlets[channel] = outlet
+        self._apply(effects)
+        return channel
+
     def opened(self, channel: ChannelId, opening: Opening) -> None:
         if channel in self._outlets:
             self._apply(self._engine.receive_open(channel, opening, self._now()))
@@ -261,8 +295,20 @@ class Hub:
     def message(self, channel: ChannelId, message: bytes) -> None:
         self._apply(self._engine.receive_message(channel, message, self._now()))
 
+    def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
+        if self._outlets.pop(channel, None) is not None:
+            now = self._now()
+            self._apply(
+                self._engine.receive_at_once(channel, now, opening=opening, message=message, cause=ENDED_ORDERLY)
+            )
+
     def sent(self, channel: ChannelId, size_bytes: int) -> None:
         self._apply(self._engine.receive_sent(channel, size_bytes, self._now()))
+
+    def delivered(self, channel: ChannelId, size_bytes: int) -> None:
+        if self._outlets.pop(channel, None) is not None:
+            now = self._now()
+            self._apply(self._engine.receive_at_once(channel, now, size_bytes=size_bytes, cause=ENDED_ORDERLY))
 
     def closed(self, channel: ChannelId, cause: Cause) -> None:
         if self._outlets.pop(channel, None) is not None:
@@ -272,28 +318,31 @@ class Hub:
     # --- Effects ----------------------------------------------------------------------------------------------------
 
     def _apply(self, effects: list[Effect]) -> None:
-        self._effects.extend(effects)
+        queue = self._effects
+        queue.extend(effects)
         if self._is_applying:
             return
         self._is_applying = True
         try:
-            while self._effects:
-                self._carry_out(self._effects.popleft())
+            while queue:
+                self._carry_out(queue.popleft())
         finally:
             self._is_applying = False
-        self._tell_change()
-        deadline = self._engine.next_timeout()
-        if deadline is not None and deadline.at < self._alarm_at:
+        if self._change is not None:
+            self._tell_change()
+        if self._engine.earliest_at < self._alarm_at:
             self._alarm.set()
 
     def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            outlet = self._outlets.get(effect.channel)
+            if outlet is not None:
+                outlet.send(effect)
+            return
+        if isinstance(effect, Dial):
+            self._dial(effect)
+            return
         match effect:
-            case Send():
-                outlet = self._outlets.get(effect.channel)
-                if outlet is not None:
-                    outlet.send(effect)
-            case Dial():
-                self._dial(effect)
             case Close():
                 outlet = self._outlets.get(effect.channel)
                 if outlet is not None:
@@ -374,8 +423,14 @@ class Hub:
             self._alarm = anyio.Event()
             deadline = self._engine.next_timeout()
             self._alarm_at = float("inf") if deadline is None else deadline.at
-            with anyio.move_on_at(self._alarm_at):
-                await self._alarm.wait()
+            while True:
+                with anyio.move_on_at(self._alarm_at):
+                    await self._alarm.wait()
+                if not self._alarm.is_set():
+                    break
+                # What is due sooner may be off before that: at the latest then it is looked at again.
+                self._alarm = anyio.Event()
+                self._alarm_at = min(self._alarm_at, self._engine.earliest_at)
             if self._now() >= self._alarm_at:
                 try:
                     self._apply(self._engine.handle_timeout(self._now()))

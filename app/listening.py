@@ -55,7 +55,9 @@ async def serve_lines(
     log = functools.partial(_log.warning, "%s: %s", path)
     try:
         opening = PipeOpening(server=server)
-        listener = LineListener(path, hub, opening, limits, wait_answered=hub.wait_answered, log=log)
+        listener = LineListener(
+            path, hub, opening, limits, wait_answered=hub.wait_answered, log=log, protocols=hub.drive.protocols
+        )
     except OSError as error:
         raise StartError(f"cannot listen on {path}: {error.strerror or error}") from error
     with scope:

@@ -11,7 +11,6 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from importlib.metadata import metadata
 from typing import TypeVar
 
 import anyio
@@ -23,7 +22,6 @@ from ..core.effects import Serve
 from ..core.engine import Engine
 from ..core.limits import Limits
 from ..core.plan import Plan
-from ..core.trace import Recorder
 from ..core.wire.http_pages import Page
 from ..core.wire.http_refusals import page_answer
 from ..core.wire.http_routes import PageRoute, Refused
@@ -41,6 +39,7 @@ from ..transports.unix_client import UnixAddress
 from ..transports.unix_listener import remove_socket
 from .addresses import unix_path
 from .conversations import Conversations
+from .driving import drive_of
 from .errors import StartError
 from .file_pages import FilePages
 from .holding import InUse, holding
@@ -55,10 +54,9 @@ from .task_pages import TaskPages
 from .temporary import temporary_folder
 from .tool_pages import ToolPages
 from .tracing import Trace, open_trace
+from .version import DESCRIPTION, VERSION
 from .workspaces import Workspaces
 
-VERSION = metadata("isthmus")["Version"]
-DESCRIPTION = metadata("isthmus")["Summary"]
 T = TypeVar("T")
 KEY_BYTES = 32
 OPEN_FILES_MAX = 65_536
@@ -164,6 +162,7 @@ async def running(
             workspaces,
             limits,
             log_server=functools.partial(_keep_and_log, stderr, log_server or _log_server),
+            drive=drive_of(settings.core, os.environ),
         )
         forwarder = _forwarder(settings, link_key, limits)
         stack.push_async_callback(forwarder.close_idle)
@@ -179,7 +178,17 @@ async def running(
                     surface = surface_of(settings, forwarder.targets)
                     traffic = Counts()
                     files, pages = BlobFiles(blobs), _pages(service, conversations, traffic)
-                    http = HttpServer(surface, hub, files, limits, pages=pages, forwarder=forwarder, counts=traffic)
+                    http = HttpServer(
+                        surface,
+                        hub,
+                        files,
+                        limits,
+                        pages=pages,
+                        forwarder=forwarder,
+                        counts=traffic,
+                        only_h11=hub.drive.only_h11,
+                        protocols=hub.drive.protocols,
+                    )
                     for listener in listeners:
                         await tasks.start(_serve, http, listener, _shielded(serving))
                 for server in settings.servers:
@@ -249,7 +258,11 @@ def _make_engine(
     trace: Trace | None,
     unix_at_zero: float,
 ) -> EngineLike:
-    make = Engine if trace is None else functools.partial(Recorder, write=trace.write)
+    make: Callable[..., EngineLike] = Engine
+    if trace is not None:
+        from ..core.trace import Recorder  # only then, for its decoder takes time to make
+
+        make = functools.partial(Recorder, write=trace.write)
     return make(
         plan,
         entropy=os.urandom,

@@ -58,6 +58,19 @@ class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     further_upload_path: Annotated[
         str | None, about("Another path for uploads, beside /upload: a server's id follows it.")
     ] = None
+    http: Annotated[
+        Literal["fast", "h11"],
+        about(
+            "What reads and writes HTTP/1.1: a codec of our own for what is usual, h11 for the rest; or h11 for all."
+        ),
+    ] = "fast"
+    driver: Annotated[
+        Literal["protocols", "anyio"],
+        about(
+            "What moves bytes where the event loop is asyncio's or uvloop's: its protocols, or the streams of anyio, "
+            "which cost more. The environment variable ISTHMUS_DRIVER takes precedence."
+        ),
+    ] = "protocols"
     management: Management = Management()
     log_level: Annotated[
         Literal["debug", "info", "warning", "error", "critical"], about("The least level that is logged.")

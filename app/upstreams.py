@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -20,8 +21,10 @@ from ..transports.port import Outlet, Port
 from ..transports.sse_client import SseUpstream
 from ..transports.stdio import Child, ChildSpec
 from ..transports.unix_client import UnixAddress, UnixServer
-from ..transports.websocket_client import SocketServer
 from .workspaces import Folders, Workspaces
+
+if TYPE_CHECKING:
+    from ..transports.websocket_client import SocketServer
 
 UpstreamAddress = ChildSpec | Endpoint | UnixAddress | MemoryUpstream
 
@@ -34,6 +37,7 @@ class Upstreams:
     client: open as long as this is used.
     log_server: called with each line that a child writes to stderr, and with what else is to be said of a server:
         (server, line).
+    protocols: as in `transports.driver`.
     """
 
     def __init__(
@@ -46,7 +50,9 @@ class Upstreams:
         client: HttpClient,
         *,
         log_server: Callable[[str, str], None],
+        protocols: bool | None = None,
     ) -> None:
+        self._protocols = protocols
         self._plans = plans
         self._addresses = addresses
         self._workspaces = workspaces
@@ -82,7 +88,14 @@ class Upstreams:
         has_files = self._plans[target.server].has_files
         if has_files:
             spec = _placed(spec, self._workspaces.folders(target.workspace))
-        child = Child(spec, channel, self._port, self._limits, log=lambda line: self._log_server(target.server, line))
+        child = Child(
+            spec,
+            channel,
+            self._port,
+            self._limits,
+            log=lambda line: self._log_server(target.server, line),
+            protocols=self._protocols,
+        )
         return child, partial(self._run_child, child, channel, target.workspace) if has_files else child.run
 
     async def _run_child(self, child: Child, channel: ChannelId, workspace: str) -> None:
@@ -100,8 +113,10 @@ class Upstreams:
         """Connect to a server's two-way stream, of the kind that its URL names: an http one is that of HTTP+SSE."""
         log = partial(self._log_server, target.server)
         if isinstance(endpoint, UnixAddress):
-            return UnixServer(endpoint, channel, self._port, self._limits, log=log)
+            return UnixServer(endpoint, channel, self._port, self._limits, log=log, protocols=self._protocols)
         if is_websocket(endpoint.url):
+            from ..transports.websocket_client import SocketServer  # with the first WebSocket: wsproto loads slowly
+
             dialler = self._diallers.get(target.server)
             if dialler is None:
                 dialler = self._diallers[target.server] = Dialler(endpoint, endpoint.address(), self._limits)

@@ -1,85 +1,266 @@
-"""The plain floor of the stack: an HTTP proxy on h11 and anyio streams that forwards whole requests and knows no MCP.
+"""The least a proxy in this language can cost: `python floor.py MODE PORT …` listens on that port.
 
-`python floor.py UPSTREAM_PORT` prints its own port. It frames with h11 on both sides, as the product's transports do,
-and does nothing else, so a ratio to it is what the protocol engine and its transports cost.
+- `relay PORT UPSTREAM_PORT`: bytes from socket to socket through asyncio protocols, on uvloop where it is installed.
+- `relay-anyio PORT UPSTREAM_PORT`: the same through anyio streams.
+- `lines PORT COMMAND ARG…`: HTTP in front of one process that speaks lines; heads are searched, not parsed.
+- `posts UPSTREAM_PORT`: lines on its own stdin and stdout in front of an HTTP server; a connection a request under way.
+
+The last two look at nothing but `id` and `progressToken`, which must be the client's own and unique, and trust their
+peers in everything. They are what a ratio is taken to, not proxies to use.
 """
 
 from __future__ import annotations
 
+import asyncio
+import re
 import sys
+from collections.abc import Coroutine
+from typing import Any, cast
 
-import anyio
-import h11
-from anyio.abc import SocketStream
-
-UPSTREAM = int(sys.argv[1]) if len(sys.argv) > 1 else 0
-HEADERS = (b"content-type", b"accept", b"mcp-session-id", b"mcp-protocol-version")
+ID = re.compile(rb'"(?:id|progressToken)": ?([0-9]+)')
+LENGTH = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)
 
 
-async def gather(connection: h11.Connection, stream: SocketStream) -> tuple[h11.Request | h11.Response, bytes] | None:
-    head: h11.Request | h11.Response | None = None
-    body = []
-    while True:
-        event = connection.next_event()
-        if event is h11.NEED_DATA:
-            try:
-                connection.receive_data(await stream.receive(65536))
-            except anyio.EndOfStream:
-                connection.receive_data(b"")
-        elif isinstance(event, h11.Request | h11.Response):
-            head = event
-        elif isinstance(event, h11.Data):
-            body.append(bytes(event.data))
-        elif isinstance(event, h11.EndOfMessage):
-            assert head is not None
-            return head, b"".join(body)
+class Relay(asyncio.Protocol):
+    """One direction of a pair; `other` is where its bytes go."""
+
+    transport: asyncio.Transport
+    other: Relay | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's are of no class of asyncio
+
+    def data_received(self, data: bytes) -> None:
+        assert self.other is not None
+        self.other.transport.write(data)
+
+    def pause_writing(self) -> None:
+        if self.other is not None:
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other is not None:
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.other is not None:
+            self.other.transport.close()
+
+
+class Accepted(Relay):
+    port = 0
+    dialling: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.early: list[bytes] = []
+        self.dialling = asyncio.get_running_loop().create_task(self._dial())
+
+    async def _dial(self) -> None:
+        _, dialled = await asyncio.get_running_loop().create_connection(Relay, "127.0.0.1", self.port)
+        self.other, dialled.other = dialled, self
+        dialled.transport.writelines(self.early)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is None:
+            self.early.append(data)
         else:
-            return None
+            self.other.transport.write(data)
 
 
-async def handle(downstream: SocketStream) -> None:
-    async with downstream, await anyio.connect_tcp("127.0.0.1", UPSTREAM) as upstream:
-        server, client = h11.Connection(h11.SERVER), h11.Connection(h11.CLIENT)
-        while (asked := await gather(server, downstream)) is not None:
-            request, body = asked
-            assert isinstance(request, h11.Request)
-            headers = [(name, value) for name, value in request.headers if name in HEADERS]
-            headers += [(b"host", b"127.0.0.1"), (b"content-length", b"%d" % len(body))]
-            await upstream.send(
-                b"".join(
-                    client.send(part) or b""
-                    for part in (
-                        h11.Request(method=request.method, target=request.target, headers=headers),
-                        h11.Data(data=body),
-                        h11.EndOfMessage(),
-                    )
-                )
+async def relay(port: int, upstream_port: int) -> None:
+    Accepted.port = upstream_port
+    await _serve(Accepted, port)
+
+
+async def _serve(protocol: type[asyncio.Protocol], port: int) -> None:
+    server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", port, backlog=4096)
+    await server.serve_forever()
+
+
+def relay_anyio(port: int, upstream_port: int) -> Coroutine[Any, Any, None]:
+    import anyio
+    from anyio.abc import SocketStream
+
+    async def copy(source: SocketStream, sink: SocketStream) -> None:
+        try:
+            async for data in source:
+                await sink.send(data)
+            await sink.send_eof()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await sink.aclose()
+
+    async def handle(downstream: SocketStream) -> None:
+        async with downstream, await anyio.connect_tcp("127.0.0.1", upstream_port) as upstream:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(copy, downstream, upstream)
+                await copy(upstream, downstream)
+
+    async def serve() -> None:
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port, backlog=4096)
+        await listener.serve(handle)
+
+    return serve()
+
+
+class Child(asyncio.SubprocessProtocol):
+    """The process behind `lines`; `owed` says which connection waits for which id."""
+
+    stdin: asyncio.WriteTransport
+
+    def __init__(self) -> None:
+        self.owed: dict[bytes, Post] = {}
+        self.parts: list[bytes] = []
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        first, *more = data.split(b"\n")
+        self.parts.append(first)
+        for part in more:
+            self._deliver(b"".join(self.parts))
+            self.parts = [part]
+
+    def _deliver(self, message: bytes) -> None:
+        found = ID.search(message, 0, 200)
+        assert found is not None, message[:200]
+        if b'"method"' in message[:60]:
+            self.owed[found[1]].send_event(message)
+        else:
+            self.owed.pop(found[1]).send_reply(message)
+
+
+class Post(asyncio.Protocol):
+    child: Child
+    transport: asyncio.Transport
+    is_stream = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's are of no class of asyncio
+        self.buffer = b""
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer = self.buffer + data if self.buffer else data
+        while (end := self.buffer.find(b"\r\n\r\n")) >= 0:
+            found = LENGTH.search(self.buffer, 0, end)
+            whole = end + 4 + (int(found[1]) if found else 0)
+            if len(self.buffer) < whole:
+                return
+            body, self.buffer = self.buffer[end + 4 : whole], self.buffer[whole:]
+            self._forward(body)
+
+    def _forward(self, body: bytes) -> None:
+        id = ID.search(body)
+        if id is None:
+            status = b"202 Accepted" if body else b"200 OK"  # a notification, or a DELETE
+            self.transport.write(b"HTTP/1.1 %b\r\ncontent-length: 0\r\n\r\n" % status)
+        else:
+            self.child.owed[id[1]] = self
+        if body:
+            self.child.stdin.writelines([body, b"\n"])
+
+    def send_event(self, message: bytes) -> None:
+        if not self.is_stream:
+            self.is_stream = True
+            self.transport.write(
+                b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
             )
-            answered = await gather(client, upstream)
-            assert answered is not None
-            response, body = answered
-            assert isinstance(response, h11.Response)
-            headers = [(name, value) for name, value in response.headers if name in HEADERS]
-            headers += [(b"content-length", b"%d" % len(body))]
-            await downstream.send(
-                b"".join(
-                    server.send(part) or b""
-                    for part in (
-                        h11.Response(status_code=response.status_code, headers=headers),
-                        h11.Data(data=body),
-                        h11.EndOfMessage(),
-                    )
-                )
-            )
-            client.start_next_cycle()
-            server.start_next_cycle()
+        self.transport.write(b"%x\r\ndata: %b\n\n\r\n" % (len(message) + 8, message))
+
+    def send_reply(self, message: bytes) -> None:
+        if self.is_stream:
+            self.send_event(message)
+            self.is_stream = False
+            self.transport.write(b"0\r\n\r\n")
+            return
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: one\r\ncontent-length: %d\r\n\r\n"
+        self.transport.writelines([head % len(message), message])
 
 
-async def main() -> None:
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
-    print(listener.extra(anyio.abc.SocketAttribute.local_port), flush=True)
-    await listener.serve(handle)
+async def lines(port: int, command: list[str]) -> None:
+    pipes = await asyncio.get_running_loop().subprocess_exec(Child, *command, stderr=None)
+    Post.child = pipes[1]
+    Post.child.stdin = cast(asyncio.WriteTransport, pipes[0].get_pipe_transport(0))
+    await _serve(Post, port)
+
+
+class Caller(asyncio.Protocol):
+    """One connection of `posts`; idle ones wait in `idle`."""
+
+    idle: list[Caller]
+    session = b""
+    stdout: asyncio.WriteTransport
+    transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's are of no class of asyncio
+        self.buffer = b""
+
+    def send(self, body: bytes) -> None:
+        head = (
+            b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+            b"accept: application/json, text/event-stream\r\n%bcontent-length: %d\r\n\r\n"
+        )
+        self.transport.writelines([head % (Caller.session, len(body)), body])
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer = self.buffer + data if self.buffer else data
+        end = self.buffer.find(b"\r\n\r\n")
+        found = LENGTH.search(self.buffer, 0, end) if end >= 0 else None
+        if found is None or len(self.buffer) < end + 4 + int(found[1]):
+            return
+        if not Caller.session and (named := re.search(rb"mcp-session-id: [^\r]+\r\n", self.buffer)):
+            Caller.session = named[0]
+        if len(self.buffer) > end + 4:
+            Caller.stdout.writelines([self.buffer[end + 4 :], b"\n"])
+        self.buffer = b""
+        Caller.idle.append(self)
+
+
+class Lines(asyncio.Protocol):
+    def __init__(self, port: int, ended: asyncio.Future[None]) -> None:
+        self.port, self.ended, self.buffer = port, ended, b""
+        self.posting: set[asyncio.Task[None]] = set()
+
+    def data_received(self, data: bytes) -> None:
+        *whole, self.buffer = (self.buffer + data).split(b"\n")
+        for line in whole:
+            if Caller.idle:
+                Caller.idle.pop().send(line)
+            else:
+                task = asyncio.get_running_loop().create_task(self._dial(line))
+                self.posting.add(task)
+                task.add_done_callback(self.posting.discard)
+
+    async def _dial(self, line: bytes) -> None:
+        _, caller = await asyncio.get_running_loop().create_connection(Caller, "127.0.0.1", self.port)
+        caller.send(line)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ended.set_result(None)
+
+
+async def posts(port: int) -> None:
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+    Caller.idle = []
+    Caller.stdout, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, sys.stdout)
+    await loop.connect_read_pipe(lambda: Lines(port, ended), sys.stdin)
+    await ended
+
+
+def main(mode: str, arguments: list[str]) -> None:
+    work = {
+        "relay": lambda: relay(int(arguments[0]), int(arguments[1])),
+        "relay-anyio": lambda: relay_anyio(int(arguments[0]), int(arguments[1])),
+        "lines": lambda: lines(int(arguments[0]), arguments[1:]),
+        "posts": lambda: posts(int(arguments[0])),
+    }[mode]()
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(work)
+    else:
+        uvloop.run(work)
 
 
 if __name__ == "__main__":
-    anyio.run(main)
+    main(sys.argv[1], sys.argv[2:])

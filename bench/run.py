@@ -1,144 +1,243 @@
-"""CPU time per proxied call, and memory, against the floor of the same stack in the same run: `make bench`.
+"""What a proxied call costs, against floors, byte proxies and peers in the same run: `make bench`.
 
-CPU time is the proxy process's own, from the kernel, which other load on the machine hardly touches; wall times are not
-reported. Each figure is the median of interleaved rounds.
+CPU time is the proxy process's own, from the kernel, which other load on the machine hardly touches; latencies and
+throughput are of the moment, and only their ratios within one run say something. Every figure is the median of rounds,
+in each of which all subjects of a workload take turns.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
+import contextlib
 import json
-import os
-import re
-import signal
+import platform
 import statistics
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
-HERE = Path(__file__).parent
-TICKS = os.sysconf("SC_CLK_TCK")
-PAGE = os.sysconf("SC_PAGE_SIZE")
-HEADERS = b"content-type: application/json\r\naccept: application/json, text/event-stream\r\n"
-INITIALIZE = (
-    b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
-    b'"clientInfo":{"name":"bench","version":"1"}}}'
-)
-INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
-CALL = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello"}}}'
+from files import measure_files, measure_start
+from peers import versions
+from programs import BUILD, Failed, Program, Programs, allow_open_files, build, free_port, idle_max, stub_command
+from report import render
+from subjects import STARTERS, Route, Start, why_absent
+from targets import Figures
+from workloads import PEERS, SLOW, WORKLOADS, Workload
+
+from storage import measure_storage
+
+CALIBRATION_CALLS = 2
+"""For each session, to learn how many calls fit into the time for one measurement."""
+LOAD_TIMEOUT_S = 90
+"""For one run of the load generator; the slowest peer takes 60 ms a call."""
+IDLE_PER_S = 100
+"""Idle sessions that are opened in a second, at the very least."""
+
+QUICK_ROUNDS = 1
+QUICK_SECONDS = 0.25
 
 
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+class Run:
+    """Programs stay started from one workload to the next of the same route."""
+
+    def __init__(self, programs: Programs, *, seconds: float, calls_max: int | None, is_quick: bool = False) -> None:
+        self.programs, self.seconds, self.calls_max = programs, seconds, calls_max
+        self.is_quick = is_quick
+        self._stubs: dict[str, Program] = {}
+        self._started: dict[tuple[str, Route], tuple[Start, Program | None]] = {}
+        self._calls: dict[tuple[str, str], int] = {}
+        self.absent: dict[str, str] = {}
+
+    def measure(self, workload: Workload, subject: str) -> Figures | None:
+        """The figures of one measurement; None for a subject that cannot be had, or failed, with its reason noted."""
+        reason = why_absent(subject) or self.absent.get(f"{workload.name} {subject}")
+        if reason:
+            self.absent.setdefault(f"{workload.name} {subject}", reason)
+            return None
+        try:
+            with Programs() if workload.is_fresh else contextlib.nullcontext(self.programs) as programs:
+                target = self._target(workload.route, subject, programs, is_kept=not workload.is_fresh)
+                return self._measure(workload, subject, target)
+        except Failed as error:
+            self.absent[f"{workload.name} {subject}"] = str(error)
+            return None
+
+    def _measure(self, workload: Workload, subject: str, target: list[str]) -> Figures:
+        sessions, key = workload.sessions, (workload.name, subject)
+        most = min(workload.calls_max, self.calls_max or workload.calls_max)
+        if key not in self._calls:
+            figures = load(workload, target, min(CALIBRATION_CALLS * sessions, most), warm=1, with_idle=False)
+            self._calls[key] = max(sessions, min(most, int(self.seconds * figures["calls"] / figures["wall_s"])))
+            is_enough = figures["wall_s"] > self.seconds and not workload.idle
+        else:
+            is_enough = False
+        if not is_enough:  # else trying took as long as measuring would
+            warm = min(10, 1 + self._calls[key] // sessions // 10)
+            figures = load(workload, target, self._calls[key], warm=warm)
+        figures["calls_per_s"] = figures["calls"] / figures["wall_s"]
+        figures["growth_kb"] = figures["peak_kb"] - figures["rss_kb"]
+        figures["cpu_us"] /= workload.divisor
+        return figures
+
+    def _target(self, route: Route, subject: str, programs: Programs, *, is_kept: bool) -> list[str]:
+        """What the load generator is pointed at: its transport, and a port or, last, a command."""
+        start, program = self._start(route, subject, programs, is_kept=is_kept)
+        modern = ["--modern"] if route.client_era == "modern" else []
+        if route.client == "stdio":
+            env = [f"{name}={value}" for name, value in start.env]
+            return ["stdio", *modern, "--", "env", *env, *start.command]
+        assert program is not None
+        watched = [] if subject == "direct" else ["--pid", str(program.pid)]
+        return [route.client, str(program.port), "--path", start.path, *modern, *watched]
+
+    def _start(self, route: Route, subject: str, programs: Programs, *, is_kept: bool) -> tuple[Start, Program | None]:
+        if is_kept and (subject, route) in self._started:
+            return self._started[subject, route]
+        upstream: str | list[str]
+        if route.server == "stdio":
+            upstream = stub_command(route.server_era)
+        else:
+            upstream = f"http://127.0.0.1:{self._stub(route.server_era).port}/mcp"
+        if subject == "direct":
+            return Start([]), self._stub(route.server_era)
+        port = free_port()
+        start = STARTERS[subject](route, port, upstream, programs.scratch)
+        if start is None:
+            raise Failed("not of this route")
+        program = None if route.client == "stdio" else programs.listening(start.command, port, dict(start.env))
+        if is_kept:
+            self._started[subject, route] = start, program
+        return start, program
+
+    def _stub(self, era: str) -> Program:
+        if era not in self._stubs:
+            self._stubs[era] = self.programs.stub(era)
+        return self._stubs[era]
 
 
-def rss_mb(pid: int) -> float:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE / 1e6
+def load(workload: Workload, target: list[str], calls: int, *, warm: int, with_idle: bool = True) -> Figures:
+    """One run of the load generator: its figures, of which CPU and memory are those of the watched process.
+
+    Raises:
+        Failed: it saw something wrong, or nothing in time.
+    """
+    options = ["--sessions", str(workload.sessions), "--calls", str(calls), "--warm", str(warm)]
+    idle = min(workload.idle, idle_max()) if with_idle else 0
+    options += [*workload.load, "--idle", str(idle)]
+    timeout_s = LOAD_TIMEOUT_S + idle // IDLE_PER_S
+    options += ["--timeout-s", str(timeout_s)]
+    at = target.index("--") if "--" in target else len(target)
+    command = [str(BUILD / "load"), *target[:at], *options, *target[at:]]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s + 30, check=False)
+    if ran.returncode:
+        raise Failed(ran.stderr.strip()[-1000:])
+    figures: Figures = json.loads(ran.stdout)
+    return figures
 
 
-class Client:
-    """One keep-alive connection with one session."""
-
-    def __init__(self, path: bytes) -> None:
-        self.path = path
-        self.session = b""
-
-    async def connect(self, port: int) -> None:
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", port)
-        head, _ = await self.post(INITIALIZE)
-        found = re.search(rb"mcp-session-id: *([^\r]+)", head, re.IGNORECASE)
-        self.session = b"mcp-session-id: %b\r\n" % found[1] if found else b""
-        await self.post(INITIALIZED)
-
-    async def post(self, body: bytes) -> tuple[bytes, bytes]:
-        self.writer.write(
-            b"POST %b HTTP/1.1\r\nhost: 127.0.0.1\r\n%b%bcontent-length: %d\r\n\r\n%b"
-            % (self.path, HEADERS, self.session, len(body), body)
-        )
-        head = await self.reader.readuntil(b"\r\n\r\n")
-        length = re.search(rb"content-length: *([0-9]+)", head, re.IGNORECASE)
-        if length is None:
-            raise RuntimeError(f"expected a reply with a length, got {head!r}")
-        return head, await self.reader.readexactly(int(length[1]))
-
-    async def calls(self, count: int) -> None:
-        for number in range(1, count + 1):
-            _, body = await self.post(CALL % number)
-            assert b'"result"' in body, body
+def medians(rounds: list[Figures]) -> Figures:
+    """Of the figures that every round has."""
+    names = [name for name in rounds[0] if all(name in figures for figures in rounds)]
+    return {name: statistics.median(figures[name] for figures in rounds) for name in names}
 
 
-async def measure(port: int, path: bytes, pid: int, concurrency: int, calls: int) -> float:
-    """CPU µs of process `pid` per call."""
-    clients = [Client(path) for _ in range(concurrency)]
-    for client in clients:
-        await client.connect(port)
-    await asyncio.gather(*(client.calls(20) for client in clients))
-    before = cpu_seconds(pid)
-    await asyncio.gather(*(client.calls(calls // concurrency) for client in clients))
-    spent = cpu_seconds(pid) - before
-    for client in clients:
-        client.writer.close()
-    return spent / (calls // concurrency * concurrency) * 1e6
+def add_differences(row: dict[str, Figures]) -> None:
+    """What each subject of one round adds to the way without a proxy."""
+    direct = row.get("direct", {})
+    for figures in row.values():
+        for name in ("p50_us", "p99_us", "delay_p50_us"):
+            if name in direct:
+                figures[f"added_{name}"] = figures[name] - direct[name]
 
 
-def start(*command: str) -> tuple[subprocess.Popen[str], int]:
-    """A process that prints its port, or a line that ends in one."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    return process, int(re.findall(r"[0-9]+", line)[-1])
+def measured(
+    run: Run, workloads: list[Workload], rounds: int, *, subjects: tuple[str, ...] | None = None
+) -> Iterator[tuple[str, dict[str, Figures]]]:
+    """Each workload, with the medians of its subjects, or of `subjects` instead."""
+    for workload in workloads:
+        taken: dict[str, list[Figures]] = {}
+        turns = [s for s in subjects or workload.subjects if s not in SLOW or not run.is_quick]
+        for number in range(min(rounds, workload.rounds_max)):
+            found = {subject: run.measure(workload, subject) for subject in turns if not number or subject not in PEERS}
+            row = {subject: figures for subject, figures in found.items() if figures is not None}
+            add_differences(row)
+            for subject, figures in row.items():
+                taken.setdefault(subject, []).append(figures)
+        yield workload.name, {subject: medians(figures) for subject, figures in taken.items()}
 
 
-async def idle(port: int, path: bytes, count: int) -> list[Client]:
-    clients = []
-    for _ in range(count):
-        client = Client(path)
-        await client.connect(port)
-        client.writer.close()  # a session outlives its connections
-        clients.append(client)
-    return clients
+def measured_apart(run: Run, options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Figures]]]:
+    """What the load generator has no part in: starting, and files."""
+    if is_chosen("start", options):
+        with Programs() as programs:
+            url = f"http://127.0.0.1:{programs.stub('legacy').port}/mcp"
+            yield "start", {"isthmus": medians([measure_start(programs, url) for _ in range(options.rounds)])}
+    if is_chosen("file", options) and (not options.quick or options.only):
+        try:
+            with Programs() as programs:
+                yield from measure_files(programs, options.file_mib * 1024 * 1024).items()
+        except (Failed, OSError) as error:
+            run.absent["file isthmus"] = str(error)
+    if is_chosen("storage", options):
+        with Programs() as programs:
+            yield from measure_storage(programs.scratch).items()
 
 
-async def main(options: argparse.Namespace) -> dict[str, object]:
-    isthmus = [sys.executable, "-m", "isthmus.app.cli", "wrap", "--listen", "127.0.0.1:0"]
-    stub, stub_port = start(sys.executable, str(HERE / "stub.py"), "http")
-    floor, floor_port = start(sys.executable, str(HERE / "floor.py"), str(stub_port))
-    http, http_port = start(*isthmus, f"http://127.0.0.1:{stub_port}/mcp")
-    stdio, stdio_port = start(*isthmus, "--", sys.executable, str(HERE / "stub.py"), "stdio")
-    processes = [stub, floor, http, stdio]
-    try:
-        report: dict[str, object] = {"rss_mb_idle": round(rss_mb(http.pid), 1)}
-        for concurrency in (1, 16):
-            figures: dict[str, list[float]] = {"floor": [], "http": [], "stdio": []}
-            for _ in range(options.rounds):
-                for name, process, port in (
-                    ("floor", floor, floor_port),
-                    ("http", http, http_port),
-                    ("stdio", stdio, stdio_port),
-                ):
-                    figures[name].append(await measure(port, b"/mcp", process.pid, concurrency, options.calls))
-            medians = {name: round(statistics.median(values)) for name, values in figures.items()}
-            report[f"cpu_us_per_call_c{concurrency}"] = medians
-            report[f"ratio_to_floor_c{concurrency}"] = {
-                name: round(medians[name] / medians["floor"], 2) for name in ("http", "stdio")
-            }
-        before = rss_mb(http.pid)
-        await idle(http_port, b"/mcp", options.sessions)
-        report[f"rss_mb_with_{options.sessions}_idle_sessions"] = round(rss_mb(http.pid), 1)
-        report["kb_per_idle_session"] = round((rss_mb(http.pid) - before) / options.sessions * 1000, 1)
-        return report
-    finally:
-        for process in reversed(processes):
-            process.send_signal(signal.SIGTERM)
-        for process in processes:
-            process.wait(20)
+def chosen(options: argparse.Namespace) -> list[Workload]:
+    is_short = options.quick and not options.only
+    return [w for w in WORKLOADS if is_chosen(w.name, options) and (w.is_quick or not is_short)]
+
+
+def is_chosen(name: str, options: argparse.Namespace) -> bool:
+    return not options.only or any(name.startswith(beginning) for beginning in options.only)
+
+
+def main(options: argparse.Namespace) -> None:
+    build()
+    allow_open_files()
+    if options.quick:
+        options.rounds, options.seconds = min(options.rounds, QUICK_ROUNDS), min(options.seconds, QUICK_SECONDS)
+    workloads = chosen(options)
+    began = time.monotonic()
+    results = {}
+    with Programs() as programs:
+        run = Run(programs, seconds=options.seconds, calls_max=options.calls, is_quick=options.quick)
+        for name, figures in measured(run, workloads, options.rounds):
+            results[name] = figures
+            print(f"{time.monotonic() - began:4.0f} s  {name}: {summary(figures)}", file=sys.stderr, flush=True)
+    for name, figures in measured_apart(run, options):
+        results[name] = figures
+        print(f"{time.monotonic() - began:4.0f} s  {name}", file=sys.stderr, flush=True)
+    report = {
+        "python": platform.python_version(),
+        "seconds": round(time.monotonic() - began),
+        "rounds": options.rounds,
+        "peers": versions(),
+        "workloads": results,
+        "absent": run.absent,
+    }
+    if options.json:
+        Path(options.json).write_text(json.dumps(report, indent=1))
+    print(render(report))
+
+
+def summary(figures: dict[str, Figures]) -> str:
+    return ", ".join(f"{subject} {row['cpu_us']:.1f}" for subject, row in figures.items() if row["cpu_us"])
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--only", action="append", help="workloads whose names begin so; may be repeated")
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--calls", type=int, help="at most, in one measurement")
+    options.add_argument("--seconds", type=float, default=1.0, help="for one measurement")
+    options.add_argument("--file-mib", type=int, default=1024, help="size of the file that is sent and fetched")
+    options.add_argument("--quick", action="store_true", help=f"{QUICK_ROUNDS} round, less workloads and peers")
+    options.add_argument("--json", metavar="FILE")
+    return options
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=4000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--sessions", type=int, default=1000)
-    print(json.dumps(asyncio.run(main(parser.parse_args())), indent=2))
+    main(parser().parse_args())

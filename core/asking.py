@@ -21,7 +21,7 @@ from .errors import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RemotePro
 from .exchange import Exchange
 from .jsonrpc import Frame
 from .links import Link
-from .rewrite import members, set_member, take
+from .rewrite import members, set_member
 from .session import Ask, Session
 from .sharing import MAY_ASK, Crowd
 from .uplink import Uplink
@@ -182,14 +182,18 @@ class Asking:
         """It goes to whose request it is about, under that request's own token, on that request's own stream."""
         if params is None:
             return
-        spans = members(params)
-        token = take(params, spans.get("progressToken"))
-        number = None if token is None else jsonrpc.number_of(token)
+        span = members(params).get("progressToken")
+        number = None if span is None else jsonrpc.number_of(params[span.start : span.stop])
         exchange = link.pending.get(number) or link.tokens.get(number) if number is not None else None
         if not isinstance(exchange, Exchange) or exchange.token_raw is None:
             return
+        assert span is not None
         self._uplink.expect_reply(link, exchange)
-        restored = set_member(without_related(params) or b"{}", "progressToken", exchange.token_raw)
+        restored = without_related(params)
+        if restored is params:
+            restored = b"".join((params[: span.start], exchange.token_raw, params[span.stop :]))
+        else:
+            restored = set_member(restored or b"{}", "progressToken", exchange.token_raw)
         message = jsonrpc.encode_notification("notifications/progress", restored)
         self._courier.tell_progress(link.session_of(exchange), exchange, message)
 

@@ -14,7 +14,7 @@ from .bridge.support import Support
 from .courier import Courier
 from .desk import Desk
 from .errors import METHOD_NOT_FOUND, MISSING_CAPABILITY, RemoteProtocolError
-from .exchange import Exchange, Wish
+from .exchange import NO_WISH, Exchange, Wish
 from .links import Link
 from .offers import NEEDED, OURS, tool_of
 from .plan import Offer
@@ -61,7 +61,7 @@ class Calling:
             exchange.params = tasks.plain(exchange.params)
             self._tasking.room.reserve(session, exchange)
         except RemoteProtocolError as error:
-            exchange.wish = Wish()
+            exchange.wish = NO_WISH
             message = jsonrpc.encode_error(exchange.id_raw, error.rpc_code, error.message)
             self._courier.answer(session, exchange, message)
             return True

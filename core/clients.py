@@ -89,6 +89,12 @@ class Clients:
             return None
         return messages
 
+    def receive_frame(self, session: Session, reply: Reply, key: ExchangeKey, frame: Frame, headers: Headers) -> None:
+        """Take one message that came alone; see `receive_frames`."""
+        exchange = self._receive_frame(session, reply, key, frame, headers)
+        if exchange is not None:
+            self._start(session, exchange)
+
     def receive_frames(
         self,
         session: Session,
@@ -121,9 +127,7 @@ class Clients:
         self, session: Session, reply: Reply, key: ExchangeKey, frame: Frame, headers: Headers
     ) -> Exchange | None:
         """Take one message. A request becomes an exchange of its own, to be started when all of a body are taken."""
-        if frame.is_request:
-            assert frame.id_raw is not None
-            assert frame.method is not None
+        if frame.method is not None and frame.id_raw is not None:
             if session.state is SessionState.INITIALIZED:
                 self._confirm(session)  # the notification may be late or lost: a request counts as it
             id_key = jsonrpc.id_key(frame.id_raw)
@@ -139,7 +143,7 @@ class Clients:
                 token_raw=None,
                 headers=headers,
             )
-        if frame.is_notification:
+        if frame.method is not None:
             self._receive_notification(session, frame, headers)
         else:
             self._receive_reply(session, frame, headers)

@@ -14,7 +14,7 @@ from . import jsonrpc
 from .desk import Desk
 from .effects import Headers
 from .errors import CANCELLED, INTERNAL_ERROR, TIMED_OUT
-from .exchange import Exchange, Reply
+from .exchange import NO_WISH, Exchange, Reply
 from .exchange import Input as ExchangeInput
 from .jsonrpc import Frame
 from .legwork import Legwork
@@ -150,8 +150,9 @@ class Courier:
         if exchange.task is not None:
             self._settle_task(session, exchange, message)
             return
-        self.tasks.release(session, exchange)
-        if not session.is_stateless:
+        if exchange.wish is not NO_WISH or exchange.awaits is not None:
+            self.tasks.release(session, exchange)
+        if session.affinity is None:
             self.close_reply(session, exchange, message)
             return
         if message is None or not self._legwork.keeps(session, exchange, message):

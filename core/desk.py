@@ -9,6 +9,7 @@ channel is closed once it holds more than `outbox_max_bytes`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -34,19 +35,27 @@ class Role:
         return False
 
 
+_NOBODY: Final[frozenset[ChannelId]] = frozenset()
+
+
 class _Channel:
     __slots__ = ("feeders", "is_ending", "role", "then", "unsent_bytes")
 
     def __init__(self, role: Role) -> None:
         self.role = role
         self.unsent_bytes = 0
-        self.feeders: set[ChannelId] = set()  # channels paused because this one is full
+        self.feeders: set[ChannelId] | frozenset[ChannelId] = _NOBODY  # channels paused because this one is full
         self.is_ending = False
         self.then: Callable[[], None] | None = None  # what goes on when most of it was taken
 
 
 class Desk:
-    """Shared by reference; only the engine's public methods set `now`, `source` and `out`."""
+    """Shared by reference; only the engine's public methods set `now`, `source` and `out`.
+
+    Attributes:
+        source: the channel that this input came on, if it may be held back.
+        ends_source: it is known to end with this input.
+    """
 
     def __init__(self, plan: Plan, *, entropy: Entropy, unix_at_zero: float, limits: Limits) -> None:
         self.plan = plan
@@ -57,6 +66,7 @@ class Desk:
         self.now = float("-inf")
         self.out: list[Effect] = []
         self.source: ChannelId | None = None
+        self.ends_source = False
         self.is_draining = False
         self.unix_at_zero = unix_at_zero
         self._channels: dict[ChannelId, _Channel] = {}
@@ -106,6 +116,11 @@ class Desk:
         found = self._channels.get(channel)
         return None if found is None else found.role
 
+    def role_if_open(self, channel: ChannelId) -> Role | None:
+        """The same, of a channel where something can still be sent."""
+        found = self._channels.get(channel)
+        return None if found is None or found.is_ending else found.role
+
     def is_open(self, channel: ChannelId | None) -> bool:
         """Whether something can still be sent there."""
         found = None if channel is None else self._channels.get(channel)
@@ -121,10 +136,11 @@ class Desk:
         found = self._channels.pop(channel, None)
         if found is None:
             return None
-        self._feed_again(found)
+        if found.feeders:
+            self._feed_again(found)
         if self._paused.pop(channel, 0):
             for other in self._channels.values():
-                other.feeders.discard(channel)
+                other.feeders -= {channel}
         return found.role
 
     def channels(self) -> list[tuple[ChannelId, Role]]:
@@ -207,7 +223,7 @@ class Desk:
         source = self.source
         if source is None or source in full.feeders or source not in self._channels:
             return
-        full.feeders.add(source)
+        full.feeders |= {source}
         count = self._paused.get(source, 0)
         self._paused[source] = count + 1
         if count == 0:
@@ -222,4 +238,4 @@ class Desk:
                 del self._paused[source]
                 if source in self._channels:
                     self.out.append(Resume(channel=source))
-        drained.feeders.clear()
+        drained.feeders = _NOBODY

@@ -82,6 +82,7 @@ STATE_KEY_BYTES: Final = 32
 """Of a key that is made for one run: as many as its hash has."""
 
 UPSTREAM_ROLES = (ChildRole, SpareRole, UpPostRole, UpStreamRole)
+_ENDING_UPSTREAM_ROLES = (*UPSTREAM_ROLES, FarewellRole)
 
 
 class Engine:
@@ -205,6 +206,12 @@ class Engine:
         """When `handle_timeout` is wanted next, and why."""
         return self._desk.timers.next_timeout()
 
+    @property
+    def earliest_at(self) -> float:
+        """No deadline is earlier: of use to a driver that only wants to know whether to wake up sooner than it is to
+        anyway. Asking `next_timeout` is exact, and takes longer."""
+        return self._desk.timers.earliest_at
+
     # --- Inputs -----------------------------------------------------------------------------------------------------
 
     def new_channel(self) -> ChannelId:
@@ -214,31 +221,7 @@ class Engine:
     def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]:
         """A channel exists: a downstream one numbered by `new_channel`, or one that a `Dial` ordered (`Connected`)."""
         self._begin(now, channel)
-        if isinstance(opening, Connected | Primed):
-            role = self._desk.role_of(channel)
-            if isinstance(role, UPSTREAM_ROLES):
-                self._servers.channels.receive_open(role, opening)
-        elif isinstance(opening, UploadOpening):
-            self._counter.open_upload(channel, opening)
-        elif isinstance(opening, DraftOpening):
-            self._drafts.open(channel, opening)
-        elif isinstance(opening, DownloadOpening):
-            self._counter.open_download(channel, opening)
-        elif opening.server not in self._desk.servers:
-            raise LocalProtocolError(f"there is no server {opening.server!r} in the plan")
-        elif isinstance(opening, PostOpening):
-            self._posts.open_post(channel, opening)
-        elif isinstance(opening, GetOpening):
-            self._posts.open_stream(channel, opening)
-        elif isinstance(opening, DeleteOpening):
-            self._posts.open_delete(channel, opening)
-        elif isinstance(opening, EventPipeOpening):
-            self._pipes.open_event_pipe(channel, opening)
-        elif isinstance(opening, MessageOpening):
-            self._pipes.open_message(channel, opening)
-        else:
-            assert isinstance(opening, PipeOpening)
-            self._pipes.open_pipe(channel, opening)
+        self._open(channel, opening)
         return self._effects()
 
     def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]:
@@ -249,54 +232,127 @@ class Engine:
         mark before it is no part of it: some platforms write one before every text.
         """
         self._begin(now, channel)
-        message = message.removeprefix(jsonrpc.MARK)
-        role = self._desk.role_of(channel)
-        if isinstance(role, UPSTREAM_ROLES):
-            if self._desk.is_open(channel):
-                self._servers.channels.receive_message(role, channel, message)
-        elif isinstance(role, PostRole):
-            if self._desk.is_open(channel):
-                self._posts.receive_post(role, channel, message)
-        elif isinstance(role, PipeRole):
-            if self._desk.is_open(channel):
-                self._pipes.receive_pipe(role, channel, message)
-        elif isinstance(role, MessageRole):
-            if self._desk.is_open(channel):
-                self._pipes.receive_posted(role, channel, message)
-        elif isinstance(role, UploadRole):
-            self._counter.receive_manifest(role, channel, message)
-        elif isinstance(role, AppendRole):
-            self._drafts.receive_report(role, channel, message)
+        self._hear(channel, message)
         return self._effects()
 
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
         """A channel is gone. Nothing is said of it afterwards; saying it twice does nothing."""
         self._begin(now, None)
-        role = self._desk.release(channel)
-        if isinstance(role, (*UPSTREAM_ROLES, FarewellRole)):
-            self._servers.channels.receive_close(role, channel, cause)
-        elif isinstance(role, UploadRole):
-            self._counter.receive_close(role)
-        elif isinstance(role, AppendRole):
-            self._drafts.receive_close(role, channel)
-        elif isinstance(role, PostRole):
-            self._posts.receive_post_close(role, channel, cause)
-        elif isinstance(role, StreamRole):
-            self._posts.receive_stream_close(role, channel)
-        elif isinstance(role, PipeRole):
-            self._pipes.receive_close(role, channel)
-        return self._effects()
-
-    def receive_answer(self, ticket: Ticket, answer: StorageAnswer, now: float) -> list[Effect]:
-        """A storage order was carried out, or failed. A second answer, or one that came too late, does nothing."""
-        self._begin(now, None)
-        self._waiting.receive_answer(ticket, answer)
+        self._close(channel, cause)
         return self._effects()
 
     def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]:
         """So many bytes of messages left for the peer of a channel."""
         self._begin(now, None)
         self._desk.receive_sent(channel, size_bytes)
+        return self._effects()
+
+    def receive_at_once(
+        self,
+        channel: ChannelId,
+        now: float,
+        *,
+        opening: Opening | None = None,
+        message: bytes | None = None,
+        size_bytes: int = 0,
+        cause: Cause | None = None,
+    ) -> list[Effect]:
+        """What is learnt of a channel in one moment: that it is open, what was said, how much has left, that it is
+        gone. The same as the inputs for each of these in this order, where nothing is done about the one before the
+        next."""
+        desk = self._desk
+        if now < desk.now:
+            raise _backwards(now, desk.now)
+        desk.now, desk.source = now, channel
+        desk.ends_source = cause is not None
+        if opening is not None:
+            self._open(channel, opening)
+        if message is not None:
+            self._hear(channel, message)
+        desk.source = None
+        desk.ends_source = False
+        if size_bytes:
+            desk.receive_sent(channel, size_bytes)
+        if cause is not None:
+            self._close(channel, cause)
+        effects, desk.out = desk.out, []
+        return effects
+
+    def _open(self, channel: ChannelId, opening: Opening) -> None:
+        if isinstance(opening, (Connected, Primed)):
+            role = self._desk.role_of(channel)
+            if isinstance(role, UPSTREAM_ROLES):
+                self._servers.channels.receive_open(role, opening)
+        elif isinstance(opening, PostOpening):
+            self._check_server(opening.server)
+            self._posts.open_post(channel, opening)
+        elif isinstance(opening, UploadOpening):
+            self._counter.open_upload(channel, opening)
+        elif isinstance(opening, DraftOpening):
+            self._drafts.open(channel, opening)
+        elif isinstance(opening, DownloadOpening):
+            self._counter.open_download(channel, opening)
+        else:
+            self._check_server(opening.server)
+            self._open_client(channel, opening)
+
+    def _open_client(
+        self,
+        channel: ChannelId,
+        opening: GetOpening | DeleteOpening | EventPipeOpening | MessageOpening | PipeOpening,
+    ) -> None:
+        if isinstance(opening, GetOpening):
+            self._posts.open_stream(channel, opening)
+        elif isinstance(opening, DeleteOpening):
+            self._posts.open_delete(channel, opening)
+        elif isinstance(opening, EventPipeOpening):
+            self._pipes.open_event_pipe(channel, opening)
+        elif isinstance(opening, MessageOpening):
+            self._pipes.open_message(channel, opening)
+        else:
+            self._pipes.open_pipe(channel, opening)
+
+    def _check_server(self, server: str) -> None:
+        if server not in self._desk.servers:
+            raise LocalProtocolError(f"there is no server {server!r} in the plan")
+
+    def _hear(self, channel: ChannelId, message: bytes) -> None:
+        message = message.removeprefix(jsonrpc.MARK)
+        role = self._desk.role_if_open(channel)
+        if isinstance(role, PostRole):
+            self._posts.receive_post(role, channel, message)
+        elif isinstance(role, UPSTREAM_ROLES):
+            self._servers.channels.receive_message(role, channel, message)
+        elif isinstance(role, PipeRole):
+            self._pipes.receive_pipe(role, channel, message)
+        elif isinstance(role, MessageRole):
+            self._pipes.receive_posted(role, channel, message)
+        else:  # what is said of files counts after an answer too
+            role = self._desk.role_of(channel)
+            if isinstance(role, UploadRole):
+                self._counter.receive_manifest(role, channel, message)
+            elif isinstance(role, AppendRole):
+                self._drafts.receive_report(role, channel, message)
+
+    def _close(self, channel: ChannelId, cause: Cause) -> None:
+        role = self._desk.release(channel)
+        if isinstance(role, PostRole):
+            self._posts.receive_post_close(role, channel, cause)
+        elif isinstance(role, _ENDING_UPSTREAM_ROLES):
+            self._servers.channels.receive_close(role, channel, cause)
+        elif isinstance(role, UploadRole):
+            self._counter.receive_close(role)
+        elif isinstance(role, AppendRole):
+            self._drafts.receive_close(role, channel)
+        elif isinstance(role, StreamRole):
+            self._posts.receive_stream_close(role, channel)
+        elif isinstance(role, PipeRole):
+            self._pipes.receive_close(role, channel)
+
+    def receive_answer(self, ticket: Ticket, answer: StorageAnswer, now: float) -> list[Effect]:
+        """A storage order was carried out, or failed. A second answer, or one that came too late, does nothing."""
+        self._begin(now, None)
+        self._waiting.receive_answer(ticket, answer)
         return self._effects()
 
     def receive_drain(self, now: float) -> list[Effect]:
@@ -371,7 +427,7 @@ class Engine:
 
     def _begin(self, now: float, source: ChannelId | None) -> None:
         if now < self._desk.now:
-            raise LocalProtocolError(f"time runs backwards: {now} after {self._desk.now}")
+            raise _backwards(now, self._desk.now)
         self._desk.now = now
         self._desk.source = source
 
@@ -472,3 +528,7 @@ class Engine:
         exchange = None if session is None else session.exchanges.get(key)
         if session is not None and exchange is not None:
             self._courier.time_out(session, exchange)
+
+
+def _backwards(now: float, before: float) -> LocalProtocolError:
+    return LocalProtocolError(f"time runs backwards: {now} after {before}")

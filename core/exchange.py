@@ -6,14 +6,13 @@ The id is kept as bytes and only echoed. Upstream it travels under a number of o
 
 from __future__ import annotations
 
-import enum
 from typing import Final, NamedTuple
 
 from .bridge.envelope import Envelope
 from .effects import Headers
 from .ids import ChannelId
 from .jsonrpc import IdKey
-from .machine import Machine
+from .machine import Machine, Symbol
 from .park import Park
 from .remote import Remote
 from .round import Round
@@ -21,7 +20,7 @@ from .stream import Stream
 from .task import Task
 
 
-class State(enum.Enum):
+class State(Symbol):
     PREPARING = "preparing"  # its file handles are being resolved
     QUEUED = "queued"  # ready to go; the upstream is not
     SENT = "sent"  # written upstream: from here on it may have run
@@ -32,7 +31,7 @@ class State(enum.Enum):
     CANCELLED = "cancelled"  # the client does not want an answer any more
 
 
-class Input(enum.Enum):
+class Input(Symbol):
     PREPARED = "prepared"
     SEND = "send"
     REQUEUE = "requeue"  # provably did not run, or may safely run again
@@ -122,6 +121,11 @@ class Wish(NamedTuple):
     knows_tasks: bool = False
 
 
+NO_WISH: Final = Wish()
+_NOBODY: Final[frozenset[str]] = frozenset()
+_NOTHING: Final[dict[str, bytes]] = {}  # nobody puts anything into it: it is replaced
+
+
 class Reply:
     """What answers one incoming body: one request's answer, or all answers of a batch.
 
@@ -170,6 +174,7 @@ class Exchange(Machine[State, Input]):
         known: answers to what its server asks, from before the call was lost, by what was asked.
         visited: the pages that its user has agreed to visit, by their names.
         is_native: its answer is of the client's own era already.
+        is_plain: it went up as it came. See `plain`.
         wish: what its client said of tasks.
         is_augmented: the server may make a task of it.
         must_augment: it refused it otherwise.
@@ -187,6 +192,7 @@ class Exchange(Machine[State, Input]):
         "id_raw",
         "is_augmented",
         "is_native",
+        "is_plain",
         "key",
         "known",
         "lacking",
@@ -245,10 +251,11 @@ class Exchange(Machine[State, Input]):
         self.lacking: bytes | None = None
         self.round: Round | None = None
         self.mirrored: Headers = ()
-        self.visited: set[str] = set()
-        self.known: dict[str, bytes] = {}
+        self.visited: frozenset[str] = _NOBODY
+        self.known = _NOTHING
         self.is_native = False
-        self.wish = Wish()
+        self.is_plain = False
+        self.wish = NO_WISH
         self.is_augmented = False
         self.must_augment = False
         self.remote: Remote | None = None

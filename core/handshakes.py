@@ -243,8 +243,12 @@ class Handshakes:
     def _discover(self, link: Link) -> None:
         who = own_envelope(LATEST_MODERN, self._desk.plan.version)
         self._uplink.run(link, "discover", "server/discover", add(None, who))
-        at = self._desk.now + self._desk.limits.probe_timeout_s
+        at = self._desk.now + self._probe_timeout_s(link)
         self._desk.timers.set(("probe", link.id), at, "server/discover")
+
+    def _probe_timeout_s(self, link: Link) -> float:
+        limits = self._desk.limits
+        return limits.probe_start_timeout_s if link.plan.kind is Kind.PIPE else limits.probe_timeout_s
 
     def receive_discovery(self, link: Link, frame: Frame) -> None:
         """The answer to `server/discover`."""
@@ -256,7 +260,7 @@ class Handshakes:
             revisions = [revision for revision in served_revisions(frame.result) if is_known_modern(revision)]
             if not revisions:
                 raise RemoteProtocolError("it serves no revision without sessions that is known here")
-            shown = self.files.adapt_handshake(link, frame.result) if link.plan.has_files else frame.result
+            shown = self.files.adapt_handshake(link, frame.result) if link.has_files else frame.result
             # Raises where no client with a session could be shown it: such a one may come later.
             to_initialize_result(shown, client=LEGACY[LATEST_LEGACY], name=link.plan.id)
             link.upstream.receive_discovered(frame.result, max(revisions))
@@ -303,7 +307,7 @@ class Handshakes:
             return
         is_known = self.verdicts[link.plan.id].speaks(Era.STATELESS, self._desk.now) is True
         if (is_known and not link.is_pipe) or not self.turn(link, is_said=False):
-            text = f"it did not answer server/discover within {self._desk.limits.probe_timeout_s:g} s"
+            text = f"it did not answer server/discover within {self._probe_timeout_s(link):g} s"
             self.losses.lose(link, text, error=link.refused)
 
     def receive_handshake(self, link: Link, frame: Frame, session: str | None) -> None:
@@ -349,7 +353,7 @@ class Handshakes:
         assert frame.result is not None
         try:
             link.upstream.receive_initialized(frame.result, session)
-            shown = self.files.adapt_handshake(link, frame.result) if link.plan.has_files else frame.result
+            shown = self.files.adapt_handshake(link, frame.result) if link.has_files else frame.result
         except (RemoteProtocolError, msgspec.DecodeError) as error:
             link.upstream.session = session  # it may have begun one
             self.losses.lose(link, f"its answer to initialize is unusable: {error}")
@@ -441,6 +445,7 @@ class Handshakes:
 
     def _receive_ready(self, link: Link) -> None:
         link.upstream.receive_replayed(self._desk.now)
+        link.is_plain = None
         self._desk.timers.cancel(("start", link.id))
         self.health[link.plan.id].receive_ready()
         self.listens.receive_ready(link)

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from . import jsonrpc, visibility
+from . import jsonrpc, plain, visibility
 from .asking import Asking
 from .crossings import Crossings
 from .desk import Desk
@@ -84,20 +84,28 @@ class Hearing:
         link = role.link
         if not isinstance(role, ChildRole):
             role.has_spoken = True
+        if not jsonrpc.is_batch(message):
+            if link.upstream.state is State.CLOSED:
+                return
+            self._receive_part(link, role, message)
+            return
         try:
-            parts = jsonrpc.split_batch(message) if jsonrpc.is_batch(message) else [message]
+            parts = jsonrpc.split_batch(message)
         except RemoteProtocolError as error:
             self._receive_garbage(link, role, message, error)
             return
         for part in parts:
             if link.upstream.state is State.CLOSED or not self._desk.is_open(channel):
                 return  # which an earlier part may have brought about
-            try:
-                frame = jsonrpc.decode(part)
-            except RemoteProtocolError as error:
-                self._receive_garbage(link, role, part, error)
-            else:
-                self._receive_frame(link, role, frame)
+            self._receive_part(link, role, part)
+
+    def _receive_part(self, link: Link, role: UpRole, part: bytes) -> None:
+        try:
+            frame = jsonrpc.decode(part)
+        except RemoteProtocolError as error:
+            self._receive_garbage(link, role, part, error)
+        else:
+            self._receive_frame(link, role, frame)
 
     def _receive_garbage(self, link: Link, role: UpRole, message: bytes, error: RemoteProtocolError) -> None:
         """What asks is answered; a broken answer whose request is known ends that request; noise is dropped."""
@@ -220,12 +228,17 @@ class Hearing:
         self._uplink.expect_none(exchange)
         link.upstream.receive_proof()
         self._handshakes.health[link.plan.id].receive_proof()
+        if plain.may_come_down(link, exchange, frame):
+            assert frame.result is not None
+            exchange.step(ExchangeInput.REPLY)
+            self._losses.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, frame.result))
+            return
         try:
             if self._crossings.receive_answer(link, exchange, frame):
                 return
         except RemoteProtocolError as fault:
             frame = Frame(error=jsonrpc.error_object(INTERNAL_ERROR, f"the server's answer is broken: {fault.message}"))
-        if link.plan.has_files and exchange.state is ExchangeState.SENT and self._must_repeat(link, exchange, frame):
+        if link.has_files and exchange.state is ExchangeState.SENT and self._must_repeat(link, exchange, frame):
             return
         exchange.step(ExchangeInput.REPLY)
         if frame.error is not None:
@@ -239,8 +252,9 @@ class Hearing:
                 self._desk.note("warning", text, link.plan.id)
             self._crossings.receive_set(link, exchange)
             result = self._crossings.result_down(link, exchange, frame.result)
-            result = visibility.shown(link, exchange, result)
-            if link.plan.has_files and self.files.receive_result(link, exchange, result):
+            if link.is_filtered:
+                result = visibility.shown(link, exchange, result)
+            if link.has_files and self.files.receive_result(link, exchange, result):
                 return
         except RemoteProtocolError as fault:
             text = f"the server's answer could not be read: {fault.message}"

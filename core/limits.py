@@ -186,6 +186,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     # Upstreams
     probe_timeout_s: float = 10.0
     """How long a server that may know no `server/discover` is given to answer it. The official Python SDK waits so."""
+    probe_start_timeout_s: float = 20.0
+    """The same for a process, which has to start first: some load for ten seconds on a busy machine."""
     verdict_ttl_s: float = 86_400.0
     """After a day it is tried again whether a server speaks a revision that it did not: it may have been updated."""
     rounds_max: int = 32

@@ -31,6 +31,7 @@ CANCEL: Final = "task-cancel"
 class Link:
     """Attributes:
     id: names it among all links; that of its session, if it has but one.
+    has_files, is_filtered: of its plan, looked at with each request.
     sessions: whose requests it carries, by their public names.
     workspace: the name of the folders its process is given.
     is_furnished: files may lie there, or be on their way, for a call that waits for the process.
@@ -50,6 +51,8 @@ class Link:
     notices: open POSTs that carry a notification or an answer.
     has_listened: whether this upstream session has ever granted a GET stream.
     is_asked_again: in this handshake it was asked in a revision it named, after it had refused another.
+    is_plain: whether nothing here has a say in what goes up and comes down; None: nobody has looked, in this
+        incarnation. See `plain`.
     is_pipe: whether the server is spoken to over one two-way stream, rather than with a POST a message.
     refusal: why the server is not spoken to over Streamable HTTP, if that was tried first.
     handshake: the result of its last `initialize`, or `server/discover`, as clients are shown it.
@@ -92,14 +95,17 @@ class Link:
         "ears",
         "era",
         "handshake",
+        "has_files",
         "has_listened",
         "hints",
         "id",
         "is_asked_again",
+        "is_filtered",
         "is_furnished",
         "is_left",
         "is_lent",
         "is_pipe",
+        "is_plain",
         "knows_supports",
         "last_id",
         "learning",
@@ -138,6 +144,8 @@ class Link:
     def __init__(self, id: str, plan: ServerPlan, workspace: str, initialize: bytes, limits: Limits) -> None:
         self.id = id
         self.plan = plan
+        self.has_files = plan.has_files
+        self.is_filtered = bool(plan.tools or plan.prompts or plan.resources)
         self.sessions: dict[str, Session] = {}
         self.workspace = workspace
         self.upstream = Upstream(initialize, limits)
@@ -153,6 +161,7 @@ class Link:
         self.pending: dict[int, Exchange | Errand] = {}
         self.queue: deque[Exchange | Notice] = deque()
         self.babble = ""
+        self.is_plain: bool | None = None
         self.noise = 0
         self.notices = 0
         self.has_listened = False

@@ -101,7 +101,7 @@ class Listens:
         machine = Listen(exchange.id_raw, wanted, queue_max=limits.held_per_session_max)
         listening = Listening(exchange, machine)
         session.listens[exchange.key] = listening
-        if link.plan.has_files:
+        if link.has_files:
             listening.own = self.files.granted(link, session, wanted)
         at = self._desk.now + limits.listen_ack_s
         self._desk.timers.set(("ack", (session.sid, exchange.key)), at, "what is subscribed")

@@ -317,7 +317,8 @@ class Losses:
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
         """Give an exchange its answer."""
         session = link.session_of(exchange)
-        self.files.forget(exchange)
+        if link.has_files:
+            self.files.forget(exchange)
         self.crossings.forget(link, session, exchange)
         self._courier.answer(session, exchange, message)
 

@@ -8,6 +8,14 @@ from typing import Generic, TypeVar
 
 from .errors import LocalProtocolError
 
+
+class Symbol(enum.Enum):
+    """A state or an input. Members are found in tables by what they are: hashing their names takes longer than all the
+    rest of a step."""
+
+    __hash__ = object.__hash__
+
+
 S = TypeVar("S", bound=enum.Enum)
 I = TypeVar("I", bound=enum.Enum)  # noqa: E741
 

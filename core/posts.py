@@ -6,7 +6,7 @@ Source: 2025-03-26, 2025-06-18 and 2025-11-25 basic/transports, "Streamable HTTP
 from __future__ import annotations
 
 from . import jsonrpc
-from .bridge.envelope import revision_of
+from .bridge.envelope import may_name_sender, revision_of
 from .clients import Clients
 from .courier import Courier
 from .desk import Desk
@@ -127,46 +127,88 @@ class Posts:
         if role.has_body:
             raise LocalProtocolError(f"channel {channel} is a POST, which has one body, and got a second")
         role.has_body = True
+        if jsonrpc.is_batch(body):
+            self._receive_batch(role, channel, body)
+            return
+        try:
+            frame = jsonrpc.decode(body)
+        except RemoteProtocolError as fault:
+            self._desk.send(channel, jsonrpc.parse_failure(fault), is_last=True, status=fault.http_status)
+            return
+        opening = role.opening
+        if not _is_of_session(frame, opening.revision) and self._receive_stateless(role, channel, frame):
+            return
+        is_request = frame.method is not None and frame.id_raw is not None
+        if frame.method == "initialize" and is_request:
+            self._open_session(role, channel, frame)
+            return
+        session = self._clients.sessions.get(opening.session or "")
+        if session is None or not _is_owner(session, opening):
+            self._find(channel, opening.session, opening)  # which says so
+            return
+        if opening.revision != session.features.revision and not self._check_revision(
+            channel, session, opening.revision
+        ):
+            return
+        if is_bound_up(frame) and not self._courier.up.has_room(session):
+            self._refuse(channel, 503, OVERLOADED, NO_ROOM, frame.id_raw if is_request else None)
+            return
+        reply = self._begin_reply(role, channel, session, has_request=is_request)
+        self._clients.receive_frame(session, reply, ExchangeKey(channel, 0), frame, opening.headers)
+        if not is_request:
+            self._desk.close(channel, status=202)
+
+    def _begin_reply(self, role: PostRole, channel: ChannelId, session: Session, *, has_request: bool) -> Reply:
+        opening = role.opening
+        if not has_request:  # else it is in use until that is settled
+            self._courier.touch(session)
+        session.receive_headers(opening.headers)
+        role.stream = Stream(channel, may_resume=session.features.event_ids and opening.accepts_events)
+        reply = Reply(role.stream, ends_channel=True, can_stream=opening.accepts_events)
+        if has_request:
+            self._streams.expect(session, reply)
+        return reply
+
+    def _receive_batch(self, role: PostRole, channel: ChannelId, body: bytes) -> None:
+        """Only a client with a session, and of an early revision, may send one."""
         opening = role.opening
         said = self._clients.read(channel, body)
         if said is None:
             return
-        frames, faults, is_batch = said
+        frames, faults, _ = said
         if faults:
             self._desk.send(channel, jsonrpc.parse_failure(faults[0]), is_last=True, status=faults[0].http_status)
             return
-        if self._receive_stateless(role, channel, frames, is_batch=is_batch):
+        id_raw = frames[0].id_raw if len(frames) == 1 and frames[0].is_request else None
+        try:
+            named = [self._revision_of(frame) for frame in frames]  # any of them may be faulty
+            if any(revision is not None for revision in named):
+                raise RemoteProtocolError("got a batch, expected one message: that revision has no batches")
+        except RemoteProtocolError as error:
+            self._refuse(channel, error.http_status, error.rpc_code, error.message, id_raw, error.data)
             return
         if any(frame.method == "initialize" and frame.is_request for frame in frames):
-            self._open_session(role, channel, frames[0], is_batch=is_batch)
+            if opening.session is None or self._find(channel, opening.session, opening) is not None:
+                self._refuse(channel, 400, INVALID_REQUEST, "got initialize within a batch, expected it alone")
             return
         session = self._find(channel, opening.session, opening)
-        if session is None:
+        if session is None or not self._check_revision(channel, session, opening.revision):
             return
-        if not self._check_revision(channel, session, opening.revision):
-            return
-        if is_batch and not self._check_batch(channel, session, frames):
+        if not self._check_batch(channel, session, frames):
             return
         if any(is_bound_up(frame) for frame in frames) and not self._courier.up.has_room(session):
-            id_raw = frames[0].id_raw if len(frames) == 1 and frames[0].is_request else None
             self._refuse(channel, 503, OVERLOADED, NO_ROOM, id_raw)
             return
-        self._courier.touch(session)
-        session.receive_headers(opening.headers)
-        role.stream = Stream(channel, may_resume=session.features.event_ids and opening.accepts_events)
-        reply = Reply(role.stream, ends_channel=True, can_stream=opening.accepts_events)
-        if is_batch:
-            reply.gathered = []
         has_request = any(frame.is_request for frame in frames)
-        if has_request:
-            self._streams.expect(session, reply)
+        reply = self._begin_reply(role, channel, session, has_request=has_request)
+        reply.gathered = []
         self._clients.receive_frames(session, reply, frames, channel, 0, opening.headers)
         if not has_request:
             self._desk.close(channel, status=202)
 
     # --- Without sessions -------------------------------------------------------------------------------------------
 
-    def _receive_stateless(self, role: PostRole, channel: ChannelId, frames: list[Frame], *, is_batch: bool) -> bool:
+    def _receive_stateless(self, role: PostRole, channel: ChannelId, frame: Frame) -> bool:
         """True if the body was one of a client without sessions, or of nobody who can be told apart from one.
 
         The body decides, and the headers must agree with it: a request that names its revision belongs to no session,
@@ -176,14 +218,7 @@ class Posts:
         """
         opening = role.opening
         try:
-            named = [self._revision_of(frame) for frame in frames]
-            if is_batch:
-                if any(revision is not None for revision in named):
-                    raise RemoteProtocolError("got a batch, expected one message: that revision has no batches")
-                return False
-            if not frames:
-                return False
-            (frame,), (revision,) = frames, named
+            revision = self._revision_of(frame)
             header = opening.revision
             is_modern_header = header is not None and is_known_modern(header)
             if not frame.is_request:
@@ -195,7 +230,7 @@ class Posts:
                     raise RemoteProtocolError("got an answer, expected none: nobody is asked in that revision")
                 return False
             if revision is not None:
-                self._receive_request(role, channel, frame)
+                self._receive_request(role, channel, frame, revision)
                 return True
             if frame.method == "initialize":
                 if is_modern_header:
@@ -207,7 +242,7 @@ class Posts:
             if header is not None and not is_known_legacy(header) and opening.session is None:
                 raise unsupported(header)
         except RemoteProtocolError as error:
-            id_raw = frames[0].id_raw if len(frames) == 1 and frames[0].is_request else None
+            id_raw = frame.id_raw if frame.is_request else None
             self._refuse(channel, error.http_status, error.rpc_code, error.message, id_raw, error.data)
             return True
         return False
@@ -215,11 +250,9 @@ class Posts:
     def _revision_of(self, frame: Frame) -> str | None:
         return None if frame.method is None else revision_of(frame.params)
 
-    def _receive_request(self, role: PostRole, channel: ChannelId, frame: Frame) -> None:
+    def _receive_request(self, role: PostRole, channel: ChannelId, frame: Frame, revision: str) -> None:
         opening = role.opening
         assert frame.method is not None
-        revision = revision_of(frame.params)
-        assert revision is not None
         if opening.revision is not None and revision:
             check_revision(opening.revision, revision)  # whether or not what the body names is served
         leg = read_leg(frame)
@@ -239,13 +272,11 @@ class Posts:
 
     # --- Sessions ---------------------------------------------------------------------------------------------------
 
-    def _open_session(self, role: PostRole, channel: ChannelId, frame: Frame, *, is_batch: bool) -> None:
+    def _open_session(self, role: PostRole, channel: ChannelId, frame: Frame) -> None:
         opening = role.opening
         if opening.session is not None and self._find(channel, opening.session, opening) is None:
             return
-        if is_batch:
-            self._refuse(channel, 400, INVALID_REQUEST, "got initialize within a batch, expected it alone")
-        elif opening.session is not None:
+        if opening.session is not None:
             self._refuse(channel, 400, INVALID_REQUEST, "got initialize for a session that is initialized already")
         elif (fault := self._clients.no_room()) is not None:
             self._refuse(channel, 503, OVERLOADED, fault, frame.id_raw)
@@ -312,6 +343,11 @@ class Posts:
         self, channel: ChannelId, status: int, code: int, text: str, id_raw: bytes | None = None, data: object = None
     ) -> None:
         self._desk.send(channel, jsonrpc.encode_error(id_raw, code, text, data), is_last=True, status=status)
+
+
+def _is_of_session(frame: Frame, revision: str | None) -> bool:
+    """Whether header and body say that it is a message of a client with a session. What is not surely so may be."""
+    return (revision is None or is_known_legacy(revision)) and not may_name_sender(frame.params)
 
 
 def is_bound_up(frame: Frame) -> bool:

@@ -58,7 +58,7 @@ class Reaching:
     def _may_move(self, link: Link) -> bool:
         """Where there are files, a session that has been served before has its own in its folders, and so may one whose
         first call is what the process is started for."""
-        return not link.plan.has_files or (link.upstream.incarnation <= 1 and not link.is_furnished)
+        return not link.has_files or (link.upstream.incarnation <= 1 and not link.is_furnished)
 
     def why_not(self, link: Link) -> str | None:
         """Why nothing can be started for it now."""

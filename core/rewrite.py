@@ -8,12 +8,15 @@ key is refused, because two parsers that disagree about which of the two counts 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Container, Iterable, Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from .errors import INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
+
+T = TypeVar("T")
 
 
 class Span(NamedTuple):
@@ -82,6 +85,14 @@ def check_depth(data: bytes) -> None:
         return
 
 
+def deeper(read: Callable[[bytes], T], data: bytes, levels: int = DEPTH_SPARE) -> T:
+    """What `read` makes of `data` on a stack with fewer levels left: what it can read so, anybody can read later.
+
+    That is `check_depth` for a reader that goes through the data anyway.
+    """
+    return deeper(read, data, levels - 1) if levels else read(data)
+
+
 def members(data: bytes) -> dict[str, Span]:
     """Where each member's value lies in the JSON object `data`, in order.
 
@@ -96,12 +107,14 @@ def members(data: bytes) -> dict[str, Span]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         probe = _readable(data, error)
         values = _decode_object(probe)
-    spans: dict[str, Span] = {}
+    spans = _compact_spans(values)
+    if not spans or next(reversed(spans.values())).stop + 1 == len(probe):
+        # Whatever had been passed over, spaces, escapes or a key that comes again, would have made it longer.
+        return spans
+    spans = {}
     opening = _SPACE.match(probe)
     assert opening is not None
     at = opening.end() + 1
-    if not values:
-        return spans
     while True:
         key_match = _KEY.match(probe, at)
         assert key_match is not None
@@ -118,6 +131,34 @@ def members(data: bytes) -> dict[str, Span]:
         at = next_match.end()
         if next_match[1] == b"}":
             return spans
+
+
+LOOKS_KEPT: Final = 16
+"""Objects whose members are remembered: more than are looked into in turn for one message."""
+LOOK_MAX_BYTES: Final = 16 * 1024
+"""A larger object is not worth keeping it for that."""
+
+
+def look(data: bytes) -> Mapping[str, Span]:
+    """`members`, remembered for a while: one message is looked into from many sides."""
+    return _looks(data) if len(data) <= LOOK_MAX_BYTES else members(data)
+
+
+@lru_cache(maxsize=LOOKS_KEPT)
+def _looks(data: bytes) -> Mapping[str, Span]:
+    return members(data)
+
+
+def _compact_spans(values: dict[str, msgspec.Raw]) -> dict[str, Span]:
+    """Where the values lie if each key is there once, without escapes, and nothing between them."""
+    spans: dict[str, Span] = {}
+    at = 1
+    for key, value in values.items():
+        start = at + len(key) + 3
+        stop = start + memoryview(value).nbytes
+        spans[key] = Span(start, stop)
+        at = stop + 1
+    return spans
 
 
 def elements(data: bytes) -> list[Span]:

@@ -89,7 +89,7 @@ class Schooling:
                 self.learn_support(link, frame.result, is_first=is_first)
                 if link.is_stateless:
                     self.learn(link, None, frame.result, is_first=is_first)
-                if link.plan.has_files:
+                if link.has_files:
                     self.files.learn(link, frame.result, is_first=is_first)
                 cursor = jsonrpc.member_of(frame.result, "nextCursor")
             except RemoteProtocolError as error:

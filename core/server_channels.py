@@ -64,7 +64,9 @@ class ServerChannels:
 
     def receive_open(self, role: UpRole | SpareRole, opening: Connected | Primed) -> None:
         """A channel that was dialled is open, or can be resumed."""
-        if isinstance(role, SpareRole):
+        if isinstance(role, UpPostRole) and isinstance(opening, Connected):
+            self._receive_connected(role, opening)
+        elif isinstance(role, SpareRole):
             self._handshakes.nursery.receive_connected(role)
         elif isinstance(opening, Primed):
             related = related_of(role)
@@ -123,7 +125,7 @@ class ServerChannels:
         self._desk.timers.cancel(("grace", channel))
         self._handshakes.nursery.children -= role.is_process
         if link.upstream.state is State.CLOSED:
-            if role.is_process and link.children == 0 and link.plan.has_files:
+            if role.is_process and link.children == 0 and link.has_files:
                 self.files.sweep(link.session)
         elif link.channel == channel:
             link.channel = None
@@ -248,5 +250,5 @@ class ServerChannels:
 
 def _keep(role: UpRole, cookies: CookieChanges) -> None:
     """What a response set is for the upstream session that asked, if that is still there."""
-    if not isinstance(role, ChildRole) and is_current(role):
+    if cookies and not isinstance(role, ChildRole) and is_current(role):
         role.link.cookies.receive(cookies)

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from . import jsonrpc, visibility
+from . import jsonrpc, plain, visibility
 from .asking import Asking
 from .bridge import related
 from .bridge.discovery import initialize_params, introduction
@@ -215,6 +215,11 @@ class Servers:
 
     def request(self, session: Session, exchange: Exchange) -> None:
         link = self._by_sid[session.sid]
+        if link.upstream.state is State.READY and plain.may_go_up(link, exchange):
+            self._rest_later(link)
+            exchange.step(ExchangeInput.PREPARED)
+            self._uplink.write(link, exchange, exchange.params)
+            return
         if self.verbs.receive_request(link, session, exchange):
             return
         self._rest_later(link)
@@ -223,7 +228,7 @@ class Servers:
         crowd = self.handshakes.crowds.get(link.id)
         if crowd is not None and not link.is_stateless and self._receive_wish(link, crowd, exchange):
             return
-        if link.plan.has_files and self._files.receive_call(link, exchange):
+        if link.has_files and self._files.receive_call(link, exchange):
             return
         self.forward(link, exchange)
 
@@ -244,7 +249,7 @@ class Servers:
 
     def forward(self, link: Link, exchange: Exchange) -> None:
         """An exchange that is prepared goes up, or waits until the upstream is ready."""
-        if (refused := visibility.refusal(link, exchange)) is not None:
+        if link.is_filtered and (refused := visibility.refusal(link, exchange)) is not None:
             self.finish(link, exchange, refused)
             return
         exchange.step(ExchangeInput.PREPARED)
@@ -256,7 +261,7 @@ class Servers:
 
     def _send_up(self, link: Link, exchange: Exchange) -> None:
         """Write it; with serial sharing, when its turn comes."""
-        if link.plan.has_files and self._files.prepare(link, exchange):
+        if link.has_files and self._files.prepare(link, exchange):
             return
         if self.crossings.receive_request(link, exchange) or self._calling.prepare(link, exchange):
             return

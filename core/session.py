@@ -7,7 +7,6 @@ stream open.
 
 from __future__ import annotations
 
-import enum
 from collections import deque
 from typing import Final, NamedTuple
 
@@ -18,18 +17,18 @@ from .exchange import Exchange, ExchangeKey
 from .ids import ChannelId
 from .jsonrpc import IdKey
 from .listening import Listening
-from .machine import Machine
+from .machine import Machine, Symbol
 from .stream import Stream
 
 
-class State(enum.Enum):
+class State(Symbol):
     OPENING = "opening"  # initialize is on its way
     INITIALIZED = "initialized"  # its result was sent; server messages are held
     READY = "ready"  # the client said initialized, or behaved so
     CLOSED = "closed"
 
 
-class Input(enum.Enum):
+class Input(Symbol):
     ACCEPT = "accept"
     CONFIRM = "confirm"
     CLOSE = "close"

@@ -45,6 +45,10 @@ class Kept:
         self.place = Place.HELD
 
 
+_NOTHING: Final[deque[Kept]] = deque(maxlen=0)
+"""What is kept of most streams, which have one message."""
+
+
 class Replay:
     """What a client missed, on its way to it.
 
@@ -107,7 +111,7 @@ class Stream:
         self.held_bytes = 0
         self.stored_count = 0
         self.stored_bytes = 0
-        self._kept: deque[Kept] = deque()
+        self._kept = _NOTHING
 
     @property
     def kept_count(self) -> int:
@@ -126,6 +130,8 @@ class Stream:
         """Add an event. Returns its id."""
         assert not self.is_over
         event_id = self.next_event_id()
+        if self._kept is _NOTHING:
+            self._kept = deque()
         self._kept.append(Kept(self.last_ordinal, message, is_last=is_last, is_lossy=is_lossy))
         self.held_count += 1
         self.held_bytes += len(message)

@@ -35,6 +35,7 @@ class Streams:
         # Those with events in memory:
         self._over: dict[Stream, Session] = {}  # ended, and kept for who missed the end; oldest first
         self._fed: dict[Stream, Session] = {}  # going on; fed longest ago first
+        self._is_watching = False  # over those that are silent:
         self._silent: dict[Reply, tuple[Session, float]] = {}  # replies that may become streams, with the time for it
 
     # --- Messages ---------------------------------------------------------------------------------------------------
@@ -124,7 +125,8 @@ class Streams:
         if not session.features.priming or not reply.stream.may_resume:
             return
         at = self._desk.now + self._desk.limits.stream_commit_s
-        if not self._silent:
+        if not self._is_watching:
+            self._is_watching = True
             self._desk.timers.set(("commit", None), at, "silent replies")
         self._silent[reply] = session, at
 
@@ -140,6 +142,7 @@ class Streams:
                 return
             del self._silent[reply]
             self.prime(session, reply.stream)
+        self._is_watching = False
 
     # --- Connections ------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
+
+HEAP_MIN: Final = 64
+"""A heap no longer than this is not worth rebuilding, whatever is dead in it."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -21,9 +24,13 @@ class Timers(Generic[K]):
 
     Replaced and cancelled entries stay in the heap until they surface, and the heap is rebuilt when they are the
     majority, so memory stays proportional to the live deadlines.
+
+    Attributes:
+        earliest_at: nothing is due before that; what was due then may have been cancelled since.
     """
 
     def __init__(self) -> None:
+        self.earliest_at = float("inf")
         self._heap: list[tuple[float, int, K]] = []
         self._live: dict[K, tuple[float, int, str]] = {}
         self._serial = 0
@@ -32,14 +39,18 @@ class Timers(Generic[K]):
         return len(self._live)
 
     def set(self, key: K, at: float, why: str) -> None:
-        self._serial += 1
-        self._live[key] = (at, self._serial, why)
-        heapq.heappush(self._heap, (at, self._serial, key))
-        self._shrink()
+        self._serial = serial = self._serial + 1
+        self._live[key] = (at, serial, why)
+        heap = self._heap
+        heapq.heappush(heap, (at, serial, key))
+        if at < self.earliest_at:
+            self.earliest_at = at
+        if len(heap) > HEAP_MIN:
+            self._shrink()
 
     def cancel(self, key: K) -> None:
         """Forget the key's deadline, if it has one."""
-        if self._live.pop(key, None) is not None:
+        if self._live.pop(key, None) is not None and len(self._heap) > HEAP_MIN:
             self._shrink()
 
     def next_timeout(self) -> Deadline | None:
@@ -48,8 +59,10 @@ class Timers(Generic[K]):
             at, serial, key = self._heap[0]
             live = self._live.get(key)
             if live is not None and live[1] == serial:
+                self.earliest_at = at
                 return Deadline(at, live[2])
             heapq.heappop(self._heap)
+        self.earliest_at = float("inf")
         return None
 
     def take_due(self, now: float) -> K | None:
@@ -65,6 +78,6 @@ class Timers(Generic[K]):
         return key
 
     def _shrink(self) -> None:
-        if len(self._heap) > 64 and len(self._heap) > 2 * len(self._live):
+        if len(self._heap) > HEAP_MIN and len(self._heap) > 2 * len(self._live):
             self._heap = [(due, serial, key) for key, (due, serial, _) in self._live.items()]
             heapq.heapify(self._heap)

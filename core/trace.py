@@ -130,6 +130,10 @@ class Recorder:
     def next_timeout(self) -> Deadline | None:
         return self._engine.next_timeout()
 
+    @property
+    def earliest_at(self) -> float:
+        return self._engine.earliest_at
+
     def new_channel(self) -> ChannelId:
         channel = self._engine.new_channel()
         self._note(Line("new_channel", channel=channel))
@@ -154,6 +158,24 @@ class Recorder:
     def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]:
         line = Line("receive_sent", now, channel, size_bytes=size_bytes)
         return self._record(line, self._engine.receive_sent(channel, size_bytes, now))
+
+    def receive_at_once(
+        self,
+        channel: ChannelId,
+        now: float,
+        *,
+        opening: Opening | None = None,
+        message: bytes | None = None,
+        size_bytes: int = 0,
+        cause: Cause | None = None,
+    ) -> list[Effect]:
+        effects = self._engine.receive_at_once(
+            channel, now, opening=opening, message=message, size_bytes=size_bytes, cause=cause
+        )
+        line = Line(
+            "receive_at_once", now, channel, opening=opening, message=message, size_bytes=size_bytes, cause=cause
+        )
+        return self._record(line, effects)
 
     def receive_drain(self, now: float) -> list[Effect]:
         return self._record(Line("receive_drain", now), self._engine.receive_drain(now))
@@ -236,6 +258,15 @@ def _feed(engine: Engine, line: Line, number: int) -> list[Effect]:
     if line.input == "new_channel":
         engine.new_channel()
         return []
+    if line.input == "receive_at_once":
+        return engine.receive_at_once(
+            channel,
+            line.now,
+            opening=line.opening,
+            message=line.message,
+            size_bytes=line.size_bytes or 0,
+            cause=line.cause,
+        )
     if line.opening is not None:
         return engine.receive_open(channel, line.opening, line.now)
     if line.cause is not None:

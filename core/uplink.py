@@ -180,7 +180,8 @@ class Uplink:
         """The request it carried is answered, or nobody waits for it: its stream "SHOULD" end (2025-03-26
         basic/transports, "Sending Messages"), and is ended if it does not."""
         assert role.channel is not None
-        self._end_within(role.channel, self._desk.limits.cancel_grace_s)
+        if not (self._desk.ends_source and role.channel == self._desk.source):
+            self._end_within(role.channel, self._desk.limits.cancel_grace_s)
 
     def receive_close(self, role: UpPostRole) -> None:
         """A POST is over."""

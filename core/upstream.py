@@ -7,14 +7,13 @@ passes. An upstream that will not start is left alone for a while, longer each t
 
 from __future__ import annotations
 
-import enum
 import re
 from typing import Final
 
 from .errors import RemoteProtocolError
 from .jsonrpc import member_of, text_of
 from .limits import Limits
-from .machine import Machine
+from .machine import Machine, Symbol
 from .rewrite import members, remove_member, take
 
 REVISION: Final = re.compile(r"[!-~]{1,64}")
@@ -24,7 +23,7 @@ REMEMBERED: Final = frozenset({"logging/setLevel", "resources/subscribe", "resou
 """Requests that set what a new upstream session must be set to again."""
 
 
-class State(enum.Enum):
+class State(Symbol):
     IDLE = "idle"  # nothing is there; the next need makes it
     DIALING = "dialing"  # a process is being started
     INITIALIZING = "initializing"  # initialize was sent, or server/discover
@@ -35,7 +34,7 @@ class State(enum.Enum):
     CLOSED = "closed"
 
 
-class Input(enum.Enum):
+class Input(Symbol):
     DIAL = "dial"
     CONNECTED = "connected"
     REDIAL = "redial"  # it is reached in another way

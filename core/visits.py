@@ -102,14 +102,15 @@ class Visits:
                 message = jsonrpc.encode_error(exchange.id_raw, INPUT_REFUSED, text)
             self._down.answer(session, exchange, message)
             return
-        exchange.visited = {visit for visit in claims.questions.values() if visit}
+        exchange.visited = frozenset(visit for visit in claims.questions.values() if visit)
         self.up.request(session, exchange)
 
     def _wait(self, session: Session, exchange: Exchange) -> None:
         """The same pages again, which the user has agreed to visit: it takes until they are visited. Once only: then
         the client is asked again."""
         exchange.step(ExchangeInput.REQUEUE)
-        open_visits, exchange.visited = exchange.visited.difference(self._done.get(session.sid, ())), set()
+        open_visits = set(exchange.visited.difference(self._done.get(session.sid, ())))
+        exchange.visited = frozenset()
         self._waiting[session.sid, exchange.key] = session, exchange, open_visits
         if not open_visits:
             self.handle_visit(session.sid, exchange.key)

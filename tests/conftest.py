@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Hundreds of processes start, and what they import is compiled once, whatever the environment says: else each compiles
+# all of it, which takes most of them longer than what they do.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Half the usual number of examples, so that all of it takes minutes; EXAMPLES=1000 looks further.
 settings.register_profile(

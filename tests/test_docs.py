@@ -254,7 +254,7 @@ def test_commands_are_ones_that_exist(command: Command) -> None:
     words = shlex.split(command.text)
     if words[0] == "make":
         makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-        assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in words[1:])
+        assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in words[1:] if "=" not in target)
     elif words[0] == "isthmus" and words[1:] != ["--version"]:
         options = words[1 : words.index("--")] if "--" in words else words[1:]
         arguments.parser().parse_args(options)

@@ -20,7 +20,8 @@ from .forwarding import Forwarder
 from .forwarding_passage import ForwardFailed, Passage
 from .http_files import refuse_upload
 from .http_framing import Framing, Phase
-from .http_outbox import Gone, Silent
+from .http_jobs import Jobs
+from .http_wire import Gone, Silent, Wire
 from .http_writer import Writer
 
 _log: Final = logging.getLogger("isthmus.http")
@@ -29,7 +30,7 @@ _log: Final = logging.getLogger("isthmus.http")
 class ForwardedRequest:
     """A request to a transparent server: the `ClientSide` of its passage.
 
-    The connection's reader runs `pass_on`, and after a switch `pass_bytes`; its writer is to run `bring_back`.
+    One task runs `pass_on`, and one `bring_back`; a third `pass_bytes` after a switch.
     """
 
     def __init__(
@@ -41,14 +42,18 @@ class ForwardedRequest:
         *,
         framing: Framing,
         writer: Writer,
+        wire: Wire,
+        jobs: Jobs,
         limits: Limits,
     ) -> None:
         self._framing = framing
         self._writer = writer
+        self._wire = wire
+        self._jobs = jobs
         self._limits = limits
         self._passage: Passage | None = forwarder.begin(route, head, sender, self)  # until its response is through
 
-    # --- In the reader ----------------------------------------------------------------------------------------------
+    # --- Client to server -------------------------------------------------------------------------------------------
 
     async def pass_on(self) -> None:
         """Hand on the request's body."""
@@ -81,7 +86,7 @@ class ForwardedRequest:
             pass
         self._writer.stop(Cause(End.DONE))
 
-    # --- In the writer ----------------------------------------------------------------------------------------------
+    # --- Server to client -------------------------------------------------------------------------------------------
 
     async def bring_back(self) -> None:
         """Fetch the response, and what follows a switch."""
@@ -110,7 +115,7 @@ class ForwardedRequest:
             exchange.answer(refused)
             return
         if self._framing.is_1_0 and not passage.is_complete:
-            self._framing.cut()  # to such a client nothing but the connection's end tells the response's
+            self._wire.cut()  # to such a client nothing but the connection's end tells the response's
         self._writer.stop(Cause(End.BROKEN, "a part of it is missing"))
 
     def put(self, outs: Sequence[Out]) -> None:
@@ -131,4 +136,4 @@ class ForwardedRequest:
     def switch(self, headers: Headers) -> None:
         self._framing.put_bytes(self._framing.switch(headers))
         self._framing.enter(Phase.TUNNEL, self._limits.forward_idle_timeout_s)
-        self._framing.wake()
+        self._jobs.start(self.pass_bytes)

@@ -1,33 +1,36 @@
 """HTTP/1.1 to upstream servers: requests on pooled connections, responses handed on as they are read.
 
 `HttpClient` takes orders, `Exchange` is one request and its response, `Pool` has the connections to one origin, and
-`Connection` reads and writes. No time limit on a reply is kept in any of them, and none on silence: that is the
-engine's.
+`Connection` is one of them, whose bytes are carried by a driver: over streams, or on asyncio as a protocol. No time
+limit on a reply is kept in any of them, and none on silence: that is the engine's.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
-from typing import Final
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
 from ..core.effects import Cause, Delete, Listen, Post
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.limits import Limits
 from ..core.wire.http_client import ReplyReader
+from ..core.wire.http_request import RequestForms
 from .clock import loop_clock
+from .dialling import Dialler
+from .driver import uses_protocols
 from .http_client_connection import Connection
-from .http_client_exchange import Exchange, Headers, Reader, Route, stopped
+from .http_client_exchange import Exchange, Reader, Route, stopped
+from .http_client_protocol import ProtocolDriver, transport_of
+from .http_client_streams import StreamDriver
 from .http_endpoint import Endpoint
 from .http_pool import Pool
+from .input_probe import InputProbe
 from .port import Port
-
-_log: Final = logging.getLogger("isthmus.http")
 
 
 class HttpClient:
@@ -35,14 +38,23 @@ class HttpClient:
 
     Leaving the context closes every connection and reports every channel that is still open. Memory is bounded by
     `limits` for each origin; origins are as many as the endpoints ever dialled.
+
+    Args:
+        protocols: whether connections are asyncio protocols where they can be; None: if the event loop is asyncio's.
+        only_h11: whether h11 reads and writes all of HTTP.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, protocols: bool | None = None, only_h11: bool = False) -> None:
         self.limits = limits
+        self.only_h11 = only_h11
         self.unheld: dict[Connection, float] = {}
         """Connections that no exchange holds, with the time since when, oldest first."""
         self._routes: dict[Endpoint, Route] = {}
         self._pools: dict[tuple[str, str, int, bool, str | None], Pool] = {}
+        self._protocols = protocols
+        self._uses_protocols = False
+        self._drivers: set[ProtocolDriver] = set()  # with an open transport
+        self._all_lost = anyio.Event()  # there are none, and the client stops
         self._has_unheld = anyio.Event()
         self._now: Callable[[], float]
         self._tasks: TaskGroup | None = None
@@ -50,6 +62,7 @@ class HttpClient:
 
     async def __aenter__(self) -> HttpClient:
         self._now = loop_clock()
+        self._uses_protocols = uses_protocols(self._protocols)
         tasks = anyio.create_task_group()
         await tasks.__aenter__()
         tasks.start_soon(self._close_unused)
@@ -65,10 +78,15 @@ class HttpClient:
             while pool.waiting:
                 pool.waiting.popleft().end(stopped(is_unsent=True))
         self._tasks.cancel_scope.cancel()
+        for driver in list(self._drivers):
+            driver.stop()
         try:
             return await self._tasks.__aexit__(kind, error, traceback)
         finally:
             self._tasks = None
+            with anyio.CancelScope(shield=True):
+                while self._drivers:
+                    await self._all_lost.wait()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """The context as a task, open until it is cancelled."""
@@ -85,12 +103,14 @@ class HttpClient:
         *,
         reader: Reader | None = None,
         path: bytes | None = None,
+        when_written: Callable[[], None] | None = None,
     ) -> Exchange:
         """Send the request for `target`; `port` hears of `channel` what comes of it, and never before this returns.
 
         Args:
             reader: what its response is fed to; None: a `ReplyReader`.
             path: path and query to ask for instead of the endpoint's own.
+            when_written: called once the whole request is on its way, which may be before this returns.
 
         Raises:
             LocalProtocolError: the context is not open, or `target` cannot be put into headers. Nothing was sent.
@@ -101,16 +121,19 @@ class HttpClient:
         if route is None:
             route = self._routes[endpoint] = self._new_route(endpoint)
         exchange = Exchange(route, target, channel, port, reader or ReplyReader(target, self.limits), path)
+        exchange.when_written = when_written
         if self._is_stopping:
             self.end_soon(exchange, stopped(is_unsent=True))
         else:
             route.pool.dispatch(exchange)
         return exchange
 
-    def start(self, connection: Connection) -> None:
-        """Let a new connection live."""
+    def start(self, connection: Connection, dialler: Dialler) -> None:
+        """Give a new connection its driver."""
         assert self._tasks is not None
-        self._tasks.start_soon(self._run, connection)
+        driver = StreamDriver(connection, dialler, self.limits.read_size_bytes, partial(self._hand_over, connection))
+        connection.driver = driver
+        self._tasks.start_soon(driver.run)
 
     def end_soon(self, exchange: Exchange, cause: Cause) -> None:
         """Report the end from a task of its own: the caller may be in the midst of carrying out orders."""
@@ -120,14 +143,25 @@ class HttpClient:
     def note_unheld(self, connection: Connection) -> None:
         """From now on, nobody holds `connection`; it has so long to be used again."""
         self.unheld.pop(connection, None)
+        if not self.unheld:
+            self._has_unheld.set()
         self.unheld[connection] = self._now()
-        self._has_unheld.set()
 
-    async def _run(self, connection: Connection) -> None:
-        try:
-            await connection.run()
-        except Exception:  # whatever went wrong with one connection must not take the others with it
-            _log.exception("a connection to a server failed")
+    def _hand_over(self, connection: Connection, stream: ByteStream) -> bool:
+        """Make a protocol of a connection that was just made. False: it stays what it is."""
+        transport = transport_of(stream) if self._uses_protocols and not self._is_stopping else None
+        if transport is None:
+            return False
+        driver = ProtocolDriver(connection, InputProbe(stream), transport, self._note_lost)
+        self._drivers.add(driver)
+        connection.driver = driver
+        driver.start()
+        return True
+
+    def _note_lost(self, driver: ProtocolDriver) -> None:
+        self._drivers.discard(driver)
+        if self._is_stopping and not self._drivers:
+            self._all_lost.set()
 
     def _new_route(self, endpoint: Endpoint) -> Route:
         address = endpoint.address()
@@ -135,12 +169,12 @@ class HttpClient:
         pool = self._pools.get(key)
         if pool is None:
             pool = self._pools[key] = Pool(self, endpoint, address)
-        headers: Headers = [(b"host", address.authority)]
+        headers = [(b"host", address.authority)]
         own = endpoint.encoded_headers()
         if all(name != b"user-agent" for name, _ in own):
             headers.append((b"user-agent", b"isthmus"))
         headers += own
-        return Route(pool, address.target, headers)
+        return Route(pool, address.target, RequestForms(headers))
 
     async def _close_unused(self) -> None:
         """One timer for all connections that nobody holds; asleep while there are none."""

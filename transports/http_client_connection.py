@@ -1,8 +1,8 @@
-"""One connection to an upstream: two tasks that live as long as it does.
+"""One connection to an upstream: requests make bytes, and bytes that arrive make news for who asked.
 
-The reader always reads, request or none: so a server that closes an idle connection is noticed at once, and one that
-answers before it has taken the whole body is heard. The writer waits for a request to be put into its hands. A request
-therefore costs no task, no cancel scope and no timer.
+Nothing here waits. A `Driver` carries the bytes: it writes when it is woken, hands what it has received to `receive`,
+and does as the `Step` says that it gets for it. It always reads, request or none: so a server that closes an idle
+connection is noticed at once, and one that answers before it has taken the whole body is heard.
 
 Whoever holds a connection decides what its bytes mean: an exchange (they are its reply), nobody for the moment (the
 rest of a reply that has told all it had to; read and dropped, within bounds), or nobody at all (idle: any byte, and
@@ -11,21 +11,17 @@ the end of the stream, ends it).
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-from typing import TYPE_CHECKING, Final
+import enum
+from typing import TYPE_CHECKING, Final, Protocol
 
-import anyio
 import h11
 import msgspec
-from anyio.abc import ByteStream
-from anyio.lowlevel import checkpoint
 
 from ..core.effects import Cause, End
+from ..core.wire.http1 import END, NEED_DATA, Data, InformationalHead, ResponseHead
+from ..core.wire.http1_client import ClientCodec
 from ..core.wire.http_client import Ended, ReplyEvent
-from .dialling import LOST, Unreachable
 from .http_client_exchange import Exchange, stopped
-from .input_probe import InputProbe
 
 if TYPE_CHECKING:
     from .http_pool import Pool
@@ -37,37 +33,102 @@ DRAIN_MAX_BYTES: Final = 64 * 1024
 """A reply that has told all it had to is read on for so long, to keep the connection; a longer one is not worth it."""
 
 TURN_EVENTS: Final = 200
-"""Pieces of a reply that are told before others get their turn: some milliseconds of work."""
+"""Pieces of a reply that are read or told before others get their turn: some milliseconds of work."""
 
-LINGER_S: Final = 1.0
-"""How long a connection that takes no more bytes may still deliver the response that says why."""
+
+class Step(enum.Enum):
+    """What a driver is to do next."""
+
+    READ = "read"  # receive more
+    TURN = "turn"  # `advance`, after others had their turn
+    HOLD = "hold"  # read nothing; `advance` after the next `Driver.resume`
+    CLOSE = "close"  # close, and `settle`
+
+
+READ: Final = Step.READ
+
+
+class Driver(Protocol):
+    """What carries the bytes of one connection. No method calls the connection's port before it returns."""
+
+    def wake(self) -> None:
+        """There is a request to be written: `begin`, then every `next_piece`, and `receive_written`."""
+
+    def resume(self) -> None:
+        """If it holds: time to `advance`."""
+
+    def close(self) -> None:
+        """Close, whatever it does, and `settle`."""
+
+    def has_input(self) -> bool:
+        """Whether something has arrived that was not received yet, as far as that can be known."""
 
 
 class Connection:
-    """One connection, from before it is made until it is closed."""
+    """One connection, from before it is made until it is closed.
+
+    Attributes:
+        driver: set before anything else is done with it.
+        is_idle: it has no request, and the response to the one before is complete.
+    """
+
+    __slots__ = (
+        "_body",
+        "_drained_size",
+        "_exchange",
+        "_facts",
+        "_given_size",
+        "_has_had_turn",
+        "_has_head",
+        "_has_heard",
+        "_has_served",
+        "_head",
+        "_head_size",
+        "_head_size_max",
+        "_http",
+        "_is_at_eof",
+        "_is_broken",
+        "_is_complete",
+        "_is_given_up",
+        "_is_written",
+        "_moved",
+        "_pool",
+        "_sending",
+        "_unsent",
+        "driver",
+        "is_idle",
+    )
 
     def __init__(self, pool: Pool) -> None:
-        limits = pool.client.limits
-        self._pool = pool
-        self._read_size = limits.read_size_bytes
-        self._head_size_max = limits.head_size_max_bytes
-        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=limits.head_size_max_bytes)
-        self._scope = anyio.CancelScope()
-        self._stream: ByteStream | None = None
-        self._probe: InputProbe | None = None
+        client = pool.client
+        self.driver: Driver
         self.is_idle = False
+        self._pool = pool
+        self._head_size_max = client.limits.head_size_max_bytes
+        self._http = ClientCodec(head_size_max_bytes=self._head_size_max, only_h11=client.only_h11)
+        self._is_given_up = False
+        self._is_at_eof = False
         self._has_served = False
-        self._has_failed = False  # by our own mistake
         self._exchange: Exchange | None = None
         self._unsent: Exchange | None = None  # one that came too late
         self._moved: Exchange | None = None  # one that is to be asked elsewhere
         # The request at hand, also after its exchange has let go.
-        self._has_request = anyio.Event()
+        self._sending: Exchange | None = None  # until it is written
+        self._head = b""
+        self._body = b""
+        self._given_size = 0  # of the body, to the driver
         self._is_written = False
-        self._has_heard = False  # a byte of its response
+        # Its response.
+        self._has_heard = False  # a byte of it
         self._has_head = False
         self._head_size = 0
         self._drained_size = 0
+        self._has_had_turn = False
+        self._facts: list[ReplyEvent] = []  # not told yet
+        self._is_complete = False
+        self._is_broken = False  # and nothing follows what is not told yet
+
+    # --- The request ------------------------------------------------------------------------------------------------
 
     def take(self, exchange: Exchange) -> None:
         """Begin with `exchange`. Only for a connection that is new or idle."""
@@ -80,168 +141,204 @@ class Connection:
         self._has_head = False
         self._head_size = 0
         self._drained_size = 0
-        self._has_request.set()
+        self._has_had_turn = False
+        self._is_complete = False
+        self.driver.wake()
 
-    def give_up(self) -> None:
-        """Close the connection, whatever it does."""
-        self._pool.forget(self)
-        self._scope.cancel()
-
-    async def run(self) -> None:
-        try:
-            with self._scope:
-                if await self._connect():
-                    async with anyio.create_task_group() as tasks:
-                        tasks.start_soon(self._write)
-                        await self._read()
-                        tasks.cancel_scope.cancel()
-        except Exception:
-            self._has_failed = True
-            raise
-        finally:
-            self._pool.forget(self)
-            if self._stream is not None:
-                with anyio.CancelScope(shield=True), contextlib.suppress(*LOST):
-                    await self._stream.aclose()
-            self._settle()
-
-    async def _connect(self) -> bool:
-        """Connect; if that fails, say why and return False."""
-        assert self._exchange is not None
-        try:
-            self._stream = await self._pool.dialler.connect()
-        except Unreachable as error:
-            self._exchange.end(Cause(End.UNREACHABLE, str(error), unsent=True))
+    def begin(self) -> bool:
+        """Begin to write the request that was taken. False: there is none, or no more use in writing it here."""
+        exchange = self._exchange
+        if exchange is None:
             return False
-        self._probe = InputProbe(self._stream)
+        if self._has_served and self.driver.has_input():
+            # Nothing was asked for yet: it is the end, or the connection is of no use anyway.
+            self._unsent, self._exchange = exchange, None
+            self.give_up()
+            return False
+        exchange.is_unsent = False
+        self._sending = exchange
+        self._head = self._http.encode_request(exchange.method, exchange.target, exchange.headers)
+        self._body = exchange.body
+        self._given_size = 0
         return True
 
-    async def _write(self) -> None:
-        assert self._stream is not None and self._probe is not None
-        while True:
-            await self._has_request.wait()
-            self._has_request = anyio.Event()
-            exchange = self._exchange
-            if exchange is None:
-                return
-            if self._has_served and self._probe.has_input():
-                # Nothing was asked for yet: it is the end, or the connection is of no use anyway.
+    def next_piece(self) -> bytes | None:
+        """What to write next. None: everything was given out."""
+        body = self._body
+        if self._head:
+            head, self._head = self._head, b""
+            if len(body) > WRITE_SIZE_BYTES:
+                return head
+            piece = head + body
+            self._given_size = len(body)
+        elif self._given_size < len(body):
+            piece = body[self._given_size : self._given_size + WRITE_SIZE_BYTES]
+            self._given_size += len(piece)
+        else:
+            return None
+        if self._given_size == len(body):
+            assert self._sending is not None
+            self._sending.may_be_whole = True
+        return piece
+
+    def receive_written(self) -> None:
+        """All that was given out has left."""
+        self._is_written = True
+        self._body = b""
+        self._http.note_sent()
+        exchange, self._sending = self._sending, None
+        if exchange is not None and exchange.when_written is not None:
+            exchange.when_written()
+
+    # --- The response -----------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes | None) -> Step:
+        """Take what was received: b"" is the stream's end, None its loss."""
+        exchange = self._exchange
+        if self.is_idle or self._unsent is not None:
+            # When a request came too late, this was on its way to us by then.
+            self._pool.forget(self)  # closing may take a few turns, in which nobody may be given it
+            return Step.CLOSE
+        if exchange is not None:
+            if exchange.is_unsent:
+                # The server had closed while there was nothing to do. The request must not be written any more.
                 self._unsent, self._exchange = exchange, None
-                self.give_up()
-                return
-            exchange.is_unsent = False
-            body = exchange.body
-            request = h11.Request(method=exchange.method, target=exchange.target, headers=exchange.headers)
-            head = self._http.send(request) or b""
-            if body:
-                self._http.send_with_data_passthrough(h11.Data(data=body))
-            self._http.send(h11.EndOfMessage())
-            try:
-                if len(body) <= WRITE_SIZE_BYTES:
-                    exchange.may_be_whole = True
-                    await self._stream.send(head + body)
-                else:
-                    await self._stream.send(head)
-                    for start in range(0, len(body), WRITE_SIZE_BYTES):
-                        exchange.may_be_whole = start + WRITE_SIZE_BYTES >= len(body)
-                        await self._stream.send(body[start : start + WRITE_SIZE_BYTES])
-            except LOST:
-                # The reader learns of it too, after whatever the server may have said before.
-                await anyio.sleep(LINGER_S)
-                self.give_up()
-                return
-            self._is_written = True
-            if exchange.when_written is not None:
-                exchange.when_written()
+                return Step.CLOSE
+            if exchange.is_abandoned:
+                return Step.CLOSE  # it arrived before the connection could be closed
+        if data is None:
+            return self._break_off("")
+        if data:
+            self._has_heard = True
+        else:
+            self._is_at_eof = True
+        if not self._has_head:
+            self._head_size += len(data)
+        self._http.receive_data(data)
+        return self.advance()
 
-    async def _read(self) -> None:
-        """Read until the connection is of no more use."""
-        assert self._stream is not None
-        while True:
-            data: bytes | None
-            try:
-                data = await self._stream.receive(self._read_size)
-            except anyio.EndOfStream:
-                data = b""
-            except LOST:
-                data = None
-            if self.is_idle:
-                self._pool.forget(self)  # closing takes a few turns, in which nobody may be given it
-                return
-            if self._unsent is not None:
-                return  # the writer has noticed before, and this was on its way to us by then
-            if self._exchange is not None and self._exchange.is_unsent:
-                # The server had closed while there was nothing to do. The writer must not come to it any more.
-                self._unsent, self._exchange = self._exchange, None
-                return
-            try:
-                if not await self._take_in(data):
-                    return
-            except h11.RemoteProtocolError as error:
-                if (exchange := self._exchange) is None:
-                    return
-                problem = f"got a malformed HTTP response: {str(error)[:200]}" if data else ""
-                facts = exchange.reader.receive_eof(is_complete=False, problem=problem)
-                await exchange.report([self._doubt(exchange, fact) for fact in facts])
-                return
+    def advance(self) -> Step:
+        """Tell what has arrived, as far as it is wanted."""
+        count = len(self._facts)
+        if count:
+            facts, self._facts = self._facts, []
+            step = self._tell(facts)
+            if step is not None:
+                return step
+        if self._is_broken:
+            return Step.CLOSE
+        if self._is_complete:
+            return self._finish()
+        try:
+            return self._read_events(count)
+        except h11.RemoteProtocolError as error:
+            return self._break_off("" if self._is_at_eof else f"got a malformed HTTP response: {str(error)[:200]}")
 
-    async def _take_in(self, data: bytes | None) -> bool:
-        """Take what was received: b"" is the stream's end, None its loss. False: the connection is of no more use.
+    def _read_events(self, count: int) -> Step:
+        """
+        Args:
+            count: how much has been told in this turn.
 
         Raises:
             h11.RemoteProtocolError: the response cannot go on like this.
         """
-        if self._exchange is not None and self._exchange.is_abandoned:
-            return False  # it arrived before the connection could be closed
-        if data is None:
-            raise h11.RemoteProtocolError("connection lost")
-        self._http.receive_data(data)
-        self._has_heard = self._has_heard or bool(data)
-        if not self._has_head:
-            self._head_size += len(data)
-        for count in itertools.count(1):
-            if count % TURN_EVENTS == 0:  # one read can hold thousands of tiny chunks
-                await checkpoint()
-            event = self._http.next_event()
-            if event is h11.NEED_DATA:
-                break
-            exchange = self._exchange
-            if isinstance(event, h11.Response):
-                self._has_head = True
-                if self._head_size > self._head_size_max:
-                    self._check_head_size(len(self._http.trailing_data[0]))
-                assert exchange is not None
-                told = exchange.receive_head(event.status_code, event.headers)
-                if told is None:
-                    self._moved, self._exchange, exchange.connection = exchange, None, None
-                    if not self._is_written:
-                        return False  # what is left of the request is for nobody
-                    self._pool.client.note_unheld(self)
-                    continue
-                facts = told
-            elif isinstance(event, h11.Data):
+        next_event = self._http.next_event
+        while count < TURN_EVENTS:  # one read can hold thousands of them
+            event = next_event()
+            count += 1
+            if isinstance(event, Data):
+                exchange = self._exchange
                 if exchange is None:
                     self._drained_size += len(event.data)
                     if self._drained_size > DRAIN_MAX_BYTES:
-                        return False
+                        return Step.CLOSE
                     continue
                 facts = exchange.reader.receive_body(event.data)
-            elif isinstance(event, h11.EndOfMessage):
-                is_usable = await self._finish()
+            elif event is NEED_DATA:
+                if not self._has_head:
+                    self._check_head_size(0)
                 self._send_on()
-                return is_usable
+                return READ
+            elif event is END:
+                return self._finish()
+            elif isinstance(event, ResponseHead):
+                told = self._receive_head(event)
+                if told is None:
+                    if not self._is_written:
+                        return Step.CLOSE  # what is left of the request is for nobody
+                    self._pool.client.note_unheld(self)
+                    continue
+                facts = told
+            elif isinstance(event, InformationalHead):
+                continue
             else:
-                continue  # an interim response
-            await exchange.report(facts)
-            if exchange.is_abandoned:
-                return False
-            if exchange.is_over:
-                self._exchange = exchange.connection = None
-                self._pool.client.note_unheld(self)
-        if not self._has_head:
-            self._check_head_size(0)
-        self._send_on()
-        return True
+                return Step.CLOSE  # the stream has ended, or speaks something else from here on
+            if facts:
+                count += len(facts)
+                step = self._tell(facts)
+                if step is not None:
+                    return step
+        return Step.TURN
+
+    def _receive_head(self, head: ResponseHead) -> list[ReplyEvent] | None:
+        """What it tells; None: the exchange is to be asked elsewhere, and has let go."""
+        self._has_head = True
+        if self._head_size > self._head_size_max:
+            self._check_head_size(len(self._http.trailing_data[0]))
+        exchange = self._exchange
+        assert exchange is not None
+        told = exchange.receive_head(head.status, head.headers)
+        if told is None:
+            self._moved, self._exchange, exchange.connection = exchange, None, None
+        return told
+
+    def _tell(self, facts: list[ReplyEvent]) -> Step | None:
+        """Tell the exchange, as far as its port wants to hear. None: there may be more."""
+        exchange = self._exchange
+        assert exchange is not None
+        for index, fact in enumerate(facts):
+            if exchange.is_paused or index == TURN_EVENTS:
+                self._facts = facts[index:]
+                return Step.HOLD if exchange.is_paused else Step.TURN
+            exchange.report(fact)
+        if exchange.is_abandoned or self._is_broken:
+            return Step.CLOSE
+        if exchange.is_over:
+            self._exchange = exchange.connection = None
+            self._pool.client.note_unheld(self)
+        elif exchange.is_paused:
+            return Step.HOLD
+        return None
+
+    def _finish(self) -> Step:
+        """The response is complete. The connection is free before that is told, as the news may bring a request."""
+        if not self._is_written and not self._has_had_turn:
+            # All may have left, and only the writer's turn not have come since.
+            self._is_complete = self._has_had_turn = True
+            return Step.TURN
+        exchange = self._exchange
+        if exchange is None:
+            step = self._recycle()
+            self._send_on()
+            return step
+        if exchange.is_paused:
+            self._is_complete = True
+            return Step.HOLD
+        facts = exchange.reader.receive_eof(is_complete=True)
+        self._exchange = exchange.connection = None
+        step = self._recycle()
+        for fact in facts:
+            exchange.report(fact)
+        return step
+
+    def _recycle(self) -> Step:
+        http = self._http
+        # Bytes behind the response were never asked for; its end may have been the stream's.
+        if not self._is_written or not http.is_through or http.trailing_data != (b"", False):
+            return Step.CLOSE
+        http.start_next_cycle()
+        self.is_idle = self._has_served = True
+        return READ if self._pool.take_back(self) else Step.CLOSE
 
     def _send_on(self) -> None:
         """Who is to be asked elsewhere need not wait for the rest of the response that said so."""
@@ -256,30 +353,54 @@ class Connection:
         if self._head_size - behind_size > self._head_size_max:
             raise h11.RemoteProtocolError(f"head over the limit of {self._head_size_max} bytes")
 
-    async def _finish(self) -> bool:
-        """The response is complete. The connection is free before that is told, as the news may bring a request."""
-        if not self._is_written:
-            await checkpoint()  # all may have left, and only the writer's turn not have come since
+    # --- The end ----------------------------------------------------------------------------------------------------
+
+    def give_up(self) -> None:
+        """Close the connection, whatever it does."""
+        self._is_given_up = True
+        self._pool.forget(self)
+        self.driver.close()
+
+    def retire(self) -> None:
+        """From now on it is given to nobody."""
+        self._pool.forget(self)
+
+    def fail(self, cause: Cause) -> None:
+        """No connection came about, or it cannot go on by our own mistake: whoever holds it is told why."""
+        exchange = self._exchange or self._unsent
+        if exchange is not None:
+            self._exchange = self._unsent = exchange.connection = None
+            exchange.end(cause)
+
+    def settle(self) -> None:
+        """It is closed, and whoever still held it is told, or tries another. To be called once."""
+        pool = self._pool
+        exchange = self._exchange or self._unsent
+        pool.forget(self)
+        pool.release()
+        self._send_on()
+        if exchange is not None and not exchange.is_over:
+            exchange.connection = None
+            where = pool.address.authority.decode()
+            if exchange is self._unsent and self._has_served and not exchange.is_abandoned:
+                pool.dispatch(exchange)
+            elif exchange is self._unsent:
+                exchange.end(Cause(End.BROKEN, f"{where} closed the connection at once", unsent=True))
+            elif self._is_given_up:
+                cause = Cause(End.BROKEN, f"{where} took no more of the request")
+                exchange.report(self._doubt(exchange, Ended(cause)))
+            else:
+                exchange.end(stopped(exchange.is_unsent))
+        pool.dispatch_waiting()
+
+    def _break_off(self, problem: str) -> Step:
+        """There is no more of the response. `problem` is for people, if it is not that the connection ended."""
         exchange = self._exchange
         if exchange is None:
-            return self._recycle()
-        await exchange.wait_resumed()
-        facts = exchange.reader.receive_eof(is_complete=True)
-        self._exchange = exchange.connection = None
-        is_usable = self._recycle()
-        for fact in facts:
-            exchange.report_one(fact)
-        return is_usable
-
-    def _recycle(self) -> bool:
-        http = self._http
-        is_reusable = http.our_state is h11.DONE and http.their_state is h11.DONE
-        # Bytes behind the response were never asked for; its end may have been the stream's.
-        if not is_reusable or not self._is_written or http.trailing_data != (b"", False):
-            return False
-        http.start_next_cycle()
-        self.is_idle = self._has_served = True
-        return self._pool.take_back(self)
+            return Step.CLOSE
+        self._is_broken = True
+        facts = exchange.reader.receive_eof(is_complete=False, problem=problem)
+        return self._tell([self._doubt(exchange, fact) for fact in facts]) or Step.CLOSE
 
     def _doubt(self, exchange: Exchange, fact: ReplyEvent) -> ReplyEvent:
         """The connection broke: the end of `exchange`, with what speaks for it not having been looked at."""
@@ -289,24 +410,3 @@ class Connection:
             self._pool.forget_idle()  # they are most likely no better, and the request may be sent again
         cause = msgspec.structs.replace(fact.cause, unsent=not exchange.may_be_whole, stale=self._has_served)
         return Ended(cause)
-
-    def _settle(self) -> None:
-        """The connection is closed: whoever still held it is told, or tries another."""
-        exchange = self._exchange or self._unsent
-        self._pool.release()
-        self._send_on()
-        if exchange is not None and not exchange.is_over:
-            exchange.connection = None
-            where = self._pool.dialler.address.authority.decode()
-            if self._has_failed:
-                exchange.end(Cause(End.BROKEN, "internal error"))
-            elif exchange is self._unsent and self._has_served and not exchange.is_abandoned:
-                self._pool.dispatch(exchange)
-            elif exchange is self._unsent:
-                exchange.end(Cause(End.BROKEN, f"{where} closed the connection at once", unsent=True))
-            elif self._scope.cancel_called:
-                cause = Cause(End.BROKEN, f"{where} took no more of the request")
-                exchange.report_one(self._doubt(exchange, Ended(cause)))
-            else:
-                exchange.end(stopped(exchange.is_unsent))
-        self._pool.dispatch_waiting()

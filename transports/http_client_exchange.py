@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-import anyio
 import msgspec
 
 from ..core.effects import Cause, Close, Connected, CookieChanges, Delete, End, Listen, Post, Primed, Send
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.wire.cookies import CookieStore, read_cookies
-from ..core.wire.http_client import Arrived, Dropped, Ended, Opened, ReplyEvent
-from ..core.wire.http_request import request_for
+from ..core.wire.http_client import ENDED_ORDERLY, Arrived, Dropped, Ended, Opened, ReplyEvent
+from ..core.wire.http_headers import Headers
+from ..core.wire.http_request import RequestForms
 from ..core.wire.redirects import Redirect, judge_redirect
 from .port import Port
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("isthmus.http")
 
-Headers = list[tuple[bytes, bytes]]
-
 
 @dataclass(slots=True)
 class Route:
@@ -35,20 +33,49 @@ class Route:
 
     pool: Pool
     target: bytes
-    headers: Headers
+    forms: RequestForms
     moved: bytes | None = None
 
 
 class Reader(Protocol):
     """What a response is fed to; see `ReplyReader`."""
 
-    def receive_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> list[ReplyEvent]: ...
+    @property
+    def is_gathering(self) -> bool: ...
+    def receive_head(self, status: int, headers: Headers) -> list[ReplyEvent]: ...
     def receive_body(self, data: bytes | bytearray) -> list[ReplyEvent]: ...
     def receive_eof(self, is_complete: bool, problem: str = "") -> list[ReplyEvent]: ...
 
 
 class Exchange:
     """One request and its response: the `Outlet` of its channel. `Port.closed` is called for it exactly once."""
+
+    __slots__ = (
+        "_channel",
+        "_cookies",
+        "_document",
+        "_forms",
+        "_is_lasting",
+        "_opened",
+        "_order",
+        "_pool",
+        "_port",
+        "_redirects",
+        "_refusal",
+        "_route",
+        "body",
+        "connection",
+        "headers",
+        "is_abandoned",
+        "is_over",
+        "is_paused",
+        "is_unsent",
+        "may_be_whole",
+        "method",
+        "reader",
+        "target",
+        "when_written",
+    )
 
     def __init__(
         self,
@@ -60,26 +87,27 @@ class Exchange:
         path: bytes | None,
     ) -> None:
         self._order = target
-        self._own = route.headers
+        self._forms = route.forms
         self._write()
         self.target = (route.moved or route.target) if path is None else path
         self.reader = reader
-        self.when_written: Callable[[], None] | None = None
-        """Called once the whole request is on its way."""
+        self.when_written: Callable[[], None] | None = None  # called once it is on its way whole
         self.connection: Connection | None = None
         self.is_unsent = True  # no byte of it was given to a socket
         self.may_be_whole = False  # its last byte was given to a socket
         self.is_abandoned = False
         self.is_over = False
+        self.is_paused = False
         self._route = route if path is None else None  # what is learnt of others' paths is of no further use
         self._pool = route.pool
         self._redirects = 0
         self._is_lasting = True  # so far, of all redirects
         self._refusal = ""  # why a redirect was not followed
         self._cookies: CookieChanges = ()  # not told yet
+        self._opened: Connected | None = None  # not told yet, as is
+        self._document: bytes | None = None
         self._channel = channel
         self._port = port
-        self._resumed: anyio.Event | None = None  # while paused
 
     def send(self, order: Send) -> None:
         raise LocalProtocolError("got a message for a request that was sent whole, expected a dial for each message")
@@ -95,29 +123,38 @@ class Exchange:
             self._pool.client.end_soon(self, Cause(End.DONE))
 
     def pause(self) -> None:
-        if self._resumed is None and not self.is_over:
-            self._resumed = anyio.Event()
+        self.is_paused = not self.is_over
 
     def resume(self) -> None:
-        if self._resumed is not None:
-            self._resumed.set()
-            self._resumed = None
+        if self.is_paused:
+            self.is_paused = False
+            if self.connection is not None:
+                self.connection.driver.resume()
 
-    async def wait_resumed(self) -> None:
-        while self._resumed is not None:
-            await self._resumed.wait()
-
-    def receive_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> list[ReplyEvent] | None:
+    def receive_head(self, status: int, headers: Headers) -> list[ReplyEvent] | None:
         """What the head of the final response tells. None: the server wants to be asked elsewhere, and has done nothing
         yet; the exchange is ready to be sent again."""
-        headers = list(headers)
+        for name, _ in headers:
+            if name == b"set-cookie":
+                self._receive_cookies(headers)
+                break
+        if 300 <= status <= 399 and self._follow(status, headers):
+            return None
+        if self._route is not None and (self._redirects or self._route.moved is not None):
+            self._learn(self._route, status)
+        return self.reader.receive_head(status, headers)
+
+    def _receive_cookies(self, headers: Headers) -> None:
         address = self._pool.address
         self._cookies += read_cookies(
             headers, host=address.host, is_secure=address.scheme == "https", now_unix=time.time()
         )
+
+    def _follow(self, status: int, headers: Headers) -> bool:
+        """Whether the response is a redirect that is followed."""
         order = self._order
         is_personal = bool(order.headers or order.cookies or order.session is not None)
-        found = judge_redirect(address, self.target, status, headers, is_personal=is_personal)
+        found = judge_redirect(self._pool.address, self.target, status, headers, is_personal=is_personal)
         limit = self._pool.client.limits.redirects_max
         if isinstance(found, Redirect) and self._redirects < limit:
             self._redirects += 1
@@ -129,14 +166,12 @@ class Exchange:
                 store.receive((*order.cookies, *self._cookies))
                 self._order = msgspec.structs.replace(order, cookies=store.pairs)
                 self._write()
-            return None
+            return True
         self._refusal = f"got more than {limit} redirects in a row" if isinstance(found, Redirect) else found or ""
-        if self._route is not None:
-            self._learn(self._route, status)
-        return self.reader.receive_head(status, headers)
+        return False
 
     def _write(self) -> None:
-        self.method, self.headers, self.body = request_for(self._order, self._own)
+        self.method, self.headers, self.body = self._forms.fill(self._order)
         if self.method == "POST":
             self.headers.append((b"content-length", b"%d" % len(self.body)))
 
@@ -148,23 +183,36 @@ class Exchange:
         elif self.method == "POST" and status in (404, 405, 410) and route.moved == self.target:
             route.moved = None
 
-    async def report(self, facts: list[ReplyEvent]) -> None:
-        """Tell the port, and return when it wants to hear more: until then nothing is read."""
-        if self._resumed is not None:
-            await self.wait_resumed()
-        for fact in facts:
-            self.report_one(fact)
-            if self._resumed is not None:
-                await self.wait_resumed()
-
-    def report_one(self, fact: ReplyEvent) -> None:
+    def report(self, fact: ReplyEvent) -> None:
+        """Tell the port: of a reply that is one document, all at once, when it is there."""
         if self.is_abandoned:
             self.end(Cause(End.DONE))
-        elif isinstance(fact, Arrived):
+        elif isinstance(fact, Opened) and self.reader.is_gathering:
+            self._opened = self._connected(fact)
+        elif isinstance(fact, Arrived) and self._opened is not None:
+            self._document = fact.message
+        elif self._document is not None and isinstance(fact, Ended) and fact.cause is ENDED_ORDERLY:
+            assert self._opened is not None
+            self.is_over = True
+            self._port.replied(self._channel, self._opened, self._document)
+        else:
+            self._report(fact)
+
+    def _report_held(self) -> None:
+        """What waited for more does so in vain."""
+        if self._opened is not None:
+            opened, self._opened = self._opened, None
+            self._port.opened(self._channel, opened)
+        if self._document is not None:
+            document, self._document = self._document, None
+            self._port.message(self._channel, document)
+
+    def _report(self, fact: ReplyEvent) -> None:
+        self._report_held()
+        if isinstance(fact, Arrived):
             self._port.message(self._channel, fact.message)
         elif isinstance(fact, Opened):
-            cookies, self._cookies = self._cookies, ()
-            self._port.opened(self._channel, Connected(fact.session, cookies))
+            self._port.opened(self._channel, self._connected(fact))
         elif isinstance(fact, Ended):
             self.end(fact.cause)
         elif isinstance(fact, Dropped):
@@ -172,9 +220,15 @@ class Exchange:
         else:
             self._port.opened(self._channel, Primed())
 
+    def _connected(self, fact: Opened) -> Connected:
+        cookies, self._cookies = self._cookies, ()
+        return Connected(fact.session, cookies)
+
     def end(self, cause: Cause) -> None:
         if not self.is_over:
             self.is_over = True
+            if not self.is_abandoned:
+                self._report_held()
             if self._refusal and cause.end is End.REFUSED:
                 cause = msgspec.structs.replace(cause, detail=self._refusal)
             if self._cookies and not self.is_abandoned:

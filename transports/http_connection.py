@@ -1,9 +1,10 @@
-"""One client's HTTP/1.1 connection: h11 frames, the rules judge, the port hears, and replies go out as they come.
+"""One client's HTTP/1.1 connection: a codec frames, the rules judge, the port hears, and replies go out as they come.
 
-Two tasks live as long as the connection. The *reader*, here, receives, parses, and hands each request over without
-awaiting anything; it goes on reading while a reply is due, because that is how a client's departure shows. It also runs
-the intake of an upload. The *writer* (`http_writer`) sends what exchanges queued, runs downloads, and starts the next
-cycle when a reply has left. Where they are within a request, and how long that may last, both know from the `Framing`.
+Nothing here waits. A driver says what arrived, what has left and when time was up (`receive_*`, `handle_*`); it is told
+through its `Wire` what to write, whether to read on, and for how long. A request is handed over in the call that
+brought its last byte, and a reply that comes within that call leaves in it. Reading goes on while a reply is due,
+because that is how a client's departure shows. What takes its time (uploads, downloads, pages, WebSockets, what is
+passed on) is a task, one of the connection's `Jobs`.
 """
 
 from __future__ import annotations
@@ -12,14 +13,12 @@ import logging
 from functools import partial
 from typing import Final
 
-import anyio
 import h11
 from anyio import CancelScope
-from anyio.abc import ByteStream, SocketAttribute, TaskGroup
-from anyio.lowlevel import checkpoint
 
-from ..core.effects import Append, Cause, DraftOpening, End, GetOpening, Serve, Verb
+from ..core.effects import Append, Cause, DraftOpening, End, GetOpening, PostOpening, Serve, Verb
 from ..core.wire.forwarding import Sender
+from ..core.wire.http1 import END, Data, RequestHead
 from ..core.wire.http_refusals import page_error, refusal
 from ..core.wire.http_reply import Reply
 from ..core.wire.http_routes import (
@@ -36,11 +35,12 @@ from ..core.wire.http_routes import (
 from ..core.wire.http_server import reply_to
 from .forwarding_client import ForwardedRequest
 from .http_files import UploadBody, refuse_upload
-from .http_framing import SKIP_MAX_BYTES, TURN_EVENTS, Framing, Phase
-from .http_listening import Listening
-from .http_outbox import Gone, Outbox, Silent
+from .http_framing import PARSED, SKIP_MAX_BYTES, TURN_EVENTS, TURN_REQUESTS, Framing, Phase
+from .http_jobs import Jobs
+from .http_listening import Admitted, Listening
 from .http_replies import Exchange, FileExchange
-from .http_writer import LINGER_S, Writer
+from .http_wire import Gone, Silent, Wire
+from .http_writer import Writer
 from .traffic import Direction, Traffic, Way
 from .websocket_server import serve_socket
 
@@ -48,171 +48,211 @@ _log: Final = logging.getLogger("isthmus.http")
 
 
 class Connection:
-    """Serves one stream until either side is through with it. `run` is called once."""
+    """Serves one client until either side is through with it. Then it closes its wire, once."""
 
-    def __init__(self, stream: ByteStream, listening: Listening) -> None:
-        self._stream = stream
+    __slots__ = (
+        "_admitted",
+        "_body",
+        "_body_size_max",
+        "_framing",
+        "_jobs",
+        "_limits",
+        "_on",
+        "_route",
+        "_wire",
+        "_writer",
+    )
+
+    def __init__(self, wire: Wire, listening: Listening) -> None:
+        self._wire = wire
         self._on = listening
         self._limits = listening.limits
-        outbox = Outbox(stream, write_timeout_s=self._limits.write_timeout_s)
-        self._scope = CancelScope()
-        self._framing = Framing(stream, outbox, self._limits)
-        self._writer = Writer(stream, self._framing, outbox, listening, self._scope)
-        self._tasks: TaskGroup  # set when they run
+        self._framing = Framing(wire, self._limits, listening.make_codec)
+        self._jobs = Jobs(wire, self._handle_job)
+        self._writer = Writer(wire, self._framing, self._jobs, listening, self._settle)
         self._route: Route | None = None
-        self._body = bytearray()
+        self._body: bytes | bytearray = b""
         self._body_size_max = 0
-        self._forwarded: ForwardedRequest | None = None
+        self._admitted: Admitted | None = None
+        self._framing.tell_wire()
 
-    async def run(self) -> None:
-        try:
-            with self._scope:
-                async with anyio.create_task_group() as self._tasks:
-                    self._tasks.start_soon(self._writer.run)
-                    await self._read()
-                    self._writer.end()
-        finally:
-            self._writer.close_channel()
-            with anyio.move_on_after(LINGER_S, shield=True):
-                try:
-                    await self._stream.aclose()
-                except (anyio.BrokenResourceError, OSError):
-                    pass
+    # --- What the driver says ---------------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes) -> None:
+        """These bytes, which are not empty, have arrived."""
+        self._framing.take(data)
+        self._settle()
+
+    def receive_eof(self) -> None:
+        """No more will arrive: who hangs up on one side has hung up."""
+        if self._framing.note_gone():
+            return
+        exchange = self._writer.exchange
+        if exchange is not None and not exchange.is_ended:
+            self._writer.stop(Cause(End.GONE, "the client hung up"))
+        else:
+            self._framing.is_ending = True
+            self._settle()
+
+    def receive_lost(self) -> None:
+        """Nothing can be said any more either."""
+        if not self._framing.note_gone():
+            self._writer.stop(Cause(End.GONE, "the client hung up"))
+
+    def handle_timeout(self) -> None:
+        """Nothing came for as long as it may take."""
+        if self._framing.note_late():
+            return
+        if self._framing.phase in (Phase.HEAD, Phase.BODY):
+            self._refuse(408, f"got no complete {self._framing.phase.value} in time, expected it sooner")
+        elif self._framing.phase is not Phase.DONE:
+            self._framing.is_ending = True
+        self._settle()
+
+    def handle_written(self) -> None:
+        """What was written has left."""
+        self._writer.handle_written()
+        self._settle()
+
+    def handle_stalled(self) -> None:
+        """Nothing of what was written has left for `Limits.write_timeout_s`."""
+        waited_s = self._limits.write_timeout_s
+        self._writer.stop(Cause(End.TIMED_OUT, f"the client took nothing for {waited_s:g} s"))
+
+    def handle_wake(self) -> None:
+        """What `Wire.wake` asked for."""
+        self._writer.handle_wake()
+        self._settle()
 
     def drain(self) -> None:
         """Serve what has begun, and nothing after it."""
-        self._framing.wake()
+        if self._framing.phase is Phase.IDLE:
+            self._writer.end_here()
 
     def keep_alive(self) -> None:
         """Called every so often, for an open event stream that is silent."""
         self._writer.keep_alive()
 
-    # --- Bytes ------------------------------------------------------------------------------------------------------
+    def stop(self) -> None:
+        """The listener ends, or failed."""
+        self._writer.stop(self._writer.cause)
 
-    async def _read(self) -> None:
+    def _handle_job(self, has_failed: bool) -> None:
+        if has_failed:
+            self._writer.stop(Cause(End.BROKEN, "the listener failed"))
+        self._writer.close_if_over()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Parse and write as far as that goes, then tell the wire what is wanted of it."""
+        writer = self._writer
+        if writer.is_settling or writer.is_over:
+            return
+        writer.is_settling = True
+        try:
+            self._advance()
+            for _ in range(TURN_REQUESTS):
+                if not writer.advance():
+                    break
+                self._advance()
+            else:
+                self._framing.is_behind = True
+        finally:
+            writer.is_settling = False
+        if not writer.is_over:
+            if self._framing.is_behind:
+                writer.wake()
+            self._framing.tell_wire()
+
+    def _advance(self) -> None:
+        """Parse what has arrived, as far as the reply that is due allows, and not for so long that others would wait:
+        one read can hold thousands of tiny chunks."""
         framing = self._framing
-        thrown_away = 0
-        while True:
-            while self._advance():
-                await checkpoint()
-            match framing.phase:
-                case Phase.IDLE if self._on.is_draining:
-                    return
-                case Phase.UPLOAD:
-                    await self._take_in()
-                    continue
-                case Phase.SWITCHED:
-                    await self._serve_socket()
-                    return
-                case Phase.FORWARD:
-                    assert self._forwarded is not None
-                    await self._forwarded.pass_on()
-                    continue
-                case Phase.TUNNEL:
-                    assert self._forwarded is not None
-                    await self._forwarded.pass_bytes()
-                    return
-                case Phase.DONE if framing.is_full:
-                    await framing.wait_turn()
-                    continue
-            try:
-                data = await framing.receive()
-            except Gone:
-                exchange = self._writer.exchange
-                if exchange is not None and not exchange.is_ended:
-                    self._writer.stop(Cause(End.GONE, "the client hung up"))
-                return
-            except Silent:
-                if framing.phase not in (Phase.HEAD, Phase.BODY):
-                    return
-                self._refuse(408, f"got no complete {framing.phase.value} in time, expected it sooner")
-                continue
-            if framing.phase is Phase.CLOSING:
-                thrown_away += len(data)
-                if thrown_away > self._limits.request_size_max_bytes:
-                    return
-            elif data:
-                framing.take(data)
-
-    def _advance(self) -> bool:
-        """Parse what has arrived, as far as the reply that is due allows.
-
-        Returns:
-            Whether there may be more: one read can hold thousands of tiny chunks, and others want their turn.
-        """
-        framing = self._framing
+        framing.is_behind = False
         for _ in range(TURN_EVENTS):
-            if framing.phase not in (Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.SKIP):
-                return False
+            if framing.phase not in PARSED:
+                return
             try:
-                event = framing.next_event()
+                event = framing.codec.next_event()
             except h11.RemoteProtocolError as error:
                 self._refuse_malformed(error)
-                return False
-            if isinstance(event, h11.Request):
-                self._begin(framing.begin(event))
-            elif isinstance(event, h11.Data):
-                self._gather(event)
-            elif isinstance(event, h11.EndOfMessage):
+                return
+            if type(event) is Data:
+                self._gather(event.data)
+            elif event is END:
                 self._complete()
+            elif type(event) is RequestHead:
+                self._begin(event)
             else:
-                return False
-        return True
+                return
+        framing.is_behind = True
 
     # --- Requests ---------------------------------------------------------------------------------------------------
 
-    def _begin(self, head: Head) -> None:
-        framing = self._framing
-        self._body = bytearray()
-        self._writer.shared_headers = self._on.shared_headers(head)
-        self._route = route = self._on.admit(head)
+    def _begin(self, head: RequestHead) -> None:
+        framing, writer = self._framing, self._writer
+        framing.begin(head)
+        self._body = b""
+        admitted = self._admitted
+        if admitted is None or not admitted.fits(head):
+            admitted = self._on.admit(head)
+            self._admitted = admitted if admitted.may_be_kept else None
+        writer.shared_headers = admitted.shared_headers
+        self._route = route = admitted.route
         if isinstance(route, Refused):
             if route.status in (414, 431, 505):
                 framing.enter(Phase.CLOSING)
-            self._writer.answer(route)
+            writer.answer(route)
             return
         if isinstance(route, ForwardRoute):
             self._forward(route, head)
             return
-        is_posted = isinstance(route, McpRoute | PageRoute) and route.is_posted
+        is_posted = isinstance(route, (McpRoute, PageRoute)) and route.is_posted
         self._body_size_max = self._limits.request_size_max_bytes if is_posted else SKIP_MAX_BYTES
         if isinstance(route, UploadRoute):
-            framing.phase = Phase.UPLOAD
+            framing.enter(Phase.UPLOAD)
             traffic = Traffic(self._on.counts, _way_in(route))
-            exchange = FileExchange(self._writer, traffic, head_only=framing.head_only)
-            self._writer.exchange = exchange
+            exchange = FileExchange(writer, traffic, head_only=framing.head_only)
+            writer.exchange = exchange
             exchange.channel = self._on.port.open(route.opening, exchange)
+            if not exchange.is_ended:
+                self._jobs.start(partial(self._take_in, exchange, route))
         elif framing.body_left is not None and framing.body_left > self._body_size_max:
             self._refuse_size()
         else:
             framing.ask_body()
 
-    def _forward(self, route: ForwardRoute, head: Head) -> None:
+    def _forward(self, route: ForwardRoute, head: RequestHead) -> None:
         assert self._on.forwarder is not None
-        self._framing.phase = Phase.FORWARD
+        self._framing.enter(Phase.FORWARD)
         self._writer.exchange = Exchange(self._writer, Reply(), head_only=self._framing.head_only)
-        address = self._stream.extra(SocketAttribute.remote_address, None)
-        sender = Sender(address[0] if isinstance(address, tuple) else "", route.host, self._on.scheme)
-        self._forwarded = ForwardedRequest(
+        forwarded = ForwardedRequest(
             self._on.forwarder,
             route,
-            head,
-            sender,
+            Head(head.method, head.target, head.headers, head.version),
+            Sender(self._wire.peer_host, route.host, self._on.scheme),
             framing=self._framing,
             writer=self._writer,
+            wire=self._wire,
+            jobs=self._jobs,
             limits=self._limits,
         )
-        self._writer.fetch(self._forwarded.bring_back)
+        self._jobs.start(forwarded.pass_on)
+        self._writer.fetch(forwarded.bring_back)
 
-    def _gather(self, event: h11.Data) -> None:
-        self._framing.note_given(len(event.data))
+    def _gather(self, data: bytes) -> None:
+        self._framing.note_given(len(data))
         if self._framing.phase is not Phase.BODY:
             return
-        if len(self._body) + len(event.data) > self._body_size_max:
-            self._body = bytearray()
+        if len(self._body) + len(data) > self._body_size_max:
+            self._body = b""
             self._refuse_size()
+        elif not self._body:
+            self._body = data
         else:
-            self._body += event.data
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)
+            self._body += data
 
     def _complete(self) -> None:
         """The request is there in full: tell of it, unless it is answered already."""
@@ -222,31 +262,34 @@ class Connection:
             if self._writer.exchange is None:
                 self._writer.next_cycle()
             return
-        body, self._body = bytes(self._body), bytearray()
-        match self._route:
-            case McpRoute() as route:
-                self._tell(route, body)
-            case DownloadRoute() as route:
-                traffic = Traffic(self._on.counts, Way(route.opening.server, Direction.OUT))
-                download = FileExchange(self._writer, traffic, head_only=route.head_only)
-                self._writer.exchange = download
-                download.channel = self._on.port.open(route.opening, download)
-            case SocketRoute():
-                self._switch()
-            case PageRoute() as route:
-                page = Exchange(self._writer, Reply(accepts_events=False), head_only=self._framing.head_only)
-                self._writer.exchange = page
-                self._tasks.start_soon(self._answer_page, page, route, body)
-            case _:
-                raise AssertionError(self._route)
+        body, self._body = bytes(self._body), b""
+        route = self._route
+        if isinstance(route, McpRoute):
+            self._tell(route, body)
+        elif isinstance(route, DownloadRoute):
+            traffic = Traffic(self._on.counts, Way(route.opening.server, Direction.OUT))
+            download = FileExchange(self._writer, traffic, head_only=route.head_only)
+            self._writer.exchange = download
+            download.channel = self._on.port.open(route.opening, download)
+        elif isinstance(route, SocketRoute):
+            self._switch(route)
+        else:
+            assert isinstance(route, PageRoute), route
+            page = Exchange(self._writer, Reply(accepts_events=False), head_only=self._framing.head_only)
+            self._writer.exchange = page
+            self._jobs.start(partial(self._answer_page, page, route, body))
 
     def _tell(self, route: McpRoute, body: bytes) -> None:
-        exchange = Exchange(self._writer, reply_to(route.opening))
+        opening = route.opening
+        exchange = Exchange(self._writer, reply_to(opening))
         self._writer.exchange = exchange
-        exchange.channel = channel = self._on.port.open(route.opening, exchange)
+        if isinstance(opening, PostOpening):
+            exchange.channel = self._on.port.posted(opening, body, exchange)
+            return
+        exchange.channel = channel = self._on.port.open(opening, exchange)
         if route.is_posted and not exchange.is_ended:
             self._on.port.message(channel, body)
-        elif isinstance(route.opening, GetOpening):
+        elif isinstance(opening, GetOpening):
             exchange.open_stream()
 
     async def _answer_page(self, exchange: Exchange, route: PageRoute, body: bytes) -> None:
@@ -264,21 +307,23 @@ class Connection:
             self._writer.exchange = download
             download.serve(answer)
 
-    def _switch(self) -> None:
-        """A WebSocket was granted: the reader goes on with it, unless it may not begin after all."""
+    def _switch(self, route: SocketRoute) -> None:
+        """A WebSocket was granted: a task goes on with it, unless it may not begin after all."""
         if self._framing.is_1_0:  # RFC 9110, 7.8: Upgrade is to be ignored there
             self._writer.answer(refusal(426, "got an upgrade in HTTP/1.0, expected HTTP/1.1"))
         elif self._on.is_draining:
             self._writer.answer(refusal(503, "shutting down: no new sessions"))
         else:
-            self._framing.phase = Phase.SWITCHED
+            self._framing.enter(Phase.SWITCHED)
+            self._jobs.start(partial(self._serve_socket, route))
 
-    async def _serve_socket(self) -> None:
-        route = self._route
-        assert isinstance(route, SocketRoute)
+    async def _serve_socket(self, route: SocketRoute) -> None:
+        await self._writer.flush()
+        stream = await self._wire.take_stream()
         greeting = self._framing.switch([*route.upgrade.headers, (b"date", self._on.date())])
         received = self._framing.held
-        await serve_socket(self._on.port, route, self._limits, self._stream, greeting=greeting, received=received)
+        await serve_socket(self._on.port, route, self._limits, stream, greeting=greeting, received=received)
+        self._writer.end_here()
 
     # --- Refusals ---------------------------------------------------------------------------------------------------
 
@@ -306,15 +351,14 @@ class Connection:
 
     # --- Uploads ----------------------------------------------------------------------------------------------------
 
-    async def _take_in(self) -> None:
+    async def _take_in(self, exchange: FileExchange, route: UploadRoute) -> None:
         """Wait for the engine's decision, then let the file service read the body at its own pace."""
-        exchange, route = self._writer.exchange, self._route
-        assert isinstance(exchange, FileExchange) and isinstance(route, UploadRoute)
         await exchange.decided.wait()
         order = exchange.receiving
         if order is None or exchange.is_ended:
             return
         self._framing.ask_body()
+        self._writer.wake()
         exchange.traffic.begin()
         body = UploadBody(self._framing, exchange.traffic)
         with CancelScope() as self._framing.intake:
@@ -346,7 +390,7 @@ class Connection:
         """Nobody wants what follows of an upload; usually that is no more than the end of its framing."""
         if self._framing.phase is Phase.UPLOAD:
             self._framing.enter(Phase.SKIP, self._limits.body_timeout_s)
-            self._advance()
+            self._advance()  # the engine may answer as soon as it is told, and then the connection can be kept
 
 
 def _way_in(route: UploadRoute) -> Way | None:

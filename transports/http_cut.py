@@ -7,12 +7,8 @@ import os
 import socket
 import struct
 
-from anyio.abc import ByteStream, SocketAttribute
 
-
-def cut(stream: ByteStream) -> None:
-    """Make the closing of `stream` a reset, where it is a socket: what was not delivered yet is lost as well."""
-    raw = stream.extra(SocketAttribute.raw_socket, None)
-    if raw is not None:
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(raw.fileno())) as copy:
-            copy.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+def cut(fd: int) -> None:
+    """Make the closing of this socket a reset: what was not delivered yet is lost as well."""
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as copy:
+        copy.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

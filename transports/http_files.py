@@ -15,8 +15,8 @@ from ..core.wire.download import Download
 from ..core.wire.http_refusals import refusal
 from ..core.wire.http_reply import ReplyBody, ReplyEnd, ReplyHead
 from ..core.wire.http_routes import Refused
-from .http_outbox import Gone, Silent
 from .http_replies import FileExchange
+from .http_wire import Gone, Silent
 from .port import UploadRefused
 from .traffic import Traffic
 

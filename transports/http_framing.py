@@ -1,6 +1,6 @@
-"""What arrives and leaves on one client's connection, framed by h11, and how long it may take.
+"""What arrives and leaves on one client's connection, framed by a codec, and how long it may take.
 
-What the reader may do next is its `Phase`:
+What may be done next is the connection's `Phase`:
 
     IDLE -> HEAD -> BODY -> DONE -> IDLE …     an ordinary request
     HEAD -> SKIP -> DONE                       refused, its short body thrown away so that the connection can be kept
@@ -13,33 +13,30 @@ What the reader may do next is its `Phase`:
 from __future__ import annotations
 
 import enum
-from http import HTTPStatus
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import anyio
-import h11
 from anyio import CancelScope
-from anyio.abc import ByteStream
 from anyio.lowlevel import checkpoint
 
 from ..core.limits import KIB, Limits
-from ..core.wire.http_headers import Headers, body_size
-from ..core.wire.http_routes import Head
-from .clock import loop_clock
-from .http_cut import cut
-from .http_outbox import Gone, Outbox, Silent
+from ..core.wire.http1 import NEED_DATA, Data, RequestHead
+from ..core.wire.http1_server import ServerCodec
+from .http_wire import Gone, Silent, Wire
 
 HELD_MAX_BYTES: Final = 64 * KIB
-"""Pipelined requests kept while a reply is due."""
+"""Pipelined requests kept while a reply is due; one read more may come on top."""
 SKIP_MAX_BYTES: Final = 64 * KIB
 """A refused request's body up to this size is read, so that its connection can be used again."""
 TURN_EVENTS: Final = 200
 """Pieces of a request that are parsed before others get their turn: some milliseconds of work."""
+TURN_REQUESTS: Final = 16
+"""Pipelined requests that are answered at once before others get their turn."""
 EMPTY_LINES: Final = b"\r\n"
 """Bytes that may stand before a request line, where old clients end their bodies with one line end too many. Source:
 RFC 9112, 2.2: "SHOULD ignore at least one empty line (CRLF) received prior to the request-line"."""
-
-_REASONS: Final = {status.value: status.phrase.encode() for status in HTTPStatus}
+FOREVER: Final = float("inf")
 
 
 class Phase(enum.Enum):
@@ -47,42 +44,80 @@ class Phase(enum.Enum):
     HEAD = "head"  # within a request's head
     BODY = "body"  # within a body that is gathered
     SKIP = "skip"  # within a body that nobody wants
-    UPLOAD = "upload"  # the reader is busy with the file service
-    FORWARD = "forward"  # the reader is busy with a transparent server
+    UPLOAD = "upload"  # the body is read by the file service
+    FORWARD = "forward"  # the body is read for a transparent server
     TUNNEL = "tunnel"  # bytes go both ways, and there will be no other request
     DONE = "done"  # the request is complete, its reply is due
     SWITCHED = "switched"  # what follows is not HTTP
     CLOSING = "closing"  # nothing that arrives is looked at
 
 
+PARSED: Final = (Phase.BODY, Phase.HEAD, Phase.IDLE, Phase.SKIP)
+"""Where what arrives is parsed at once."""
+HANDED_ON: Final = (Phase.UPLOAD, Phase.FORWARD, Phase.TUNNEL)
+"""Where a task asks for what arrives, and nothing is read before it does."""
+
+
 class Framing:
-    """One request after the other, and their responses, on one stream.
+    """One request after the other, and their responses.
 
     Attributes:
-        phase: what the reader may do next.
+        phase: what may be done next.
+        codec: gives what has arrived next.
         head: of the request that is read or answered; None between requests.
         body_left: how much of its body has not been given out; None when it is chunked.
         intake: around whoever hands the body on, while somebody does.
+        queued: what is to be written next.
+        is_behind: more of what has arrived can be parsed than was.
+        is_ending: nothing more is read.
     """
 
-    def __init__(self, stream: ByteStream, outbox: Outbox, limits: Limits) -> None:
+    __slots__ = (
+        "_given",
+        "_is_gone",
+        "_is_late",
+        "_is_read",
+        "_is_retimed",
+        "_limits",
+        "_make_codec",
+        "_may_be_full",
+        "_news",
+        "_raw",
+        "_thrown_away",
+        "_timeout_s",
+        "_wire",
+        "body_left",
+        "codec",
+        "head",
+        "intake",
+        "is_behind",
+        "is_ending",
+        "phase",
+        "queued",
+    )
+
+    def __init__(self, wire: Wire, limits: Limits, make_codec: Callable[[], ServerCodec]) -> None:
         self.phase = Phase.IDLE
-        self.head: Head | None = None
+        self.head: RequestHead | None = None
         self.body_left: int | None = 0
         self.intake: CancelScope | None = None
-        self._stream = stream
-        self._outbox = outbox
+        self.queued: list[bytes] = []
+        self.is_behind = False
+        self.is_ending = False
+        self._wire = wire
         self._limits = limits
-        self._http = self._new_http()
-        self._now = loop_clock()
-        self._deadline = self._now() + limits.idle_connection_timeout_s
-        self._receiving: CancelScope | None = None
-        self._is_woken = False
-        self._turn: anyio.Event | None = None  # set while the reader waits for it
+        self._make_codec = make_codec
+        self.codec = make_codec()
+        self._timeout_s = limits.idle_connection_timeout_s
+        self._is_retimed = True
+        self._is_read = True
+        self._may_be_full = False
+        self._is_gone = False
+        self._is_late = False
+        self._news: anyio.Event | None = None  # while a task waits for what arrives
+        self._raw: list[bytes] = []  # of a tunnel; one read at most, and what came before that was noticed
         self._given = 0  # pieces of bodies that are handed on
-
-    def _new_http(self) -> h11.Connection:
-        return h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.head_size_max_bytes)
+        self._thrown_away = 0
 
     @property
     def head_only(self) -> bool:
@@ -90,86 +125,92 @@ class Framing:
 
     @property
     def is_1_0(self) -> bool:
-        return self._http.their_http_version == b"1.0"
+        return self.codec.version == b"1.0"
 
     @property
     def held(self) -> bytes:
         """What has arrived and was not parsed."""
-        return self._http.trailing_data[0]
+        return self.codec.trailing_data[0]
 
-    def enter(self, phase: Phase, timeout_s: float = float("inf")) -> None:
+    def enter(self, phase: Phase, timeout_s: float = FOREVER) -> None:
         """From now on it is in `phase`, for so long at most unless something arrives."""
         self.phase = phase
-        self._deadline = self._now() + timeout_s
-        if self._receiving is not None:
-            self._receiving.deadline = self._deadline
+        self._timeout_s = timeout_s
+        self._is_retimed = True
+        self._is_late = False
+
+    def tell_wire(self) -> None:
+        """Whether to read on, and for how long to wait."""
+        is_read = self._wants_more()
+        if is_read is not self._is_read:
+            self._is_read = is_read
+            self._wire.read(is_read)
+        if self._is_retimed:
+            self._is_retimed = False
+            self._wire.set_timeout(self._timeout_s)
+
+    def _wants_more(self) -> bool:
+        phase = self.phase
+        if self.is_ending or phase is Phase.SWITCHED:
+            return False
+        if phase in HANDED_ON:
+            return self._news is not None
+        if self._may_be_full:
+            self._may_be_full = len(self.held) > HELD_MAX_BYTES
+            return not self._may_be_full
+        return True
 
     # --- In ---------------------------------------------------------------------------------------------------------
 
-    async def receive(self) -> bytes:
-        """The next bytes; none when woken for another reason.
-
-        Raises:
-            Gone: there are no more.
-            Silent: the deadline of this phase has passed.
-        """
-        self._is_woken = False
-        with CancelScope(deadline=self._deadline) as self._receiving:
-            try:
-                return await self._stream.receive(self._limits.read_size_bytes)
-            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                raise Gone from None
-            finally:
-                self._receiving = None
-        if self._is_woken:
-            return b""
-        raise Silent
-
-    @property
-    def is_full(self) -> bool:
-        """Whether too much is held to read on."""
-        return len(self._http.trailing_data[0]) > HELD_MAX_BYTES
-
-    async def wait_turn(self) -> None:
-        """Return when it is time to look at what is held."""
-        self._turn = anyio.Event()
-        await self._turn.wait()
-        self._turn = None
-
-    def wake(self) -> None:
-        """Make the reader look again: bytes of the next request are held already, or no other is wanted."""
-        if self._turn is not None:
-            self._turn.set()
-        elif self._receiving is not None:
-            self._is_woken = True
-            self._receiving.cancel()
-
     def take(self, data: bytes) -> None:
-        """Parse these bytes next, which are not empty."""
-        if self.phase is Phase.IDLE:
-            data = data.lstrip(EMPTY_LINES)
-            if not data:
-                return
+        """These bytes, which are not empty, have arrived."""
+        phase = self.phase
+        if phase is Phase.IDLE:
+            if data[0] in EMPTY_LINES:
+                data = data.lstrip(EMPTY_LINES)
+                if not data:
+                    return
             self.enter(Phase.HEAD, self._limits.head_timeout_s)
-        elif self.phase in (Phase.BODY, Phase.SKIP):
-            self.enter(self.phase, self._limits.body_timeout_s)
-        self._http.receive_data(data)
+            self.codec.receive_data(data)
+        elif phase in PARSED:
+            if phase is not Phase.HEAD:
+                self.enter(phase, self._limits.body_timeout_s)
+            self.codec.receive_data(data)
+            self._may_be_full = self.is_behind
+        elif phase is Phase.CLOSING:
+            self._thrown_away += len(data)
+            if self._thrown_away > self._limits.request_size_max_bytes:
+                self.is_ending = True
+        elif phase is Phase.TUNNEL:
+            self._raw.append(data)
+            self._tell_waiting()
+        else:
+            self.codec.receive_data(data)
+            self._may_be_full = phase is Phase.DONE
+            self._tell_waiting()
 
-    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """What has arrived next.
+    def note_gone(self) -> bool:
+        """The client hung up. Returns whether a task that waited for more is told."""
+        self._is_gone = True
+        return self._tell_waiting()
 
-        Raises:
-            h11.RemoteProtocolError: the client does not speak HTTP/1.1.
-        """
-        return self._http.next_event()
+    def note_late(self) -> bool:
+        """The time of this phase is over. Returns whether that is a task's to know."""
+        self._is_late = True
+        return self._tell_waiting() or self.phase in HANDED_ON
 
-    def begin(self, request: h11.Request) -> Head:
+    def _tell_waiting(self) -> bool:
+        if self._news is None:
+            return False
+        self._news.set()
+        self._news = None
+        return True
+
+    def begin(self, head: RequestHead) -> None:
         """A head was parsed: its body follows."""
-        version = request.http_version.decode()
-        self.head = head = Head(request.method.decode(), request.target.decode(), tuple(request.headers), version)
-        self.body_left = body_size(head.headers)
+        self.head = head
+        self.body_left = head.body_size
         self.enter(Phase.BODY, self._limits.body_timeout_s)
-        return head
 
     def note_given(self, size_bytes: int) -> None:
         """So much of the body was given out."""
@@ -182,17 +223,45 @@ class Framing:
         if self._given % TURN_EVENTS == 0:  # else who sends tiny chunks would be served until all are through
             await checkpoint()
         while True:
-            event = self._http.next_event()
-            if isinstance(event, h11.Data):
-                data = bytes(event.data)
-                self.note_given(len(data))
-                return data
-            if event is not h11.NEED_DATA:
+            event = self.codec.next_event()
+            if isinstance(event, Data):
+                self.note_given(len(event.data))
+                return event.data
+            if event is not NEED_DATA:
                 self.enter(Phase.DONE)
                 return None
             self.enter(self.phase, self._limits.body_timeout_s)
-            if data := await self.receive():
-                self._http.receive_data(data)
+            await self._wait()
+
+    async def receive(self) -> bytes:
+        """The next bytes, unparsed. The phase is TUNNEL.
+
+        Raises:
+            Gone: there are no more.
+            Silent: the time of this phase is over.
+        """
+        if not self._raw:
+            await self._wait()
+        data, self._raw = b"".join(self._raw), []
+        return data
+
+    async def _wait(self) -> None:
+        """Return when something has arrived."""
+        before = self.phase
+        if not (self._is_gone or self._is_late):
+            self._news = news = anyio.Event()
+            self.tell_wire()
+            try:
+                await news.wait()
+            finally:
+                self._news = None
+            if self.phase is not before and self.phase is not Phase.TUNNEL:
+                await anyio.sleep_forever()  # whoever leaves this phase for a task cancels it
+            self.tell_wire()
+        if self._is_gone and not self._raw:
+            raise Gone
+        if self._is_late:
+            raise Silent
 
     def stop_intake(self) -> None:
         if self.intake is not None:
@@ -203,7 +272,7 @@ class Framing:
         if self.phase is Phase.DONE:
             return
         is_short = self.body_left is not None and self.body_left <= SKIP_MAX_BYTES
-        is_coming = not self._http.they_are_waiting_for_100_continue
+        is_coming = not self.codec.is_awaiting_continue
         if is_short and is_coming and self.phase is not Phase.CLOSING:
             self.enter(Phase.SKIP, self._limits.body_timeout_s)
         else:
@@ -211,51 +280,48 @@ class Framing:
 
     def start_next_cycle(self) -> bool:
         """Request and response are through. Returns whether there can be another request."""
-        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+        codec = self.codec
+        if not codec.is_through:
             return False
-        self._http.start_next_cycle()
+        codec.start_next_cycle()
         self.head = None
-        if self._skip_empty_lines():
+        held = codec.trailing_data[0]
+        if held and held[0] in EMPTY_LINES:  # which h11 would take for a malformed request line
+            codec = self.codec = self._make_codec()
+            held = held.lstrip(EMPTY_LINES)
+            if held:
+                codec.receive_data(held)
+        if held:
             self.enter(Phase.HEAD, self._limits.head_timeout_s)
-            self.wake()
         else:
             self.enter(Phase.IDLE, self._limits.idle_connection_timeout_s)
         return True
 
-    def _skip_empty_lines(self) -> bool:
-        """Drop what h11 would take for a malformed request line. Returns whether anything else is held."""
-        held = self.held
-        if held.startswith((b"\r", b"\n")):
-            self._http = self._new_http()
-            held = held.lstrip(EMPTY_LINES)
-            if held:
-                self._http.receive_data(held)
-        return bool(held)
-
     # --- Out --------------------------------------------------------------------------------------------------------
 
-    def put_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        self.put(h11.Response(status_code=status, headers=headers, reason=_REASONS.get(status, b"")))
+    def put_whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
+        """Queue a whole response."""
+        self.queued.append(self.codec.encode_whole(status, headers, body))
 
-    def put(self, event: h11.Response | h11.Data | h11.EndOfMessage) -> None:
-        for part in self._http.send_with_data_passthrough(event) or ():
-            self._outbox.put(part)
+    def put_head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        self.queued.append(self.codec.encode_head(status, headers))
+
+    def put_data(self, data: bytes) -> None:
+        self.queued += self.codec.encode_data(data)
+
+    def put_end(self) -> None:
+        if end := self.codec.encode_end():
+            self.queued.append(end)
 
     def put_bytes(self, data: bytes) -> None:
         """Queue what is HTTP no more."""
-        self._outbox.put(data)
+        self.queued.append(data)
 
     def ask_body(self) -> None:
         """Tell a client that waits with its body to go on."""
-        if self._http.they_are_waiting_for_100_continue:
-            informational = h11.InformationalResponse(status_code=100, headers=[], reason=_REASONS[100])
-            self._outbox.put(self._http.send(informational) or b"")
+        if self.codec.is_awaiting_continue:
+            self.queued.append(self.codec.encode_informational(100, ()))
 
-    def switch(self, headers: Headers | list[tuple[bytes, bytes]]) -> bytes:
+    def switch(self, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
         """The head of a 101 with these headers: what follows it, both ways, is bytes."""
-        switching = h11.InformationalResponse(status_code=101, headers=list(headers), reason=_REASONS[101])
-        return self._http.send(switching) or b""
-
-    def cut(self) -> None:
-        """Make the closing of the connection a reset."""
-        cut(self._stream)
+        return self.codec.encode_informational(101, headers)

@@ -6,12 +6,15 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from email.utils import formatdate
+from typing import Final
 
 from ..core.effects import Serve
 from ..core.limits import Limits
+from ..core.wire.http1 import RequestHead
+from ..core.wire.http1_server import ServerCodec
 from ..core.wire.http_headers import Headers
 from ..core.wire.http_refusals import refusal
-from ..core.wire.http_routes import Head, PageRoute, Refused, Route, Surface
+from ..core.wire.http_routes import Head, McpRoute, PageRoute, Refused, Route, Surface
 from ..core.wire.http_server import judge, shared_headers
 from .forwarding import Forwarder
 from .port import FileService, Port
@@ -20,6 +23,44 @@ from .traffic import Counts
 Pages = Callable[[PageRoute, bytes], Awaitable[Refused | Serve]]
 """What a page says to a request for it with this body, or the file it hands out. It is cancelled when its client hangs
 up."""
+
+
+LENGTH_MAX_BYTES: Final = len(b"18446744073709551615")
+"""Of a Content-Length's value, in a head that is remembered."""
+
+
+class Admitted:
+    """What a request's head came to. A client that asks again in the same words need not be judged again.
+
+    Attributes:
+        may_be_kept: nothing else than these words decided, and the client may well use them again.
+    """
+
+    __slots__ = ("_count", "_method", "_named", "_target", "_version", "may_be_kept", "route", "shared_headers")
+
+    def __init__(self, head: RequestHead, route: Route, shared_headers: Headers, *, may_be_kept: bool) -> None:
+        self.route = route
+        self.shared_headers = shared_headers
+        self.may_be_kept = may_be_kept
+        self._method = head.method
+        self._target = head.target
+        self._version = head.version
+        self._count = len(head.headers)
+        self._named = _without_length(head.headers) if may_be_kept else ()
+
+    def fits(self, head: RequestHead) -> bool:
+        """Whether `head` says the same: only how long the body is may differ."""
+        return (
+            head.target == self._target
+            and head.method == self._method
+            and head.version == self._version
+            and len(head.headers) == self._count
+            and _without_length(head.headers) == self._named
+        )
+
+
+def _without_length(headers: Headers) -> Headers:
+    return tuple([header for header in headers if header[0] != b"content-length"])
 
 
 @dataclass
@@ -32,18 +73,28 @@ class Listening:
     scheme: str
     forwarder: Forwarder | None
     counts: Counts
+    only_h11: bool = False
     is_draining: bool = False
     _date: tuple[int, bytes] = field(default=(0, b""))
 
-    def admit(self, head: Head) -> Route:
-        """The route of a request, or the refusal to answer it with."""
-        if len(head.method) + len(head.target) + len("  HTTP/1.1") > self.limits.head_size_max_bytes:
-            return self.refuse_head(is_in_target=True)
-        size = len(head.method) + len(head.target) + sum(len(name) + len(value) + 4 for name, value in head.headers)
-        if size > self.limits.head_size_max_bytes:
+    def make_codec(self) -> ServerCodec:
+        return ServerCodec(head_size_max_bytes=self.limits.head_size_max_bytes, only_h11=self.only_h11)
+
+    def admit(self, head: RequestHead) -> Admitted:
+        """The route of a request, or the refusal to answer it with; and what every response to it carries."""
+        judged = Head(head.method, head.target, head.headers, head.version)
+        shared = shared_headers(judged, self.surface)
+        limit = self.limits.head_size_max_bytes
+        line_size = len(head.method) + len(head.target)
+        if line_size + len("  HTTP/1.1") > limit:
+            return Admitted(head, self.refuse_head(is_in_target=True), shared, may_be_kept=False)
+        size = line_size + sum(len(name) + len(value) + 4 for name, value in head.headers)
+        if size > limit:
             # h11 looks at the limit only while a head is incomplete; how it was cut up must not show.
-            return self.refuse_head(is_in_target=False)
-        return judge(head, self.surface, scheme=self.scheme)
+            return Admitted(head, self.refuse_head(is_in_target=False), shared, may_be_kept=False)
+        route = judge(judged, self.surface, scheme=self.scheme)
+        may_be_kept = isinstance(route, McpRoute) and route.is_posted and size + LENGTH_MAX_BYTES <= limit
+        return Admitted(head, route, shared, may_be_kept=may_be_kept)
 
     def refuse_head(self, *, is_in_target: bool) -> Refused:
         """For a head over the limit: in its request line already, or in what follows that."""
@@ -51,10 +102,6 @@ class Listening:
         if is_in_target:
             return refusal(414, f"got a request target over the limit, {limit}")
         return refusal(431, f"got a head over the limit, {limit}")
-
-    def shared_headers(self, head: Head) -> Headers:
-        """What every response to this request carries besides its own headers."""
-        return shared_headers(head, self.surface)
 
     def date(self) -> bytes:
         """The Date header's value, formatted once a second."""

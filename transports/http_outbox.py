@@ -9,6 +9,7 @@ from anyio.abc import ByteStream
 
 from ..core.limits import KIB
 from .clock import loop_clock
+from .http_wire import Silent
 
 PIECE_MIN_BYTES: Final = 16 * KIB
 """Each piece written is progress in the sense of `Limits.write_timeout_s`: small ones, so that a reader who takes
@@ -17,14 +18,6 @@ PIECE_MAX_BYTES: Final = 64 * KIB
 """For brisk readers, to whom small pieces would cost half the throughput."""
 BRISK_S: Final = 0.01
 """A piece that leaves within this time may be followed by a larger one."""
-
-
-class Gone(Exception):
-    """The client hung up."""
-
-
-class Silent(Exception):
-    """The client did nothing for too long."""
 
 
 class Outbox:

@@ -36,8 +36,8 @@ class Pool:
         elif self._connections < limit:
             self._connections += 1
             connection = Connection(self)
+            self.client.start(connection, self.dialler)
             connection.take(exchange)
-            self.client.start(connection)
         elif len(self.waiting) < limit:
             self.waiting.append(exchange)
         else:

@@ -34,6 +34,8 @@ class Exchange:
         is_ended: the end of the reply is queued.
     """
 
+    __slots__ = ("_reply", "_sink", "_was_silent", "channel", "head_only", "is_ended")
+
     def __init__(self, sink: Sink, reply: Reply, *, head_only: bool = False) -> None:
         self.channel: ChannelId | None = None
         self.head_only = head_only
@@ -86,6 +88,8 @@ class FileExchange(Exchange):
         decided: set when the engine has decided.
         receiving: the permission to take in the body, if that was the decision.
     """
+
+    __slots__ = ("_is_serving", "decided", "receiving", "traffic")
 
     def __init__(self, sink: Sink, traffic: Traffic, *, head_only: bool = False) -> None:
         super().__init__(sink, Reply(accepts_events=False), head_only=head_only)

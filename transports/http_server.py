@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
 import logging
-from typing import Final
+import socket
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeVar
 
 import anyio
-from anyio.abc import ByteStream, Listener, SocketListener, SocketStream, TaskGroup, TaskStatus
+from anyio.abc import ByteStream, Listener, SocketAttribute, SocketListener, SocketStream, TaskGroup, TaskStatus
 from anyio.streams.stapled import MultiListener
 
 from ..core.limits import Limits
 from ..core.wire.http_refusals import refusal
 from ..core.wire.http_routes import Surface
+from .driver import uses_protocols
 from .forwarding import Forwarder
 from .http_connection import Connection
 from .http_listening import Listening, Pages
+from .http_protocol import Connect, HttpProtocol
+from .http_streams import StreamWire
 from .pace import read_when_asked
 from .port import FileService, Port
 from .traffic import Counts
+from .transport_stream import TransportStream
 
 TURNED_AWAY_MAX: Final = 64
 """Connections beyond `Limits.connections_max` that are told so at once. Still more wait in the kernel's queue."""
@@ -49,6 +58,8 @@ _UNUSABLE: Final = frozenset({errno.EBADF, errno.ENOTSOCK})
 
 _log: Final = logging.getLogger("isthmus.http")
 
+T = TypeVar("T")
+
 
 class HttpServer:
     """Serves any number of listeners, and connections handed to it one by one.
@@ -59,6 +70,8 @@ class HttpServer:
         scheme: `https` when the streams given to `handle` are TLS.
         forwarder: passes on the requests to the surface's transparent servers; needed if there are any.
         counts: where files on their way are counted; None: nobody wants to know.
+        only_h11: whether h11 reads and writes everything.
+        protocols: whether listeners are served without streams; None: wherever that is possible.
     """
 
     def __init__(
@@ -72,11 +85,15 @@ class HttpServer:
         scheme: str = "http",
         forwarder: Forwarder | None = None,
         counts: Counts | None = None,
+        only_h11: bool = False,
+        protocols: bool | None = None,
     ) -> None:
         assert forwarder is not None or not surface.transparent
-        self._on = Listening(surface, port, files, limits, pages, scheme, forwarder, counts or Counts())
+        self._on = Listening(surface, port, files, limits, pages, scheme, forwarder, counts or Counts(), only_h11)
+        self._protocols = protocols
         self._connections: set[Connection] = set()
         self._listeners: set[Listener[SocketStream]] = set()
+        self._accepting: set[anyio.CancelScope] = set()  # around who waits for a connection, and has none
         self._all_gone = anyio.Event()
         self._accepted = 0  # and not closed yet, those that are turned away included
         self._room: anyio.Event | None = None  # while somebody waits for it
@@ -99,25 +116,35 @@ class HttpServer:
                 async with anyio.create_task_group() as tasks:
                     for inner in listener.listeners if isinstance(listener, MultiListener) else [listener]:
                         assert isinstance(inner, SocketListener)
-                        tasks.start_soon(self._accept, inner, connections)
+                        if uses_protocols(self._protocols):
+                            tasks.start_soon(self._serve_protocols, inner, connections)
+                        else:
+                            tasks.start_soon(self._accept, inner.accept, partial(self._take_stream, connections))
                 self._listeners.discard(listener)
             timers.cancel_scope.cancel()
 
     async def handle(self, stream: ByteStream) -> None:
         """Serve one connection, and close it. Raises nothing but cancellation: a failure here is logged."""
-        if len(self._connections) >= self._on.limits.connections_max:
+        if self._is_full:
             await _turn_away(stream)
             return
-        connection = Connection(stream, self._on)
-        self._connections.add(connection)
+        wire = StreamWire(stream, self._on)
+        self._connections.add(wire.connection)
         try:
-            await connection.run()
+            await wire.run()
         except Exception:  # whatever went wrong with one client must not disturb another
             _log.exception("a connection failed")
         finally:
-            self._connections.discard(connection)
-            if not self._connections:
-                self._all_gone.set()
+            self._forget(wire.connection)
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._connections) >= self._on.limits.connections_max
+
+    def _forget(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._all_gone.set()
 
     async def drain(self) -> None:
         """Accept nothing more, finish the replies that are due, and return when no connection is left.
@@ -125,6 +152,8 @@ class HttpServer:
         Event streams end when the engine closes them, so the caller bounds this wait.
         """
         self._on.is_draining = True
+        for scope in list(self._accepting):
+            scope.cancel()
         # Closing, not cancelling: asyncio loses a connection whose accept is cancelled in the moment it arrives.
         for listener in list(self._listeners):
             await listener.aclose()
@@ -134,15 +163,15 @@ class HttpServer:
             self._all_gone = anyio.Event()
             await self._all_gone.wait()
 
-    async def _accept(self, listener: SocketListener, connections: TaskGroup) -> None:
-        """A task for every connection. Where none can be had, those there are go on, and later ones may come."""
+    async def _accept(self, accept: Callable[[], Awaitable[T]], take: Callable[[T], None]) -> None:
+        """Take one connection after the other. Where none can be had, those there are go on; later ones may come."""
         log_again_at = 0.0
         while True:
             while self._accepted >= self._on.limits.connections_max + TURNED_AWAY_MAX:
                 self._room = self._room or anyio.Event()
                 await self._room.wait()
             try:
-                stream = await listener.accept()
+                accepted = await accept()
             except anyio.ClosedResourceError:
                 return
             except (OSError, anyio.BrokenResourceError) as error:
@@ -156,18 +185,109 @@ class HttpServer:
                     log_again_at = anyio.current_time() + ACCEPT_LOG_EVERY_S
                 await anyio.sleep(ACCEPT_PAUSE_S)
             else:
-                read_when_asked(stream)
                 self._accepted += 1
-                connections.start_soon(self._handle_accepted, stream)
+                take(accepted)
+
+    def _note_closed(self) -> None:
+        """One that was accepted is closed."""
+        self._accepted -= 1
+        if self._room is not None:
+            self._room.set()
+            self._room = None
+
+    def _take_stream(self, connections: TaskGroup, stream: ByteStream) -> None:
+        read_when_asked(stream)
+        connections.start_soon(self._handle_accepted, stream)
 
     async def _handle_accepted(self, stream: ByteStream) -> None:
         try:
             await self.handle(stream)
         finally:
-            self._accepted -= 1
-            if self._room is not None:
-                self._room.set()
-                self._room = None
+            self._note_closed()
+
+    # --- Protocols --------------------------------------------------------------------------------------------------
+
+    def handle_transport(self, connect: Connect, tasks: TaskGroup, on_end: Callable[[], None]) -> Connection | None:
+        """As `handle`, without a stream: serve one connection through a protocol.
+
+        Args:
+            connect: gives a protocol its transport.
+            tasks: where the connection's tasks run. They outlast it.
+            on_end: called when all is over.
+
+        Returns:
+            What serves it; None if it is turned away.
+        """
+        if self._is_full:
+            tasks.start_soon(self._turn_away_transport, connect, on_end)
+            return None
+
+        def end() -> None:
+            self._forget(protocol.connection)
+            on_end()
+
+        protocol = HttpProtocol(self._on, tasks, end)
+        self._connections.add(protocol.connection)
+        tasks.start_soon(protocol.connect, connect)
+        return protocol.connection
+
+    async def _turn_away_transport(self, connect: Connect, on_end: Callable[[], None]) -> None:
+        try:
+            stream = TransportStream()
+            with contextlib.suppress(OSError):  # it is gone already
+                await connect(stream)
+                await _turn_away(stream)
+        finally:
+            on_end()
+
+    async def _serve_protocols(self, listener: SocketListener, tasks: TaskGroup) -> None:
+        """Until the listener is closed, and every connection that it accepted."""
+        served: set[Connection] = set()
+        count = 0
+        all_gone = anyio.Event()
+
+        def take(accepted: socket.socket) -> None:
+            nonlocal count
+            count += 1
+
+            def end() -> None:
+                nonlocal count
+                count -= 1
+                self._note_closed()
+                if connection is not None:
+                    served.discard(connection)
+                if not count:
+                    all_gone.set()
+
+            connection = self.handle_transport(partial(_connect_socket, accepted), tasks, end)
+            if connection is not None:
+                served.add(connection)
+
+        try:
+            await self._accept(partial(self._accept_socket, listener.extra(SocketAttribute.raw_socket)), take)
+            while count:
+                all_gone = anyio.Event()
+                await all_gone.wait()
+        finally:
+            for connection in list(served):
+                connection.stop()
+
+    async def _accept_socket(self, raw: socket.socket) -> socket.socket:
+        """What `SocketListener.accept` does, without a stream. Raises as that."""
+        while True:
+            if self._on.is_draining or raw.fileno() < 0:
+                raise anyio.ClosedResourceError
+            with anyio.CancelScope() as scope:
+                self._accepting.add(scope)
+                try:
+                    await anyio.wait_readable(raw)
+                finally:
+                    self._accepting.discard(scope)
+            if not scope.cancelled_caught:
+                with contextlib.suppress(BlockingIOError):
+                    accepted, _ = raw.accept()
+                    accepted.setblocking(False)
+                    return accepted
 
     async def _keep_alive(self) -> None:
         while True:
@@ -176,6 +296,14 @@ class HttpServer:
                 await self._on.forwarder.close_idle(since=anyio.current_time() - self._on.limits.pool_idle_timeout_s)
             for connection in list(self._connections):
                 connection.keep_alive()
+
+
+async def _connect_socket(accepted: socket.socket, protocol: asyncio.Protocol) -> None:
+    try:
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, accepted)
+    except OSError:
+        accepted.close()
+        raise
 
 
 async def _turn_away(stream: ByteStream) -> None:

@@ -1,101 +1,164 @@
-"""The writing half of a client's connection: the reply that is due, and what follows when it has left."""
+"""The writing half of a client's connection: the reply that is due, what follows when it has left, and the end."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Final
 
 import anyio
-import h11
-from anyio import CancelScope
-from anyio.abc import ByteStream
+from anyio.lowlevel import checkpoint
 
 from ..core.effects import Cause, End, Serve
 from ..core.wire.download import plan_download
 from ..core.wire.http_headers import Headers
-from ..core.wire.http_reply import Out, Reply, ReplyEnd, ReplyHead
+from ..core.wire.http_reply import Out, Reply, ReplyBody, ReplyEnd, ReplyHead
 from ..core.wire.http_routes import Refused
 from .http_files import deliver
 from .http_framing import Framing, Phase
+from .http_jobs import Jobs
 from .http_listening import Listening
-from .http_outbox import Outbox, Silent
 from .http_replies import Exchange, FileExchange
+from .http_wire import LINGER_S, Wire
 
-LINGER_S: Final = 2.0
-"""Closing with unread bytes makes the kernel discard the reply as well, so a refused client may finish for so long."""
+_DONE: Final = Cause(End.DONE)
+_DATE: Final = b"date"
 
 
 class Writer:
     """Sends what exchanges queue, all of it in one write: the `Sink` of each. One of them is due at a time.
 
     Args:
-        scope: cancelled when the connection has nothing more to do.
+        settle: lets what is queued leave, and goes on as far as that allows.
 
     Attributes:
         exchange: the request whose reply is due; None between requests, and when its client is gone.
         shared_headers: of every response to this request.
         cause: why the connection ends here, for an engine that is not told yet.
+        is_over: the connection has nothing more to do.
     """
 
+    __slots__ = (
+        "_fetch",
+        "_is_blocked",
+        "_is_fetching",
+        "_is_woken",
+        "_jobs",
+        "_leaving_bytes",
+        "_left",
+        "_message_bytes",
+        "_on",
+        "_settle",
+        "_wire",
+        "cause",
+        "exchange",
+        "framing",
+        "is_over",
+        "is_settling",
+        "shared_headers",
+    )
+
     def __init__(
-        self, stream: ByteStream, framing: Framing, outbox: Outbox, listening: Listening, scope: CancelScope
+        self, wire: Wire, framing: Framing, jobs: Jobs, listening: Listening, settle: Callable[[], None]
     ) -> None:
         self.exchange: Exchange | None = None
         self.shared_headers: Headers = ()
         self.cause = Cause(End.BROKEN, "the listener was stopped")
-        self._stream = stream
-        self._framing = framing
-        self._outbox = outbox
+        self.is_over = False
+        self.is_settling = False
+        self.framing = framing
+        self._wire = wire
+        self._jobs = jobs
         self._on = listening
-        self._scope = scope
-        self._fetch: Callable[[], Awaitable[None]] | None = None
-        self._is_ended = False
+        self._settle = settle
+        self._fetch: Callable[[], Coroutine[object, object, None]] | None = None
+        self._is_fetching = False
+        self._is_blocked = False  # what was written has not left
+        self._is_woken = False  # the wire will call soon
+        self._message_bytes = 0  # of what is queued
+        self._leaving_bytes = 0  # of what was written and has not left
+        self._left: anyio.Event | None = None  # while a task waits for that
 
-    async def run(self) -> None:
-        """Write until there is nothing more to answer, or nobody to read it."""
-        try:
-            while True:
-                await self.flush()
-                if (fetch := self._fetch) is not None:
-                    self._fetch = None
-                    await fetch()
-                elif self.exchange is not None and self.exchange.is_ended:
-                    await self._finish()
-                elif self._is_ended:
-                    return
-                else:
-                    await self._outbox.wait()
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            self.stop(Cause(End.GONE, "the client hung up"))
-        except Silent:
-            waited_s = self._on.limits.write_timeout_s
-            self.stop(Cause(End.TIMED_OUT, f"the client took nothing for {waited_s:g} s"))
+    # --- What leaves ------------------------------------------------------------------------------------------------
+
+    def advance(self) -> bool:
+        """Send what is queued. Returns whether a reply has left in full, and more of the next request is there."""
+        framing = self.framing
+        while framing.queued and not self._is_blocked:
+            parts, framing.queued = framing.queued, []
+            self._leaving_bytes, self._message_bytes = self._message_bytes, 0
+            if self._wire.write(parts):
+                self._note_left()
+            else:
+                self._is_blocked = True
+        if self._is_blocked or self.is_over:
+            return False
+        if self._fetch is not None:
+            self._is_fetching = True
+            fetch, self._fetch = self._fetch, None
+            self._jobs.start(partial(self._run_fetch, fetch))
+        if self._is_fetching:
+            return False
+        if self.exchange is not None and self.exchange.is_ended:
+            return self._finish()
+        if framing.is_ending and self.exchange is None:
+            self.end_here()
+        return False
+
+    def handle_written(self) -> None:
+        """What was written has left."""
+        self._is_blocked = False
+        self._note_left()
+
+    def _note_left(self) -> None:
+        exchange, is_empty = self.exchange, not self.framing.queued
+        if not (is_empty and exchange is not None and exchange.is_ended):  # else its end is to be told as well
+            size_bytes, self._leaving_bytes = self._leaving_bytes, 0
+            if size_bytes and exchange is not None and exchange.channel is not None:
+                self._on.port.sent(exchange.channel, size_bytes)
+        if self._left is not None and is_empty:
+            self._left.set()
+            self._left = None
 
     async def flush(self) -> None:
-        """Send all that is queued.
+        """For a task: return when all that is queued has left. Never, if the connection ends first."""
+        self._settle()
+        if not (self._is_blocked or self.framing.queued):
+            await checkpoint()
+        while self._is_blocked or self.framing.queued:
+            self._left = self._left or anyio.Event()
+            await self._left.wait()
 
-        Raises:
-            As `Outbox.flush`.
-        """
-        while not self._outbox.is_empty:
-            size_bytes = await self._outbox.flush()
-            if size_bytes and self.exchange is not None and self.exchange.channel is not None:
-                self._on.port.sent(self.exchange.channel, size_bytes)
+    def wake(self) -> None:
+        """Have what is queued sent, in one write with whatever else comes before others get their turn."""
+        if not (self.is_settling or self._is_woken or self.is_over):
+            self._is_woken = True
+            self._wire.wake()
 
-    def fetch(self, fetch: Callable[[], Awaitable[None]]) -> None:
+    def handle_wake(self) -> None:
+        self._is_woken = False
+
+    # --- What is said -----------------------------------------------------------------------------------------------
+
+    def fetch(self, fetch: Callable[[], Coroutine[object, object, None]]) -> None:
         """Await `fetch` once what is queued has left: it queues the reply piece by piece, at the client's pace."""
         self._fetch = fetch
-        self._outbox.wake()
+        self.wake()
+
+    async def _run_fetch(self, fetch: Callable[[], Coroutine[object, object, None]]) -> None:
+        try:
+            await fetch()
+        finally:
+            self._is_fetching = False
 
     def answer(self, refused: Refused) -> None:
         """Reply to the request on our own account."""
-        self.exchange = Exchange(self, Reply(), head_only=self._framing.head_only)
+        self.exchange = Exchange(self, Reply(), head_only=self.framing.head_only)
         self.exchange.answer(refused)
 
     def keep_alive(self) -> None:
         """Put a comment on an open event stream whose client keeps up."""
-        if self.exchange is not None and self._outbox.is_empty:
+        if self.exchange is not None and not (self._is_blocked or self.framing.queued):
             self.exchange.keep_alive()
 
     # --- What exchanges ask -----------------------------------------------------------------------------------------
@@ -103,32 +166,44 @@ class Writer:
     def queue(self, exchange: Exchange, outs: Sequence[Out], message_bytes: int) -> None:
         if exchange is not self.exchange:
             return  # its client is gone
-        for out in outs:
-            if isinstance(out, ReplyHead):
-                self._put_head(out)
-            elif isinstance(out, ReplyEnd):
-                self._framing.put(h11.EndOfMessage())
-            elif not exchange.head_only:
-                self._framing.put(h11.Data(data=out.data))
-        self._outbox.message_bytes += message_bytes
+        framing = self.framing
+        head = outs[0]
+        if len(outs) == 3 and type(head) is ReplyHead and type(outs[1]) is ReplyBody and type(outs[2]) is ReplyEnd:
+            body = b"" if exchange.head_only else outs[1].data
+            framing.put_whole(head.status, self._headers(head), body)
+        else:
+            for out in outs:
+                if type(out) is ReplyBody:
+                    if not exchange.head_only:
+                        framing.put_data(out.data)
+                elif type(out) is ReplyHead:
+                    framing.put_head(out.status, self._headers(out))
+                else:
+                    framing.put_end()
+        self._message_bytes += message_bytes
+        self.wake()
 
-    def _put_head(self, out: ReplyHead) -> None:
-        is_passing = self._framing.phase is Phase.FORWARD  # the reader is not through yet
+    def _headers(self, head: ReplyHead) -> list[tuple[bytes, bytes]]:
+        framing = self.framing
+        is_passing = framing.phase is Phase.FORWARD  # the request is not through yet
         if not is_passing:
-            self._framing.leave_rest()
-        headers = [*out.headers, *self.shared_headers]
-        if not any(name == b"date" for name, _ in out.headers):
-            headers.append((b"date", self._on.date()))
-        if self._framing.phase is Phase.CLOSING or self._on.is_draining or is_passing:
+            framing.leave_rest()
+        headers = [*head.headers, *self.shared_headers]
+        for name, _ in head.headers:
+            if name == _DATE:
+                break
+        else:
+            headers.append((_DATE, self._on.date()))
+        if is_passing or framing.phase is Phase.CLOSING or self._on.is_draining:
             headers.append((b"connection", b"close"))
-        self._framing.put_head(out.status, headers)
+        return headers
 
     def start_download(self, exchange: FileExchange, order: Serve) -> None:
         self.fetch(partial(self._give_out, exchange, order))
 
     async def _give_out(self, exchange: FileExchange, order: Serve) -> None:
-        assert self._framing.head is not None
-        plan = plan_download(order, self._framing.head.headers, head_only=exchange.head_only)
+        assert self.framing.head is not None
+        plan = plan_download(order, self.framing.head.headers, head_only=exchange.head_only)
         if not plan.parts:
             exchange.put([ReplyHead(plan.status, plan.headers), ReplyEnd()])
             return
@@ -140,54 +215,71 @@ class Writer:
             self.stop(cause)
 
     def stop_intake(self) -> None:
-        self._framing.stop_intake()
+        self.framing.stop_intake()
 
     # --- Ends -------------------------------------------------------------------------------------------------------
 
-    async def _finish(self) -> None:
-        """A reply has left in full."""
-        framing = self._framing
-        self.close_channel(Cause(End.DONE))
+    def _finish(self) -> bool:
+        """A reply has left in full. Returns whether more of the next request is there."""
+        framing = self.framing
+        delivered_bytes, self._leaving_bytes = self._leaving_bytes, 0
+        self.close_channel(_DONE, delivered_bytes)
         self.exchange = None
         if framing.phase is Phase.FORWARD:  # answered before the body was there in full
             framing.stop_intake()
             framing.phase = Phase.CLOSING
         if framing.phase is Phase.DONE:
-            self.next_cycle()
+            return self.next_cycle()
+        if framing.is_ending:
+            self.end_here()
         elif framing.phase is Phase.CLOSING:
             framing.enter(Phase.CLOSING, LINGER_S)
-            try:
-                await self._stream.send_eof()
-            except NotImplementedError:
-                pass  # TLS has no half-close: such a client learns of the end when the reader is through
+            self._wire.end_sending()
+        return False
 
-    def next_cycle(self) -> None:
-        """Go on with the next request, or end here if there is to be none."""
-        if self._on.is_draining or not self._framing.start_next_cycle():
-            self._framing.phase = Phase.CLOSING
-            self._scope.cancel()
+    def next_cycle(self) -> bool:
+        """Go on with the next request, or end here if there is to be none. Returns whether some of it is there."""
         self.shared_headers = ()
-
-    def end(self) -> None:
-        """There will be no other request: when what is due has left, `run` returns."""
-        self._is_ended = True
-        self._outbox.wake()
+        if self._on.is_draining or self.framing.is_ending or not self.framing.start_next_cycle():
+            self.end_here()
+            return False
+        return self.framing.phase is not Phase.IDLE
 
     def stop(self, cause: Cause) -> None:
         """The connection ends here and now, whatever is due. What is being taken in comes to its end first, so that it
         can be told how much that was."""
-        self._framing.phase = Phase.CLOSING
+        if self.is_over:
+            return
         self.cause = cause
-        if self._framing.intake is None or not isinstance(self.exchange, FileExchange):
+        if self.framing.intake is None or not isinstance(self.exchange, FileExchange):
             self.close_channel()
             self.exchange = None
-        self._outbox.clear()
-        self._scope.cancel()
+        self.end_here()
 
-    def close_channel(self, cause: Cause | None = None) -> None:
-        """Tell the engine of the end, once."""
-        if self.exchange is not None and self.exchange.channel is not None:
-            channel, self.exchange.channel = self.exchange.channel, None
-            if isinstance(self.exchange, FileExchange):
-                self.exchange.traffic.end(cause or self.cause)
-            self._on.port.closed(channel, cause or self.cause)
+    def end_here(self) -> None:
+        """Nothing more is read or written. When no task is left, the wire is closed."""
+        if self.is_over:
+            return
+        self.is_over = self.framing.is_ending = True
+        self.framing.phase = Phase.CLOSING
+        self.framing.queued.clear()
+        self._jobs.cancel()
+        self.close_if_over()
+
+    def close_if_over(self) -> None:
+        if self.is_over and not self._jobs:
+            self.close_channel()
+            self.exchange = None
+            self._wire.close()
+
+    def close_channel(self, cause: Cause | None = None, delivered_bytes: int = 0) -> None:
+        """Tell the engine of the end, once, and of what has left before it."""
+        exchange = self.exchange
+        if exchange is not None and exchange.channel is not None:
+            channel, exchange.channel = exchange.channel, None
+            if isinstance(exchange, FileExchange):
+                exchange.traffic.end(cause or self.cause)
+            if delivered_bytes:
+                self._on.port.delivered(channel, delivered_bytes)
+            else:
+                self._on.port.closed(channel, cause or self.cause)

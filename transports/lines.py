@@ -1,159 +1,23 @@
-"""Messages as lines over file descriptors.
+"""Messages as lines over file descriptors, in both directions.
 
-Descriptors are read and written without blocking the event loop: pipes, sockets and terminals through readiness,
-files and devices, which know no readiness, in worker threads.
+On asyncio, descriptors that know readiness are served by the callbacks of the event loop (`line_callbacks`). What is
+here serves the others, and works on every loop.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import stat
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Final
 
 import anyio
-from anyio import to_thread
 from anyio.lowlevel import checkpoint
 
-from ..core.wire.ndjson import Line, LineReader, Oversize, Truncated, encode_line
+from ..core.wire.ndjson import Line, LineReader, Oversize, Truncated, encode_lines
 from ..core.wire.oversize import answer_for
-
-TURN_LINES: Final = 100
-"""Lines handed over before others get their turn: some milliseconds of work."""
-
-
-class Descriptor:
-    """A file descriptor that is read or written as its kind allows; a context within which it does not block.
-
-    Leaving the context puts the blocking mode back, for others may share what lies behind the descriptor. It is not
-    closed.
-    """
-
-    def __init__(self, fd: int) -> None:
-        mode = os.fstat(fd).st_mode
-        self.fd = fd
-        self._is_stream = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-        # A terminal's mode is the shell's too, so it stays; reading what is there does not block.
-        self._is_readiness_known = self._is_stream or os.isatty(fd)
-        self._was_blocking = True
-
-    def __enter__(self) -> Descriptor:
-        if self._is_stream:
-            self._was_blocking = os.get_blocking(self.fd)
-            os.set_blocking(self.fd, False)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._is_stream and self._was_blocking:
-            os.set_blocking(self.fd, True)
-
-    async def wait_readable(self) -> None:
-        if self._is_readiness_known:
-            await anyio.wait_readable(self.fd)
-
-    async def read(self, size: int) -> bytes | None:
-        """Up to `size` bytes, b"" at the end, None if there was nothing after all. To be called when readable."""
-        if self._is_readiness_known:
-            return self.read_now(size)
-        return await to_thread.run_sync(self.read_now, size)
-
-    def read_now(self, size: int) -> bytes | None:
-        """As `read`. A stream that fails has ended."""
-        try:
-            return os.read(self.fd, size)
-        except BlockingIOError:
-            return None
-        except OSError:
-            return b""
-
-    async def write(self, data: bytes, *, stall_timeout_s: float | None = None) -> None:
-        """Write all of it.
-
-        Raises:
-            OSError: the reader is gone.
-            TimeoutError: the reader took nothing for `stall_timeout_s`.
-        """
-        left = memoryview(data)
-        while left:
-            if not self._is_stream:
-                left = left[await to_thread.run_sync(os.write, self.fd, left) :]
-                continue
-            with contextlib.suppress(BlockingIOError):
-                left = left[os.write(self.fd, left) :]
-            if left:
-                with anyio.fail_after(stall_timeout_s):
-                    await anyio.wait_writable(self.fd)
-
-
-class Gate:
-    """Open or shut: whoever comes while it is shut waits."""
-
-    def __init__(self) -> None:
-        self._opening: anyio.Event | None = None
-
-    @property
-    def is_open(self) -> bool:
-        return self._opening is None
-
-    def shut(self) -> None:
-        if self._opening is None:
-            self._opening = anyio.Event()
-
-    def open(self) -> None:
-        if self._opening is not None:
-            self._opening.set()
-            self._opening = None
-
-    async def wait_open(self) -> None:
-        while self._opening is not None:
-            await self._opening.wait()
-
-
-class Outbox:
-    """Messages on their way out. Those that gather while a write is under way leave together in the next one."""
-
-    def __init__(self) -> None:
-        self._messages: list[bytes] = []
-        self._unreported_bytes = 0
-        self._wake = anyio.Event()
-        self._is_ended = False
-
-    def put(self, message: bytes, *, is_reported: bool = True) -> None:
-        """Queue a message; after `end` it is dropped. Only what the owner ordered is reported to it as sent."""
-        if not self._is_ended:
-            self._messages.append(message)
-            self._unreported_bytes += 0 if is_reported else len(message)
-            self._wake.set()
-
-    def end(self) -> None:
-        """Nothing more will come; what is queued still leaves."""
-        self._is_ended = True
-        self._wake.set()
-
-    async def write_to(
-        self, sink: Descriptor, report: Callable[[int], None], *, stall_timeout_s: float | None = None
-    ) -> None:
-        """Write what is queued and what will be, until the end; `report` the sizes written, framing not counted.
-
-        Raises:
-            OSError, TimeoutError: as `Descriptor.write`.
-        """
-        while True:
-            if batch := self._messages:
-                size_bytes = sum(map(len, batch)) - self._unreported_bytes
-                self._messages, self._unreported_bytes = [], 0
-                await sink.write(b"".join(map(encode_line, batch)), stall_timeout_s=stall_timeout_s)
-                if size_bytes:
-                    report(size_bytes)
-            elif self._is_ended:
-                return
-            else:
-                self._wake = anyio.Event()
-                await self._wake.wait()
+from .descriptors import Descriptor
+from .driver import uses_protocols
+from .gate import Gate
+from .line_callbacks import TURN_LINES, Reading, Writing
+from .line_outbox import Outbox
 
 
 async def read_lines(
@@ -163,8 +27,16 @@ async def read_lines(
     take: Callable[[Line | Oversize | Truncated], None],
     *,
     read_size_bytes: int,
+    protocols: bool | None = None,
 ) -> None:
-    """Hand each line of `source` to `take` while the gate is open; return at the end of the stream."""
+    """Hand each line of `source` to `take` while the gate is open; return at the end of the stream.
+
+    Args:
+        protocols: whether the event loop's callbacks do it; None: wherever that is possible.
+    """
+    if source.is_readiness_known and uses_protocols(protocols):
+        await Reading(source, lines, gate, take, read_size_bytes=read_size_bytes).run()
+        return
     while True:
         await gate.wait_open()
         await source.wait_readable()
@@ -176,6 +48,40 @@ async def read_lines(
         await _hand_over(lines.receive_bytes(data or b""), take)
     for cut in lines.receive_eof():
         take(cut)
+
+
+async def write_lines(
+    outbox: Outbox,
+    sink: Descriptor,
+    report: Callable[[int], None],
+    *,
+    stall_timeout_s: float | None = None,
+    protocols: bool | None = None,
+) -> None:
+    """Write what is in the outbox and what will be, until its end; `report` the sizes written, framing not counted.
+
+    Args:
+        protocols: as for `read_lines`.
+
+    Raises:
+        OSError, TimeoutError: as `Descriptor.write`.
+    """
+    if sink.is_stream and uses_protocols(protocols):
+        await Writing(outbox, sink, report, stall_timeout_s=stall_timeout_s).run()
+        return
+    try:
+        while not (outbox.is_ended and outbox.is_empty):
+            if outbox.is_empty:
+                wake = anyio.Event()
+                outbox.watcher = wake.set
+                await wake.wait()
+            messages, size_bytes = outbox.take()
+            for piece in encode_lines(messages):
+                await sink.write(piece, stall_timeout_s=stall_timeout_s)
+            if size_bytes:
+                report(size_bytes)
+    finally:
+        outbox.watcher = None
 
 
 async def _hand_over(lines: Sequence[Line | Oversize], take: Callable[[Line | Oversize | Truncated], None]) -> None:

@@ -14,7 +14,7 @@ import anyio
 from ..core.effects import Cause, Close, Connected, End, PipeOpening, Send
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
-from .lines import Gate
+from .gate import Gate
 from .port import Port
 
 

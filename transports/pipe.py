@@ -17,7 +17,10 @@ from ..core.ids import ChannelId
 from ..core.limits import Limits
 from ..core.wire.ndjson import Line, LineReader, Oversize, Truncated
 from ..core.wire.oversize import answer_for
-from .lines import Descriptor, Gate, Outbox, read_lines
+from .descriptors import Descriptor
+from .gate import Gate
+from .line_outbox import Outbox
+from .lines import read_lines, write_lines
 from .port import Port
 
 STDOUT: Final = 1
@@ -41,6 +44,7 @@ async def serve_pipe(
     stdout_fd: int = STDOUT,
     wait_answered: Callable[[ChannelId], Awaitable[None]] = at_once,
     log: Callable[[str], None] = _ignore,
+    protocols: bool | None = None,
 ) -> None:
     """Serve one client on a pair of descriptors until it leaves or the channel is closed.
 
@@ -48,9 +52,12 @@ async def serve_pipe(
     call of this channel is open) has returned and all is written, or after `limits.drain_s`.
 
     While stdout is served it carries messages and nothing else: what others in this process print goes to stderr.
+
+    Args:
+        protocols: whether the event loop's callbacks do it; None: wherever that is possible.
     """
     with _reserved(stdout_fd) as reserved_fd, Descriptor(stdin_fd) as source, Descriptor(reserved_fd) as sink:
-        await _PipeClient(port, limits, log).serve(opening, source, sink, wait_answered)
+        await _PipeClient(port, limits, log, protocols=protocols).serve(opening, source, sink, wait_answered)
 
 
 @contextlib.contextmanager
@@ -77,10 +84,11 @@ def _flush() -> None:
 class _PipeClient:
     """The client at the other end, as an `Outlet`."""
 
-    def __init__(self, port: Port, limits: Limits, log: Callable[[str], None]) -> None:
+    def __init__(self, port: Port, limits: Limits, log: Callable[[str], None], *, protocols: bool | None) -> None:
         self._port = port
         self._limits = limits
         self._log = log
+        self._protocols = protocols
         self._outbox = Outbox()
         self._gate = Gate()
         self._is_closing = False
@@ -119,7 +127,8 @@ class _PipeClient:
 
     async def _read(self, source: Descriptor, wait_answered: Callable[[ChannelId], Awaitable[None]]) -> None:
         lines = LineReader(line_size_max_bytes=self._limits.request_size_max_bytes)
-        await read_lines(source, lines, self._gate, self._take, read_size_bytes=self._limits.read_size_bytes)
+        size_bytes = self._limits.read_size_bytes
+        await read_lines(source, lines, self._gate, self._take, read_size_bytes=size_bytes, protocols=self._protocols)
         if not self._is_closing:
             self._cause = Cause(End.GONE, detail="the client closed its end")
         with anyio.move_on_after(self._limits.drain_s):
@@ -144,7 +153,10 @@ class _PipeClient:
 
     async def _write(self, sink: Descriptor) -> None:
         try:
-            await self._outbox.write_to(sink, self._report_sent, stall_timeout_s=self._limits.write_timeout_s)
+            stall_timeout_s, protocols = self._limits.write_timeout_s, self._protocols
+            await write_lines(
+                self._outbox, sink, self._report_sent, stall_timeout_s=stall_timeout_s, protocols=protocols
+            )
         except TimeoutError:
             waited_s = self._limits.write_timeout_s
             self._cause = Cause(End.TIMED_OUT, detail=f"the client read nothing for {waited_s:g} s")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
-from ..core.effects import Append, Cause, Cease, Close, Opening, Receive, Send, Serve
+from ..core.effects import Append, Cause, Cease, Close, Connected, Opening, PostOpening, Receive, Send, Serve
 from ..core.ids import ChannelId
 
 
@@ -47,14 +47,23 @@ class Port(Protocol):
     def open(self, opening: Opening, outlet: Outlet) -> ChannelId:
         """A downstream channel opened. Orders for it may reach `outlet` before this returns."""
 
+    def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
+        """`open`, and the one message of a POST that arrived whole."""
+
     def opened(self, channel: ChannelId, opening: Opening) -> None:
         """A channel that the engine dialled is open."""
 
     def message(self, channel: ChannelId, message: bytes) -> None:
         """One message arrived, without its framing. It may be malformed: that is the engine's to judge."""
 
+    def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
+        """A channel that the engine dialled opened, said one message, and ended as it should."""
+
     def sent(self, channel: ChannelId, size_bytes: int) -> None:
         """So many bytes of messages (framing not counted) have left for the peer."""
+
+    def delivered(self, channel: ChannelId, size_bytes: int) -> None:
+        """`sent`, and the channel ended as it should."""
 
     def closed(self, channel: ChannelId, cause: Cause) -> None:
         """The channel is gone. Nothing more is said of it. Calling it for a channel already gone does nothing."""

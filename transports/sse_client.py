@@ -14,7 +14,19 @@ from typing import Final
 
 import anyio
 
-from ..core.effects import Cause, Close, Connected, CookieChanges, End, Join, Listen, Opening, Post, Send
+from ..core.effects import (
+    Cause,
+    Close,
+    Connected,
+    CookieChanges,
+    End,
+    Join,
+    Listen,
+    Opening,
+    Post,
+    PostOpening,
+    Send,
+)
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.limits import Limits
@@ -176,10 +188,15 @@ class SseUpstream:
         target = Post(self._target.server, message, headers=self._target.headers, cookies=self._cookies.pairs)
         posting = _Posting(self, message, is_repeated=is_repeated)
         reader = ReplyReader(target, self._limits, has_messages=False)
-        posting.exchange = exchange = self._client.dial(
-            self._endpoint, target, self._channel, posting, reader=reader, path=self._session.endpoint
+        posting.exchange = self._client.dial(
+            self._endpoint,
+            target,
+            self._channel,
+            posting,
+            reader=reader,
+            path=self._session.endpoint,
+            when_written=posting.has_left.set,
         )
-        exchange.when_written = posting.has_left.set
         self._posts.add(posting)
         await posting.has_left.wait()
         with anyio.move_on_after(self._limits.post_wait_s):
@@ -204,6 +221,17 @@ class _Stream:
 
     def message(self, channel: ChannelId, message: bytes) -> None:
         self._upstream.receive_message(message)
+
+    def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
+        raise AssertionError("nobody posts here")
+
+    def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
+        self.opened(channel, opening)
+        self.message(channel, message)
+        self.closed(channel, Cause(End.DONE))
+
+    def delivered(self, channel: ChannelId, size_bytes: int) -> None:
+        """A request is sent whole."""
 
     def sent(self, channel: ChannelId, size_bytes: int) -> None:
         """A request is sent whole."""

@@ -30,7 +30,10 @@ from ..core.ids import ChannelId
 from ..core.limits import Limits
 from ..core.wire.ndjson import Line, LineReader, Oversize, Truncated
 from .child_ends import describe_end, explain_start
-from .lines import Descriptor, Gate, Outbox, read_lines, salvage
+from .descriptors import Descriptor
+from .gate import Gate
+from .line_outbox import Outbox
+from .lines import read_lines, salvage, write_lines
 from .port import Port
 from .processes import exits_within, has_exited, signal_group, wait_exit
 from .warden import MARK_NAME, WARDEN, Warden, end_marked
@@ -86,6 +89,7 @@ class Child:
 
     Args:
         log: called with each line of stderr and with what else people may want to know, without line ends.
+        protocols: whether the event loop's callbacks carry messages; None: wherever that is possible.
     """
 
     def __init__(
@@ -97,6 +101,7 @@ class Child:
         *,
         log: Callable[[str], None],
         warden: Warden = WARDEN,
+        protocols: bool | None = None,
     ) -> None:
         assert spec.command
         self.pid: int | None = None
@@ -106,6 +111,7 @@ class Child:
         self._limits = limits
         self._log = log
         self._warden = warden
+        self._protocols = protocols
         self._outbox = Outbox()
         self._gate = Gate()
         self._stderr: collections.deque[str] = collections.deque(maxlen=limits.stderr_ring_lines)
@@ -223,7 +229,7 @@ class Child:
     async def _write(self, stdin: IO[bytes], writing: anyio.CancelScope) -> None:
         try:
             with writing, Descriptor(stdin.fileno()) as sink:
-                await self._outbox.write_to(sink, self._report_sent)
+                await write_lines(self._outbox, sink, self._report_sent, protocols=self._protocols)
         except OSError:
             self._over.set()  # it closed its stdin: nothing can reach it any more
         finally:
@@ -231,11 +237,17 @@ class Child:
             self._written.set()
 
     async def _read_stdout(self, source: Descriptor, lines: LineReader) -> None:
-        await read_lines(source, lines, self._gate, self._take_stdout, read_size_bytes=self._limits.read_size_bytes)
+        await self._read(source, lines, self._gate, self._take_stdout)
         self._over.set()
 
     async def _read_stderr(self, source: Descriptor, lines: LineReader) -> None:
-        await read_lines(source, lines, Gate(), self._take_stderr, read_size_bytes=self._limits.read_size_bytes)
+        await self._read(source, lines, Gate(), self._take_stderr)
+
+    async def _read(
+        self, source: Descriptor, lines: LineReader, gate: Gate, take: Callable[[Line | Oversize | Truncated], None]
+    ) -> None:
+        size_bytes = self._limits.read_size_bytes
+        await read_lines(source, lines, gate, take, read_size_bytes=size_bytes, protocols=self._protocols)
 
     def _take_stdout(self, line: Line | Oversize | Truncated) -> None:
         if self._is_closing:

@@ -15,7 +15,10 @@ from ..core.effects import Cause, Close, Connected, End, Send
 from ..core.ids import ChannelId
 from ..core.limits import Limits
 from ..core.wire.ndjson import Line, LineReader, Oversize, Truncated
-from .lines import Descriptor, Gate, Outbox, read_lines, salvage
+from .descriptors import Descriptor
+from .gate import Gate
+from .line_outbox import Outbox
+from .lines import read_lines, salvage, write_lines
 from .port import Port
 
 FLUSH_GRACE_S: Final = 1.0
@@ -37,16 +40,25 @@ class UnixServer:
 
     Args:
         log: called with what people may want to know, without line ends.
+        protocols: whether the event loop's callbacks carry messages; None: wherever that is possible.
     """
 
     def __init__(
-        self, address: UnixAddress, channel: ChannelId, port: Port, limits: Limits, *, log: Callable[[str], None]
+        self,
+        address: UnixAddress,
+        channel: ChannelId,
+        port: Port,
+        limits: Limits,
+        *,
+        log: Callable[[str], None],
+        protocols: bool | None = None,
     ) -> None:
         self._address = address
         self._channel = channel
         self._port = port
         self._limits = limits
         self._log = log
+        self._protocols = protocols
         self._outbox = Outbox()
         self._gate = Gate()
         self._over = anyio.Event()
@@ -114,12 +126,13 @@ class UnixServer:
 
     async def _read(self, source: Descriptor) -> None:
         lines = LineReader(line_size_max_bytes=self._limits.reply_size_max_bytes)
-        await read_lines(source, lines, self._gate, self._take, read_size_bytes=self._limits.read_size_bytes)
+        size_bytes = self._limits.read_size_bytes
+        await read_lines(source, lines, self._gate, self._take, read_size_bytes=size_bytes, protocols=self._protocols)
         self._over.set()
 
     async def _write(self, sink: Descriptor) -> None:
         try:
-            await self._outbox.write_to(sink, self._report_sent)
+            await write_lines(self._outbox, sink, self._report_sent, protocols=self._protocols)
         except OSError:
             self._over.set()
         self._written.set()

@@ -76,6 +76,7 @@ class LineListener:
         opening: what each client opens.
         wait_answered: returns when the client of a channel is owed no answer.
         log: called with what people may want to know, without line ends.
+        protocols: whether the event loop's callbacks carry messages; None: wherever that is possible.
 
     Raises:
         OSError: nothing can listen there.
@@ -90,6 +91,7 @@ class LineListener:
         *,
         wait_answered: Callable[[ChannelId], Awaitable[None]] = at_once,
         log: Callable[[str], None],
+        protocols: bool | None = None,
     ) -> None:
         make_room(path)
         self._path = path
@@ -98,6 +100,7 @@ class LineListener:
         self._limits = limits
         self._wait_answered = wait_answered
         self._log = log
+        self._protocols = protocols
         self._count = 0
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -156,6 +159,7 @@ class LineListener:
                     stdout_fd=fd,
                     wait_answered=wait_answered,
                     log=self._log,
+                    protocols=self._protocols,
                 )
         finally:
             self._count -= 1

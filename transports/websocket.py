@@ -22,8 +22,9 @@ from ..core.ids import ChannelId
 from ..core.limits import KIB, Limits
 from ..core.wire.websocket import INTERNAL_ERROR, describe_close, end_of_part, truncate_reason
 from .dialling import LOST
-from .http_outbox import Outbox, Silent
-from .lines import Gate
+from .gate import Gate
+from .http_outbox import Outbox
+from .http_wire import Silent
 from .port import Port
 from .websocket_frames import Closed, Failed, FrameEvent, Frames, Ping, Text
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from anyio.abc import ByteStream
 
-from ..core.effects import Cause, End
 from ..core.limits import Limits
 from ..core.wire.http_routes import SocketRoute
-from ..core.wire.oversize import answer_for
 from .port import Port
-from .websocket import Socket
-from .websocket_frames import Frames
 
 
 async def serve_socket(
@@ -22,29 +18,8 @@ async def serve_socket(
         greeting: the head of the response that grants the upgrade.
         received: what was read behind the request.
     """
-    await _SocketClient(port, limits).serve(route, stream, greeting, received)
+    from .websocket_session import (
+        SocketClient,  # with the first WebSocket: few starts see one, and wsproto loads slowly
+    )
 
-
-class _SocketClient(Socket):
-    """The client at the other end."""
-
-    def __init__(self, port: Port, limits: Limits) -> None:
-        super().__init__(port, limits, peer="the client", gone=End.GONE)
-
-    async def serve(self, route: SocketRoute, stream: ByteStream, greeting: bytes, received: bytes) -> None:
-        frames = Frames(
-            is_client=False,
-            message_size_max_bytes=self._limits.request_size_max_bytes,
-            deflate=route.upgrade.deflate,
-        )
-        self._channel = self._port.open(route.opening, self)
-        cause = Cause(End.BROKEN, "the listener was stopped")
-        try:
-            cause = await self.carry(stream, frames, greeting=greeting, received=received)
-        finally:
-            self._port.closed(self._channel, cause)
-
-    def _refuse(self, head: bytes) -> None:
-        refusal = answer_for(head, None, self._limits.request_size_max_bytes, is_request=True)
-        if refusal is not None:
-            self._put(refusal, is_ordered=False)
+    await SocketClient(port, limits).serve(route, stream, greeting, received)

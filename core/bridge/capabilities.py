@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from functools import lru_cache
 from typing import Any, Final
 
 from ..eras import Features
@@ -99,6 +100,10 @@ def server_to_modern(capabilities: bytes, *, server: Features, has_push: bool, m
     return build_object(parts)
 
 
+FINGERPRINTS_KEPT: Final = 64
+"""Most clients of one kind say the same; what is larger than a limit is refused, and not kept."""
+
+
 def fingerprint(capabilities: bytes) -> str:
     """Equal for equal capabilities, whatever the order of their keys and the spelling of their numbers and strings.
 
@@ -106,6 +111,11 @@ def fingerprint(capabilities: bytes) -> str:
         RemoteProtocolError: they are no JSON object, too large, nested too deeply, or have a key twice
             (INVALID_PARAMS).
     """
+    return _fingerprint(capabilities)
+
+
+@lru_cache(maxsize=FINGERPRINTS_KEPT)
+def _fingerprint(capabilities: bytes) -> str:
     _check_limits(capabilities)
     try:
         value = json.loads(

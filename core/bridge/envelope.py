@@ -9,6 +9,7 @@ Source: 2026-07-28 basic, "_meta".
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -16,7 +17,17 @@ import msgspec
 from ..errors import INVALID_PARAMS, RemoteProtocolError
 from ..jsonrpc import text_of
 from ..levels import LEVELS
-from ..rewrite import Span, build_object, insert_members, members, remove_members, set_member, take
+from ..rewrite import (
+    LOOK_MAX_BYTES,
+    Span,
+    build_object,
+    insert_members,
+    look,
+    members,
+    remove_members,
+    set_member,
+    take,
+)
 from .capabilities import CAPABILITIES_DEPTH_MAX, CAPABILITIES_SIZE_MAX_BYTES, depth_of
 
 PREFIX: Final = "io.modelcontextprotocol/"
@@ -43,8 +54,10 @@ two, and lifts them out of what a tool is called with; the third is not a modern
 
 _CLAUSE: Final = '2026-07-28 basic, "_meta"'
 _MARKER: Final = b"modelcontextprotocol/"
-_ESCAPES: Final = (b"\\/", b"\\u")
-"""The only other ways to write a character of a key: JSON has no further escape for a letter, a dot or a slash."""
+
+
+ENVELOPES_KEPT: Final = 128
+"""A client says the same of itself with each request: so many of such texts are remembered."""
 
 
 class Envelope(msgspec.Struct, frozen=True):
@@ -73,10 +86,10 @@ def revision_of(params: bytes | None) -> str | None:
     Raises:
         RemoteProtocolError: a member on the way to it occurs twice.
     """
-    if params is None or not _may_have_keys(params):
+    if params is None or not may_name_sender(params):
         return None
     meta = _meta_of(params)
-    raw = None if meta is None else take(meta, members(meta).get(REVISION))
+    raw = None if meta is None else take(meta, look(meta).get(REVISION))
     return None if raw is None else text_of(raw) or ""
 
 
@@ -87,7 +100,18 @@ def read(params: bytes | None) -> Envelope:
         RemoteProtocolError: keys are missing or malformed (INVALID_PARAMS); the message names each of them.
     """
     meta = None if params is None else _meta_of(params)
-    spans = {} if meta is None else members(meta)
+    if meta is not None and len(meta) <= LOOK_MAX_BYTES and b"progressToken" not in meta:
+        return _read_again(meta)
+    return _read(meta)
+
+
+@lru_cache(maxsize=ENVELOPES_KEPT)
+def _read_again(meta: bytes) -> Envelope:
+    return _read(meta)
+
+
+def _read(meta: bytes | None) -> Envelope:
+    spans = {} if meta is None else look(meta)
     raw = {key: _present(meta, spans.get(key)) for key in KEYS}
     revision, log_level = text_of(raw[REVISION]), text_of(raw[LOG_LEVEL])
     capabilities, client_info = raw[CAPABILITIES], raw[CLIENT_INFO]
@@ -126,7 +150,7 @@ def add(params: bytes | None, envelope: Envelope) -> bytes:
         return build_object({"_meta": build_object(parts)})
     if not params.startswith(b"{"):
         raise RemoteProtocolError("got params in an array, expected an object", rpc_code=INVALID_PARAMS)
-    meta = take(params, members(params).get("_meta"))
+    meta = take(params, look(params).get("_meta"))
     if meta is None:
         return insert_members(params, {"_meta": build_object(parts)})
     kept = remove_members(meta, KEYS) if meta.startswith(b"{") else b"{}"
@@ -135,7 +159,7 @@ def add(params: bytes | None, envelope: Envelope) -> bytes:
 
 def strip(params: bytes | None) -> bytes | None:
     """`params` without an envelope, and without a `_meta` that held nothing else."""
-    if params is None or not _may_have_keys(params):
+    if params is None or not may_name_sender(params):
         return params
     meta = _meta_of(params)
     if meta is None:
@@ -162,13 +186,14 @@ def is_implementation(raw: bytes) -> bool:
     return all(text_of(take(raw, spans.get(key))) is not None for key in ("name", "version"))
 
 
-def _may_have_keys(params: bytes) -> bool:
-    return _MARKER in params or any(escape in params for escape in _ESCAPES)
+def may_name_sender(params: bytes | None) -> bool:
+    """Whether there may be a key of an envelope in it. JSON has no other escapes for a letter, a dot or a slash."""
+    return params is not None and (_MARKER in params or b"\\u" in params or b"\\/" in params)
 
 
 def _meta_of(params: bytes) -> bytes | None:
     """The JSON object under `_meta`, if there is one."""
-    meta = take(params, members(params).get("_meta")) if params.startswith(b"{") else None
+    meta = take(params, look(params).get("_meta")) if params.startswith(b"{") else None
     return meta if meta is not None and meta.startswith(b"{") else None
 
 

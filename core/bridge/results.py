@@ -156,8 +156,8 @@ def to_legacy(method: str, result: bytes, *, client: Features, server: Features,
             client without a session could continue; or a member that is judged stands there twice.
     """
     assert client.sessions
-    is_older = client is not server and _is_older(client, server)
-    if server.sessions and not is_older and TRACE not in result:
+    is_newer = client is not server and is_older(client, server)
+    if server.sessions and not is_newer and TRACE not in result:
         return result
     draft = _open(result)
     if not server.sessions:
@@ -166,7 +166,7 @@ def to_legacy(method: str, result: bytes, *, client: Features, server: Features,
         _restructure(draft, client, server, is_wrapped=is_wrapped)
     elif method == "tools/list" and server.any_structure and not client.any_structure:
         _change(draft, "tools", _with_wrapped_schema)
-    if is_older or TRACE in result:
+    if is_newer or TRACE in result:
         _change_blocks(draft, method, functools.partial(block_to, client=client))
     return draft.json()
 
@@ -183,7 +183,7 @@ def wrapped_tools(result: bytes) -> frozenset[str]:
     return frozenset(found)
 
 
-def _is_older(client: Features, server: Features) -> bool:
+def is_older(client: Features, server: Features) -> bool:
     """Whether the server's results may hold what the client has not heard of."""
     return any(
         getattr(server, name) and not getattr(client, name)

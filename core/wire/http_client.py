@@ -17,7 +17,8 @@ and Redelivery".
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -27,6 +28,7 @@ from ..errors import LocalProtocolError
 from ..limits import Limits
 from .http_request import can_be_named, is_value
 from .oversize import NOBODYS, answer_for, refusal_of
+from .pieces import Pieces
 from .redirects import FOLLOWED, REFUSED, show_origin
 from .sse import Event, EventReader, Oversize, Retry
 
@@ -59,7 +61,7 @@ class Primed(msgspec.Struct, frozen=True, tag=True):
     """The response to a `Post` is an event stream that has named an event id before any message: it can be resumed."""
 
 
-class Arrived(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+class Arrived(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, gc=False):
     """One JSON-RPC message, or a batch of them as a JSON array; not yet looked at, so it may be malformed.
 
     `event` is the type of the event it came in; another than this only if `ReplyReader` was asked for it.
@@ -87,6 +89,8 @@ ReplyEvent = Opened | Primed | Arrived | Dropped | Ended
 
 
 class State(enum.Enum):
+    __hash__ = object.__hash__  # members are what they are: their names need not be hashed at every step
+
     WAITING = "waiting"  # for the head
     GATHERING = "gathering"  # a JSON document
     STREAMING = "streaming"  # events
@@ -95,6 +99,8 @@ class State(enum.Enum):
 
 
 class Input(enum.Enum):
+    __hash__ = object.__hash__  # see `State`
+
     ACCEPTED = "accepted"  # a head: success, and no message will follow
     PROMISED_DOCUMENT = "promised document"  # a head: success, with JSON to follow
     PROMISED_EVENTS = "promised events"  # a head: success, with events to follow
@@ -165,7 +171,7 @@ class ReplyReader:
         self._event_types = event_types
         self._has_messages = has_messages and not isinstance(target, Delete)
         self._size_max = limits.reply_size_max_bytes
-        self._body = bytearray()  # gathered, or kept for the error message
+        self._body = Pieces()  # gathered, or kept for the error message
         self._status = 0  # in REFUSED
         self._detail = ""  # in REFUSED
         self._challenge = ""  # in REFUSED
@@ -179,37 +185,39 @@ class ReplyReader:
     def is_ended(self) -> bool:
         return self.state is State.ENDED
 
-    def receive_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> list[ReplyEvent]:
-        """The final response's status and headers (names in any case; the first of several equals counts).
+    @property
+    def is_gathering(self) -> bool:
+        """Whether all that follows is one document: nothing is lost by waiting for that."""
+        return self.state is State.GATHERING
+
+    def receive_head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> list[ReplyEvent]:
+        """The final response's status and headers.
+
+        Args:
+            headers: names in lower case, values without edge blanks; the first of several equals counts.
 
         Raises:
             LocalProtocolError: this is not the first head, or an interim one (1xx). Nothing has changed.
         """
-        self._check(Input.ACCEPTED)
         if not 200 <= status <= 999:
             raise LocalProtocolError(f"got status {status}, expected a final one (200 to 999)")
-        fields: dict[bytes, bytes] = {}
-        headers = list(headers)
-        for name, value in headers:
-            fields.setdefault(name.lower(), value.strip())
-        out: list[ReplyEvent] = []
+        fields = dict(reversed(headers))
         if status == 204 and isinstance(self._target, Listen):
             # WHATWG HTML, "Server-sent events": "Clients will reconnect if the connection is closed; a client can be
             # told to stop reconnecting using the HTTP 204 No Content response code."
             self._step(Input.ACCEPTED)
-            out.append(Ended(Cause(End.REFUSED, "got HTTP status 204, expected an event stream", 204)))
-        elif status >= 300:
+            return [Ended(Cause(End.REFUSED, "got HTTP status 204, expected an event stream", 204))]
+        if status >= 300:
             self._step(Input.DENIED)
             self._status = status
             self._detail = _describe_refusal(status, fields.get(b"location"))
             self._challenge = _challenge(headers) if status in (401, 403) else ""
-        elif not self._has_messages or status in (202, 204, 205) or fields.get(b"content-length") == b"0":
+            return []
+        if not self._has_messages or status in (202, 204, 205) or fields.get(b"content-length") == b"0":
             # Any success will do for a DELETE. An empty 200 is how some servers accept a notification.
             self._step(Input.ACCEPTED)
-            out += [Opened(_session(fields)), Ended(ENDED_ORDERLY)]
-        else:
-            self._receive_promise(fields, out)
-        return out
+            return [Opened(_session(fields)), Ended(ENDED_ORDERLY)]
+        return [self._receive_promise(fields)]
 
     def receive_body(self, data: bytes | bytearray) -> list[ReplyEvent]:
         """A piece of the body, without transfer coding, cut anywhere.
@@ -217,26 +225,23 @@ class ReplyReader:
         Raises:
             LocalProtocolError: before the head or after `Ended`. Nothing has changed.
         """
-        self._check(Input.FED)
-        out: list[ReplyEvent] = []
-        if self._events is not None:
-            self._receive_events(self._events, bytes(data), out)
-            return out
+        if self._events is not None:  # streaming, which `FED` goes on with
+            return self._receive_events(self._events, bytes(data))
         is_refused = self.state is State.REFUSED
         size_max = REFUSAL_BODY_MAX_BYTES if is_refused else self._size_max
-        if len(self._body) + len(data) <= size_max:
+        if self._body.size_bytes + len(data) <= size_max:
             self._step(Input.FED)
-            self._body += data
-            return out
+            self._body.append(data)
+            return []
         self._step(Input.OVERFED)
         if is_refused:
-            self._body += data[: size_max - len(self._body)]
-            out.append(self._refusal())
-        else:
-            if isinstance(self._target, Post):
-                out.append(Arrived(refusal_of(NOBODYS, None, size_max)))
-            out.append(self._broken(f"got a reply over the limit of {size_max} bytes"))
-        self._body.clear()
+            self._body.append(data[: size_max - self._body.size_bytes])
+            return [self._refusal()]
+        out: list[ReplyEvent] = []
+        if isinstance(self._target, Post):
+            out.append(Arrived(refusal_of(NOBODYS, None, size_max)))
+        out.append(self._broken(f"got a reply over the limit of {size_max} bytes"))
+        self._body.take()
         return out
 
     def receive_eof(self, is_complete: bool, problem: str = "") -> list[ReplyEvent]:
@@ -259,33 +264,34 @@ class ReplyReader:
         elif dropped:  # it was cut off, though the response was not
             out.append(self._broken(_over(dropped[0].size_bytes, self._size_max)))
         else:
-            if self._body:
-                out.append(Arrived(bytes(self._body)))
+            if self._body.size_bytes:
+                out.append(Arrived(self._body.take()))
             out.append(self._ended(Cause(End.DONE, self._loss) if self._loss else ENDED_ORDERLY))
-        self._body.clear()
+        self._body.take()
         self._events = None
         return out
 
-    def _receive_promise(self, fields: dict[bytes, bytes], out: list[ReplyEvent]) -> None:
+    def _receive_promise(self, fields: dict[bytes, bytes]) -> ReplyEvent:
         """A success with a body: take it for what it says it is."""
-        wanted = [b"text/event-stream"] if isinstance(self._target, Listen) else list(_PROMISES)
         content_type = fields.get(b"content-type", b"")
-        media_type = content_type.partition(b";")[0].strip().lower()
+        given = _PROMISES.get(content_type) or _PROMISES.get(content_type.partition(b";")[0].strip().lower())
+        is_listening = isinstance(self._target, Listen)
         coding = fields.get(b"content-encoding", b"identity").lower()
         if coding != b"identity":
             self._step(Input.PROMISED_OTHER)
-            out.append(self._broken(f"got Content-Encoding {_show(coding)}, expected none: none was offered"))
-        elif media_type not in wanted:
+            return self._broken(f"got Content-Encoding {_show(coding)}, expected none: none was offered")
+        if given is None or (is_listening and given is not Input.PROMISED_EVENTS):
             self._step(Input.PROMISED_OTHER)
             seen = f"Content-Type {_show(content_type)}" if content_type else "no Content-Type"
-            out.append(self._broken(f"got {seen}, expected {b' or '.join(wanted).decode()}; is this the MCP URL?"))
-        else:
-            self._step(_PROMISES[media_type])
-            if self.state is State.STREAMING:
-                self._events = EventReader(event_size_max_bytes=self._size_max)
-            out.append(Opened(_session(fields)))
+            wanted = "text/event-stream" if is_listening else "application/json or text/event-stream"
+            return self._broken(f"got {seen}, expected {wanted}; is this the MCP URL?")
+        self._step(given)
+        if given is Input.PROMISED_EVENTS:
+            self._events = EventReader(event_size_max_bytes=self._size_max)
+        return Opened(_session(fields))
 
-    def _receive_events(self, reader: EventReader, data: bytes, out: list[ReplyEvent]) -> None:
+    def _receive_events(self, reader: EventReader, data: bytes) -> list[ReplyEvent]:
+        out: list[ReplyEvent] = []
         for event in reader.receive_bytes(data):
             if isinstance(event, Retry):
                 self._retry_ms = event.ms
@@ -300,7 +306,7 @@ class ReplyReader:
             elif self._last_event_id and not self._has_begun and isinstance(self._target, Post):
                 self._has_begun = True
                 out.append(Primed())
-        self._step(Input.FED)
+        return out
 
     def _receive_oversize(self, event: Oversize, out: list[ReplyEvent]) -> None:
         self._has_begun = True
@@ -313,7 +319,7 @@ class ReplyReader:
             out.append(Arrived(answer))
 
     def _refusal(self) -> Ended:
-        return Ended(Cause(End.REFUSED, self._detail, self._status, bytes(self._body), challenge=self._challenge))
+        return Ended(Cause(End.REFUSED, self._detail, self._status, self._body.take(), challenge=self._challenge))
 
     def _broken(self, detail: str) -> Ended:
         return self._ended(Cause(End.BROKEN, detail))
@@ -324,14 +330,14 @@ class ReplyReader:
             return Ended(cause)
         return Ended(msgspec.structs.replace(cause, last_event_id=self._last_event_id, retry_ms=self._retry_ms))
 
-    def _check(self, given: Input) -> None:
-        if given not in TRANSITIONS[self.state]:
-            raise LocalProtocolError(f"got '{given.value}' while {self.state.value}")
-
     def _step(self, given: Input) -> None:
-        self._check(given)
-        self.state = TRANSITIONS[self.state][given]
+        state = TRANSITIONS[self.state].get(given)
+        if state is None:
+            raise LocalProtocolError(f"got '{given.value}' while {self.state.value}")
+        self.state = state
 
+
+_VISIBLE: Final = re.compile(rb"[!-~]+")
 
 _PROMISES: Final = {b"application/json": Input.PROMISED_DOCUMENT, b"text/event-stream": Input.PROMISED_EVENTS}
 
@@ -348,13 +354,13 @@ def _over(size_bytes: int, limit: int) -> str:
 
 def _session(fields: dict[bytes, bytes]) -> str | None:
     """Source: 2025-03-26 basic/transports, "Session Management": only 0x21 to 0x7E."""
-    value = fields.get(b"mcp-session-id", b"")
-    return value.decode("ascii") if value and all(0x21 <= c <= 0x7E for c in value) else None
+    value = fields.get(b"mcp-session-id")
+    return value.decode("ascii") if value is not None and _VISIBLE.fullmatch(value) else None
 
 
-def _challenge(headers: Iterable[tuple[bytes, bytes]]) -> str:
+def _challenge(headers: Sequence[tuple[bytes, bytes]]) -> str:
     """RFC 9110, 11.6.1: it may take several lines, which mean the same as one list."""
-    lines = [value.strip() for name, value in headers if name.lower() == b"www-authenticate"]
+    lines = [value for name, value in headers if name == b"www-authenticate"]
     whole = b", ".join(lines)
     return whole.decode("latin-1") if len(whole) <= CHALLENGE_MAX_BYTES and is_value(whole) else ""
 

@@ -7,24 +7,24 @@ the reply carries its own status. The first message that is not the last one, or
 
 from __future__ import annotations
 
-import enum
 from typing import Final
 
 import msgspec
 
 from ..effects import Close, Send
 from ..errors import LocalProtocolError
+from ..machine import Symbol
 from .http_headers import EVENTS, JSON, Headers
 from .sse import COMMENT, encode_event
 
 
-class State(enum.Enum):
+class State(Symbol):
     SILENT = "silent"  # nothing written, everything still possible
     STREAMING = "streaming"  # an event stream is open
     ENDED = "ended"
 
 
-class Input(enum.Enum):
+class Input(Symbol):
     OPENED = "opened"  # show the client an open stream before there is an event
     MESSAGE = "message"  # a message that others follow
     COMMENT = "comment"  # keep idle middle boxes from cutting the stream
@@ -80,6 +80,8 @@ class Reply:
         may_commit: nothing that belongs into the head is still to come, so a reply that is long in coming may become
             an event stream before its first message, to be kept alive.
     """
+
+    __slots__ = ("_accepts_events", "_accepts_json", "_is_stream", "_may_commit", "state")
 
     def __init__(
         self,
@@ -181,7 +183,14 @@ def _stream_head(session: str | None) -> ReplyHead:
     )
 
 
+_TYPES: Final = {type: (b"content-type", type.encode()) for type in (JSON, EVENTS)}
+_END: Final = ReplyEnd()
+
+
 def _whole(order: Send, content_type: str, body: bytes) -> list[Out]:
+    if order.status == 200 and order.session is None and not order.headers and not order.challenge:  # as most are
+        headers: Headers = (_TYPES[content_type], (b"content-length", b"%d" % len(body)))
+        return [ReplyHead(200, headers), ReplyBody(body), _END]
     described = ((b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode()))
     headers = (
         *(() if order.status == 204 else described),

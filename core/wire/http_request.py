@@ -31,6 +31,10 @@ FRAMING_HEADERS: Final = frozenset(
 EVENT_ID_MAX_BYTES: Final = 8 * 1024
 """A longer event id fits into no header that a server would take."""
 
+FORMS_MAX: Final = 1024
+"""As many sessions at one URL have their headers kept encoded: some hundred bytes each."""
+
+_VISIBLE: Final = re.compile(rb"[!-~]+")
 _NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE: Final = re.compile(rb"([!-~\x80-\xff]([ \t!-~\x80-\xff]*[!-~\x80-\xff])?)?")
 
@@ -68,7 +72,7 @@ def request_for(
     if target.revision is not None:
         headers.append((b"mcp-protocol-version", _encode_visible(target.revision, "revision")))
     if isinstance(target, Post):
-        headers += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in target.mirrored]
+        headers += _encode_mirrored(target)
     if target.headers:
         taken = {name for name, _ in own}
         headers += [field for field in map(_encode_pair, target.headers) if field[0] not in taken]
@@ -77,6 +81,35 @@ def request_for(
         line = cookie_header([value for name, value in headers if name == b"cookie"], target.cookies)
         headers = [field for field in headers if field[0] != b"cookie"] + [(b"cookie", line)]
     return method, headers, body
+
+
+class RequestForms:
+    """The requests to one URL. What those of one session have in common is checked and encoded once.
+
+    Args:
+        own: see `request_for`.
+    """
+
+    def __init__(self, own: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        self._own = own
+        self._posts: dict[tuple[str | None, str | None], list[tuple[bytes, bytes]]] = {}
+
+    def fill(self, target: Post | Listen | Delete) -> tuple[str, list[tuple[bytes, bytes]], bytes]:
+        """See `request_for`."""
+        if not isinstance(target, Post) or target.headers or target.cookies:
+            return request_for(target, self._own)
+        key = target.session, target.revision
+        headers = self._posts.get(key)
+        if headers is None:
+            if len(self._posts) >= FORMS_MAX:
+                self._posts.clear()
+            _, headers, _ = request_for(Post("", b"", target.session, target.revision), self._own)
+            self._posts[key] = headers
+        return "POST", headers + _encode_mirrored(target) if target.mirrored else headers.copy(), target.message
+
+
+def _encode_mirrored(target: Post) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in target.mirrored]
 
 
 def encode_header(name: str, value: str) -> tuple[bytes, bytes]:
@@ -115,7 +148,7 @@ def can_be_named(event_id: str | None) -> bool:
 
 def _encode_visible(value: str, name: str) -> bytes:
     encoded = value.encode("utf-8", "surrogatepass")
-    if not encoded or not all(0x21 <= c <= 0x7E for c in encoded):
+    if _VISIBLE.fullmatch(encoded) is None:
         raise LocalProtocolError(f"got a {name} that is no visible ASCII, expected only characters 0x21 to 0x7E")
     return encoded
 

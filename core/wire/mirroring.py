@@ -19,7 +19,7 @@ from ..decimals import SAFE_INTEGER_MAX, is_integral, normal_form, safe_integer
 from ..effects import Headers
 from ..errors import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, RemoteProtocolError
 from ..jsonrpc import text_of
-from ..rewrite import members, take
+from ..rewrite import look, take
 from .annotations import Mirror
 
 REVISION_HEADER: Final = "mcp-protocol-version"
@@ -269,7 +269,7 @@ def _at_path(data: bytes | None, path: tuple[str, ...]) -> bytes | None:
         if data is None or not data.startswith(b"{"):
             return None
         try:
-            data = take(data, members(data).get(key))
+            data = take(data, look(data).get(key))
         except RemoteProtocolError as error:
             if error.rpc_code == INVALID_REQUEST:  # a member twice
                 error.rpc_code, error.clause = INVALID_PARAMS, _CLAUSE + "Server Validation"

@@ -1,14 +1,15 @@
 """Messages as lines: the framing of stdio and of any other two-way stream of bytes.
 
 A line ends at 0x0A and nowhere else: U+2028, NEL and a lone CR are data inside JSON strings, though many readers split
-there. Bytes that arrive are searched once, for the line end, and kept only while their line is unfinished; so the
-buffer never holds a line end, and nothing in it is looked at again.
+there. Bytes that arrive are searched once, for the line end, and kept only while their line is unfinished; so what is
+kept never holds a line end, and nothing of it is looked at again before the pieces are joined, once.
 
 Source: 2024-11-05 to 2026-07-28, basic/transports, "stdio": messages are delimited by newlines and contain none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -17,6 +18,10 @@ from ..errors import LocalProtocolError
 from .remains import HEAD_SIZE_MAX_BYTES, TAIL_SIZE_MAX_BYTES
 
 BOM: Final = b"\xef\xbb\xbf"
+CRUMB_SIZE_MAX_BYTES: Final = 4096
+"""Smaller pieces of a line are kept as one, since each object has its overhead."""
+JOINED_SIZE_MAX_BYTES: Final = 64 * 1024
+"""A larger message is a write of its own: copying it costs more than a write."""
 
 
 class Line(msgspec.Struct, frozen=True, tag=True):
@@ -54,7 +59,9 @@ class LineReader:
         assert line_size_max_bytes > 0
         self._size_max = line_size_max_bytes
         self._head_max = min(HEAD_SIZE_MAX_BYTES, line_size_max_bytes)
-        self._buffer = bytearray()  # the unfinished line, or its head once it is over the limit
+        self._pieces: list[bytes] = []  # the unfinished line, or its head once it is over the limit
+        self._crumbs = bytearray()  # what follows the pieces: small, so that many of them are one object
+        self._kept_size = 0  # of pieces and crumbs
         self._dropped_size = 0  # length so far of an unfinished line over the limit; 0 if there is none
         self._tail = b""  # its last bytes so far
         self._is_first_line = True
@@ -69,12 +76,15 @@ class LineReader:
         if self._is_at_eof:
             raise LocalProtocolError("got bytes after the end of the stream, expected a new LineReader")
         out: list[Line | Oversize] = []
-        start = 0
-        while (end := data.find(b"\n", start)) >= 0:
-            self._finish(data[start:end], out)
-            start = end + 1
-        if start < len(data):
-            self._keep(data[start:])
+        if b"\n" not in data:  # the midst of a long line, which is kept as it is, without a copy
+            if data:
+                self._keep(data)
+            return out
+        *ends, rest = data.split(b"\n")
+        for piece in ends:
+            self._finish(piece, out)
+        if rest:
+            self._keep(rest)
         return out
 
     def receive_eof(self) -> list[Truncated]:
@@ -86,17 +96,13 @@ class LineReader:
 
     def _finish(self, piece: bytes, out: list[Line | Oversize]) -> None:
         """`piece` ends the line at hand."""
-        if self._dropped_size or len(self._buffer) + len(piece) > self._size_max:
+        if self._dropped_size or self._kept_size + len(piece) > self._size_max:
             self._keep(piece)
             size_bytes, tail = self._dropped_size, self._tail
             out.append(Oversize(self._take(b""), size_bytes, tail))
             return
         # One CR belongs to the line end. It goes before the parts are joined, so that a long line is copied only once.
-        if piece:
-            piece = piece.removesuffix(b"\r")
-        elif self._buffer.endswith(b"\r"):
-            del self._buffer[-1]
-        line = self._take(piece)
+        line = self._take(piece.removesuffix(b"\r")) if piece else self._take(b"").removesuffix(b"\r")
         if line and not line.isspace():
             out.append(Line(line))
 
@@ -105,28 +111,54 @@ class LineReader:
         if self._dropped_size:
             self._dropped_size += len(piece)
             self._tail = (self._tail + piece[-TAIL_SIZE_MAX_BYTES:])[-TAIL_SIZE_MAX_BYTES:]
-        elif (size_bytes := len(self._buffer) + len(piece)) <= self._size_max:
-            self._buffer += piece
+        elif (size_bytes := self._kept_size + len(piece)) <= self._size_max:
+            self._store(piece)
         else:
+            line = self._join(piece)
             self._dropped_size = size_bytes
-            self._tail = bytes(self._buffer[-TAIL_SIZE_MAX_BYTES:] + piece[-TAIL_SIZE_MAX_BYTES:])[
-                -TAIL_SIZE_MAX_BYTES:
-            ]
-            del self._buffer[self._head_max :]
-            self._buffer += piece[: self._head_max - len(self._buffer)]
+            self._tail = line[-TAIL_SIZE_MAX_BYTES:]
+            self._store(line[: self._head_max])
+
+    def _store(self, piece: bytes) -> None:
+        self._kept_size += len(piece)
+        if len(piece) < CRUMB_SIZE_MAX_BYTES:
+            self._crumbs += piece
+            return
+        if self._crumbs:
+            self._pieces.append(bytes(self._crumbs))
+            self._crumbs = bytearray()
+        self._pieces.append(piece)
 
     def _take(self, piece: bytes) -> bytes:
         """The line at hand with `piece` at its end; the next line starts."""
-        line = piece
-        if self._buffer:
-            line = b"".join((self._buffer, piece))
-            self._buffer = bytearray()
-        self._dropped_size = 0
-        self._tail = b""
+        line = self._join(piece) if self._kept_size else piece
+        if self._dropped_size:
+            self._dropped_size = 0
+            self._tail = b""
         if self._is_first_line:
             self._is_first_line = False
             line = line.removeprefix(BOM)
         return line
+
+    def _join(self, piece: bytes) -> bytes:
+        """What was kept with `piece` at its end; nothing is kept any more."""
+        line = b"".join((*self._pieces, self._crumbs, piece))
+        self._pieces, self._crumbs, self._kept_size = [], bytearray(), 0
+        return line
+
+
+def encode_lines(messages: Sequence[bytes]) -> list[bytes]:
+    """The messages as lines, in as few pieces as can be had without copying large ones."""
+    pieces: list[bytes] = []
+    small: list[bytes] = []
+    for message in messages:
+        if len(message) <= JOINED_SIZE_MAX_BYTES:
+            small.append(encode_line(message))
+            continue
+        pieces += (b"".join(small), message.replace(b"\r", b" ").replace(b"\n", b" "))
+        small = [b"\n"]
+    pieces.append(b"".join(small))
+    return [piece for piece in pieces if piece]
 
 
 def encode_line(message: bytes) -> bytes:

@@ -2,24 +2,31 @@
 
 A stream is lines; a line is a field, a comment, or blank; a blank line ends an event. Line ends are CR, LF or CRLF, so
 chunks are first brought to LF alone. What MCP servers send is nearly always the one block `event: message`,
-`data: …`, blank: it is recognised by its prefix and two searches. Everything else goes line by line. Bytes are searched
-when they arrive and not again; an unfinished line waits in a buffer that never holds a line end.
+`data: …`, blank, perhaps with an `id`: it is recognised by its prefix and a search. Everything else goes line by line.
+Bytes are searched when they arrive and not again; an unfinished line waits in pieces that never hold a line end.
 
 Source: WHATWG HTML, "Server-sent events", sections "Parsing" and "Interpreting an event stream".
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import msgspec
 
 from ..errors import LocalProtocolError
+from .pieces import Pieces
 from .remains import HEAD_SIZE_MAX_BYTES, Remains
 
 BOM: Final = b"\xef\xbb\xbf"
 PLAIN: Final = b"event: message\ndata: "
-PLAIN_SIZE: Final = len(PLAIN) - 1  # as the limit counts it: without the line end
+DATA: Final = b"data: "
+
+_PREFIX: Final = re.compile(
+    rb"(?:id: (?P<early>[^\n\0]{0,128})\n)?(?:event: message\n)?(?:id: (?P<late>[^\n\0]{0,128})\n)?data: "
+)
+"""What stands before the data of a message, as the usual libraries write it."""
 
 RETRY_MAX_MS: Final = 24 * 60 * 60 * 1000
 """A longer `retry` is read as a day: whoever says so does not want to be asked again."""
@@ -32,7 +39,7 @@ COMMENT: Final = b": keep-alive\n\n"
 """Says nothing. Written on an idle stream, so that nobody in between takes it for dead."""
 
 
-class Event(msgspec.Struct, frozen=True, tag=True, tag_field="fact"):
+class Event(msgspec.Struct, frozen=True, tag=True, tag_field="fact", gc=False):
     """An event with data, which is never empty.
 
     `data` is what its data lines hold, joined by LF, as sent (UTF-8 is not checked); `id` is the stream's last event id
@@ -97,7 +104,7 @@ class EventReader:
         self._ends_in_cr = False  # the LF of a CRLF may be next
         self._is_at_eof = False
         # The line at hand.
-        self._line = bytearray()
+        self._line = Pieces()
         # The event at hand.
         self._size = 0  # what counts towards the limit; above it, all bytes of lines until the event ends
         self._type = ""
@@ -120,11 +127,16 @@ class EventReader:
         out: list[SseEvent] = []
         start = 0
         while True:
-            if not self._size and not self._line and data.startswith(PLAIN, start):
-                begin = start + len(PLAIN)
-                end = data.find(b"\n", begin)
-                if begin < end <= begin + self._size_max - PLAIN_SIZE and data.startswith(b"\n", end + 1):
+            if not self._size and not self._line.size_bytes:
+                is_plain = data.startswith(PLAIN, start)
+                found = None if is_plain else _PREFIX.match(data, start)
+                begin = start + len(PLAIN) if is_plain else found.end() if found is not None else 0
+                end = data.find(b"\n", begin) if begin else -1
+                # The limit does not count line ends: what passes it only by those is judged line by line.
+                if begin < end <= start + self._size_max and data.startswith(b"\n", end + 1):
                     self._is_first_line = False
+                    if found is not None:
+                        self._receive_id(found)
                     out.append(Event("message", data[begin:end], self.last_event_id))
                     start = end + 2
                     continue
@@ -142,9 +154,15 @@ class EventReader:
         Asked again, there is nothing to report."""
         self._is_at_eof = True
         out = [] if self._dropped is None else [Oversize(self._size, self.last_event_id, self._type or "message")]
-        self._line = bytearray()
+        self._line.take()
         self._start_event()
         return out
+
+    def _receive_id(self, prefix: re.Match[bytes]) -> None:
+        early, late = prefix.groups()
+        id = early if late is None else late
+        if id is not None:
+            self.last_event_id = id.decode("utf-8", "replace")
 
     def _unify_line_ends(self, data: bytes) -> bytes:
         """`data` with LF for every line end. A CR ends its line at once, or a last event would wait for the next."""
@@ -157,18 +175,22 @@ class EventReader:
 
     def _finish_line(self, data: bytes, start: int, end: int, out: list[SseEvent]) -> None:
         """`data[start:end]` ends the line at hand."""
-        size_bytes = len(self._line) + end - start
+        size_bytes = self._line.size_bytes + end - start
         if self._dropped is None and self._size + size_bytes > self._size_max:
             self._drop()
         if self._dropped is not None:
             self._keep_ends(data[start:end])
             self._finish_dropped_line(self._dropped, out)
             return
-        line: bytes | bytearray = data
-        if self._line:
-            self._line += data[start:end]
-            line, start, end = self._line, 0, size_bytes
-            self._line = bytearray()
+        line = data
+        if self._line.size_bytes:
+            self._line.append(data[start:end])
+            if self._data is None and not self._is_first_line and self._line.startswith(DATA):
+                # However long it is, it is copied once.
+                self._data = self._line.take(len(DATA))
+                self._size += size_bytes
+                return
+            line, start, end = self._line.take(), 0, size_bytes
         if self._is_first_line:
             self._is_first_line = False
             if line.startswith(BOM, start, end):
@@ -180,12 +202,12 @@ class EventReader:
 
     def _keep(self, piece: bytes) -> None:
         """`piece`, not empty, continues the line at hand, whose end is not in sight."""
-        if self._dropped is None and self._size + len(self._line) + len(piece) > self._size_max:
+        if self._dropped is None and self._size + self._line.size_bytes + len(piece) > self._size_max:
             self._drop()
         if self._dropped is not None:
             self._keep_ends(piece)
         else:
-            self._line += piece
+            self._line.append(piece)
 
     def _drop(self) -> None:
         """The line at hand takes the event over the limit: from here on, only the ends of both are kept."""
@@ -193,10 +215,9 @@ class EventReader:
         if self._data is not None:
             self._dropped.receive_bytes(self._data)
             self._data = b""
-        line, self._line = self._line, bytearray()
-        self._keep_ends(line)
+        self._keep_ends(self._line.take())
 
-    def _keep_ends(self, piece: bytes | bytearray) -> None:
+    def _keep_ends(self, piece: bytes) -> None:
         self._size += len(piece)
         self._dropped_line.receive_bytes(piece)
 
@@ -219,7 +240,7 @@ class EventReader:
         elif ends.is_whole or name == b"event":  # the beginning of its type tells that it is none of ours
             self._receive_field(ends.head, start, len(ends.head), out)
 
-    def _receive_field(self, line: bytes | bytearray, start: int, end: int, out: list[SseEvent]) -> bool:
+    def _receive_field(self, line: bytes, start: int, end: int, out: list[SseEvent]) -> bool:
         """A line that is not blank. Returns whether it counts: a comment (no name), and a field we do not know, are
         not kept."""
         colon = line.find(b":", start, end)
@@ -229,8 +250,7 @@ class EventReader:
         elif line.startswith(b" ", value_start, end):
             value_start += 1
         name = line[start:colon]
-        # Of a long line that was gathered, only one copy.
-        value = line[value_start:end] if isinstance(line, bytes) else bytes(memoryview(line)[value_start:end])
+        value = line[value_start:end]
         if name == b"data":
             if self._data is None:
                 self._data = value

@@ -14,7 +14,7 @@ Source: 2024-11-05 basic/transports, "HTTP with SSE".
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urljoin
 
@@ -107,7 +107,12 @@ class SseSession:
     def is_ended(self) -> bool:
         return self.state is State.ENDED
 
-    def receive_head(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> list[ReplyEvent]:
+    @property
+    def is_gathering(self) -> bool:
+        """It is a stream."""
+        return False
+
+    def receive_head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> list[ReplyEvent]:
         """As `ReplyReader.receive_head`."""
         self._check_open()
         return self._receive(self._reader.receive_head(status, headers))

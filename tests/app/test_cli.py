@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -52,6 +53,7 @@ from isthmus.app.settings import (
     Upstream,
 )
 from isthmus.app.targets import id_of
+from isthmus.app.version import DESCRIPTION
 from isthmus.core.bridge.lossy import LOSSES, losses_for_older, losses_of
 from isthmus.core.eras import LATEST_LEGACY, LATEST_MODERN, Era
 from isthmus.core.plan import AutoFiles, Offer, TaskRules
@@ -131,9 +133,18 @@ def test_the_schema_is_one_and_fits_the_example(inside: Inside) -> None:
         jsonschema.validate({"servers": [{"id": "a", "upstream": {}}]}, schema)
 
 
-def test_it_runs_as_a_module_too() -> None:
-    said = subprocess.check_output([sys.executable, "-m", "isthmus.app.cli", "--version"], timeout=20)
-    assert said.startswith(b"isthmus ")
+NOT_AT_START = {"importlib.metadata", "jsonschema", "prometheus_client", "wsproto", "yaml"}
+
+
+def test_it_runs_as_a_module_too_and_loads_little_before_it_knows_what_for() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "isthmus.app.cli", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text())["project"]
+    assert done.stdout == f"isthmus {project['version']}\n"
+    assert project["description"] == DESCRIPTION
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "isthmus.app.service" in loaded
+    assert not loaded & NOT_AT_START
 
 
 def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> None:

@@ -314,6 +314,7 @@ def test_the_plan_follows_the_settings() -> None:
                     tools=(("get_*", Offer.NEVER), ("get_all", Offer.AUTO), ("other", Offer.OWN)),
                     strict=True,
                 ),
+                cwd="/etc/isthmus/work",
             ),
             ServerPlan(
                 id="two", kind=Kind.HTTP, may_fall_back=True, session_retries=0, reply_timeout_s=9000, tasks=OFFERED

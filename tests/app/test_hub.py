@@ -327,6 +327,8 @@ class Scripted:
             effects.append(Send(channel=ChannelId(1), message=name))
         return effects
 
+    earliest_at = float("inf")
+
     def next_timeout(self) -> Deadline | None:
         return None
 

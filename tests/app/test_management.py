@@ -18,8 +18,9 @@ import pytest
 from http_caller import PATIENCE_S, Caller, requested
 from isthmus.app import service as service_module
 from isthmus.app.planning import to_limits
-from isthmus.app.service import DESCRIPTION, VERSION, Service, running
+from isthmus.app.service import Service, running
 from isthmus.app.settings import Core, Filter, Management, Server, Sessions, Settings, Upstream
+from isthmus.app.version import DESCRIPTION, VERSION
 
 Json = dict[str, Any]
 

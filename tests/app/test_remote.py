@@ -104,7 +104,7 @@ def test_one_that_shows_nothing_is_said_to(tmp_path: Path) -> None:
     with gateway(tmp_path, management={"enabled": False}) as url:
         code, _, err = run("ps", "--url", url)
         assert code == 1 and err.startswith(
-            f"isthmus: {url} shows its servers and tasks to nobody here: set core.management"
+            f"isthmus: {url} shows its servers, tasks and files to nobody here: set core.management"
         )
 
 

@@ -22,8 +22,9 @@ from isthmus.app.errors import StartError
 from isthmus.app.file_settings import UploadConsumerAdapter
 from isthmus.app.holding import holding
 from isthmus.app.listening import LOOPBACK_NAMES, surface_of
-from isthmus.app.service import OPEN_FILES_MAX, VERSION, Service, running
+from isthmus.app.service import OPEN_FILES_MAX, Service, running
 from isthmus.app.settings import Core, Server, Settings, Storage, Upstream
+from isthmus.app.version import VERSION
 from isthmus.core.filerecord import StoredArtifact, StoredUpload
 from isthmus.core.trace import Line, replay
 from isthmus.storage.files import FileBlobs

@@ -14,9 +14,10 @@ import pytest
 from http_caller import PATIENCE_S, Caller, fetch, requested
 from isthmus.app import service as service_module
 from isthmus.app.metrics import AGES_S, exposition
-from isthmus.app.service import VERSION, Service, running
+from isthmus.app.service import Service, running
 from isthmus.app.settings import Core, Management, Server, Settings, Upstream
 from isthmus.app.task_pages import OVER, STATUSES
+from isthmus.app.version import VERSION
 from isthmus.core.report import Status
 from prometheus_client.parser import text_string_to_metric_families
 from task_fakes import TaskEngine, task_status

@@ -11,8 +11,8 @@ from world import run_world
 
 pytestmark = pytest.mark.chaos
 
-SEEDS: Final = ("1", "9", "11")
-"""Between them every fault."""
+SEEDS: Final = ("1",)
+"""With those kept, every fault."""
 KEPT: Final = tuple((Path(__file__).parent / "seeds.txt").read_text().split())
 """Those that went wrong once."""
 STORM_S: Final = 2.0

@@ -51,7 +51,7 @@ class Suite(NamedTuple):
 
     @property
     def python(self) -> Path:
-        return rig.REAL / "fastmcp/bin/python"
+        return rig.PYTHON_2
 
     @property
     def server_command(self) -> list[str | Path]:

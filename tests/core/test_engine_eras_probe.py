@@ -199,7 +199,7 @@ def stdio_no(world: Driver, how: str) -> None:
     if how == "exits":
         world.end(child, DIED)
     elif how == "silent":
-        world.wait(10.0)
+        world.wait(20.0)
     elif how == "nonsense":
         world.answer(heard, '{"ok":true}')
     elif how == "old revisions":
@@ -234,7 +234,7 @@ def test_a_late_answer_to_the_probe_is_dropped() -> None:
     channel = modern_call(client)
     child = connect_child(world)
     heard = world.hear("server/discover")
-    world.wait(10.0)
+    world.wait(20.0)
     assert world.say(child, b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (heard.id, discovery().encode())) == []
     connect_child(world)
     begin_legacy(world)
@@ -252,7 +252,7 @@ def test_a_slow_start_is_asked_once_more(kind: Kind, answers: str) -> None:
     if kind is Kind.PIPE:
         connect_child(world)
     world.hear("server/discover")
-    world.wait(10.0)
+    world.wait(20.0)
     if kind is Kind.PIPE:
         connect_child(world)
     data = {"supported": [LATEST_MODERN], "requested": "2025-11-25"}
@@ -263,7 +263,7 @@ def test_a_slow_start_is_asked_once_more(kind: Kind, answers: str) -> None:
         world.answer(world.hear("tools/list"), '{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"private"}')
         assert "result" in world.said(channel)
     elif answers == "never":
-        world.wait(10.0)
+        world.wait(20.0)
         assert "error" in world.said(channel)
     else:
         fail(world, again, -32601, status=404)
@@ -307,7 +307,7 @@ def test_over_http_silence_is_no_denial() -> None:
     world, client = world_of(Kind.HTTP)
     modern_call(client)
     probe = world.hear("server/discover")
-    world.wait(10.0)
+    world.wait(20.0)
     assert Close in {type(effect) for effect in world.log if getattr(effect, "channel", None) == probe.channel}
     begin_legacy(world)
     modern_call(newcomer(world, "http", "s", "another"), "2")
@@ -322,7 +322,7 @@ def test_a_silent_server_that_has_no_sessions_is_not_greeted_with_one() -> None:
     world.answer(world.hear("tools/list"), '{"resultType":"complete","tools":[],"ttlMs":0,"cacheScope":"private"}')
     channel = modern_call(newcomer(world, "http", "s", "another"), "2")
     world.hear("server/discover")
-    world.wait(10.0)
+    world.wait(20.0)
     assert "error" in world.said(channel)
     assert not world.hears("initialize")
 
@@ -420,7 +420,7 @@ def test_that_question_is_not_waited_for_longer_than_a_probe(answer: str) -> Non
     greet_without_session(world)
     heard = world.hear("server/discover")
     if answer == "late":
-        world.wait(10.0)
+        world.wait(20.0)
         assert world.say(heard.channel, result(str(heard.id), discovery())) == []
     elif answer == "error":
         fail(world, heard, -32601)

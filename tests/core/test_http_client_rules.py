@@ -33,7 +33,7 @@ POST = Post("s", b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
 LISTEN = Listen("s")
 DELETE = Delete("s", "abc")
 DONE = Ended(Cause(End.DONE))
-JSON = [(b"Content-Type", b"application/json")]
+JSON = [(b"content-type", b"application/json")]
 EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8")]
 SMALL = Limits(reply_size_max_bytes=100)
 
@@ -250,7 +250,7 @@ def test_every_status_means_one_thing(status: int, target: Post | Listen | Delet
 @pytest.mark.parametrize(
     ("lines", "challenge"),
     [
-        ([b" Bearer realm=x "], "Bearer realm=x"),
+        ([b"Bearer realm=x"], "Bearer realm=x"),
         ([b"Bearer", b"Basic realm=\xe9"], "Bearer, Basic realm=\xe9"),
         ([], ""),
         ([b"Bearer\x07"], ""),
@@ -260,20 +260,20 @@ def test_every_status_means_one_thing(status: int, target: Post | Listen | Delet
 )
 def test_a_challenge_is_kept_as_it_is_or_not_at_all(lines: list[bytes], challenge: str) -> None:
     for status in (401, 403, 407, 200):
-        events = feed((status, [*JSON, *((b"WWW-Authenticate", line) for line in lines)]), [b"{}"])
+        events = feed((status, [*JSON, *((b"www-authenticate", line) for line in lines)]), [b"{}"])
         assert cause_of(events).challenge == (challenge if status in (401, 403) else "")
 
 
 def test_an_empty_success_carries_no_message_whatever_its_type() -> None:
     for content_type in ([], JSON, EVENTS, [(b"content-type", b"text/plain")]):
-        assert feed((200, [*content_type, (b"Content-Length", b"0")]), []) == [Opened(), DONE]
+        assert feed((200, [*content_type, (b"content-length", b"0")]), []) == [Opened(), DONE]
     assert feed((200, JSON), []) == [Opened(), DONE]
 
 
 @pytest.mark.parametrize(
     ("headers", "seen"),
     [
-        ([(b"Content-Type", b"text/html; charset=utf-8")], "got Content-Type text/html; charset=utf-8, expected"),
+        ([(b"content-type", b"text/html; charset=utf-8")], "got Content-Type text/html; charset=utf-8, expected"),
         ([], "got no Content-Type, expected application/json or text/event-stream"),
         ([(b"content-type", b"application/json-seq")], "got Content-Type application/json-seq"),
         ([*JSON, (b"content-encoding", b"gzip")], "got Content-Encoding gzip"),
@@ -298,7 +298,6 @@ def test_a_listen_is_answered_with_events_only() -> None:
     [
         (b"abc", "abc"),
         (b"!~", "!~"),
-        (b" abc\t", "abc"),
         (b"", None),
         (b"a b", None),
         (b"\xe9", None),
@@ -306,8 +305,8 @@ def test_a_listen_is_answered_with_events_only() -> None:
     ],
 )
 def test_a_session_id_is_visible_ascii_or_nothing(value: bytes, session: str | None) -> None:
-    assert feed((202, [(b"MCP-Session-ID", value)]), [])[0] == Opened(session)
-    assert feed((200, [*JSON, (b"Mcp-Session-Id", value)]), [])[0] == Opened(session)
+    assert feed((202, [(b"mcp-session-id", value)]), [])[0] == Opened(session)
+    assert feed((200, [*JSON, (b"mcp-session-id", value)]), [])[0] == Opened(session)
 
 
 @pytest.mark.parametrize(

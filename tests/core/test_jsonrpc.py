@@ -6,7 +6,7 @@ import itertools
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from isthmus.core import jsonrpc, rewrite
 from isthmus.core.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
@@ -420,3 +420,30 @@ def test_a_batch_is_split_into_its_messages(messages: list[bytes], space: bytes)
 def test_what_is_no_batch(batch: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         jsonrpc.split_batch(batch)
+
+
+_MEMBERS = st.sampled_from(
+    [b'"jsonrpc":"2.0"', b'"jsonrpc":"1.0"', b'"jsonrpc":"2\\u002e0"', b'"x":1', b'"\\u0069d":7']
+    + [b'"id":' + raw for raw in (b"1", b"0", b'"a"', b'"\\u0061"', b'"\xc3\xa9"', b"null", b"1.0", b"-1", b"true")]
+    + [b'"method":' + raw for raw in (b'"ping"', b'""', b'"p\\u0069ng"', b'"\xc3\xa9"', b"null", b"1")]
+    + [b'"params":' + raw for raw in (b"{}", b"[1]", b"null", b"7", b'{"a":"\\ud800"}')]
+    + [b'"result":' + raw for raw in (b"{}", b"null", b"0", b'"\xff"')]
+    + [b'"error":' + raw for raw in (b"{}", b"null", b"0")]
+)
+
+
+@given(first=st.sampled_from([b'"jsonrpc":"2.0"', b'"id":1']), rest=st.lists(_MEMBERS, max_size=4))
+@settings(max_examples=300)
+def test_a_message_without_spaces_means_the_same_as_one_with_them(first: bytes, rest: list[bytes]) -> None:
+    """The first is read in a shorter way, where it is one that most would write: no member is missed, or read twice."""
+    message = b"{" + b",".join([first, *rest]) + b"}"
+
+    def outcome(text: bytes) -> object:
+        try:
+            return jsonrpc.decode(text)
+        except RemoteProtocolError as error:
+            return error.message.replace(f"offset {len(text)}", ""), error.rpc_code, error.id_raw, error.shape
+
+    spaced = outcome(message + b" ")
+    plain = outcome(message)
+    assert plain == spaced or (isinstance(plain, tuple) and isinstance(spaced, tuple) and plain[1:] == spaced[1:])

@@ -29,7 +29,7 @@ from isthmus.core.wire.sse_client import (
 from isthmus.core.wire.url import parse_url
 
 URL = "http://host:81/a/sse?key=secret#part"
-EVENTS = [(b"Content-Type", b"text/event-stream")]
+EVENTS = [(b"content-type", b"text/event-stream")]
 ENDED = Ended(Cause(End.BROKEN, "the event stream ended"))
 REQUEST = b'{"jsonrpc":"2.0","id":"7","method":"tools/call","params":{}}'
 ANSWER = b'{"jsonrpc":"2.0","id":7,"result":{}}'

@@ -114,6 +114,8 @@ def scripted(seed: int) -> list[bytes]:
     engine.receive_message(pipe, call(8, "other"), 3.5)
     engine.receive_close(child, Cause(End.BROKEN, "exit code 1"), 4.0)
     engine.handle_timeout(4000.0)
+    lost = effects.DownloadOpening(server="files", sid="s", artifact="a", filename="f", query={})
+    engine.receive_at_once(engine.new_channel(), 4000.5, opening=lost, cause=Cause(End.GONE))
     engine.receive_command("files", Command.RESTART, 4000.5)
     engine.receive_task_cancel(TASK.id, 4000.5)
     engine.receive_file_delete(FILE.id, 4000.5)

@@ -36,11 +36,6 @@ class Pair(NamedTuple):
         return ABILITIES[self.server]
 
     @property
-    def is_of_ends(self) -> bool:
-        """Whether both are of the first revision, the last with sessions, or the one without."""
-        return not {self.client, self.server}.intersection(("2025-03-26", "2025-06-18"))
-
-    @property
     def is_legacy(self) -> bool:
         """Whether the client is of a handshake revision."""
         return "handshake" in self.can

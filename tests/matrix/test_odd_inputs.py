@@ -1,4 +1,4 @@
-"""What peers send though they should not, or oddly though they may, on each pair of transports where it can occur.
+"""What peers send though they should not, or oddly though they may, on each transport where it can occur.
 
 Whatever it is, whose message it was is answered, nobody else notices, and the session goes on.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,11 +22,16 @@ from talk import Step, Talk, answer_to, calls, notification, request
 NUMBERS = itertools.count(1000)
 
 
+TURNS = itertools.count()
+
+
 def cells_of(*, down: tuple[str, ...] = TRANSPORTS, up: tuple[str, ...] = TRANSPORTS) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("down, up", [cell for cell in CELLS if cell[0] in down and cell[1] in up])
-
-
-each_cell = cells_of()
+    """Each of these once, another one opposite from test to test; if THOROUGH is set, each with each."""
+    cells = [cell for cell in CELLS if cell[0] in down and cell[1] in up]
+    if not os.environ.get("THOROUGH"):
+        turn, count = next(TURNS), max(len(down), len(up))
+        cells = [(down[n % len(down)], up[(n + turn) % len(up)]) for n in range(count)]
+    return pytest.mark.parametrize("down, up", cells)
 
 
 class Talks:
@@ -165,7 +171,7 @@ def test_a_server_may_print_its_messages_prettily(talks: Talks, down: str, up: s
         assert goes_on(talk)
 
 
-@each_cell
+@cells_of()
 def test_noise_between_a_servers_messages_is_dropped(talks: Talks, down: str, up: str) -> None:
     """Text, half of JSON, blank lines, bytes that are no text."""
     with talks.talk(down, up) as talk:
@@ -173,7 +179,7 @@ def test_noise_between_a_servers_messages_is_dropped(talks: Talks, down: str, up
         assert goes_on(talk)
 
 
-@each_cell
+@cells_of()
 def test_a_server_may_begin_each_message_with_a_byte_order_mark(talks: Talks, down: str, up: str) -> None:
     with talks.talk(down, up) as talk:
         heard = call(talk, "marked", b'"data":"marked"')
@@ -205,7 +211,7 @@ def test_a_server_may_end_its_pages_with_an_empty_cursor(talks: Talks, up: str) 
 # --- What servers say -------------------------------------------------------------------------------------------------
 
 
-@each_cell
+@cells_of()
 def test_an_answer_that_is_no_text_is_an_error_of_its_own_request(talks: Talks, down: str, up: str) -> None:
     """Invalid UTF-8 in a notification and in the result. On a WebSocket it ends the connection (RFC 6455, 8.1)."""
     with talks.talk(down, up) as talk:
@@ -217,7 +223,7 @@ def test_an_answer_that_is_no_text_is_an_error_of_its_own_request(talks: Talks, 
         assert goes_on(talk)
 
 
-@each_cell
+@cells_of()
 def test_answers_to_nobodys_request_are_dropped(talks: Talks, down: str, up: str) -> None:
     with talks.talk(down, up) as talk:
         heard = call(talk, "strangers")
@@ -225,14 +231,14 @@ def test_answers_to_nobodys_request_are_dropped(talks: Talks, down: str, up: str
         assert goes_on(talk)
 
 
-@each_cell
+@cells_of()
 @pytest.mark.parametrize("how", ["as float", "as text"])
 def test_a_server_may_spell_the_id_of_its_answer_otherwise(talks: Talks, down: str, up: str, how: str) -> None:
     with talks.talk(down, up) as talk:
         assert text_of(answer_in(call(talk, how))) == how
 
 
-@each_cell
+@cells_of()
 def test_of_two_answers_the_first_counts(talks: Talks, down: str, up: str) -> None:
     with talks.talk(down, up) as talk:
         number = new_id()
@@ -242,7 +248,7 @@ def test_of_two_answers_the_first_counts(talks: Talks, down: str, up: str) -> No
         assert [text_of(said) for said in answers] == ["the first"]
 
 
-@each_cell
+@cells_of()
 def test_a_servers_question_needs_a_usable_id(talks: Talks, down: str, up: str) -> None:
     """Of five only that with the id 7.0 reaches the client; and its answer the server, under that id."""
     with talks.talk(down, up) as talk:
@@ -254,7 +260,7 @@ def test_a_servers_question_needs_a_usable_id(talks: Talks, down: str, up: str) 
         assert goes_on(talk)
 
 
-@each_cell
+@cells_of()
 def test_a_servers_id_that_is_still_open_is_refused(talks: Talks, down: str, up: str) -> None:
     """The first question stays, and is answered; the second never reaches the client."""
     asked: list[Parts] = []
@@ -272,7 +278,7 @@ def test_a_servers_id_that_is_still_open_is_refused(talks: Talks, down: str, up:
         assert goes_on(talk)
 
 
-@each_cell
+@cells_of()
 def test_an_answer_of_70_mib_is_an_error_of_its_own_request(talks: Talks, down: str, up: str) -> None:
     """Over the limit of 64 MiB: dropped, whoever waits for it is told, and what follows is fine."""
     with talks.talk(down, up) as talk:
@@ -302,7 +308,7 @@ def is_too_big(said: Parts) -> bool:
     return code_of(said) == -31007 and b"over the limit" in said.error
 
 
-@each_cell
+@cells_of()
 def test_batches_of_revision_2025_03_26(talks: Talks, down: str, up: str) -> None:
     """A server's batch arrives as its messages; a client's is answered as one."""
     with talks.fresh(down, up) as client:
@@ -340,7 +346,7 @@ def test_a_client_may_begin_with_a_byte_order_mark(talks: Talks, down: str, up: 
         assert goes_on(begun(client))
 
 
-@each_cell
+@cells_of()
 def test_a_client_may_begin_each_message_with_a_byte_order_mark(talks: Talks, down: str, up: str) -> None:
     """RFC 8259, 8.1: it may be ignored. What writes texts to files on Windows writes one before each."""
     with talks.talk(down, up) as talk:
@@ -364,7 +370,7 @@ def test_a_client_may_print_its_messages_prettily(talks: Talks, down: str, up: s
         assert goes_on(talk)
 
 
-@each_cell
+@cells_of()
 @pytest.mark.parametrize("noise", [b"hello", b"{", b'{"jsonrpc":"2.0","id":1', b"[1,", b"nul"])
 def test_noise_of_a_client_is_refused(talks: Talks, down: str, up: str, noise: bytes) -> None:
     with talks.talk(down, up) as talk:
@@ -434,7 +440,7 @@ def test_a_request_over_the_limit_is_refused_under_its_id(talks: Talks, down: st
 # --- What clients say -------------------------------------------------------------------------------------------------
 
 
-@each_cell
+@cells_of()
 @pytest.mark.parametrize("id", [b"null", b"1.5", b"true", b"{}", b"[1]", b"1e2", b"-1.25"])
 def test_a_request_needs_a_usable_id(talks: Talks, down: str, up: str, id: bytes) -> None:
     """Neither is it guessed nor does the server hear of it."""
@@ -475,7 +481,7 @@ def test_answers_never_cross(talks: Talks, down: str, up: str) -> None:
         assert goes_on(talk)
 
 
-@each_cell
+@cells_of()
 def test_a_number_and_the_text_of_it_are_two_ids(talks: Talks, down: str, up: str) -> None:
     with talks.talk(down, up) as talk:
         heard = talk.carry_out("odd", Step([calls(id, "wait").says[0] for id in (b"88", b'"88"')], [b"88", b'"88"']))
@@ -483,7 +489,7 @@ def test_a_number_and_the_text_of_it_are_two_ids(talks: Talks, down: str, up: st
         assert all(said.result is not None for said in heard)
 
 
-@each_cell
+@cells_of()
 def test_answers_that_nobody_waits_for_are_ignored(talks: Talks, down: str, up: str) -> None:
     """Unknown ids, no id, a fraction: none of them reaches the server."""
     marker = f"mark-{next(NUMBERS)}."
@@ -495,7 +501,7 @@ def test_answers_that_nobody_waits_for_are_ignored(talks: Talks, down: str, up: 
         assert not talks.logged(marker)
 
 
-@each_cell
+@cells_of()
 def test_a_question_is_answered_once(talks: Talks, down: str, up: str) -> None:
     """Of a client's two answers the server gets the first."""
     marker = f"mark-{next(NUMBERS)}."

@@ -26,6 +26,9 @@ REAL: Final = Path(os.environ.get("ISTHMUS_REAL", ROOT / ".real"))
 CLIENTS: Final = Path(__file__).resolve().parent / "clients"
 PEERS: Final = Path(__file__).resolve().parent / "peers"
 ISTHMUS: Final = Path(sys.executable).with_name("isthmus")
+PYTHON_1: Final = REAL / "client1/bin/python"
+PYTHON_2: Final = REAL / "filers/bin/python"
+"""Where mcp 1.x is, and mcp 2.x with all that builds on it."""
 EVERYTHING: Final = REAL / "node/node_modules/.bin/mcp-server-everything"
 PLAYWRIGHT: Final = REAL / "node/node_modules/.bin/playwright-mcp"
 FILESYSTEM: Final = REAL / "node/node_modules/.bin/mcp-server-filesystem"
@@ -456,15 +459,15 @@ def require(path: Path) -> Path:
 # --- Clients --------------------------------------------------------------------------------------------------------
 
 CLIENT_COMMANDS: Final[Mapping[str, Sequence[str | Path]]] = {
-    "python-1": (REAL / "client1/bin/python", CLIENTS / "python1.py"),
-    "python-2": (REAL / "client2/bin/python", CLIENTS / "python2.py"),
+    "python-1": (PYTHON_1, CLIENTS / "python1.py"),
+    "python-2": (PYTHON_2, CLIENTS / "python2.py"),
     "typescript-1": ("node", CLIENTS / "typescript1.mjs"),
     "tasks-typescript-1": ("node", CLIENTS / "tasks_typescript1.mjs"),
-    "tasks-python-1": (REAL / "client1/bin/python", CLIENTS / "tasks_python1.py"),
-    "tasks-fastmcp": (REAL / "fastmcp/bin/python", CLIENTS / "tasks_fastmcp.py"),
+    "tasks-python-1": (PYTHON_1, CLIENTS / "tasks_python1.py"),
+    "tasks-fastmcp": (PYTHON_2, CLIENTS / "tasks_fastmcp.py"),
     "tasks-raw": (sys.executable, CLIENTS / "tasks_raw.py"),
-    "visit-python-1": (REAL / "client1/bin/python", CLIENTS / "visit_python1.py"),
-    "visit-python-2": (REAL / "client2/bin/python", CLIENTS / "visit_python2.py"),
+    "visit-python-1": (PYTHON_1, CLIENTS / "visit_python1.py"),
+    "visit-python-2": (PYTHON_2, CLIENTS / "visit_python2.py"),
     "visit-typescript-1": ("node", CLIENTS / "visit_typescript.mjs"),
     "visit-typescript-2": ("node", CLIENTS / "visit_typescript.mjs"),
 }

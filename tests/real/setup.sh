@@ -22,6 +22,20 @@ if [ -n "$missing" ]; then  # each is named as its package is
 fi
 command -v npm >/dev/null 2>&1 || { echo "tests/real needs Node.js with npm" >&2; exit 1; }
 
+# venv NAME PACKAGE…: not compiled, for most of what comes is never imported, and compiling takes longer than all else
+venv() {
+    name=$1; shift
+    wanted "$name" "$*" || return 0
+    [ -x "$real/$name/bin/python" ] || "$python" -m venv "$real/$name"
+    "$real/$name/bin/python" -m pip install --no-compile --quiet --disable-pip-version-check "$@"
+    installed "$name" "$*"
+}
+# Beside the rest, as none of it keeps more than one processor busy. All that builds on mcp 2.x is in one environment: the
+# servers for files bring most of it.
+venv filers markitdown-mcp==0.0.1a7 'markitdown[docx,pdf]' mcp-pandoc==0.11.1 excel-mcp-server==2.2.2 \
+    office-word-mcp-server==1.1.11 mcp==2.3.0 fastmcp==4.1.2 fastmcp-tasks==4.1.2 & other=$!
+venv client1 mcp==1.30.0 websockets==17.4
+
 # packages NAME PACKAGE…
 packages() {
     name=$1; shift
@@ -34,23 +48,6 @@ packages node @modelcontextprotocol/server-everything@2026.8.31 @modelcontextpro
     @modelcontextprotocol/sdk@1.32.2 @playwright/mcp@0.0.83
 packages node2 @modelcontextprotocol/client@2.4.0 @modelcontextprotocol/server@2.4.0 @modelcontextprotocol/node@2.1.2
 
-# venv NAME PACKAGE…, with options of pip among them
-venv() {
-    name=$1; shift
-    wanted "$name" "$*" || return 0
-    [ -x "$real/$name/bin/python" ] || "$python" -m venv "$real/$name"
-    "$real/$name/bin/python" -m pip install --quiet --disable-pip-version-check "$@"
-    installed "$name" "$*"
-}
-# Two at a time: none of them keeps more than one processor busy. The servers for files are as large as the rest together,
-# and most of what they bring is never imported: compiling it would take longer than all else.
-venv filers --no-compile markitdown-mcp==0.0.1a7 'markitdown[docx,pdf]' mcp-pandoc==0.11.1 excel-mcp-server==2.2.2 \
-    office-word-mcp-server==1.1.11 mcp==2.3.0 & other=$!
-venv client1 mcp==1.30.0 websockets==17.4
-venv client2 mcp==2.3.0
-venv fastmcp fastmcp==4.1.2 fastmcp-tasks==4.1.2
-wait "$other"
-
 # The official JSON Schemas of the protocol, for tests/eras: only what the conformance suite's package holds, not the suite.
 suite="@modelcontextprotocol/conformance@0.2.0-alpha.12"
 if wanted schemas "$suite"; then
@@ -60,3 +57,4 @@ if wanted schemas "$suite"; then
     rm -r "$real/schemas/package" "$real"/schemas/*.tgz
     installed schemas "$suite"
 fi
+wait "$other"

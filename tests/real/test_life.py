@@ -357,7 +357,7 @@ def test_a_cancelled_call_is_cancelled_at_the_server(folder: Path) -> None:
 
 # --- Servers that die -------------------------------------------------------------------------------------------------
 
-KILLS: Final = 10
+KILLS: Final = 10 if os.environ.get("THOROUGH") else 3
 
 
 def kill(pid: int) -> None:
@@ -826,38 +826,32 @@ def test_a_port_in_use(folder: Path, over_stdio: Proxy) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("command", "text", "says"),
     [
-        ("core: {port: 0}\n", "servers"),
-        ("core: {port: 0}\nservers:\n  - id: one\n", "upstream"),
-        ("core: {port: 0}\nservers:\n  - upstream: {command: [cat]}\n", "id"),
-        ("core: {prot: 0}\nservers:\n  - {id: one, upstream: {command: [cat]}}\n", "port"),
-        ("core: {port: 0}\nservers:\n  - {id: one, upstream: {command: [cat]}\n", "line"),
+        ("serve", "core: {prot: 0}\nservers:\n  - {id: one, upstream: {command: [cat]}}\n", "port"),
+        ("check", "core: {port: 0}\nservers:\n  - {id: one, upstream: {command: [cat]}\n", "line"),
     ],
-    ids=["no servers", "no upstream", "no id", "unknown key", "no YAML"],
+    ids=["unknown key", "no YAML"],
 )
-def test_a_configuration_that_is_wrong(folder: Path, text: str, says: str) -> None:
-    """Exit code 2, with the file and the key."""
+def test_a_configuration_that_is_wrong(folder: Path, command: str, text: str, says: str) -> None:
+    """Exit code 2, with the file and the key. What else may be wrong with one, tests/app goes through."""
     config = folder / "wrong.yaml"
     config.write_text(text)
-    for command in ("serve", "check"):
-        code, said = exit_of([command, config], folder)
-        assert code == 2
-        assert "wrong.yaml" in said
-        assert says in said
-        assert "Traceback" not in said
+    code, said = exit_of([command, config], folder)
+    assert code == 2
+    assert "wrong.yaml" in said
+    assert says in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["wrap"], "expected a URL, or -- COMMAND"),
-        (["wrap", "ftp://example.com"], "expected http(s)://"),
-        (["wrap", "--listen", "nowhere", "--", "cat"], "expected HOST:PORT"),
         (["serve"], "no configuration given"),
         (["serve", "nosuch.yaml"], "nosuch.yaml"),
     ],
-    ids=["nothing to wrap", "strange URL", "strange address", "no configuration", "no file"],
+    ids=["nothing to wrap", "no configuration", "no file"],
 )
 def test_a_command_line_that_is_wrong(tmp_path: Path, arguments: list[str], says: str) -> None:
     code, said = exit_of(arguments, tmp_path)

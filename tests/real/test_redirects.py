@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,15 @@ STEPS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("down", ["http", "stdio"])
-@pytest.mark.parametrize("client", ["python-1", "typescript-1"])
-@pytest.mark.parametrize(("lives_at", "asked_at"), [("/mcp/", "mcp"), ("/mcp", "mcp/")])
+PATHS = (("/mcp/", "mcp"), ("/mcp", "mcp/"))
+CLIENTS = (("python-1", "http"), ("typescript-1", "stdio"))
+"""And the transport of each."""
+CASES = [(*paths, *client) for paths, client in zip(PATHS, CLIENTS, strict=True)]
+if os.environ.get("THOROUGH"):
+    CASES = [(*paths, client, down) for paths in PATHS for client, _ in CLIENTS for down in ("http", "stdio")]
+
+
+@pytest.mark.parametrize("lives_at, asked_at, client, down", CASES)
 def test_official_clients_use_it(lives_at: str, asked_at: str, client: str, down: str, tmp_path: Path) -> None:
     """As they do directly; and it is asked at the wrong path once."""
     with contextlib.ExitStack() as stack:

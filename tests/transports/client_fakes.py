@@ -3,18 +3,48 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import anyio
+import pytest
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.tls import TLSListener
-from isthmus.core.effects import Cause, Connected, Opening, Primed
+from isthmus.core.effects import Cause, Connected, End, Opening, PostOpening, Primed
 from isthmus.core.ids import ChannelId
+from isthmus.core.limits import Limits
+from isthmus.transports.http_client import HttpClient
 from isthmus.transports.http_endpoint import Endpoint
 from isthmus.transports.port import Outlet
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
+
+uses_protocols = False
+"""Of the client under test."""
+
+WITH_BOTH_DRIVERS = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio", "protocols"], indirect=True)
+"""For a module that imports `anyio_backend` too."""
+
+
+@pytest.fixture
+def anyio_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The event loop, and the driver of the client."""
+    is_protocols = request.param == "protocols"
+    monkeypatch.setattr(sys.modules[__name__], "uses_protocols", is_protocols)
+    return "asyncio" if is_protocols else str(request.param)
+
+
+@pytest.fixture
+def in_order(anyio_backend: str) -> None:
+    """For a test that counts turns."""
+    if anyio_backend == "trio":
+        pytest.skip("trio wakes tasks at random")
+
+
+def new_client(limits: Limits, *, only_h11: bool = False) -> HttpClient:
+    return HttpClient(limits, protocols=uses_protocols, only_h11=only_h11)
+
 
 Told = Connected | Primed | bytes | Cause
 
@@ -37,6 +67,17 @@ class FakePort:
     def open(self, opening: Opening, outlet: Outlet) -> ChannelId:
         raise AssertionError("no client opens a downstream channel")
 
+    def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
+        raise AssertionError("no client opens a downstream channel")
+
+    def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
+        self.opened(channel, opening)
+        self.message(channel, message)
+        self.closed(channel, Cause(End.DONE))
+
+    def delivered(self, channel: ChannelId, size_bytes: int) -> None:
+        raise AssertionError("no request is sent in parts")
+
     def opened(self, channel: ChannelId, opening: Opening) -> None:
         assert isinstance(opening, Connected | Primed)
         before = self.told.get(channel, [])
@@ -55,7 +96,7 @@ class FakePort:
 
     def _tell(self, channel: ChannelId, what: Told) -> None:
         told = self.told.setdefault(channel, [])
-        assert not any(isinstance(earlier, Cause) for earlier in told), "told of a channel that is gone"
+        assert not told or not isinstance(told[-1], Cause), "told of a channel that is gone"
         told.append(what)
         self._changed.set()
         self._changed = anyio.Event()
@@ -95,7 +136,8 @@ class Peer:
         """The next request, head and body."""
         while b"\r\n\r\n" not in self._buffer:
             self._buffer += await self.stream.receive()
-        head, _, rest = self._buffer.partition(b"\r\n\r\n")
+        head, _, more = self._buffer.partition(b"\r\n\r\n")
+        rest = bytearray(more)
         size = 0
         for line in head.split(b"\r\n"):
             name, _, value = line.partition(b":")
@@ -103,8 +145,8 @@ class Peer:
                 size = int(value)
         while len(rest) < size:
             rest += await self.stream.receive()
-        self._buffer = rest[size:]
-        request = head + b"\r\n\r\n" + rest[:size]
+        self._buffer = bytes(rest[size:])
+        request = b"%b\r\n\r\n%b" % (head, rest[:size])
         self._server.requests.append(request)
         return request
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,22 +12,33 @@ from dataclasses import dataclass, field
 import anyio
 import anyio.lowlevel
 import h11
-from anyio.abc import ByteStream
-from isthmus.core.effects import Append, Cause, End, Opening, Receive, Serve
+import pytest
+from anyio.abc import ByteStream, TaskGroup
+from isthmus.core.effects import Append, Cause, Connected, End, Opening, PostOpening, Receive, Serve
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.wire.http_pages import Page
 from isthmus.core.wire.http_refusals import page_answer
 from isthmus.core.wire.http_routes import PageRoute, Refused, Surface
 from isthmus.transports.forwarding import Forwarder
-from isthmus.transports.http_replies import FileExchange
+from isthmus.transports.http_replies import Exchange, FileExchange
 from isthmus.transports.http_server import HttpServer
 from isthmus.transports.port import Outlet
 
-WAIT_S = 8.0
+WAIT_S = 30.0
 """No wait of a test lasts longer."""
 
+uses_protocols = False
+"""Of what listens. Whoever imports `anyio_backend` has each test with both drivers."""
+
 SURFACE = Surface(("files",), frozenset({"localhost", "127.0.0.1", "[::1]"}), frozenset())
+
+
+@pytest.fixture(params=["asyncio", "trio", "protocols"])
+def anyio_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    is_protocols = request.param == "protocols"
+    monkeypatch.setattr(sys.modules[__name__], "uses_protocols", is_protocols)
+    return "asyncio" if is_protocols else str(request.param)
 
 
 class Pipe:
@@ -36,11 +49,13 @@ class Pipe:
         self.data = bytearray()
         self.is_eof = False  # the writer is through
         self.is_broken = False  # the reader is gone
+        self.on_change: Callable[[], None] = lambda: None
         self._changed = anyio.Event()
 
     def changed(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
+        self.on_change()
 
     async def write(self, data: bytes) -> None:
         view = memoryview(data)
@@ -121,7 +136,17 @@ class FakePort:
         self.on_open(channel, opening, outlet)
         return channel
 
+    def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
+        channel = self.open(opening, outlet)
+        assert isinstance(outlet, Exchange)
+        if not outlet.is_ended:  # no message is looked at that comes to a closed channel
+            self.message(channel, message)
+        return channel
+
     def opened(self, channel: ChannelId, opening: Opening) -> None:
+        raise AssertionError("nothing was dialled")
+
+    def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
         raise AssertionError("nothing was dialled")
 
     def message(self, channel: ChannelId, message: bytes) -> None:
@@ -133,6 +158,10 @@ class FakePort:
     def sent(self, channel: ChannelId, size_bytes: int) -> None:
         assert channel not in self.closes
         self.sent_bytes[channel] = self.sent_bytes.get(channel, 0) + size_bytes
+
+    def delivered(self, channel: ChannelId, size_bytes: int) -> None:
+        self.sent(channel, size_bytes)
+        self.closed(channel, Cause(End.DONE))
 
     def closed(self, channel: ChannelId, cause: Cause) -> None:
         assert channel not in self.closes, "a channel ends once"
@@ -332,13 +361,14 @@ async def world(
     surface: Surface = SURFACE,
     capacity: int = 1 << 20,
     forwarder: Forwarder | None = None,
+    only_h11: bool = False,
 ) -> AsyncIterator[World]:
     """A server, and one client connected to it.
 
     At the end the clients hang up; then every channel must be closed, and no connection may have failed by itself.
     """
     port, files = FakePort(), FakeFiles()
-    server = HttpServer(surface, port, files, limits or Limits(), pages=pages, forwarder=forwarder)
+    server = HttpServer(surface, port, files, limits or Limits(), pages=pages, forwarder=forwarder, only_h11=only_h11)
     failures = Failures()
     logger = logging.getLogger("isthmus.http")
     logger.addHandler(failures)
@@ -349,7 +379,10 @@ async def world(
             def connect() -> Client:
                 near, far = stream_pair(capacity)
                 streams.append(near)
-                tasks.start_soon(server.handle, far)
+                if uses_protocols:
+                    serve_transport(server, far, tasks)
+                else:
+                    tasks.start_soon(server.handle, far)
                 return Client(near)
 
             yield World(server, port, files, connect(), connect)
@@ -358,6 +391,16 @@ async def world(
         logger.removeHandler(failures)
         assert set(port.closes) == set(port.openings)
         assert not failures.seen
+
+
+def serve_transport(server: HttpServer, stream: MemoryStream, tasks: TaskGroup) -> None:
+    """What `HttpServer.handle` does with streams."""
+    from pipe_transport import PipeTransport
+
+    async def connect(protocol: asyncio.Protocol) -> None:
+        PipeTransport(stream, protocol)
+
+    server.handle_transport(connect, tasks, lambda: None)
 
 
 def post(body: bytes = b"{}", *extra: str, path: str = "/mcp", chunked: bool = False) -> bytes:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 import anyio
-from isthmus.core.effects import Cause, Opening
+from isthmus.core.effects import Cause, Connected, End, Opening, PostOpening
 from isthmus.core.ids import ChannelId
 from isthmus.transports.port import Outlet
 
@@ -30,6 +30,20 @@ class RecordingPort:
         self.opened_channels[channel] = opening
         self._change()
         return channel
+
+    def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
+        channel = self.open(opening, outlet)
+        self.message(channel, message)
+        return channel
+
+    def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
+        self.opened(channel, opening)
+        self.message(channel, message)
+        self.closed(channel, Cause(End.DONE))
+
+    def delivered(self, channel: ChannelId, size_bytes: int) -> None:
+        self.sent(channel, size_bytes)
+        self.closed(channel, Cause(End.DONE))
 
     def opened(self, channel: ChannelId, opening: Opening) -> None:
         assert channel not in self.opened_channels, f"channel {channel} opened twice"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 from http_fakes import SURFACE, World, get, post, world
+from http_fakes import anyio_backend as anyio_backend
 from isthmus.core.effects import Close, End, GetOpening, Send
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits

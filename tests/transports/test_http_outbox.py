@@ -7,7 +7,8 @@ import pytest
 import trio.testing
 from anyio.abc import ByteStream
 from http_fakes import stream_pair
-from isthmus.transports.http_outbox import BRISK_S, PIECE_MAX_BYTES, PIECE_MIN_BYTES, Outbox, Silent
+from isthmus.transports.http_outbox import BRISK_S, PIECE_MAX_BYTES, PIECE_MIN_BYTES, Outbox
+from isthmus.transports.http_wire import Silent
 
 WRITE_TIMEOUT_S = 60.0
 

@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 from anyio.abc import ByteStream
-from client_fakes import PATIENCE_S, Peer, ScriptedServer, serving, until
+from client_fakes import PATIENCE_S, WITH_BOTH_DRIVERS, Peer, ScriptedServer, new_client, serving, until
+from client_fakes import anyio_backend as anyio_backend
+from client_fakes import in_order as in_order
 from isthmus.core.effects import Cause, Close, Connected, End, Join, Send
 from isthmus.core.errors import OUTCOME_UNKNOWN, OVERLOADED, UPSTREAM_UNAVAILABLE
 from isthmus.core.ids import ChannelId
@@ -20,7 +22,7 @@ from isthmus.transports.http_endpoint import Endpoint
 from isthmus.transports.sse_client import SseUpstream
 from ports import RecordingPort
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, WITH_BOTH_DRIVERS]
 
 CHANNEL = ChannelId(1)
 LIMITS = Limits(post_wait_s=PATIENCE_S)
@@ -112,7 +114,7 @@ async def stage(
 ) -> AsyncIterator[Stage]:
     """A session that runs within, with a client of its own; it must have come to its end in the end."""
     with anyio.fail_after(2 * PATIENCE_S):
-        async with HttpClient(limits) as client, anyio.create_task_group() as tasks:
+        async with new_client(limits) as client, anyio.create_task_group() as tasks:
             made = Stage(client, Endpoint(server.url.replace("/mcp", "/sse"), headers), limits, target)
             tasks.start_soon(made.upstream.run)
             yield made
@@ -454,7 +456,7 @@ class Wire:
 
 
 @pytest.mark.parametrize("more", [event(b"{}"), LAST_CHUNK])
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # wakes tasks in order; trio does so at random
+@pytest.mark.usefixtures("in_order")
 async def test_what_a_stream_says_as_its_session_is_forgotten_is_dropped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, more: bytes
 ) -> None:

@@ -19,6 +19,7 @@ from isthmus.core.limits import Limits
 from isthmus.transports import stdio
 from isthmus.transports.child_ends import HINTS
 from isthmus.transports.stdio import Child, ChildSpec, environment_for
+from line_drivers import anyio_backend, driver, protocols  # noqa: F401
 from ports import RecordingPort
 
 pytestmark = pytest.mark.anyio
@@ -35,13 +36,20 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "QUICK_GRACE_S", 0.2)
 
 
+@pytest.fixture(autouse=True)
+def chosen(protocols: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setattr(Stage, "protocols", protocols)
+
+
 class Stage:
     """One child on a recording port, and its log."""
+
+    protocols = True
 
     def __init__(self, spec: ChildSpec, limits: Limits = LIMITS) -> None:
         self.port = RecordingPort()
         self.log: list[str] = []
-        self.child = Child(spec, CHANNEL, self.port, limits, log=self.log.append)
+        self.child = Child(spec, CHANNEL, self.port, limits, log=self.log.append, protocols=self.protocols)
 
     def send(self, message: bytes) -> None:
         self.child.send(Send(CHANNEL, message))

@@ -22,14 +22,26 @@ from isthmus.core.effects import Close, End, PipeOpening, Send
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.wire.ndjson import Line, LineReader, Oversize, Truncated
-from isthmus.transports.lines import TURN_LINES, Descriptor, Gate, read_lines
+from isthmus.transports.descriptors import Descriptor
+from isthmus.transports.gate import Gate
+from isthmus.transports.line_callbacks import TURN_LINES
+from isthmus.transports.lines import read_lines
 from isthmus.transports.pipe import serve_pipe
+from line_drivers import anyio_backend, driver, protocols  # noqa: F401
 from ports import RecordingPort
 
 pytestmark = pytest.mark.anyio
 OPENING = PipeOpening(server="s")
 LIMITS = Limits(drain_s=20.0)
 PATIENCE_S = 20.0
+
+
+@pytest.fixture(autouse=True)
+def chosen(protocols: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setitem(HOW, "protocols", protocols)
+
+
+HOW = {"protocols": True}
 
 
 async def at_once(channel: ChannelId) -> None:
@@ -108,6 +120,7 @@ async def serving(
                 stdout_fd=their_out,
                 wait_answered=wait_answered,
                 log=client.log.append,
+                **HOW,
             )
         finally:
             os.close(their_in)
@@ -242,7 +255,7 @@ async def test_files_are_served_too(tmp_path: Path) -> None:
 
         with anyio.fail_after(PATIENCE_S):
             await serve_pipe(
-                port, OPENING, LIMITS, stdin_fd=stdin.fileno(), stdout_fd=stdout.fileno(), wait_answered=answer
+                port, OPENING, LIMITS, stdin_fd=stdin.fileno(), stdout_fd=stdout.fileno(), wait_answered=answer, **HOW
             )
     (channel,) = port.outlets
     assert port.messages[channel] == [b"{}", b"[1]"]
@@ -258,13 +271,13 @@ async def test_a_terminal_is_served_and_keeps_its_mode() -> None:
             async with anyio.create_task_group() as tasks:
 
                 async def serve() -> None:
-                    await serve_pipe(port, OPENING, LIMITS, stdin_fd=far, stdout_fd=far)
+                    await serve_pipe(port, OPENING, LIMITS, stdin_fd=far, stdout_fd=far, **HOW)
 
                 tasks.start_soon(serve)
                 channel = await port.wait_any_opened()
-                assert os.get_blocking(far)
                 os.write(near, b"{}\n")
                 await port.wait_message(channel)
+                assert os.get_blocking(far)
                 port.outlets[channel].send(Send(channel, b"[1]"))
                 await port.wait_sent(channel, 3)
                 assert os.read(near, 100) == b"[1]\n"
@@ -280,7 +293,7 @@ async def test_one_socket_serves_both_ways_and_keeps_its_mode() -> None:
         client = Client(near.fileno(), near.fileno())
 
         async def serve() -> None:
-            await serve_pipe(client.port, OPENING, LIMITS, stdin_fd=far.fileno(), stdout_fd=far.fileno())
+            await serve_pipe(client.port, OPENING, LIMITS, stdin_fd=far.fileno(), stdout_fd=far.fileno(), **HOW)
 
         with anyio.fail_after(PATIENCE_S):
             async with anyio.create_task_group() as tasks:
@@ -302,6 +315,8 @@ SERVER = """if True:
     from isthmus.core.limits import Limits
     from isthmus.transports.pipe import serve_pipe
 
+    HOW = {"protocols": "portable" not in sys.argv}
+
     class Echo:
         def open(self, opening, outlet):
             self.outlet = outlet
@@ -313,12 +328,13 @@ SERVER = """if True:
         def sent(self, channel, size_bytes): pass
         def closed(self, channel, cause): print("and one more")
 
-    anyio.run(lambda: serve_pipe(Echo(), PipeOpening(server="s"), Limits()), backend=sys.argv[1])"""
+    anyio.run(lambda: serve_pipe(Echo(), PipeOpening(server="s"), Limits(), **HOW),
+              backend=sys.argv[1], backend_options={"use_uvloop": True} if "uvloop" in sys.argv else {})"""
 
 
-def test_stdout_carries_messages_only(anyio_backend: str) -> None:
+def test_stdout_carries_messages_only(driver: str) -> None:  # noqa: F811
     done = subprocess.run(
-        [sys.executable, "-c", SERVER, anyio_backend],
+        [sys.executable, "-c", SERVER, "trio" if driver == "trio" else "asyncio", driver],
         input=b"{}\n[1]\n",
         capture_output=True,
         timeout=PATIENCE_S,
@@ -340,7 +356,7 @@ async def read_many(take: Callable[[Line | Oversize | Truncated], None]) -> None
         os.close(writing)
         with Descriptor(reading) as source:
             lines = LineReader(line_size_max_bytes=100)
-            await read_lines(source, lines, Gate(), take, read_size_bytes=len(MANY))
+            await read_lines(source, lines, Gate(), take, read_size_bytes=len(MANY), **HOW)
     finally:
         os.close(reading)
 

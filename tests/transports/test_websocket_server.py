@@ -9,6 +9,7 @@ import anyio.lowlevel
 import pytest
 import trio
 from http_fakes import SURFACE, WAIT_S, FakeFiles, FakePort, get, pages, post, stream_pair, world
+from http_fakes import anyio_backend as anyio_backend
 from isthmus.core.effects import Cause, Close, End, PipeOpening, Send
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits

@@ -17,7 +17,7 @@ class Turns:
 
     @property
     def longest(self) -> int:
-        """The most events that h11 gave while nobody else had a turn."""
+        """The most calls while nobody else had a turn."""
         return max(map(len, self.seen.split(b"o")))
 
     @property
@@ -26,14 +26,16 @@ class Turns:
 
 
 @asynccontextmanager
-async def watched(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Turns]:
-    """Watch whoever parses HTTP, until the context is left."""
+async def watched(
+    monkeypatch: pytest.MonkeyPatch, owner: type = h11.Connection, method: str = "next_event"
+) -> AsyncIterator[Turns]:
+    """Watch whoever calls a method, until the context is left."""
     turns = Turns()
-    next_event = h11.Connection.next_event
+    watched_method = getattr(owner, method)
 
-    def spy(connection: h11.Connection) -> object:
+    def spy(*args: object) -> object:
         turns.seen += b"e"
-        return next_event(connection)
+        return watched_method(*args)
 
     async def be_another() -> None:
         while True:
@@ -41,7 +43,7 @@ async def watched(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Turns]:
             await anyio.lowlevel.checkpoint()
 
     with monkeypatch.context() as patch:
-        patch.setattr(h11.Connection, "next_event", spy)
+        patch.setattr(owner, method, spy)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(be_another)
             yield turns

@@ -1,0 +1,116 @@
+"""Byte proxies and other MCP proxies to compare with, installed from their registries into `.peers` by `make bench`.
+
+Debian packages are unpacked there, not installed on the system, so no rights are needed. What cannot be had is left out
+of the run, with its reason in the report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+PEERS: Final = Path(__file__).resolve().parent.parent / ".peers"
+INSTALL_TIMEOUT_S = 300.0
+WORDS_SHOWN_MAX = 300
+
+DEBIAN: Final = {
+    "nginx": ["nginx"],
+    "haproxy": ["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"],
+}
+"""Packages of each; those after the first are libraries, which a system may have or not need."""
+NPM: Final = {"supergateway": "supergateway@4.0.0", "mcp-proxy-npm": "mcp-proxy@6.7"}
+PYPI: Final = {
+    "fastmcp": "fastmcp>=4.1.2,<4.2",
+    "mcp-proxy-pypi": "mcp-proxy==0.13",
+    "context-forge": "mcp-contextforge-gateway",
+}
+SUBJECT_PACKAGES: Final = {"translate": "context-forge"}
+
+
+def is_there(subject: str) -> str | None:
+    """Why the program of a subject is missing, or None: it is there, or needs none."""
+    name = SUBJECT_PACKAGES.get(subject, subject)
+    if name not in DEBIAN | NPM | PYPI or (PEERS / f"{name}.installed").exists():
+        return None
+    reason = PEERS / f"{name}.absent"
+    return reason.read_text().strip() if reason.exists() else "not installed"
+
+
+def install() -> None:
+    """Install what is not there yet; note of each that cannot be had why."""
+    PEERS.mkdir(exist_ok=True)
+    for name in DEBIAN | NPM | PYPI:
+        if (PEERS / f"{name}.installed").exists():
+            continue
+        print(f"installing {name} …", file=sys.stderr, flush=True)
+        (PEERS / f"{name}.absent").unlink(missing_ok=True)
+        try:
+            _install_one(name)
+        except (OSError, subprocess.SubprocessError) as error:
+            said = getattr(error, "stderr", None) or str(error)
+            reason = said.strip().replace("\n", " ")[-WORDS_SHOWN_MAX:]
+            (PEERS / f"{name}.absent").write_text(reason)
+            print(f"{name} is left out: {reason}", file=sys.stderr)
+        else:
+            (PEERS / f"{name}.installed").write_text(_version(name))
+
+
+def versions() -> dict[str, str]:
+    return {path.stem: path.read_text() for path in sorted(PEERS.glob("*.installed"))}
+
+
+def _version(name: str) -> str:
+    folder = PEERS / name
+    if name in DEBIAN:
+        return _run([str(folder / f"usr/sbin/{name}"), "-v"], folder).splitlines()[0].split(" - ")[0]
+    package = re.split("[=<>@]", (NPM | PYPI)[name])[0]
+    if name in NPM:
+        described = json.loads((folder / f"node_modules/{package}/package.json").read_text())
+        return f"{package} {described['version']}"
+    asked = f"from importlib.metadata import version; print({package!r}, version({package!r}))"
+    return _run([str(folder / "bin/python"), "-c", asked], folder).strip()
+
+
+def _install_one(name: str) -> None:
+    folder = PEERS / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    if name in DEBIAN:
+        needed, *libraries = DEBIAN[name]
+        _run(["apt-get", "download", "-q", needed], folder)
+        for library in libraries:
+            subprocess.run(["apt-get", "download", "-q", library], cwd=folder, capture_output=True, check=False)
+        for package in sorted(folder.glob("*.deb")):
+            _run(["dpkg", "-x", str(package), str(folder)], folder)
+            package.unlink()
+    elif name in NPM:
+        _run(["npm", "init", "-y"], folder)
+        _run(["npm", "install", "--no-fund", "--no-audit", "--silent", NPM[name]], folder)
+    else:
+        _run([sys.executable, "-m", "venv", str(folder)], folder)
+        pip = [str(folder / "bin/pip"), "install", "-q", "--disable-pip-version-check", "--no-compile"]
+        _run([*pip, PYPI[name]], folder)
+
+
+def _run(command: list[str], folder: Path) -> str:
+    libraries = ":".join(map(str, folder.glob("usr/lib/*-linux-gnu*")))
+    ran = subprocess.run(
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=INSTALL_TIMEOUT_S,
+        env=os.environ | ({"LD_LIBRARY_PATH": libraries} if libraries else {}),
+    )
+    return ran.stdout or ran.stderr  # nginx tells its version there
+
+
+if __name__ == "__main__":
+    install()

@@ -1,0 +1,165 @@
+"""Processes that a run starts: the C programs built, each proxy reached on its port, all of them ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+BUILD = ROOT / "build" / "bench"
+FLAGS = ("-O2", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE")
+START_TIMEOUT_S = 60.0
+"""Servers for Node and Python load for seconds on a busy machine."""
+STOP_TIMEOUT_S = 15.0
+WORDS_SHOWN_MAX = 2000
+OPEN_FILES = 65_536
+OTHER_FILES = 1000
+"""Of a proxy with thousands of sessions: those that call, connections kept for later, logs."""
+
+
+class Failed(Exception):
+    """Something that was measured did not start, or did wrong."""
+
+
+def build() -> None:
+    """Compile what is older than its source."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    for name in ("stub", "load"):
+        made, sources = BUILD / name, [HERE / f"{name}.c", HERE / "wire.h"]
+        if not made.exists() or any(source.stat().st_mtime > made.stat().st_mtime for source in sources):
+            scratch = BUILD / f"{name}.{os.getpid()}"  # a run that begins meanwhile finds the old one or the new one
+            subprocess.run(["cc", *FLAGS, "-o", scratch, HERE / f"{name}.c"], check=True)
+            scratch.rename(made)
+
+
+def allow_open_files() -> None:
+    """What is started inherits this: 10,000 sessions are 20,000 sockets of a proxy, and some more."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError):  # only root may raise its limit
+        resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, max(hard, OPEN_FILES)))
+        return
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def idle_max() -> int:
+    """How many sessions a proxy can hold by the limit of open files: each may be a socket on either side."""
+    return (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - OTHER_FILES) // 2
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process so far, all threads, to the nanosecond.
+
+    Source: Linux, include/linux/posix-timers.h: the clock of a process is the complement of its id, then 3 bits.
+    """
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def status_kb(pid: int, field: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1])
+    raise Failed(f"process {pid} has no {field}")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A process that accepts connections.
+
+    Attributes:
+        start_cpu_s: what it took until it accepted the first.
+    """
+
+    pid: int
+    port: int
+    start_cpu_s: float = 0.0
+
+
+class Programs(contextlib.ExitStack):
+    """What was started since the context was entered; all of it ends with the context.
+
+    Attributes:
+        scratch: a folder for their configurations, logs and data, which is gone then too.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        BUILD.mkdir(parents=True, exist_ok=True)
+        self.scratch = Path(self.enter_context(tempfile.TemporaryDirectory(dir=BUILD, ignore_cleanup_errors=True)))
+
+    def __enter__(self) -> Programs:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, _leave)
+        return self
+
+    def listening(self, command: list[str], port: int, env: dict[str, str] | None = None, cwd: Path = ROOT) -> Program:
+        """Start `command`, which is to listen on `port`.
+
+        Raises:
+            Failed: it ended, or did not listen in time; with its last words.
+        """
+        log = self.enter_context(open(self.scratch / f"{port}.log", "w+"))  # noqa: SIM115
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=os.environ | (env or {}),
+            cwd=cwd,
+            start_new_session=True,
+        )
+        self.callback(_stop, process, with_children=True)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline and process.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                return Program(process.pid, port, cpu_s(process.pid))
+            time.sleep(0.05)
+        log.seek(0)
+        raise Failed(f"{command[0]} does not listen on port {port}: {log.read()[-WORDS_SHOWN_MAX:]}")
+
+    def stub(self, era: str) -> Program:
+        """The upstream, which chooses its port."""
+        process = subprocess.Popen([BUILD / "stub", "http", "--era", era], stdout=subprocess.PIPE, text=True)
+        self.callback(_stop, process, with_children=False)
+        assert process.stdout is not None
+        self.callback(process.stdout.close)
+        return Program(process.pid, int(process.stdout.readline()))
+
+
+def stub_command(era: str) -> list[str]:
+    return [str(BUILD / "stub"), "stdio", "--era", era]
+
+
+def _leave(number: int, frame: object) -> NoReturn:
+    """So that what was started ends when this is told to."""
+    raise SystemExit(128 + number)
+
+
+def _stop(process: subprocess.Popen[str] | subprocess.Popen[bytes], *, with_children: bool) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL) if with_children else process.kill()
+        process.wait()
+    if with_children:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)  # those that it left behind are of its session

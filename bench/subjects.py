@@ -1,0 +1,234 @@
+"""What is measured: the product with either driver, the floors it is compared with, byte proxies and its peers.
+
+Each entry of `SUBJECTS` is started as its users would start it, in front of the stub.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import secrets
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from peers import PEERS, is_there
+from programs import HERE
+
+ISTHMUS: Final = [sys.executable, "-m", "isthmus.app.cli"]
+
+
+@dataclass(frozen=True)
+class Route:
+    """Who is on either side: transports `http`, `stdio`, of clients also `sse` and `ws`; eras `legacy` and `modern`."""
+
+    server: str
+    client: str
+    server_era: str = "legacy"
+    client_era: str = "legacy"
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a proxy is started.
+
+    Attributes:
+        command: of a process that listens on the port it was given, or serves its stdin.
+        path: where its endpoint is.
+    """
+
+    command: list[str]
+    path: str = "/mcp"
+    env: tuple[tuple[str, str], ...] = ()
+
+
+Starter = Callable[[Route, int, str | list[str], Path], Start | None]
+"""From the route, the port to listen on, the stub's URL or command, and a folder for files; None: not on this route."""
+
+
+def _isthmus(driver: str) -> Starter:
+    def start(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start:
+        listen = "stdio" if route.client == "stdio" else f"127.0.0.1:{port}"
+        era = ["--era", "stateless"] if route.server_era == "modern" else ["--era", "handshake"]
+        target = [upstream] if isinstance(upstream, str) else ["--", *upstream]
+        path = {"sse": "/sse", "ws": "/ws"}.get(route.client, "/mcp")
+        return Start([*ISTHMUS, "wrap", "--listen", listen, *era, *target], path, (("ISTHMUS_DRIVER", driver),))
+
+    return start
+
+
+def _isthmus_shared(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start:
+    """One process of the server for all clients, which takes a configuration file."""
+    assert isinstance(upstream, list)
+    path = scratch / f"{port}.json"
+    settings = {
+        "core": {"port": port},
+        "storage": {"root": str(scratch / f"{port}.data")},
+        "servers": [{"id": "stub", "upstream": {"command": upstream, "era": "handshake"}, "share": "concurrent"}],
+    }
+    path.write_text(json.dumps(settings))
+    return Start([*ISTHMUS, "serve", str(path)])
+
+
+def _isthmus_sqlite(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
+    """Streams that a client may come back to are kept in records on disk where there is no room in memory."""
+    if isinstance(upstream, list):
+        return None
+    path = scratch / f"{port}.json"
+    settings = {
+        "core": {"port": port},
+        "storage": {"root": str(scratch / f"{port}.data")},
+        "sessions": {"event_store": "sqlite"},
+        "servers": [{"id": "stub", "upstream": {"url": upstream, "era": "handshake"}}],
+    }
+    path.write_text(json.dumps(settings))
+    return Start([*ISTHMUS, "serve", str(path)])
+
+
+def _floor(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start:
+    floor = [sys.executable, str(HERE / "floor.py")]
+    if isinstance(upstream, list):
+        return Start([*floor, "lines", str(port), *upstream])
+    if route.client == "stdio":
+        return Start([*floor, "posts", _port_of(upstream)])
+    return Start([*floor, "relay", str(port), _port_of(upstream)])
+
+
+def _floor_anyio(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
+    if isinstance(upstream, list) or route.client == "stdio":
+        return None
+    return Start([sys.executable, str(HERE / "floor.py"), "relay-anyio", str(port), _port_of(upstream)])
+
+
+def _floor_h11(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
+    if isinstance(upstream, list) or route.client == "stdio":
+        return None
+    return Start([sys.executable, str(HERE / "floor_h11.py"), str(port), _port_of(upstream)])
+
+
+def _port_of(url: str) -> str:
+    return url.rsplit(":", 1)[1].split("/")[0]
+
+
+def _nginx(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
+    if route.server != "http" or route.client != "http":
+        return None
+    assert isinstance(upstream, str)
+    path = scratch / f"{port}.conf"
+    path.write_text(
+        f"""daemon off; master_process off; pid {scratch}/{port}.pid; error_log stderr error;
+events {{ worker_connections 32768; }}
+http {{
+    access_log off;
+    client_body_temp_path {scratch}/{port}.body; proxy_temp_path {scratch}/{port}.proxy;
+    fastcgi_temp_path {scratch}/{port}.fastcgi; uwsgi_temp_path {scratch}/{port}.uwsgi;
+    scgi_temp_path {scratch}/{port}.scgi;
+    client_max_body_size 2g; keepalive_requests 100000000;
+    upstream stub {{ server 127.0.0.1:{_port_of(upstream)}; keepalive 256; keepalive_requests 100000000; }}
+    server {{
+        listen 127.0.0.1:{port} backlog=4096;
+        location / {{
+            proxy_pass http://stub; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
+            proxy_request_buffering off;
+        }}
+    }}
+}}
+"""
+    )
+    return Start([str(PEERS / "nginx/usr/sbin/nginx"), "-p", str(scratch), "-c", str(path), "-e", "stderr"])
+
+
+def _haproxy(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
+    if route.server != "http" or route.client != "http":
+        return None
+    assert isinstance(upstream, str)
+    path = scratch / f"{port}.cfg"
+    path.write_text(
+        f"""global
+    nbthread 1
+    maxconn {(resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200) // 2}
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 600s
+    timeout server 600s
+    http-reuse always
+frontend in
+    bind 127.0.0.1:{port} backlog 4096
+    default_backend stub
+backend stub
+    server stub 127.0.0.1:{_port_of(upstream)}
+"""
+    )
+    libraries = ":".join(map(str, (PEERS / "haproxy").glob("usr/lib/*-linux-gnu*")))
+    command = [str(PEERS / "haproxy/usr/sbin/haproxy"), "-db", "-q", "-f", str(path)]
+    return Start(command, env=(("LD_LIBRARY_PATH", libraries),))
+
+
+def _supergateway(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
+    script = str(PEERS / "supergateway/node_modules/supergateway/dist/index.js")
+    if isinstance(upstream, str):
+        return Start(["node", script, "--streamableHttp", upstream, "--logLevel", "none"])
+    options = ["--outputTransport", "streamableHttp", "--stateful", "--port", str(port), "--logLevel", "none"]
+    return Start(["node", script, "--stdio", shlex.join(upstream), *options])
+
+
+def _mcp_proxy_npm(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
+    if isinstance(upstream, str):
+        return None
+    script = str(PEERS / "mcp-proxy-npm/node_modules/mcp-proxy/dist/bin/mcp-proxy.mjs")
+    return Start(["node", script, "--port", str(port), "--host", "127.0.0.1", "--server", "stream", "--", *upstream])
+
+
+def _mcp_proxy_pypi(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
+    program = str(PEERS / "mcp-proxy-pypi/bin/mcp-proxy")
+    if isinstance(upstream, str):
+        return Start([program, "--transport", "streamablehttp", upstream])
+    return Start(
+        [program, "--host", "127.0.0.1", "--port", str(port), "--log-level", "ERROR", "--", *upstream], "/mcp/"
+    )
+
+
+def _fastmcp(mode: str) -> Starter:
+    def start(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
+        listen = "stdio" if route.client == "stdio" else str(port)
+        target = [upstream] if isinstance(upstream, str) else upstream
+        return Start([str(PEERS / "fastmcp/bin/python"), str(HERE / "peer_fastmcp.py"), mode, listen, *target])
+
+    return start
+
+
+def _translate(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
+    if isinstance(upstream, str):
+        return None
+    python = str(PEERS / "context-forge/bin/python")
+    options = ["--expose-streamable-http", "--host", "127.0.0.1", "--port", str(port), "--logLevel", "error"]
+    needed = tuple((name, secrets.token_hex(32)) for name in ("JWT_SECRET_KEY", "AUTH_ENCRYPTION_SECRET"))
+    return Start([python, "-m", "mcpgateway.translate", "--stdio", shlex.join(upstream), *options], env=needed)
+
+
+STARTERS: Final[dict[str, Starter]] = {
+    "isthmus": _isthmus("protocols"),
+    "isthmus-anyio": _isthmus("anyio"),
+    "isthmus-shared": _isthmus_shared,
+    "isthmus-sqlite": _isthmus_sqlite,
+    "floor": _floor,
+    "floor-anyio": _floor_anyio,
+    "floor-h11": _floor_h11,
+    "nginx": _nginx,
+    "haproxy": _haproxy,
+    "supergateway": _supergateway,
+    "mcp-proxy-npm": _mcp_proxy_npm,
+    "mcp-proxy-pypi": _mcp_proxy_pypi,
+    "fastmcp": _fastmcp("default"),
+    "fastmcp-reused": _fastmcp("reused"),
+    "translate": _translate,
+}
+
+
+def why_absent(name: str) -> str | None:
+    """Why a subject cannot be measured here, or None."""
+    return is_there(name.removesuffix("-reused")) if name not in ("direct",) else None

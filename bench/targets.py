@@ -1,0 +1,135 @@
+"""What a call may cost: limits of its own, and gates that are ratios to others measured in the same run.
+
+Limits are of the machine they were set on, where nginx takes 37 µs a call; gates hold on any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+Figures = dict[str, float]
+Results = dict[str, dict[str, Figures]]
+"""By workload and subject."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Our figure divided by that of `subject`, in `workload` (ours if None), lies on the right side of `ratio`."""
+
+    subject: str
+    ratio: float
+    workload: str | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound on one figure.
+
+    Attributes:
+        limit: in the figure's own unit; None: gates only.
+        is_least: whether bounds are what it must reach; else what it may reach.
+    """
+
+    workload: str
+    subject: str
+    figure: str
+    limit: float | None = None
+    gates: tuple[Gate, ...] = ()
+    is_least: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One bound of a target, looked at.
+
+    Attributes:
+        against: whose figure it is a ratio to, or None: a limit.
+        value: the figure or the ratio; None where something was not measured.
+    """
+
+    target: Target
+    against: str | None
+    bound: float
+    value: float | None
+
+    @property
+    def is_held(self) -> bool | None:
+        if self.value is None:
+            return None
+        return self.value >= self.bound if self.target.is_least else self.value <= self.bound
+
+
+def _times_cheaper(factor: float, *subjects: str) -> tuple[Gate, ...]:
+    return tuple(Gate(subject, 1 / factor) for subject in subjects)
+
+
+OURS: Final = ("isthmus", "isthmus-anyio")
+MIB_KB: Final = 1024.0
+
+TARGETS: Final = (
+    Target(
+        "http_c16",
+        "isthmus",
+        "cpu_us",
+        130,
+        (Gate("nginx", 3.5), *_times_cheaper(60, "fastmcp-reused"), *_times_cheaper(480, "fastmcp")),
+    ),
+    Target("http_c16", "isthmus-anyio", "cpu_us", 330, (Gate("nginx", 9),)),
+    Target("http_c1", "isthmus", "added_p50_us", 400, (Gate("nginx", 2.2),)),
+    Target(
+        "from_stdio_c16",
+        "isthmus",
+        "cpu_us",
+        90,
+        (*_times_cheaper(30, "supergateway", "mcp-proxy-npm", "mcp-proxy-pypi"), *_times_cheaper(6, "translate")),
+    ),
+    Target("to_stdio_c16", "isthmus", "cpu_us", 110, _times_cheaper(18, "supergateway")),
+    *(
+        Target(workload, subject, "cpu_us", None, (Gate(subject, 1.5, "http_c16"),))
+        for workload in ("modern_to_legacy_c16", "legacy_to_modern_c16")
+        for subject in OURS
+    ),
+    Target("http_burst", "isthmus", "cpu_us", 3.5, (Gate("nginx", 1.8),)),
+    Target("http_paced", "isthmus", "added_delay_p50_us", 250),
+    Target("from_stdio_burst", "isthmus", "cpu_us", 7),
+    Target("http_100k", "isthmus", "cpu_us", 230, (Gate("haproxy", 1.4),)),
+    Target("from_stdio_100k", "isthmus", "cpu_us", 450),
+    Target("http_10m", "isthmus", "cpu_us", 13_000, (Gate("haproxy", 1.4),)),
+    Target("http_10m", "isthmus", "growth_kb", 4 * MIB_KB),
+    Target("from_stdio_10m", "isthmus", "cpu_us", 50_000),
+    Target("from_stdio_10m", "isthmus", "growth_kb", 45 * MIB_KB),
+    Target("http_churn", "isthmus", "cpu_us", 500, (Gate("nginx", 3.3),)),
+    Target("from_stdio_churn_shared", "isthmus-shared", "cpu_us", 250),
+    Target("http_idle_1k", "isthmus", "idle_kb", 12),
+    Target("http_idle_1k", "isthmus", "idle_cpu_us_per_s", 200),
+    Target("http_idle_10k", "isthmus", "idle_kb", 12),
+    Target("http_idle_10k", "isthmus", "idle_cpu_us_per_s", 200),
+    Target("http_idle_10k", "isthmus", "cpu_us", None, (Gate("isthmus", 1.2, "http_c16"),)),
+    Target("file_upload", "isthmus", "mib_per_s", None, (Gate("nginx", 0.5),), is_least=True),
+    Target("file_upload", "isthmus", "growth_kb", 16 * MIB_KB),
+    Target("file_download", "isthmus", "mib_per_s", None, (Gate("nginx", 0.5),), is_least=True),
+    Target("file_download", "isthmus", "growth_kb", 16 * MIB_KB),
+    Target("start", "isthmus", "cpu_us", 350_000),
+    Target("start", "isthmus", "rss_kb", 45 * MIB_KB),
+)
+"""`idle_cpu_us_per_s` allows for a handful of wake-ups that are not the sessions': 10,000 of theirs would take more."""
+
+
+def judge(results: Results) -> list[Verdict]:
+    """Every bound of every target, in their order."""
+    verdicts = []
+    for target in TARGETS:
+        ours = _figure(results, target.workload, target.subject, target.figure)
+        if target.limit is not None:
+            verdicts.append(Verdict(target, None, target.limit, ours))
+        for gate in target.gates:
+            theirs = _figure(results, gate.workload or target.workload, gate.subject, target.figure)
+            ratio = ours / theirs if ours is not None and theirs else None
+            name = gate.subject if gate.workload is None else f"{gate.subject} in {gate.workload}"
+            verdicts.append(Verdict(target, name, gate.ratio, ratio))
+    return verdicts
+
+
+def _figure(results: Results, workload: str, subject: str, figure: str) -> float | None:
+    return results.get(workload, {}).get(subject, {}).get(figure)

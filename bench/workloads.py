@@ -1,0 +1,141 @@
+"""What is measured, as data: who is on either side, through whom, and what the load generator is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from subjects import Route
+
+HTTP: Final = Route("http", "http")
+FROM_STDIO: Final = Route("stdio", "http")
+TO_STDIO: Final = Route("http", "stdio")
+SSE: Final = Route("http", "sse")
+WS: Final = Route("http", "ws")
+
+MODERN: Final = Route("http", "http", "modern", "modern")
+TO_LEGACY: Final = Route("http", "http", "legacy", "modern")
+TO_MODERN: Final = Route("http", "http", "modern", "legacy")
+MODERN_FROM_LEGACY_STDIO: Final = Route("stdio", "http", "legacy", "modern")
+
+OURS: Final = ("isthmus", "isthmus-anyio")
+BYTES: Final = ("nginx", "haproxy")
+WRAPPERS: Final = ("supergateway", "mcp-proxy-npm", "mcp-proxy-pypi", "translate")
+"""Peers that put HTTP in front of a server on stdio."""
+SLOW: Final = ("fastmcp", "fastmcp-reused", "mcp-proxy-npm", "mcp-proxy-pypi", "translate")
+"""Peers that the short run does without: they take seconds to start, and as long as all others together."""
+PEERS: Final = ("supergateway", *SLOW)
+"""Measured in the first round only: what they cost differs by more than rounds do."""
+BURST: Final = 1000
+"""Events of one call: enough that the call itself does not show in what one costs."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One row of the report.
+
+    Attributes:
+        idle: sessions that hold a stream and do nothing else, if so many sockets can be open.
+        load: options of the load generator.
+        calls_max: calls of one measurement; fewer where they take longer than the time for one.
+        divisor: what the CPU time of a call is divided by: the events of a stream, say.
+        is_fresh: whether each measurement has a process of its own: where memory is the figure.
+        is_quick: whether the short run has it.
+        rounds_max: fewer than the run's where one round takes long.
+    """
+
+    name: str
+    route: Route
+    subjects: tuple[str, ...]
+    sessions: int = 16
+    idle: int = 0
+    load: tuple[str, ...] = ()
+    calls_max: int = 20_000
+    divisor: int = 1
+    is_fresh: bool = False
+    is_quick: bool = False
+    rounds_max: int = 100
+
+
+def _options(**numbers: int) -> tuple[str, ...]:
+    return tuple(part for name, value in numbers.items() for part in ("--" + name.replace("_", "-"), str(value)))
+
+
+WORKLOADS: Final = (
+    Workload(
+        "http_c16",
+        HTTP,
+        ("direct", *OURS, "floor", "floor-anyio", "floor-h11", *BYTES, "fastmcp-reused", "fastmcp"),
+        is_quick=True,
+    ),
+    Workload("http_c1", HTTP, ("direct", *OURS, "floor", *BYTES), sessions=1, is_quick=True),
+    Workload("http_c128", HTTP, ("direct", *OURS, "floor", *BYTES), sessions=128),
+    Workload("http_sse_c16", HTTP, ("direct", *OURS, "isthmus-sqlite", "floor", *BYTES), load=("--sse",)),
+    Workload("from_stdio_c16", FROM_STDIO, (*OURS, "isthmus-shared", "floor", *WRAPPERS, "fastmcp"), is_quick=True),
+    Workload("from_stdio_c1", FROM_STDIO, (*OURS, "floor"), sessions=1),
+    Workload("to_stdio_c16", TO_STDIO, (*OURS, "floor", "supergateway", "mcp-proxy-pypi", "fastmcp"), is_quick=True),
+    Workload("to_stdio_c1", TO_STDIO, (*OURS, "floor"), sessions=1),
+    Workload("sse_c16", SSE, OURS, is_quick=True),
+    Workload("ws_c16", WS, OURS, is_quick=True),
+    Workload("modern_c16", MODERN, ("direct", *OURS, "floor", *BYTES), is_quick=True),
+    Workload("modern_to_legacy_c16", TO_LEGACY, OURS, is_quick=True),
+    Workload("legacy_to_modern_c16", TO_MODERN, OURS, is_quick=True),
+    Workload("modern_to_legacy_stdio_c16", MODERN_FROM_LEGACY_STDIO, OURS),
+    Workload(
+        "http_100k", HTTP, ("direct", *OURS, "floor", *BYTES), sessions=4, load=_options(size=100_000), is_quick=True
+    ),
+    Workload("from_stdio_100k", FROM_STDIO, (*OURS, "floor"), sessions=4, load=_options(size=100_000)),
+    Workload(
+        "http_10m",
+        HTTP,
+        ("direct", *OURS, "floor", *BYTES),
+        sessions=1,
+        load=_options(size=10_000_000),
+        calls_max=40,
+        is_quick=True,
+    ),
+    Workload(
+        "http_sse_10m", HTTP, (*OURS, *BYTES), sessions=1, load=(*_options(size=10_000_000), "--sse"), calls_max=40
+    ),
+    Workload(
+        "from_stdio_10m",
+        FROM_STDIO,
+        (*OURS, "supergateway", "translate"),
+        sessions=1,
+        load=_options(size=10_000_000),
+        calls_max=40,
+    ),
+    Workload(
+        "http_burst",
+        HTTP,
+        (*OURS, "floor", *BYTES),
+        sessions=4,
+        load=_options(events=BURST),
+        calls_max=400,
+        divisor=BURST,
+        is_quick=True,
+    ),
+    Workload(
+        "http_paced",
+        HTTP,
+        ("direct", *OURS, "floor", *BYTES),
+        sessions=4,
+        load=_options(events=50, pace_ms=4),
+        calls_max=40,
+        divisor=50,
+    ),
+    Workload(
+        "from_stdio_burst",
+        FROM_STDIO,
+        (*OURS, "floor", "supergateway"),
+        sessions=4,
+        load=_options(events=BURST),
+        calls_max=400,
+        divisor=BURST,
+    ),
+    Workload("http_churn", HTTP, (*OURS, *BYTES), sessions=8, load=("--churn",), calls_max=4000, is_quick=True),
+    Workload("from_stdio_churn_shared", FROM_STDIO, ("isthmus-shared",), sessions=8, load=("--churn",), calls_max=4000),
+    Workload("from_stdio_churn", FROM_STDIO, ("isthmus", *WRAPPERS), sessions=8, load=("--churn",), calls_max=200),
+    Workload("http_idle_1k", HTTP, (*OURS, *BYTES), idle=1000, calls_max=4000, is_fresh=True, rounds_max=1),
+    Workload("http_idle_10k", HTTP, ("isthmus", *BYTES), idle=9_984, calls_max=4000, is_fresh=True, rounds_max=1),
+)

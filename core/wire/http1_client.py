@@ -1,0 +1,206 @@
+"""A connection to a server as its client sees it: requests in, bytes out; bytes in, responses out.
+
+As on the other side, what is not plain is for h11: a request from the start, or a response from its head on, with the
+request made known to h11 that led to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from .http1 import NEED_DATA, ClientEvent, InformationalHead, ResponseHead
+from .http1_body import DONE, HEAD, HEAD_END, KNOWN_HEAD_SIZE_MAX_BYTES, Incoming
+from .http1_fields import NotPlain, asks_to_close, encode_field, read_framing, read_line, read_size
+from .http1_h11 import BODILESS, H11Client
+from .http_headers import Headers
+
+Request = tuple[str, bytes, Headers]
+"""Method, target and headers."""
+
+_METHODS: Final = frozenset(("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"))
+_TARGET: Final = re.compile(rb"/[\x21-\x7e]*")
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.1 ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?")
+
+
+class ClientCodec(Incoming):
+    """Requests and responses, one after the other, on one connection.
+
+    Args:
+        head_size_max_bytes: the longest head that is waited for, while it is incomplete.
+        only_h11: whether h11 reads and writes everything.
+    """
+
+    __slots__ = ("_asked", "_h11", "_is_sent", "_known", "_only_h11", "_request")
+
+    def __init__(self, *, head_size_max_bytes: int, only_h11: bool = False) -> None:
+        super().__init__(head_size_max_bytes)
+        self._only_h11 = only_h11
+        self._h11 = H11Client(head_size_max_bytes=head_size_max_bytes) if only_h11 else None
+        self._request: Request | None = None  # the one at hand
+        # The last one: itself, its head, and whether it closes.
+        self._asked: tuple[Request, bytes, bool] | None = None
+        self._is_sent = False  # its body too
+        # The last final head: its bytes, what they say, the size of its body, and whether it closes.
+        self._known: tuple[bytes, ResponseHead, int | None, bool] | None = None
+
+    def encode_request(self, method: str, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+        """A request's head. If `headers` hold a Content-Length, the body is to follow as it is.
+
+        Args:
+            headers: names in lower case, Host among them.
+
+        Raises:
+            h11.LocalProtocolError: the method, the target or a header is none, or it is not the time for a request.
+        """
+        if self._h11 is not None:
+            return self._h11.encode_request(method, target, headers)
+        assert self._request is None
+        request = (method, target, tuple(headers))
+        asked = self._asked
+        if asked is None or asked[0] != request:
+            try:
+                asked = (request, *_encode_head(*request))
+            except NotPlain:
+                return self._hand_over().encode_request(method, target, headers)
+            self._asked = asked if len(asked[1]) <= KNOWN_HEAD_SIZE_MAX_BYTES else None
+        self._request, encoded, self._is_closing = asked
+        self._is_sent = False
+        return encoded
+
+    def note_sent(self) -> None:
+        """The body has left in full, or there is none."""
+        if self._h11 is None:
+            self._is_sent = True
+        else:
+            self._h11.note_sent()
+
+    def receive_data(self, data: bytes) -> None:
+        """Take what has arrived; b"" is the stream's end."""
+        if self._h11 is None:
+            self._take(data)
+        else:
+            self._h11.receive_data(data)
+
+    def next_event(self) -> ClientEvent:
+        """What has arrived next.
+
+        Raises:
+            h11.RemoteProtocolError: the server does not speak HTTP/1.1. Nothing more can be read.
+        """
+        if self._h11 is not None:
+            return self._h11.next_event()
+        if self._reading is HEAD:
+            return self._next_head()
+        return self._next_of_body()
+
+    def _next_head(self) -> ClientEvent:
+        buffer, at, known = self._buffer, self._at, self._known
+        if self._request is None and (at < len(buffer) or self._is_ended):
+            return self._hand_over().next_event()  # which knows what that means
+        if known is None or not buffer.startswith(known[0], at):
+            end = buffer.find(HEAD_END, at + self._searched_size)
+            if end < 0:
+                return NEED_DATA if self._is_head_awaited() else self._hand_over().next_event()
+            raw = buffer[at : end + 4]
+            try:
+                read = _read_head(raw)
+            except NotPlain:
+                return self._hand_over().next_event()
+            if isinstance(read, InformationalHead):
+                self._searched_size = 0
+                self._skip_to(end + 4)
+                return read
+            known = (raw, *read)
+            self._known = known if len(raw) <= KNOWN_HEAD_SIZE_MAX_BYTES else None
+        raw, head, size, is_closing = known
+        assert self._request is not None
+        if self._request[0] == "HEAD" or head.status in BODILESS:
+            size = 0
+        elif size == -1:  # until the connection ends
+            return self._hand_over().next_event()
+        self._searched_size = 0
+        self._skip_to(at + len(raw))
+        self._is_closing = self._is_closing or is_closing
+        self._begin_body(size)
+        return head
+
+    def _hand_over(self) -> H11Client:
+        """h11 takes the response that comes next, and the next request if none was made."""
+        self._h11 = H11Client(head_size_max_bytes=self._head_size_max)
+        if self._request is not None:
+            self._h11.encode_request(*self._request)  # which has left
+            if self._is_sent:
+                self._h11.note_sent()
+            self._request = None
+        held, is_ended = self._give_back()
+        self._buffer, self._at, self._searched_size = b"", 0, 0
+        if held:
+            self._h11.receive_data(held)
+        if is_ended:
+            self._h11.receive_data(b"")
+        return self._h11
+
+    @property
+    def trailing_data(self) -> tuple[bytes, bool]:
+        """What has arrived and was not told of, and whether the stream has ended behind it."""
+        return self._give_back() if self._h11 is None else self._h11.trailing_data
+
+    @property
+    def is_through(self) -> bool:
+        """Whether request and response are complete, and another request may follow."""
+        if self._h11 is not None:
+            return self._h11.is_through
+        return self._reading is DONE and self._is_sent and not self._is_closing
+
+    def start_next_cycle(self) -> None:
+        """Go on to the next request. Only if `is_through`."""
+        if self._h11 is None:
+            assert self.is_through
+            self._reading, self._request = HEAD, None
+            return
+        self._h11.start_next_cycle()
+        if not self._only_h11:
+            self._buffer, self._is_ended = self._h11.trailing_data
+            self._reading, self._h11 = HEAD, None
+
+
+def _encode_head(method: str, target: bytes, headers: Headers) -> tuple[bytes, bool]:
+    """The head, and whether no other request is to follow.
+
+    Raises:
+        NotPlain: h11 has to judge it.
+    """
+    framing = read_framing(headers)
+    size = read_size(framing)
+    if size is None or method not in _METHODS or b"host" not in framing or b"upgrade" in framing:
+        raise NotPlain
+    if _TARGET.fullmatch(target) is None:
+        raise NotPlain
+    first = b"%b %b HTTP/1.1\r\n" % (method.encode(), target)
+    return b"".join((first, *map(encode_field, headers), b"\r\n")), asks_to_close(framing)
+
+
+def _read_head(raw: bytes) -> InformationalHead | tuple[ResponseHead, int | None, bool]:
+    """What a head says, the size of its body (None: chunks, -1: not said), and whether the connection ends with it.
+
+    Args:
+        raw: with the empty line that ends it.
+
+    Raises:
+        NotPlain: h11 has to judge it.
+    """
+    first, *lines = raw[: -len(HEAD_END)].split(b"\r\n")
+    matched = _STATUS_LINE.fullmatch(first)
+    if matched is None:
+        raise NotPlain
+    status = int(matched[1])
+    headers = tuple(map(read_line, lines))
+    framing = read_framing(headers)
+    size = read_size(framing)
+    if status == 101:
+        raise NotPlain
+    if status < 200:
+        return InformationalHead(status, headers)
+    return ResponseHead(status, headers), size, asks_to_close(framing)

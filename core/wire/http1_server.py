@@ -1,0 +1,211 @@
+"""A client's connection as a server sees it: bytes in, requests out; responses in, bytes out.
+
+The shapes that MCP clients send are read here, everything else by h11: a head that is not plain is handed over, byte
+for byte, with the rest of its request and the response. Nothing is accepted that h11 refuses, and what is accepted
+means the same. A head that repeats the one before on its connection, as most do, is not even looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from .http1 import NEED_DATA, RequestHead, ServerEvent
+from .http1_body import DONE, HEAD, HEAD_END, KNOWN_HEAD_SIZE_MAX_BYTES, Incoming
+from .http1_fields import NotPlain, asks_to_close, read_framing, read_line, read_size
+from .http1_h11 import H11Server
+from .http1_response import ResponseWriter
+
+_REQUEST_LINE: Final = re.compile(rb"(GET|POST|PUT|DELETE|HEAD|OPTIONS|PATCH) (/[\x21-\x7e]*) HTTP/1\.1")
+
+
+class ServerCodec(Incoming):
+    """Requests and responses, one after the other, on one connection.
+
+    Args:
+        head_size_max_bytes: the longest head that is waited for, while it is incomplete.
+        only_h11: whether h11 reads and writes everything.
+    """
+
+    __slots__ = ("_awaits_continue", "_h11", "_known", "_only_h11", "_response", "_version")
+
+    def __init__(self, *, head_size_max_bytes: int, only_h11: bool = False) -> None:
+        super().__init__(head_size_max_bytes)
+        self._only_h11 = only_h11
+        self._h11 = H11Server(head_size_max_bytes=head_size_max_bytes) if only_h11 else None
+        self._response = ResponseWriter()
+        self._version: bytes | None = None
+        self._awaits_continue = False
+        # The last head: its bytes, what they say, whether it closes and whether it awaits a 100.
+        self._known: tuple[bytes, RequestHead, bool, bool] | None = None
+
+    # --- In ---------------------------------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes) -> None:
+        """Take what has arrived; b"" is the stream's end."""
+        if self._h11 is not None:
+            self._h11.receive_data(data)
+        else:
+            self._take(data)
+
+    def next_event(self) -> ServerEvent:
+        """What has arrived next.
+
+        Raises:
+            h11.RemoteProtocolError: the client does not speak HTTP/1.1. Nothing more can be read.
+        """
+        if self._h11 is not None:
+            return self._h11.next_event()
+        if self._reading is HEAD:
+            return self._next_head()
+        event = self._next_of_body()
+        if self._awaits_continue and event is not NEED_DATA:
+            self._awaits_continue = False  # it has gone on without
+        return event
+
+    def _next_head(self) -> ServerEvent:
+        buffer, at, known = self._buffer, self._at, self._known
+        if known is None or not buffer.startswith(known[0], at):
+            end = buffer.find(HEAD_END, at + self._searched_size)
+            if end < 0:
+                return NEED_DATA if self._is_head_awaited() else self._hand_over().next_event()
+            raw = buffer[at : end + 4]
+            try:
+                known = _read_head(raw)
+            except NotPlain:
+                return self._hand_over().next_event()
+            self._known = known if len(raw) <= KNOWN_HEAD_SIZE_MAX_BYTES else None
+        raw, head, self._is_closing, self._awaits_continue = known
+        self._searched_size = 0
+        self._skip_to(at + len(raw))
+        self._version = b"1.1"
+        self._begin_body(head.body_size)
+        self._response.begin(head.method, is_closing=self._is_closing)
+        return head
+
+    def _hand_over(self) -> H11Server:
+        """h11 takes the request that comes next, and its response."""
+        self._h11 = H11Server(head_size_max_bytes=self._head_size_max, version=self._version)
+        held, is_ended = self._give_back()
+        self._buffer, self._at, self._searched_size = b"", 0, 0
+        if held:
+            self._h11.receive_data(held)
+        if is_ended:
+            self._h11.receive_data(b"")
+        return self._h11
+
+    @property
+    def trailing_data(self) -> tuple[bytes, bool]:
+        """What has arrived and was not told of, and whether the stream has ended behind it."""
+        return self._give_back() if self._h11 is None else self._h11.trailing_data
+
+    @property
+    def version(self) -> bytes | None:
+        """The client's, as of its last request; None before the first."""
+        return self._version if self._h11 is None else self._h11.version
+
+    @property
+    def is_awaiting_continue(self) -> bool:
+        """Whether the client waits for a 100 before it sends the body."""
+        return self._awaits_continue if self._h11 is None else self._h11.is_awaiting_continue
+
+    @property
+    def is_through(self) -> bool:
+        """Whether request and response are complete, and another request may follow."""
+        if self._h11 is not None:
+            return self._h11.is_through
+        return self._reading is DONE and self._response.is_done and not self._is_closing
+
+    def start_next_cycle(self) -> None:
+        """Go on to the next request. Only if `is_through`."""
+        if self._h11 is None:
+            assert self.is_through
+            self._reading = HEAD
+            return
+        self._h11.start_next_cycle()
+        if not self._only_h11:
+            self._version = self._h11.version
+            self._buffer, self._is_ended = self._h11.trailing_data
+            self._reading, self._h11 = HEAD, None
+
+    # --- Out --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _out(self) -> ResponseWriter | H11Server:
+        """Who writes the response at hand."""
+        if self._h11 is None and self._reading is HEAD:
+            self._hand_over()  # there is no request: h11 knows what to make of that
+        return self._response if self._h11 is None else self._h11
+
+    def encode_head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+        """A final response's head.
+
+        Args:
+            headers: names in lower case. Without a Content-Length the body is chunked, or ends with the connection.
+
+        Raises:
+            h11.LocalProtocolError: a header is none, or no response is due.
+        """
+        encoded = self._out.encode_head(status, headers)
+        self._note_head()
+        return encoded
+
+    def encode_data(self, data: bytes) -> list[bytes]:
+        """A piece of the response's body, framed; nothing where the response has none.
+
+        Raises:
+            h11.LocalProtocolError: it is more than the Content-Length said.
+        """
+        return self._out.encode_data(data)
+
+    def encode_end(self) -> bytes:
+        """What ends the response's body.
+
+        Raises:
+            h11.LocalProtocolError: it was less than the Content-Length said.
+        """
+        return self._out.encode_end()
+
+    def encode_whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:
+        """A whole response: `encode_head`, `encode_data` and `encode_end` in one."""
+        encoded = self._out.encode_whole(status, headers, body)
+        self._note_head()
+        return encoded
+
+    def encode_informational(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+        """A 1xx response. After a 101, which the client must have asked for, what follows both ways is not HTTP."""
+        encoded = self._out.encode_informational(status, headers)
+        self._awaits_continue = False
+        return encoded
+
+    def _note_head(self) -> None:
+        self._awaits_continue = False
+        self._is_closing = self._is_closing or self._response.is_closing
+
+
+def _read_head(raw: bytes) -> tuple[bytes, RequestHead, bool, bool]:
+    """What a head says, whether no other request is to follow, and whether a 100 is awaited.
+
+    Args:
+        raw: with the empty line that ends it.
+
+    Raises:
+        NotPlain: h11 has to judge it.
+    """
+    first, *lines = raw[: -len(HEAD_END)].split(b"\r\n")
+    matched = _REQUEST_LINE.fullmatch(first)
+    if matched is None:
+        raise NotPlain
+    headers = tuple(map(read_line, lines))
+    framing = read_framing(headers)
+    expected = framing.get(b"expect")
+    if (
+        b"host" not in framing
+        or b"upgrade" in framing
+        or (expected is not None and expected.lower() != b"100-continue")
+    ):
+        raise NotPlain
+    size = read_size(framing)
+    head = RequestHead(matched[1].decode(), matched[2].decode(), headers, "1.1", 0 if size == -1 else size)
+    return raw, head, asks_to_close(framing), expected is not None

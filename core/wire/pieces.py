@@ -1,0 +1,42 @@
+"""Bytes that come in pieces and are wanted whole: joined once, however large they get and however small the pieces."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SMALL_SIZE_BYTES: Final = 4 * 1024
+"""Pieces below this are gathered in a buffer: an object for each would cost more than what it holds."""
+
+
+class Pieces:
+    """Attributes:
+    size_bytes: of all that was appended since it was taken last.
+    """
+
+    __slots__ = ("_pieces", "size_bytes")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes | bytearray] = []
+        self.size_bytes = 0
+
+    def append(self, piece: bytes | bytearray) -> None:
+        pieces = self._pieces
+        self.size_bytes += len(piece)
+        if not pieces or len(piece) >= SMALL_SIZE_BYTES:
+            pieces.append(bytes(piece))
+        elif isinstance(pieces[-1], bytearray):
+            pieces[-1] += piece
+        else:
+            pieces.append(bytearray(piece))
+
+    def startswith(self, prefix: bytes) -> bool:
+        """Whether the first piece does."""
+        return bool(self._pieces) and self._pieces[0].startswith(prefix)
+
+    def take(self, skip: int = 0) -> bytes:
+        """All but the first `skip` bytes, which the first piece must hold. Nothing is left here."""
+        pieces, self._pieces = self._pieces, []
+        self.size_bytes = 0
+        if skip:
+            pieces[0] = pieces[0][skip:]
+        return b"".join(pieces)

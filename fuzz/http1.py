@@ -1,0 +1,137 @@
+"""Whatever bytes arrive, the codecs tell and write what h11 does, however they are cut.
+
+The first byte says whose bytes they are: bit 0 a server's, else a client's; bit 1 that requests are HEAD, or answers
+chunked; bit 2 that requests close, or are answered at their heads; bit 3 that their bodies leave late. The second sets
+the limit of heads. The rest is the stream. Accepted outcomes: any number of heads, data and signals, then at most one
+refusal, with h11's hint. To search for others: `python -P fuzz/http1.py fuzz/corpus/http1`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import h11
+from isthmus.core.wire.http1 import CLOSED, END, NEED_DATA, PAUSED, ClientEvent, Data, RequestHead, ServerEvent
+from isthmus.core.wire.http1_client import ClientCodec
+from isthmus.core.wire.http1_server import ServerCodec
+
+REQUEST = ((b"host", b"x"), (b"content-length", b"2"))
+CLOSING = (*REQUEST, (b"connection", b"close"))
+ANSWER = ((b"content-type", b"application/json"), (b"content-length", b"2"))
+
+
+def serve(codec: ServerCodec, chunks: list[bytes], flags: int) -> list[object]:
+    """All that a server's codec tells and writes."""
+    story: list[object] = []
+    for chunk in chunks:
+        codec.receive_data(chunk)
+        while True:
+            try:
+                event = codec.next_event()
+            except h11.RemoteProtocolError as error:
+                return [*story, error.error_status_hint, codec.is_through, *last_words(codec)]
+            if is_told(story, event):
+                story += [codec.version, codec.is_awaiting_continue]
+            if event in (NEED_DATA, PAUSED, CLOSED):
+                break
+            if isinstance(event, RequestHead) if flags & 4 else event is END:
+                if flags & 2:
+                    head = lines(codec.encode_head(200, ()))
+                    body = b"".join((*codec.encode_data(b"{}"), codec.encode_end()))
+                    story += [*head, body]
+                else:
+                    story += lines(codec.encode_whole(202, ANSWER, b"{}"))
+            if event is END and codec.is_through:
+                codec.start_next_cycle()
+    return [*story, codec.is_through, codec.trailing_data]
+
+
+def last_words(codec: ServerCodec) -> list[bytes]:
+    """The answer to what cannot be read, unless one was given before."""
+    try:
+        return lines(codec.encode_whole(400, ANSWER, b"{}"))
+    except h11.LocalProtocolError:
+        return []
+
+
+def ask(codec: ClientCodec, chunks: list[bytes], flags: int) -> list[object]:
+    """All that a client's codec tells and writes."""
+    story: list[object] = []
+
+    def request() -> None:
+        head = codec.encode_request("HEAD" if flags & 2 else "POST", b"/mcp", CLOSING if flags & 4 else REQUEST)
+        story.extend(lines(head))
+        if not flags & 8:
+            codec.note_sent()
+
+    request()
+    for chunk in chunks:
+        codec.receive_data(chunk)
+        while True:
+            try:
+                event = codec.next_event()
+            except h11.RemoteProtocolError as error:
+                return [*story, error.error_status_hint, codec.is_through]
+            is_told(story, event)
+            if event in (NEED_DATA, PAUSED, CLOSED):
+                break
+            if event is END:
+                if flags & 8:
+                    codec.note_sent()
+                if codec.is_through:
+                    codec.start_next_cycle()
+                    request()
+    return [*story, codec.is_through, codec.trailing_data]
+
+
+def is_told(story: list[object], event: ServerEvent | ClientEvent) -> bool:
+    """Add the event, data to the data before it, and no waiting; returns whether there is anything new."""
+    if isinstance(event, Data):
+        assert event.data
+        is_new = not story or not isinstance(story[-1], bytearray)
+        if is_new:
+            story.append(bytearray())
+        data = story[-1]
+        assert isinstance(data, bytearray)
+        data += event.data
+        return False
+    if event is not NEED_DATA:
+        story.append(event)
+    return event is not NEED_DATA
+
+
+def lines(written: bytes) -> list[bytes]:
+    """A message as its first line, its other lines in any order and any case, and the body."""
+    head, _, body = written.partition(b"\r\n\r\n")
+    first, *others = head.split(b"\r\n")
+    return [first, *sorted(line.lower() for line in others), body]
+
+
+def test_one_input(data: bytes) -> None:
+    flags, limit, stream = data[0] if data else 0, 64 + (data[1] if len(data) > 1 else 0), data[2:]
+    middle = len(stream) // 2
+    for chunks in (
+        [stream],
+        [stream[:middle], stream[middle:]],
+        [stream[i : i + 1] for i in range(len(stream))],
+    ):
+        arriving = [*filter(None, chunks), b""]
+        stories = [
+            ask(ClientCodec(head_size_max_bytes=limit, only_h11=only_h11), arriving, flags)
+            if flags & 1
+            else serve(ServerCodec(head_size_max_bytes=limit, only_h11=only_h11), arriving, flags)
+            for only_h11 in (False, True)
+        ]
+        assert stories[0] == stories[1]
+
+
+def main() -> None:
+    import atheris  # type: ignore[import-untyped]
+
+    atheris.instrument_all()
+    atheris.Setup(sys.argv, test_one_input)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

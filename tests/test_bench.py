@@ -1,0 +1,147 @@
+"""The benchmark: its arithmetic, its tables, one run of a few calls, and that a wrong answer is seen."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parent.parent / "bench"
+sys.path.insert(0, str(BENCH))
+
+import programs  # noqa: E402
+import report  # noqa: E402
+import run  # noqa: E402
+import subjects  # noqa: E402
+import targets  # noqa: E402
+import workloads  # noqa: E402
+
+compiled = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+
+
+def measured(cpu_us: float, p50_us: float = 500) -> targets.Figures:
+    names = ("calls", "wall_s", "p99_us", "rss_kb", "peak_kb", "after_kb", "growth_kb", "calls_per_s")
+    return dict.fromkeys(names, 1024.0) | {"cpu_us": cpu_us, "p50_us": p50_us}
+
+
+def test_every_target_names_what_is_measured() -> None:
+    """A workload, a subject or a gate that no run has would be a target that nothing can hold."""
+    known = {workload.name: workload.subjects for workload in workloads.WORKLOADS}
+    known |= {"start": ("isthmus",), "file_upload": ("isthmus", "nginx"), "file_download": ("isthmus", "nginx")}
+    for target in targets.TARGETS:
+        assert target.subject in known[target.workload], target
+        assert target.figure in report.UNITS, target
+        for gate in target.gates:
+            assert gate.subject in known[gate.workload or target.workload], gate
+
+
+def test_every_subject_can_be_started() -> None:
+    named = {subject for workload in workloads.WORKLOADS for subject in workload.subjects}
+    assert named - {"direct"} == set(subjects.STARTERS)
+
+
+@pytest.mark.parametrize(("cpu_us", "held"), [(100.0, [True, True, True, True]), (140.0, [False, True, False, True])])
+def test_targets_are_judged(cpu_us: float, held: list[bool]) -> None:
+    results = {"http_c16": {"isthmus": measured(cpu_us), "nginx": measured(40), "fastmcp-reused": measured(8000)}}
+    results["http_c16"]["fastmcp"] = measured(70_000)
+    verdicts = [v for v in targets.judge(results) if v.target.workload == "http_c16" and v.target.subject == "isthmus"]
+    assert [verdict.is_held for verdict in verdicts] == held
+    assert verdicts[1].value == cpu_us / 40
+
+
+def test_what_must_be_reached_is_judged_the_other_way_round() -> None:
+    results = {"file_upload": {"isthmus": {"mib_per_s": 49.0}, "nginx": {"mib_per_s": 100.0}}}
+    verdicts = [verdict for verdict in targets.judge(results) if verdict.target.figure == "mib_per_s"]
+    assert [verdict.is_held for verdict in verdicts] == [False, None]  # there is no download
+
+
+def test_medians_and_what_is_added_to_the_direct_way() -> None:
+    rounds = [{"direct": measured(0, 100), "nginx": measured(40, 100 + added)} for added in (90, 10, 20)]
+    for row in rounds:
+        run.add_differences(row)
+    figures = run.medians([row["nginx"] for row in rounds])
+    assert figures["added_p50_us"] == 20 and figures["p50_us"] == 120
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (None, 1, "–"),
+        (0, 1, "0"),
+        (0.034, 1, "0.03"),
+        (3.5, 1, "3.5"),
+        (37.04, 1, "37"),
+        (130, 1, "130"),
+        (1234.5, 1, "1,234"),
+        (400, 1000, "0.4"),
+    ],
+)
+def test_numbers_are_readable(value: float | None, unit: float, text: str) -> None:
+    assert report.number(value, unit) == text
+
+
+def test_the_tables_of_a_run() -> None:
+    rows = {"direct": measured(0, 100), "isthmus": measured(120), "floor": measured(60), "nginx": measured(40)}
+    run.add_differences(rows)
+    given = {
+        "python": "3.11",
+        "rounds": 1,
+        "workloads": {"http_c16": rows},
+        "absent": {"http_c16 haproxy": "not\nhere"},
+    }
+    text = report.render(given)
+    assert "| http_c16 | isthmus | 120 | 2 | 3 | 0.5 | 0.4 |" in text
+    assert "| http_c16 | isthmus | µs CPU | 3 | ≤ 3.5 × nginx | yes |" in text
+    assert "| http_c16 | isthmus | µs CPU | – | 480 × cheaper than fastmcp | not measured |" in text
+    assert "- haproxy (http_c16): not here" in text
+    page = report.fill("# A\n<!-- measured figures -->\nold\n<!-- end of measured figures -->\nrest\n", text)
+    assert text in page and "old" not in page and page.endswith("rest\n")
+    with pytest.raises(ValueError, match="expected one part"):
+        report.fill("# A\n", text)
+
+
+@compiled
+def test_a_call_costs_the_relay_something() -> None:
+    programs.build()
+    tiny = workloads.Workload("tiny", workloads.HTTP, ("direct", "floor"), sessions=2)
+    with programs.Programs() as started:
+        measuring = run.Run(started, seconds=0.05, calls_max=20)
+        [(name, figures)] = run.measured(measuring, [tiny], 1)
+    assert measuring.absent == {} and name == "tiny"
+    assert figures["direct"]["cpu_us"] == 0 < figures["floor"]["cpu_us"]
+    assert figures["floor"]["calls"] <= 20 and figures["floor"]["rss_kb"] > 1000
+
+
+def load(*arguments: str, server: str) -> subprocess.CompletedProcess[str]:
+    """The load generator on a server that is a line of shell."""
+    command = [str(programs.BUILD / "load"), "stdio", "--timeout-s", "5", *arguments, "--", "sh", "-c", server]
+    return subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+
+
+@compiled
+@pytest.mark.parametrize(
+    ("spoilt", "seen"),
+    [
+        ("", ""),
+        ("s/|xx/|x/", "a result of another size"),
+        ("s/m10|/m12|/", "not the result of its call"),
+        ('s/"id":10,/"id":12,/', "the reply to another request"),
+        ('/"progress":2,/d', "progress out of order"),
+        ('/"progress":3,/d', "progress notifications missing"),
+        ('s/"result":{"c/"error":{"c/', "an error"),
+    ],
+)
+def test_the_load_generator_sees_what_is_wrong(spoilt: str, seen: str) -> None:
+    """A proxy that loses, repeats, reorders or spoils is no fast proxy."""
+    programs.build()
+    ran = load(
+        "--sessions", "2", "--calls", "20", "--events", "3", server=f"{programs.BUILD}/stub stdio | sed -u '{spoilt}'"
+    )
+    if seen:
+        assert ran.returncode == 1 and seen in ran.stderr
+    else:
+        assert ran.returncode == 0 and json.loads(ran.stdout)["calls"] == 20

@@ -1,0 +1,148 @@
+"""The portable driver: a connection's bytes on a stream of anyio, whichever the event loop.
+
+Two tasks live as long as the connection: the *reader* receives, the *writer* sends. Whatever else one does is a task
+beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+
+import anyio
+from anyio import CancelScope
+from anyio.abc import ByteStream, SocketAttribute, TaskGroup
+
+from .clock import loop_clock
+from .http_connection import Connection
+from .http_cut import cut
+from .http_listening import Listening
+from .http_outbox import Outbox
+from .http_wire import LINGER_S, Silent
+
+LOST = (anyio.BrokenResourceError, anyio.ClosedResourceError)
+
+
+class StreamWire:
+    """Serves one stream, and closes it. `run` is called once."""
+
+    def __init__(self, stream: ByteStream, listening: Listening) -> None:
+        self._stream = stream
+        self._read_size_bytes = listening.limits.read_size_bytes
+        self._outbox = Outbox(stream, write_timeout_s=listening.limits.write_timeout_s)
+        self._now = loop_clock()
+        self._deadline = float("inf")
+        self._receiving: CancelScope | None = None
+        self._is_read = True
+        self._reads_again = anyio.Event()
+        self._is_woken = False
+        self._scope = CancelScope()
+        self._tasks: TaskGroup  # set when they run
+        self.connection = Connection(self, listening)
+
+    async def run(self) -> None:
+        try:
+            with self._scope:
+                async with anyio.create_task_group() as self._tasks:
+                    self._tasks.start_soon(self._send)
+                    await self._receive()
+        finally:
+            self.connection.stop()
+            with anyio.move_on_after(LINGER_S, shield=True):
+                try:
+                    await self._stream.aclose()
+                except (anyio.BrokenResourceError, OSError):
+                    pass
+
+    # --- What the connection asks -----------------------------------------------------------------------------------
+
+    def write(self, parts: list[bytes]) -> bool:
+        for part in parts:
+            self._outbox.put(part)
+        return False
+
+    def read(self, is_wanted: bool) -> None:
+        self._is_read = is_wanted
+        if is_wanted:
+            self._reads_again.set()
+        elif self._receiving is not None:
+            self._receiving.cancel()
+
+    def set_timeout(self, timeout_s: float) -> None:
+        self._deadline = self._now() + timeout_s
+        if self._receiving is not None:
+            self._receiving.deadline = self._deadline
+
+    def wake(self) -> None:
+        self._is_woken = True
+        self._outbox.wake()
+
+    def start(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
+        self._tasks.start_soon(work)
+
+    async def take_stream(self) -> ByteStream:
+        while self._receiving is not None:
+            await anyio.lowlevel.checkpoint()
+        return self._stream
+
+    def end_sending(self) -> None:
+        self._tasks.start_soon(self._end_sending)
+
+    def close(self) -> None:
+        self._scope.cancel()
+
+    def cut(self) -> None:
+        raw = self._stream.extra(SocketAttribute.raw_socket, None)
+        if raw is not None:
+            cut(raw.fileno())
+
+    @property
+    def peer_host(self) -> str:
+        address = self._stream.extra(SocketAttribute.remote_address, None)
+        return address[0] if isinstance(address, tuple) else ""
+
+    # --- Its tasks --------------------------------------------------------------------------------------------------
+
+    async def _receive(self) -> None:
+        """Until the stream is at its end, or the connection is over."""
+        while True:
+            if not self._is_read:
+                self._reads_again = anyio.Event()
+                await self._reads_again.wait()
+                continue
+            data = b""
+            with CancelScope(deadline=self._deadline) as self._receiving:
+                try:
+                    data = await self._stream.receive(self._read_size_bytes)
+                except (anyio.EndOfStream, *LOST):
+                    self._receiving = None
+                    self.connection.receive_eof()
+                    return
+                finally:
+                    self._receiving = None
+            if data:
+                self.connection.receive_data(data)
+            elif self._is_read and self._now() >= self._deadline:
+                self._deadline = float("inf")
+                self.connection.handle_timeout()
+
+    async def _send(self) -> None:
+        """Until the connection is over."""
+        try:
+            while True:
+                await self._outbox.wait()
+                if self._is_woken:
+                    self._is_woken = False
+                    self.connection.handle_wake()
+                while not self._outbox.is_empty:
+                    await self._outbox.flush()
+                    self.connection.handle_written()
+        except LOST:
+            self.connection.receive_lost()
+        except Silent:
+            self.connection.handle_stalled()
+
+    async def _end_sending(self) -> None:
+        try:
+            await self._stream.send_eof()
+        except (*LOST, OSError, NotImplementedError):
+            pass  # TLS has no half-close: such a client learns of the end when the connection is over

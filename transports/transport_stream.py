@@ -1,0 +1,88 @@
+"""A transport of asyncio as a stream of bytes, for what goes at its own pace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import cast
+
+import anyio
+from anyio.abc import ByteStream
+from anyio.lowlevel import checkpoint
+
+
+class TransportStream(asyncio.Protocol, ByteStream):
+    """The bytes of a transport, for a task that awaits them. Nothing is read before it is asked for."""
+
+    _transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        self._held: deque[bytes] = deque()  # one read at most
+        self._is_eof = False
+        self._is_lost = False
+        self._is_blocked = False
+        self._news = anyio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's do not inherit from it
+        self._transport = transport
+        transport.set_write_buffer_limits(0)
+        transport.pause_reading()
+
+    def data_received(self, data: bytes) -> None:
+        self._held.append(data)
+        self._transport.pause_reading()
+        self._tell()
+
+    def eof_received(self) -> bool:
+        self._is_eof = True
+        self._tell()
+        return True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._is_lost = True
+        self._tell()
+
+    def pause_writing(self) -> None:
+        self._is_blocked = True
+
+    def resume_writing(self) -> None:
+        self._is_blocked = False
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = anyio.Event()
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        await checkpoint()
+        while not self._held:
+            if self._is_eof:
+                raise anyio.EndOfStream
+            if self._is_lost:
+                raise anyio.BrokenResourceError
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
+            await self._news.wait()
+        data = self._held.popleft()
+        if len(data) > max_bytes:
+            self._held.appendleft(data[max_bytes:])
+        return data[:max_bytes]
+
+    async def send(self, item: bytes) -> None:
+        await checkpoint()
+        if self._is_lost or self._transport.is_closing():
+            raise anyio.BrokenResourceError
+        self._transport.write(item)
+        while self._is_blocked:
+            if self._is_lost:
+                raise anyio.BrokenResourceError
+            await self._news.wait()
+
+    async def send_eof(self) -> None:
+        if self._transport.can_write_eof() and not self._transport.is_closing():
+            self._transport.write_eof()
+
+    async def aclose(self) -> None:
+        self._transport.abort()
+        await checkpoint()
