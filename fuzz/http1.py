@@ -12,8 +12,8 @@ import sys
 
 import h11
 from isthmus.core.wire.http1 import CLOSED, END, NEED_DATA, PAUSED, ClientEvent, Data, RequestHead, ServerEvent
-from isthmus.core.wire.http1_client import ClientCodec
-from isthmus.core.wire.http1_server import ServerCodec
+from isthmus.transports.http1_client import ClientCodec
+from isthmus.transports.http1_server import ServerCodec
 
 REQUEST = ((b"host", b"x"), (b"content-length", b"2"))
 CLOSING = (*REQUEST, (b"connection", b"close"))

@@ -128,17 +128,11 @@ def test_parts_name_each_other_relatively(part: str) -> None:
             assert name.split(".")[0] != "isthmus", f"{path.relative_to(ROOT)}:{line} imports {name}"
 
 
-def is_h11_codec(path: Path) -> bool:
-    """Whether it is one of the modules that nothing else in the core loads, because they need h11."""
-    return path.parent.name == "wire" and path.name.startswith("http1_")
-
-
 def test_the_core_imports_pure_modules_only() -> None:
-    """msgspec, a known list of the standard library, and itself; h11, which is as pure, in the codec built on it."""
+    """msgspec, a known list of the standard library, and itself."""
     for path in sources("core"):
-        allowed = {*PURE, "isthmus", *(("h11",) if is_h11_codec(path) else ())}
         for line, name in imports(path):
-            is_pure = any(name == pure or name.startswith(pure + ".") for pure in allowed)
+            is_pure = any(name == pure or name.startswith(pure + ".") for pure in {*PURE, "isthmus"})
             assert is_pure, f"{path.relative_to(ROOT)}:{line} imports {name}"
 
 
@@ -204,10 +198,6 @@ def loaded(folder: Path, *modules: str) -> set[str]:
     return set(names)
 
 
-def name_of(path: Path) -> str:
-    return ".".join(["isthmus", *path.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
-
-
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder from which nothing but msgspec and the core can be imported."""
@@ -222,7 +212,10 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_loading_the_core_loads_nothing_impure(bare: Path) -> None:
     """Every module of it, compared with an interpreter that loaded msgspec alone: nothing that touches the world."""
-    modules = [name_of(path) for path in sources("core") if not is_h11_codec(path)]
+    modules = [
+        ".".join(["isthmus", *path.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
+        for path in sources("core")
+    ]
     assert "isthmus.core.engine" in modules
     ours = loaded(bare, *modules)
     assert set(modules) <= ours
@@ -231,18 +224,6 @@ def test_loading_the_core_loads_nothing_impure(bare: Path) -> None:
     assert not impure
     foreign = {name.split(".")[0] for name in extra} - set(sys.stdlib_module_names) - {"isthmus", "msgspec"}
     assert not foreign
-
-
-def test_the_codec_built_on_h11_loads_it_and_nothing_impure(bare: Path, tmp_path: Path) -> None:
-    """It touches the world no more than the rest does."""
-    import h11
-
-    for folder in (*bare.iterdir(), Path(h11.__file__).parent):
-        (tmp_path / folder.name).symlink_to(folder)
-    modules = [name_of(path) for path in sources("core") if is_h11_codec(path)]
-    assert modules
-    extra = loaded(tmp_path, *modules) - loaded(tmp_path)
-    assert {name.split(".")[0] for name in extra} & {*FORBIDDEN} == {"h11"}
 
 
 def test_the_comparison_would_see_an_impure_module(bare: Path) -> None:

@@ -19,8 +19,8 @@ import msgspec
 
 from ..core.effects import Cause, End
 from ..core.wire.http1 import END, NEED_DATA, Data, InformationalHead, ResponseHead
-from ..core.wire.http1_client import ClientCodec
 from ..core.wire.http_client import Ended, ReplyEvent
+from .http1_client import ClientCodec
 from .http_client_exchange import Exchange, stopped
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from anyio.lowlevel import checkpoint
 
 from ..core.limits import KIB, Limits
 from ..core.wire.http1 import NEED_DATA, Data, RequestHead
-from ..core.wire.http1_server import ServerCodec
+from .http1_server import ServerCodec
 from .http_wire import Gone, Silent, Wire
 
 HELD_MAX_BYTES: Final = 64 * KIB

@@ -11,12 +11,12 @@ from typing import Final
 from ..core.effects import Serve
 from ..core.limits import Limits
 from ..core.wire.http1 import RequestHead
-from ..core.wire.http1_server import ServerCodec
 from ..core.wire.http_headers import Headers
 from ..core.wire.http_refusals import refusal
 from ..core.wire.http_routes import Head, McpRoute, PageRoute, Refused, Route, Surface
 from ..core.wire.http_server import judge, shared_headers
 from .forwarding import Forwarder
+from .http1_server import ServerCodec
 from .port import FileService, Port
 from .traffic import Counts
 

@@ -1,7 +1,7 @@
 """HTTP/1.1 messages as they pass a codec: heads, pieces of bodies, and the signals between them.
 
-`http1_server` and `http1_client` read and write them. Nothing here is checked when it is made: a codec makes only what
-it has checked.
+`transports.http1_server` and `transports.http1_client` read and write them. Nothing here is checked when it is made: a
+codec makes only what it has checked.
 """
 
 from __future__ import annotations
@@ -63,6 +63,9 @@ CLOSED: Final = Signal.CLOSED
 
 ServerEvent = RequestHead | Data | Signal
 ClientEvent = ResponseHead | InformationalHead | Data | Signal
+
+BODILESS: Final = frozenset((204, 304))
+"""Statuses whose responses end with the head, whatever it says. Source: RFC 9112, 6.3."""
 
 REASONS: Final = {
     100: b"Continue",

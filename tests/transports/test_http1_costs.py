@@ -7,10 +7,10 @@ import pytest
 from http1_driving import Answer, ask, serve
 from isthmus.core.wire import http1_fields
 from isthmus.core.wire.http1 import END, NEED_DATA, Data, ResponseHead
-from isthmus.core.wire.http1_body import CHUNKS_MAX
-from isthmus.core.wire.http1_client import ClientCodec
 from isthmus.core.wire.http1_fields import EncodedFields, FieldLines, NotPlain
-from isthmus.core.wire.http1_server import ServerCodec
+from isthmus.transports.http1_body import CHUNKS_MAX
+from isthmus.transports.http1_client import ClientCodec
+from isthmus.transports.http1_server import ServerCodec
 
 LIMIT = 1 << 16
 HOST = b"Host: x\r\n"

@@ -12,7 +12,8 @@ from typing import Final, cast
 
 import h11
 
-from .http1 import (
+from ..core.wire.http1 import (
+    BODILESS,
     CLOSED,
     END,
     NEED_DATA,
@@ -26,10 +27,7 @@ from .http1 import (
     ServerEvent,
     Signal,
 )
-from .http_headers import body_size
-
-BODILESS: Final = frozenset((204, 304))
-"""Statuses whose responses end with the head, whatever it says. Source: RFC 9112, 6.3."""
+from ..core.wire.http_headers import body_size
 
 
 class H11Server:

@@ -20,8 +20,8 @@ from isthmus.core.wire.http1 import (
     ServerEvent,
     Signal,
 )
-from isthmus.core.wire.http1_client import ClientCodec
-from isthmus.core.wire.http1_server import ServerCodec
+from isthmus.transports.http1_client import ClientCodec
+from isthmus.transports.http1_server import ServerCodec
 
 LIMIT = 300
 Fields = tuple[tuple[bytes, bytes], ...]

@@ -6,22 +6,17 @@ request made known to h11 that led to it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Final
 
-from .http1 import NEED_DATA, ClientEvent, InformationalHead, ResponseHead
-from .http1_body import DONE, HEAD, HEAD_END, KNOWN_HEAD_SIZE_MAX_BYTES, Incoming
-from .http1_fields import NotPlain, asks_to_close, encode_field, read_framing, read_line, read_size
-from .http1_h11 import BODILESS, H11Client
-from .http_headers import Headers
+from ..core.wire.http1 import BODILESS, NEED_DATA, ClientEvent, InformationalHead, ResponseHead
+from ..core.wire.http1_fields import NotPlain
+from ..core.wire.http1_heads import HEAD_END, encode_request_head, read_response_head
+from ..core.wire.http_headers import Headers
+from .http1_body import DONE, HEAD, KNOWN_HEAD_SIZE_MAX_BYTES, Incoming
+from .http1_h11 import H11Client
 
 Request = tuple[str, bytes, Headers]
 """Method, target and headers."""
-
-_METHODS: Final = frozenset(("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"))
-_TARGET: Final = re.compile(rb"/[\x21-\x7e]*")
-_STATUS_LINE: Final = re.compile(rb"HTTP/1\.1 ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?")
 
 
 class ClientCodec(Incoming):
@@ -61,7 +56,7 @@ class ClientCodec(Incoming):
         asked = self._asked
         if asked is None or asked[0] != request:
             try:
-                asked = (request, *_encode_head(*request))
+                asked = (request, *encode_request_head(*request))
             except NotPlain:
                 return self._hand_over().encode_request(method, target, headers)
             self._asked = asked if len(asked[1]) <= KNOWN_HEAD_SIZE_MAX_BYTES else None
@@ -105,7 +100,7 @@ class ClientCodec(Incoming):
                 return NEED_DATA if self._is_head_awaited() else self._hand_over().next_event()
             raw = buffer[at : end + 4]
             try:
-                read = _read_head(raw)
+                read = read_response_head(raw)
             except NotPlain:
                 return self._hand_over().next_event()
             if isinstance(read, InformationalHead):
@@ -164,43 +159,3 @@ class ClientCodec(Incoming):
         if not self._only_h11:
             self._buffer, self._is_ended = self._h11.trailing_data
             self._reading, self._h11 = HEAD, None
-
-
-def _encode_head(method: str, target: bytes, headers: Headers) -> tuple[bytes, bool]:
-    """The head, and whether no other request is to follow.
-
-    Raises:
-        NotPlain: h11 has to judge it.
-    """
-    framing = read_framing(headers)
-    size = read_size(framing)
-    if size is None or method not in _METHODS or b"host" not in framing or b"upgrade" in framing:
-        raise NotPlain
-    if _TARGET.fullmatch(target) is None:
-        raise NotPlain
-    first = b"%b %b HTTP/1.1\r\n" % (method.encode(), target)
-    return b"".join((first, *map(encode_field, headers), b"\r\n")), asks_to_close(framing)
-
-
-def _read_head(raw: bytes) -> InformationalHead | tuple[ResponseHead, int | None, bool]:
-    """What a head says, the size of its body (None: chunks, -1: not said), and whether the connection ends with it.
-
-    Args:
-        raw: with the empty line that ends it.
-
-    Raises:
-        NotPlain: h11 has to judge it.
-    """
-    first, *lines = raw[: -len(HEAD_END)].split(b"\r\n")
-    matched = _STATUS_LINE.fullmatch(first)
-    if matched is None:
-        raise NotPlain
-    status = int(matched[1])
-    headers = tuple(map(read_line, lines))
-    framing = read_framing(headers)
-    size = read_size(framing)
-    if status == 101:
-        raise NotPlain
-    if status < 200:
-        return InformationalHead(status, headers)
-    return ResponseHead(status, headers), size, asks_to_close(framing)

@@ -12,9 +12,8 @@ from typing import Final
 
 import h11
 
-from .http1 import REASONS
-from .http1_fields import NotPlain, asks_to_close, encode_field, read_framing, read_size
-from .http1_h11 import BODILESS
+from ..core.wire.http1 import BODILESS, REASONS
+from ..core.wire.http1_fields import NotPlain, asks_to_close, encode_field, read_framing, read_size
 
 SMALL_CHUNK_SIZE_MAX_BYTES: Final = 4096
 """Data up to this size is copied into its chunk: cheaper than three pieces."""

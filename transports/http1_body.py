@@ -15,7 +15,8 @@ from typing import Final
 
 import h11
 
-from .http1 import CLOSED, END, NEED_DATA, PAUSED, Data, Signal
+from ..core.wire.http1 import CLOSED, END, NEED_DATA, PAUSED, Data, Signal
+from ..core.wire.http1_heads import HEAD_END
 from .http1_h11 import H11Chunked
 
 KNOWN_HEAD_SIZE_MAX_BYTES: Final = 2048
@@ -23,7 +24,6 @@ KNOWN_HEAD_SIZE_MAX_BYTES: Final = 2048
 CHUNKS_MAX: Final = 64
 """Chunks given out as one piece. Each costs its reader about half a microsecond, and others want their turn."""
 
-HEAD_END: Final = b"\r\n\r\n"
 _UNUSUAL_END: Final = re.compile(rb"\n\r?\n")
 _CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})\r\n")
 _LAST_CHUNK: Final = re.compile(rb"0{1,15}\r\n\r\n")

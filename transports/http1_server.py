@@ -7,17 +7,14 @@ means the same. A head that repeats the one before on its connection, as most do
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Final
 
-from .http1 import NEED_DATA, RequestHead, ServerEvent
-from .http1_body import DONE, HEAD, HEAD_END, KNOWN_HEAD_SIZE_MAX_BYTES, Incoming
-from .http1_fields import NotPlain, asks_to_close, read_framing, read_line, read_size
+from ..core.wire.http1 import NEED_DATA, RequestHead, ServerEvent
+from ..core.wire.http1_fields import NotPlain
+from ..core.wire.http1_heads import HEAD_END, read_request_head
+from .http1_body import DONE, HEAD, KNOWN_HEAD_SIZE_MAX_BYTES, Incoming
 from .http1_h11 import H11Server
 from .http1_response import ResponseWriter
-
-_REQUEST_LINE: Final = re.compile(rb"(GET|POST|PUT|DELETE|HEAD|OPTIONS|PATCH) (/[\x21-\x7e]*) HTTP/1\.1")
 
 
 class ServerCodec(Incoming):
@@ -72,7 +69,7 @@ class ServerCodec(Incoming):
                 return NEED_DATA if self._is_head_awaited() else self._hand_over().next_event()
             raw = buffer[at : end + 4]
             try:
-                known = _read_head(raw)
+                known = read_request_head(raw)
             except NotPlain:
                 return self._hand_over().next_event()
             self._known = known if len(raw) <= KNOWN_HEAD_SIZE_MAX_BYTES else None
@@ -182,30 +179,3 @@ class ServerCodec(Incoming):
     def _note_head(self) -> None:
         self._awaits_continue = False
         self._is_closing = self._is_closing or self._response.is_closing
-
-
-def _read_head(raw: bytes) -> tuple[bytes, RequestHead, bool, bool]:
-    """What a head says, whether no other request is to follow, and whether a 100 is awaited.
-
-    Args:
-        raw: with the empty line that ends it.
-
-    Raises:
-        NotPlain: h11 has to judge it.
-    """
-    first, *lines = raw[: -len(HEAD_END)].split(b"\r\n")
-    matched = _REQUEST_LINE.fullmatch(first)
-    if matched is None:
-        raise NotPlain
-    headers = tuple(map(read_line, lines))
-    framing = read_framing(headers)
-    expected = framing.get(b"expect")
-    if (
-        b"host" not in framing
-        or b"upgrade" in framing
-        or (expected is not None and expected.lower() != b"100-continue")
-    ):
-        raise NotPlain
-    size = read_size(framing)
-    head = RequestHead(matched[1].decode(), matched[2].decode(), headers, "1.1", 0 if size == -1 else size)
-    return raw, head, asks_to_close(framing), expected is not None
