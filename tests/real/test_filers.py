@@ -1,8 +1,8 @@
 """Released servers that think in local paths, for a client that shares no disk with them.
 
-Each is driven through a conversation as `examples/files` configures it, with adapters, or behind `isthmus wrap
---files`, with none, or both. Inputs are uploaded files, and files that an earlier call made; what a call makes comes
-back as artifacts; no path of this machine shows.
+Each is driven through the same conversation twice: as `examples/files` configures it, with adapters, and behind
+`isthmus wrap --files`, with none. Inputs are uploaded files, and files that an earlier call made; what a call makes
+comes back as artifacts; no path of this machine shows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import base64
 import contextlib
 import io
 import json
-import os
 import struct
 import zipfile
 import zlib
@@ -31,8 +30,6 @@ pytestmark = pytest.mark.real
 
 WAYS: Final = ("example", "wrap")
 """`isthmus serve` with the file of examples/files; `isthmus wrap --files` with the command alone."""
-ONE_WAY: Final = {"markitdown": "wrap", "word": "example", "excel": "wrap"}
-"""Those that take longest to start are served one way only, unless THOROUGH is set."""
 
 COMMANDS: Final = {
     "markitdown": [],
@@ -76,8 +73,6 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def with_server(server: str, *ways: str) -> pytest.MarkDecorator:
-    if server in ONE_WAY and not os.environ.get("THOROUGH"):
-        ways = (ONE_WAY[server],)
     cases = [(server, way) for way in ways or WAYS]
     return pytest.mark.parametrize(
         "served", cases, indirect=True, ids=["-".join(case) for case in cases], scope="module"
