@@ -107,7 +107,7 @@ class Client:
         assert reply.status == 200, reply
         documents = [reply.body]
         if reply.headers["content-type"].startswith("text/event-stream"):
-            documents = re.findall(rb"^data: ?(.*)$", reply.body, re.MULTILINE)
+            documents = re.findall(rb"^data: ?(.+)$", reply.body, re.MULTILINE)  # one that primes has none
         for document in documents:
             message: dict[str, Any] = json.loads(document)
             if message.get("id") == self._last_id and "method" not in message:
