@@ -10,7 +10,7 @@ import anyio
 from ..core.effects import Append, Cease, Close, Receive, Send, Serve
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
-from ..core.wire.http_reply import Out, Reply, ReplyBody, ReplyEnd, ReplyHead, State
+from ..core.wire.http_reply import Out, Reply, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead, State
 from ..core.wire.http_routes import Refused
 from .traffic import Traffic
 
@@ -75,7 +75,7 @@ class Exchange:
 
     def put(self, outs: Sequence[Out], message_bytes: int = 0) -> None:
         """Queue what follows next of the reply; `message_bytes` of it are a message's."""
-        if isinstance(outs[-1], ReplyEnd):
+        if isinstance(outs[-1], (ReplyDocument, ReplyEnd)):
             self.is_ended = True
         self._sink.queue(self, outs, message_bytes)
 
@@ -127,7 +127,7 @@ class FileExchange(Exchange):
 
     def put(self, outs: Sequence[Out], message_bytes: int = 0) -> None:
         super().put(outs, message_bytes)
-        if isinstance(outs[0], ReplyHead):
+        if isinstance(outs[0], (ReplyDocument, ReplyHead)):
             self.traffic.status = outs[0].status
         if self.is_ended:
             self.decided.set()

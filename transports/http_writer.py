@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 from ..core.effects import Cause, End, Serve
 from ..core.wire.download import plan_download
 from ..core.wire.http_headers import Headers
-from ..core.wire.http_reply import Out, Reply, ReplyBody, ReplyEnd, ReplyHead
+from ..core.wire.http_reply import Out, Reply, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead
 from ..core.wire.http_routes import Refused
 from .http_files import deliver
 from .http_framing import Framing, Phase
@@ -168,9 +168,8 @@ class Writer:
             return  # its client is gone
         framing = self.framing
         head = outs[0]
-        if len(outs) == 3 and type(head) is ReplyHead and type(outs[1]) is ReplyBody and type(outs[2]) is ReplyEnd:
-            body = b"" if exchange.head_only else outs[1].data
-            framing.put_whole(head.status, self._headers(head), body)
+        if type(head) is ReplyDocument:
+            self._put_document(head, is_head_only=exchange.head_only)
         else:
             for out in outs:
                 if type(out) is ReplyBody:
@@ -178,10 +177,22 @@ class Writer:
                         framing.put_data(out.data)
                 elif type(out) is ReplyHead:
                     framing.put_head(out.status, self._headers(out))
+                elif type(out) is ReplyDocument:
+                    raise AssertionError("a document is a whole reply")
                 else:
                     framing.put_end()
         self._message_bytes += message_bytes
         self.wake()
+
+    def _put_document(self, document: ReplyDocument, *, is_head_only: bool) -> None:
+        framing, data = self.framing, document.data
+        if framing.phase is Phase.DONE and not (is_head_only or self._on.is_draining):  # as nearly always
+            headers = self._on.dated(document.headers, self.shared_headers)
+            framing.queued.append(framing.codec.encode_document(document.status, headers, data))
+        else:
+            sized = (*document.headers, (b"content-length", b"%d" % len(data)))
+            headers = tuple(self._headers(ReplyHead(document.status, sized)))
+            framing.put_whole(document.status, headers, b"" if is_head_only else data)
 
     def _headers(self, head: ReplyHead) -> list[tuple[bytes, bytes]]:
         framing = self.framing
