@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import anyio
@@ -36,6 +36,7 @@ from ..core.effects import (
     Remove,
     Resume,
     Send,
+    SendEvents,
     Serve,
     StorageAnswer,
     StorageFailed,
@@ -55,7 +56,7 @@ from ..transports.clock import loop_clock
 from ..transports.driver import DRIVE, Drive
 from ..transports.http_client import HttpClient
 from ..transports.memory import MemoryServer
-from ..transports.port import FileOutlet, Outlet
+from ..transports.port import EventOutlet, FileOutlet, Outlet
 from ..transports.stdio import Child
 from .upstreams import UpstreamAddress, Upstreams
 from .workspaces import Workspaces
@@ -85,6 +86,7 @@ class EngineLike(Protocol):
     def new_channel(self) -> ChannelId: ...
     def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]: ...
     def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]: ...
+    def receive_messages(self, channel: ChannelId, messages: Sequence[bytes], now: float) -> list[Effect]: ...
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]: ...
     def receive_answer(self, ticket: Ticket, answer: StorageAnswer, now: float) -> list[Effect]: ...
     def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]: ...
@@ -295,6 +297,9 @@ class Hub:
     def message(self, channel: ChannelId, message: bytes) -> None:
         self._apply(self._engine.receive_message(channel, message, self._now()))
 
+    def arrived(self, channel: ChannelId, messages: Sequence[bytes]) -> None:
+        self._apply(self._engine.receive_messages(channel, messages, self._now()))
+
     def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
         if self._outlets.pop(channel, None) is not None:
             now = self._now()
@@ -338,6 +343,11 @@ class Hub:
             outlet = self._outlets.get(effect.channel)
             if outlet is not None:
                 outlet.send(effect)
+            return
+        if isinstance(effect, SendEvents):
+            events: EventOutlet | None = self._outlets.get(effect.channel)  # type: ignore[assignment]  # it is HTTP
+            if events is not None:
+                events.send_events(effect)
             return
         if isinstance(effect, Dial):
             self._dial(effect)

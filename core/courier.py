@@ -5,7 +5,7 @@ A message of the server that has no stream to travel on waits in the session, wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -225,6 +225,15 @@ class Courier:
             self._legwork.tell_progress(session, exchange, message)
         elif exchange.reply.can_stream:
             self._streams.put(session, exchange.reply.stream, message, is_lossy=True)
+
+    def tell_all_progress(self, session: Session, exchange: Exchange, messages: Sequence[bytes]) -> None:
+        """`tell_progress`, of what came at once."""
+        reply = exchange.reply
+        if not reply.ends_channel or exchange.task is not None or session.is_stateless:
+            for message in messages:
+                self.tell_progress(session, exchange, message)
+        elif reply.can_stream:
+            self._streams.put_lossy(session, reply.stream, messages)
 
     def prime(self, session: Session, exchange: Exchange) -> None:
         """The server's own stream for this request can be resumed: so can the client's."""

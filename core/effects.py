@@ -290,6 +290,16 @@ class Send(Effect, frozen=True):
     """Further ones of the reply's head, where nothing was written to it before."""
 
 
+class SendEvents(Effect, frozen=True):
+    """Write several messages to an HTTP reply that is an event stream or becomes one, none of them the last: the same
+    as a `Send` for each. Only `Engine.receive_messages` orders it."""
+
+    channel: ChannelId
+    messages: tuple[bytes, ...]
+    event_ids: tuple[str, ...] = ()
+    """As many as there are messages; or none, where events have no ids."""
+
+
 class Close(Effect, frozen=True):
     """End a channel. On an HTTP reply with nothing written: `status` without a body; an event stream ends; a pipe is
     closed, a WebSocket with `code` (RFC 6455, 7.4.1); a child process is stopped; a request in progress to an upstream

@@ -11,7 +11,7 @@ half), `plane`, `calls` and `counter` (files), round one `desk`. It holds no rul
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from . import jsonrpc
@@ -81,7 +81,8 @@ LINK_KEY_MIN_BYTES: Final = 16
 STATE_KEY_BYTES: Final = 32
 """Of a key that is made for one run: as many as its hash has."""
 
-UPSTREAM_ROLES = (ChildRole, SpareRole, UpPostRole, UpStreamRole)
+_SPEAKING_ROLES = (ChildRole, UpPostRole, UpStreamRole)
+UPSTREAM_ROLES = (*_SPEAKING_ROLES, SpareRole)
 _ENDING_UPSTREAM_ROLES = (*UPSTREAM_ROLES, FarewellRole)
 
 
@@ -233,6 +234,20 @@ class Engine:
         """
         self._begin(now, channel)
         self._hear(channel, message)
+        return self._effects()
+
+    def receive_messages(self, channel: ChannelId, messages: Sequence[bytes], now: float) -> list[Effect]:
+        """Several messages that arrived at once, in their order: the same as `receive_message` for each, where nothing
+        is done about one before the next. What clients of HTTP are told may be ordered as `SendEvents`."""
+        self._begin(now, channel)
+        at = 0
+        while at < len(messages):
+            role = self._desk.role_if_open(channel)
+            if isinstance(role, _SPEAKING_ROLES):
+                at += self._servers.channels.receive_progress(role, messages, at)
+            if at < len(messages):
+                self._hear(channel, messages[at])
+                at += 1
         return self._effects()
 
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from . import jsonrpc
@@ -21,6 +22,7 @@ from .links import ChildRole, Errand, FarewellRole, Link, UpPostRole, UpStreamRo
 from .losses import Losses
 from .news import News
 from .nursery import SpareRole
+from .progress import Progress
 from .resuming import Resuming
 from .session import Session
 from .tasked import PURPOSES, Tasked
@@ -61,6 +63,7 @@ class ServerChannels:
         self._hearing = hearing
         self._news = news
         self._tasked = tasked
+        self._progress = Progress(uplink, courier)
 
     def receive_open(self, role: UpRole | SpareRole, opening: Connected | Primed) -> None:
         """A channel that was dialled is open, or can be resumed."""
@@ -98,6 +101,16 @@ class ServerChannels:
             self._losses.receive_left(role.link, channel, message)
         else:
             self._hearing.receive_message(role, channel, message)
+
+    def receive_progress(self, role: UpRole, messages: Sequence[bytes], start: int) -> int:
+        """`messages[start]`, and what follows it, is perhaps plain progress. Returns how many were that: they are
+        through."""
+        if role.link.leaving:
+            return 0
+        count = self._progress.receive(role.link, messages, start)
+        if count and not isinstance(role, ChildRole):
+            role.has_spoken = True
+        return count
 
     def receive_close(self, role: UpRole | SpareRole | FarewellRole, channel: ChannelId, cause: Cause) -> None:
         if isinstance(role, FarewellRole):

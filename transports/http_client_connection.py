@@ -19,7 +19,7 @@ import msgspec
 
 from ..core.effects import Cause, End
 from ..core.wire.http1 import END, NEED_DATA, Data, InformationalHead, ResponseHead
-from ..core.wire.http_client import Ended, ReplyEvent
+from ..core.wire.http_client import Arrived, Ended, ReplyEvent
 from .http1_client import ClientCodec
 from .http_client_exchange import Exchange, stopped
 
@@ -296,6 +296,12 @@ class Connection:
         """Tell the exchange, as far as its port wants to hear. None: there may be more."""
         exchange = self._exchange
         assert exchange is not None
+        if type(facts[-1]) is Arrived and len(facts) <= TURN_EVENTS and not exchange.reader.is_gathering:
+            # As most are, and what is said at once is one matter for whoever hears it.
+            messages = [fact.message for fact in facts if type(fact) is Arrived]
+            if len(messages) == len(facts) and not exchange.is_paused and not exchange.is_abandoned:
+                exchange.report_messages(messages)
+                facts = []
         for index, fact in enumerate(facts):
             if exchange.is_paused or index == TURN_EVENTS:
                 self._facts = facts[index:]

@@ -198,6 +198,11 @@ class Exchange:
         else:
             self._report(fact)
 
+    def report_messages(self, messages: list[bytes]) -> None:
+        """Tell the port of several that came at once on an event stream."""
+        self._report_held()
+        self._port.arrived(self._channel, messages)
+
     def _report_held(self) -> None:
         """What waited for more does so in vain."""
         if self._opened is not None:

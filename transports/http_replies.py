@@ -7,7 +7,7 @@ from typing import Protocol
 
 import anyio
 
-from ..core.effects import Append, Cease, Close, Receive, Send, Serve
+from ..core.effects import Append, Cease, Close, Receive, Send, SendEvents, Serve
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.wire.http_reply import Out, Reply, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead, State
@@ -46,6 +46,9 @@ class Exchange:
 
     def send(self, order: Send) -> None:
         self.put(self._reply.receive_send(order), len(order.message))
+
+    def send_events(self, order: SendEvents) -> None:
+        self.put(self._reply.receive_events(order), sum(map(len, order.messages)))
 
     def close(self, order: Close) -> None:
         if not self.is_ended:

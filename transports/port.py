@@ -6,10 +6,22 @@ the `Outlet` it registered for that channel. No method here awaits, blocks or ra
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
-from ..core.effects import Append, Cause, Cease, Close, Connected, Opening, PostOpening, Receive, Send, Serve
+from ..core.effects import (
+    Append,
+    Cause,
+    Cease,
+    Close,
+    Connected,
+    Opening,
+    PostOpening,
+    Receive,
+    Send,
+    SendEvents,
+    Serve,
+)
 from ..core.ids import ChannelId
 
 
@@ -41,6 +53,13 @@ class FileOutlet(Outlet, Protocol):
     def serve(self, order: Serve) -> None: ...
 
 
+class EventOutlet(Outlet, Protocol):
+    """The reply to an HTTP request, which may be an event stream."""
+
+    def send_events(self, order: SendEvents) -> None:
+        """Queue several messages, as `send` does one."""
+
+
 class Port(Protocol):
     """The owner of the engine, as a transport sees it."""
 
@@ -55,6 +74,10 @@ class Port(Protocol):
 
     def message(self, channel: ChannelId, message: bytes) -> None:
         """One message arrived, without its framing. It may be malformed: that is the engine's to judge."""
+
+    def arrived(self, channel: ChannelId, messages: Sequence[bytes]) -> None:
+        """`message`, of several that arrived at once, at least one. What is ordered for any of them is carried out
+        when all are told."""
 
     def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
         """A channel that the engine dialled opened, said one message, and ended as it should."""

@@ -11,11 +11,11 @@ from typing import Final
 
 import msgspec
 
-from ..effects import Close, Send
+from ..effects import Close, Send, SendEvents
 from ..errors import LocalProtocolError
 from ..machine import Symbol
 from .http_headers import EVENTS, JSON, Headers
-from .sse import COMMENT, encode_event
+from .sse import COMMENT, encode_event, encode_events
 
 
 class State(Symbol):
@@ -138,6 +138,18 @@ class Reply:
         if self._accepts_json or order.status >= 400:
             return _whole(order, JSON, order.message)
         return _whole(order, EVENTS, _event(order))
+
+    def receive_events(self, order: SendEvents) -> list[Out]:
+        """Several messages for the client, none of them the last.
+
+        Raises:
+            LocalProtocolError: as `receive_send`.
+        """
+        self._require_events()
+        before = self.state
+        self._step(Input.MESSAGE)
+        head = [_stream_head(None)] if before is State.SILENT else []
+        return [*head, ReplyBody(encode_events(order.messages, order.event_ids))]
 
     def receive_close(self, order: Close) -> list[Out]:
         """The end, without another message.
