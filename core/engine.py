@@ -57,6 +57,7 @@ from .pipes import Pipes
 from .plan import Plan
 from .plane import FilePlane
 from .posts import Posts
+from .progress import row_at
 from .reading import Reading
 from .report import Command, Status, report
 from .roles import MessageRole, PipeRole, PostRole, StreamRole
@@ -240,14 +241,14 @@ class Engine:
         """Several messages that arrived at once, in their order: the same as `receive_message` for each, where nothing
         is done about one before the next. What clients of HTTP are told may be ordered as `SendEvents`."""
         self._begin(now, channel)
-        at = 0
+        at, channels = 0, self._servers.channels
         while at < len(messages):
-            role = self._desk.role_if_open(channel)
-            if isinstance(role, _SPEAKING_ROLES):
-                at += self._servers.channels.receive_progress(role, messages, at)
-            if at < len(messages):
-                self._hear(channel, messages[at])
-                at += 1
+            row, role = row_at(messages, at), self._desk.role_if_open(channel)
+            stop = at + (1 if row is None else len(row.messages))
+            if row is None or not isinstance(role, _SPEAKING_ROLES) or not channels.receive_progress(role, row):
+                for message in messages[at:stop]:
+                    self._hear(channel, message)
+            at = stop
         return self._effects()
 
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:

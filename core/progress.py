@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -23,17 +23,18 @@ from .upstream import State
 
 METHOD: Final = b'"notifications/progress"'
 METHOD_STOP_MAX: Final = 64
-"""Where the method ends at the latest. The usual libraries write it first, or behind `jsonrpc`; and what is large is
-not looked through for it."""
+"""Where the method of the first of a row ends at the latest. The usual libraries write it first, or behind `jsonrpc`;
+and what is large is not looked through for it."""
 
 QUOTES: Final = 14
 """Around the names `jsonrpc`, `method`, `params`, `progressToken` and `progress`, and the values of the first two."""
 QUOTES_OF_NAME: Final = 2
 QUOTES_OF_TEXT: Final = 4
+"""Around the name `message` and its value."""
 
 
 class _Params(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    progressToken: int
+    progressToken: int  # noqa: N815
     progress: int | float
     total: int | float | None = None
     message: str | None = None
@@ -48,6 +49,59 @@ class _Progress(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 _decoder: Final = msgspec.json.Decoder(_Progress)
 
 
+class Row(NamedTuple):
+    """Progress of one call, at least one message.
+
+    Attributes:
+        number: the token of each.
+        messages: they themselves. They hold what the protocol names, and nothing else.
+        quotes: how many quotation marks there are in all of them, if no member is there twice and no text has escapes.
+    """
+
+    number: int
+    messages: Sequence[bytes]
+    quotes: int
+
+
+def row_at(messages: Sequence[bytes], start: int) -> Row | None:
+    """What stands in a row from `messages[start]` on; None if that is something else."""
+    if messages[start].find(METHOD, 0, METHOD_STOP_MAX) < 0:
+        return None
+    number: int | None = None
+    quotes, stop = 0, start
+    decode = _decoder.decode
+    for message in islice(messages, start, None):
+        try:
+            params = decode(message).params
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            break
+        if params.progressToken != number:
+            if number is not None:
+                break
+            number = params.progressToken
+        quotes += QUOTES
+        if params.total is not None:
+            quotes += QUOTES_OF_NAME
+        if params.message is not None:
+            quotes += QUOTES_OF_TEXT
+        stop += 1
+    return None if number is None else Row(number, messages[start:stop], quotes)
+
+
+def retold(row: Row, token_raw: bytes) -> list[bytes] | None:
+    """The messages of the row with another token, the JSON `token_raw`. None if any of them has an escape, a member
+    twice, or a space behind the token's name: whoever reads such a one may see another token than we did.
+
+    They are looked at as one text, with a line end between them: what is asked of each takes longer than all the rest.
+    """
+    text = b"\n".join(row.messages)
+    name = b'"progressToken":%d' % row.number
+    if b"\\" in text or text.count(b'"') != row.quotes or text.count(name) != len(row.messages):
+        return None
+    messages = text.replace(name, b'"progressToken":' + token_raw).split(b"\n")
+    return messages if len(messages) == len(row.messages) else None
+
+
 class Progress:
     """What servers say of calls that are under way."""
 
@@ -55,43 +109,14 @@ class Progress:
         self._uplink = uplink
         self._courier = courier
 
-    def receive(self, link: Link, messages: Sequence[bytes], start: int) -> int:
-        """Pass on what stands in a row from `messages[start]` on and is plain progress of one call. Returns how many
-        messages that was."""
-        number = plain_token(messages[start])
-        if number is None or link.upstream.state is State.CLOSED:
-            return 0
-        exchange = link.pending.get(number) or link.tokens.get(number)
-        if not isinstance(exchange, Exchange) or exchange.token_raw is None:
-            return 0
-        theirs, ours = b'"progressToken":' + exchange.token_raw, b'"progressToken":%d' % number
-        told: list[bytes] = []
-        for message in islice(messages, start, None):
-            if plain_token(message) != number or ours not in message:
-                break
-            told.append(message.replace(ours, theirs, 1))
-        if told:
-            self._uplink.expect_reply(link, exchange)
-            self._courier.tell_all_progress(link.session_of(exchange), exchange, told)
-        return len(told)
-
-
-def plain_token(message: bytes) -> int | None:
-    """The token of a progress notification that holds what the protocol names, each member once, and no escapes. None
-    for anything else.
-
-    That no member is there twice shows by the quotation marks: without escapes there are two around each name and
-    each text.
-    """
-    if message.find(METHOD, 0, METHOD_STOP_MAX) < 0 or b"\\" in message:
-        return None
-    try:
-        params = _decoder.decode(message).params
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    quotes = QUOTES
-    if params.total is not None:
-        quotes += QUOTES_OF_NAME
-    if params.message is not None:
-        quotes += QUOTES_OF_TEXT
-    return params.progressToken if message.count(b'"') == quotes else None
+    def receive(self, link: Link, row: Row) -> bool:
+        """Pass it on. False if it is not for here to judge: nothing has changed."""
+        exchange = link.pending.get(row.number) or link.tokens.get(row.number)
+        if not isinstance(exchange, Exchange) or exchange.token_raw is None or link.upstream.state is State.CLOSED:
+            return False
+        messages = retold(row, exchange.token_raw)
+        if messages is None:
+            return False
+        self._uplink.expect_reply(link, exchange)
+        self._courier.tell_all_progress(link.session_of(exchange), exchange, messages)
+        return True

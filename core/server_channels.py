@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from . import jsonrpc
@@ -22,7 +21,7 @@ from .links import ChildRole, Errand, FarewellRole, Link, UpPostRole, UpStreamRo
 from .losses import Losses
 from .news import News
 from .nursery import SpareRole
-from .progress import Progress
+from .progress import Progress, Row
 from .resuming import Resuming
 from .session import Session
 from .tasked import PURPOSES, Tasked
@@ -102,15 +101,13 @@ class ServerChannels:
         else:
             self._hearing.receive_message(role, channel, message)
 
-    def receive_progress(self, role: UpRole, messages: Sequence[bytes], start: int) -> int:
-        """`messages[start]`, and what follows it, is perhaps plain progress. Returns how many were that: they are
-        through."""
-        if role.link.leaving:
-            return 0
-        count = self._progress.receive(role.link, messages, start)
-        if count and not isinstance(role, ChildRole):
+    def receive_progress(self, role: UpRole, row: Row) -> bool:
+        """Several messages that are plain progress. False if they are to be heard one by one."""
+        if role.link.leaving or not self._progress.receive(role.link, row):
+            return False
+        if not isinstance(role, ChildRole):
             role.has_spoken = True
-        return count
+        return True
 
     def receive_close(self, role: UpRole | SpareRole | FarewellRole, channel: ChannelId, cause: Cause) -> None:
         if isinstance(role, FarewellRole):

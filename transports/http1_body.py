@@ -180,6 +180,7 @@ class Incoming:
         if at == len(buffer) and not self._is_ended:
             return NEED_DATA
         pieces: list[bytes] = []
+        size_line, size = _LINE_END, 0  # of the chunk before: many are as long
         while len(pieces) < CHUNKS_MAX:
             if left:
                 piece = buffer[at : at + left]
@@ -196,9 +197,14 @@ class Incoming:
                     break
                 at += 2
                 self._is_line_end_due = False
+            if size and buffer.startswith(size_line, at):
+                left = size
+                at += len(size_line)
+                continue
             matched = _CHUNK_SIZE.match(buffer, at)
             if matched is None or (left := int(matched[1], 16)) == 0:
                 break
+            size_line, size = matched[0], left
             at = matched.end()
         self._left = left
         self._skip_to(at)
