@@ -240,16 +240,20 @@ class Engine:
     def receive_messages(self, channel: ChannelId, messages: Sequence[bytes], now: float) -> list[Effect]:
         """Several messages that arrived at once, in their order: the same as `receive_message` for each, where nothing
         is done about one before the next. What clients of HTTP are told may be ordered as `SendEvents`."""
-        self._begin(now, channel)
+        desk = self._desk
+        if now < desk.now:
+            raise _backwards(now, desk.now)
+        desk.now, desk.source = now, channel
         at, channels = 0, self._servers.channels
         while at < len(messages):
-            row, role = row_at(messages, at), self._desk.role_if_open(channel)
+            row, role = row_at(messages, at), desk.role_if_open(channel)
             stop = at + (1 if row is None else len(row.messages))
             if row is None or not isinstance(role, _SPEAKING_ROLES) or not channels.receive_progress(role, row):
                 for message in messages[at:stop]:
                     self._hear(channel, message)
             at = stop
-        return self._effects()
+        effects, desk.out = desk.out, []
+        return effects
 
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
         """A channel is gone. Nothing is said of it afterwards; saying it twice does nothing."""

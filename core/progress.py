@@ -34,7 +34,7 @@ QUOTES_OF_TEXT: Final = 4
 
 
 class _Params(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    progressToken: int  # noqa: N815
+    progressToken: int
     progress: int | float
     total: int | float | None = None
     message: str | None = None

@@ -14,7 +14,7 @@ import re
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import islice, repeat
 from typing import Final
 
 import msgspec
@@ -143,14 +143,13 @@ class Stream:
         assert not self.is_over
         if self._kept is _NOTHING:
             self._kept = deque()
-        number, first = self.number, self.last_ordinal + 1
+        first = self.last_ordinal + 1
         self.last_ordinal += len(messages)
-        self._kept.extend(
-            [Kept(ordinal, message, len(message), False, True) for ordinal, message in enumerate(messages, first)]
-        )
+        ordinals = range(first, self.last_ordinal + 1)
+        self._kept.extend(map(Kept, ordinals, messages, map(len, messages), repeat(False), repeat(True)))
         self.held_count += len(messages)
         self.held_bytes += size_bytes
-        return tuple([f"{number}-{ordinal}" for ordinal in range(first, self.last_ordinal + 1)])
+        return tuple(map(f"{self.number}-".__add__, map(str, ordinals)))
 
     def drop_lossy(self, held_max: int) -> int:
         """While more events than that are here, and the first that is kept is one of them and lossy, it goes. Returns

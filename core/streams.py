@@ -97,13 +97,15 @@ class Streams:
             for message in messages:
                 self.put(session, stream, message, is_lossy=True)
         else:
-            event_ids = stream.keep_lossy(messages, size_bytes)
-            went_bytes = stream.drop_lossy(self._desk.limits.events_max)
-            self._account(session, size_bytes - went_bytes)
+            event_ids, held_max = stream.keep_lossy(messages, size_bytes), self._desk.limits.events_max
+            self._account(session, size_bytes)
+            if stream.held_count > held_max:
+                self._account(session, -stream.drop_lossy(held_max))
             self._fed.pop(stream, None)
             self._fed[stream] = session
             self._desk.send_events(stream.channel, tuple(messages), event_ids, size_bytes)
-            self._make_room(session, stream)
+            if stream.held_count > held_max:
+                self._make_room(session, stream)
 
     def _has_room(self, session: Session, size_bytes: int) -> bool:
         """Whether so much can be kept without a look at what else is, but for the number of events. With a storage,

@@ -12,6 +12,7 @@ the end of the stream, ends it).
 from __future__ import annotations
 
 import enum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 import h11
@@ -31,6 +32,9 @@ WRITE_SIZE_BYTES: Final = 256 * 1024
 
 DRAIN_MAX_BYTES: Final = 64 * 1024
 """A reply that has told all it had to is read on for so long, to keep the connection; a longer one is not worth it."""
+
+_MESSAGES: Final = {Arrived}
+_message_of: Final = attrgetter("message")
 
 TURN_EVENTS: Final = 200
 """Pieces of a reply that are read or told before others get their turn: some milliseconds of work."""
@@ -257,7 +261,8 @@ class Connection:
             elif event is NEED_DATA:
                 if not self._has_head:
                     self._check_head_size(0)
-                self._send_on()
+                if self._moved is not None:
+                    self._send_on()
                 return READ
             elif event is END:
                 return self._finish()
@@ -296,12 +301,13 @@ class Connection:
         """Tell the exchange, as far as its port wants to hear. None: there may be more."""
         exchange = self._exchange
         assert exchange is not None
-        if type(facts[-1]) is Arrived and len(facts) <= TURN_EVENTS and not exchange.reader.is_gathering:
-            # As most are, and what is said at once is one matter for whoever hears it.
-            messages = [fact.message for fact in facts if type(fact) is Arrived]
-            if len(messages) == len(facts) and not exchange.is_paused and not exchange.is_abandoned:
-                exchange.report_messages(messages)
-                facts = []
+        if (
+            not (exchange.is_paused or exchange.is_abandoned)
+            and len(facts) <= TURN_EVENTS
+            and set(map(type, facts)) == _MESSAGES
+        ):
+            exchange.report_messages(list(map(_message_of, facts)))
+            facts = []
         for index, fact in enumerate(facts):
             if exchange.is_paused or index == TURN_EVENTS:
                 self._facts = facts[index:]

@@ -200,7 +200,7 @@ class Exchange:
 
     def report_messages(self, messages: list[bytes]) -> None:
         """Tell the port of several that came at once on an event stream."""
-        self._report_held()
+        assert self._opened is None  # it was told: that is held for documents only
         self._port.arrived(self._channel, messages)
 
     def _report_held(self) -> None:

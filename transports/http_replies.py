@@ -48,7 +48,7 @@ class Exchange:
         self.put(self._reply.receive_send(order), len(order.message))
 
     def send_events(self, order: SendEvents) -> None:
-        self.put(self._reply.receive_events(order), sum(map(len, order.messages)))
+        self._sink.queue(self, self._reply.receive_events(order), sum(map(len, order.messages)))
 
     def close(self, order: Close) -> None:
         if not self.is_ended:

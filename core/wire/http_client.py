@@ -296,7 +296,7 @@ class ReplyReader:
             messages, data = reader.take_plain(data)
             if messages:
                 self._has_begun = True
-                out += [Arrived(message) for message in messages]
+                out += map(Arrived, messages)
             if not data:
                 return out
         for event in reader.receive_bytes(data):

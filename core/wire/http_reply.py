@@ -145,11 +145,12 @@ class Reply:
         Raises:
             LocalProtocolError: as `receive_send`.
         """
+        body = ReplyBody(encode_events(order.messages, order.event_ids))
+        if self.state is State.STREAMING:  # which `MESSAGE` goes on with
+            return [body]
         self._require_events()
-        before = self.state
         self._step(Input.MESSAGE)
-        head = [_stream_head(None)] if before is State.SILENT else []
-        return [*head, ReplyBody(encode_events(order.messages, order.event_ids))]
+        return [_stream_head(None), body]
 
     def receive_close(self, order: Close) -> list[Out]:
         """The end, without another message.
