@@ -123,8 +123,8 @@ class Incoming:
             self._reading, self._left = SIZED, size_bytes
 
     def take_rest(self) -> bytes | None:
-        """The whole body, if it has arrived and comes by length: then the message is complete, and its end has been told
-        with it. None: it has to be asked for piece by piece. Only for what comes right behind a head."""
+        """The whole body, if it has arrived and comes by length: then the message is complete, and its end has been
+        told with it. None: it has to be asked for piece by piece. Only for what comes right behind a head."""
         if self._reading is not SIZED:
             return None
         buffer, at = self._buffer, self._at

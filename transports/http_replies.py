@@ -32,9 +32,12 @@ class Exchange:
     Attributes:
         channel: set once the engine knows of it; None before, and again when it was told of the end.
         is_ended: the end of the reply is queued.
+        leaves_at_once: whoever queues the end has nothing to add to it.
     """
 
     __slots__ = ("_reply", "_sink", "_was_silent", "channel", "head_only", "is_ended")
+
+    leaves_at_once = True
 
     def __init__(self, sink: Sink, reply: Reply, *, head_only: bool = False) -> None:
         self.channel: ChannelId | None = None
@@ -93,6 +96,8 @@ class FileExchange(Exchange):
     """
 
     __slots__ = ("_is_serving", "decided", "receiving", "traffic")
+
+    leaves_at_once = False  # how an upload failed is told after it was answered
 
     def __init__(self, sink: Sink, traffic: Traffic, *, head_only: bool = False) -> None:
         super().__init__(sink, Reply(accepts_events=False), head_only=head_only)

@@ -129,11 +129,12 @@ class Writer:
             self._left = self._left or anyio.Event()
             await self._left.wait()
 
-    def wake(self) -> None:
-        """Have what is queued sent, in one write with whatever else comes before others get their turn."""
+    def wake(self, *, at_once: bool = False) -> None:
+        """Have what is queued sent, in one write with whatever else comes before others get their turn; at once where
+        nothing else will come."""
         if not (self.is_settling or self._is_woken or self.is_over):
             self._is_woken = True
-            self._wire.wake()
+            self._wire.wake(at_once)
 
     def handle_wake(self) -> None:
         self._is_woken = False
@@ -182,7 +183,7 @@ class Writer:
                 else:
                     framing.put_end()
         self._message_bytes += message_bytes
-        self.wake()
+        self.wake(at_once=exchange.is_ended and exchange.leaves_at_once)
 
     def _put_document(self, document: ReplyDocument, *, is_head_only: bool) -> None:
         framing, data = self.framing, document.data
