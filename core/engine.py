@@ -263,9 +263,13 @@ class Engine:
 
     def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]:
         """So many bytes of messages left for the peer of a channel."""
-        self._begin(now, None)
-        self._desk.receive_sent(channel, size_bytes)
-        return self._effects()
+        desk = self._desk
+        if now < desk.now:
+            raise _backwards(now, desk.now)
+        desk.now, desk.source = now, None
+        desk.receive_sent(channel, size_bytes)
+        effects, desk.out = desk.out, []
+        return effects
 
     def receive_at_once(
         self,
