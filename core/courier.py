@@ -229,7 +229,7 @@ class Courier:
     def tell_all_progress(self, session: Session, exchange: Exchange, messages: Sequence[bytes]) -> None:
         """`tell_progress`, of what came at once."""
         reply = exchange.reply
-        if not reply.ends_channel or exchange.task is not None or session.is_stateless:
+        if not reply.ends_channel or exchange.task is not None or exchange.park is not None:
             for message in messages:
                 self.tell_progress(session, exchange, message)
         elif reply.can_stream:

@@ -97,14 +97,13 @@ class Streams:
             for message in messages:
                 self.put(session, stream, message, is_lossy=True)
         else:
-            event_ids, held_max = stream.keep_lossy(messages, size_bytes), self._desk.limits.events_max
+            event_ids = stream.keep_lossy(messages, size_bytes)
             self._account(session, size_bytes)
-            if stream.held_count > held_max:
-                self._account(session, -stream.drop_lossy(held_max))
             self._fed.pop(stream, None)
             self._fed[stream] = session
             self._desk.send_events(stream.channel, tuple(messages), event_ids, size_bytes)
-            if stream.held_count > held_max:
+            if stream.held_count > self._desk.limits.events_max:
+                self._account(session, -stream.drop_lossy(self._desk.limits.events_max))
                 self._make_room(session, stream)
 
     def _has_room(self, session: Session, size_bytes: int) -> bool:

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.effects import Close, Send
+from isthmus.core.effects import Close, Send, SendEvents
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.wire.http_reply import (
@@ -147,6 +147,28 @@ def test_only_json_clients_get_no_message_before_the_last() -> None:
             attempt()
         assert reply.state is State.SILENT
     assert parse(reply.receive_send(Send(ONE, b"{}", is_last=True)))[2] == [b"{}"]
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_several_messages_are_what_each_would_be(is_open: bool) -> None:
+    """They begin the stream too, if nobody did, and none of them is its end."""
+    together, apart = Reply(), Reply()
+    if is_open:
+        assert together.open() == apart.open()
+    outs = together.receive_events(SendEvents(ONE, (b"{}", b"[]"), ("1-1", "1-2")))
+    singly = apart.receive_send(Send(ONE, b"{}", event_id="1-1")) + apart.receive_send(Send(ONE, b"[]", event_id="1-2"))
+    assert isinstance(outs[-1], ReplyBody) and outs[:-1] == singly[:-2]
+    assert outs[-1].data == b"".join(out.data for out in singly if isinstance(out, ReplyBody))
+    assert together.receive_close(Close(ONE)) == [ReplyEnd()]
+    with pytest.raises(LocalProtocolError):
+        together.receive_events(SendEvents(ONE, (b"{}",)))
+
+
+def test_only_json_clients_get_no_several_messages() -> None:
+    reply = Reply(accepts_events=False)
+    with pytest.raises(LocalProtocolError):
+        reply.receive_events(SendEvents(ONE, (b"{}", b"[]")))
+    assert reply.state is State.SILENT
 
 
 @pytest.mark.parametrize("status, is_stream", list(itertools.product([200, 202, 204, 404, 405], [False, True])))

@@ -11,10 +11,11 @@ import pytest
 from driving import Client, Driver, connect, driver
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isthmus.core.effects import Close, Effect, Note, Pause, Resume, Send, SendEvents
+from isthmus.core.effects import Close, Connected, Effect, Note, Pause, Resume, Send, SendEvents
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, ServerPlan, Sharing
 from isthmus.core.progress import METHOD_STOP_MAX, retold, row_at
+from stateless_driving import parked, served
 from streaming import Call, call_of
 
 PLAIN = '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{},"progress":{}}}}}'
@@ -153,6 +154,31 @@ def test_a_call_between_two_that_did_not_ask_for_progress_hears_nothing() -> Non
     effects = world.engine.receive_messages(call.heard.channel, steps, world.now)
     told = [effect for effect in flat(effects) if isinstance(effect, Send)]
     assert [effect.channel for effect in told] == 4 * [call.channel]
+
+
+@pytest.mark.parametrize("is_parked", [False, True])
+@pytest.mark.parametrize("up", ["pipe", "http"])
+def test_clients_without_sessions_are_told_the_same_as_one_by_one(up: str, is_parked: bool) -> None:
+    """Also where a call waits for its client, and its progress for the client's next request."""
+    told: list[list[Any]] = []
+    for at_once in (True, False):
+        world, client, _ = served(up)
+        if is_parked:
+            heard, _, _ = parked(world, client, token="t")
+        else:
+            client.call(token="t")
+            heard = world.hear("tools/call")
+            if heard.post is not None:
+                world.open(heard.channel, Connected())
+        steps = plain(heard.id, 3)
+        if at_once:
+            effects = world.engine.receive_messages(heard.channel, steps, world.now)
+            assert len(effects) == (not is_parked)
+        else:
+            effects = [e for step in steps for e in world.engine.receive_message(heard.channel, step, world.now)]
+        told.append(shown(effects))
+    assert told[0] == told[1]
+    assert len(told[0]) == (0 if is_parked else 3)
 
 
 def test_what_comes_behind_the_end_of_a_channel_is_dropped() -> None:
