@@ -55,7 +55,8 @@ class Row(NamedTuple):
     Attributes:
         number: the token of each.
         messages: they themselves. They hold what the protocol names, and nothing else.
-        quotes: how many quotation marks there are in all of them, if no member is there twice and no text has escapes.
+        quotes: how many quotation marks there are in all of them, if no member is there twice and no text has any. There
+        cannot be fewer.
     """
 
     number: int
@@ -89,14 +90,14 @@ def row_at(messages: Sequence[bytes], start: int) -> Row | None:
 
 
 def retold(row: Row, token_raw: bytes) -> list[bytes] | None:
-    """The messages of the row with another token, the JSON `token_raw`. None if any of them has an escape, a member
-    twice, or a space behind the token's name: whoever reads such a one may see another token than we did.
+    """The messages of the row with another token, the JSON `token_raw`. None if any of them has a member twice, which
+    readers understand differently, a quotation mark within a text, or its token's name in another spelling.
 
     They are looked at as one text, with a line end between them: what is asked of each takes longer than all the rest.
     """
     text = b"\n".join(row.messages)
     name = b'"progressToken":%d' % row.number
-    if b"\\" in text or text.count(b'"') != row.quotes or text.count(name) != len(row.messages):
+    if text.count(b'"') != row.quotes or text.count(name) != len(row.messages):
         return None
     messages = text.replace(name, b'"progressToken":' + token_raw).split(b"\n")
     return messages if len(messages) == len(row.messages) else None
