@@ -141,6 +141,16 @@ def test_a_row_is_one_order_and_all_of_it_can_be_had_again() -> None:
     assert world.messages(channel) == wanted[4:]
 
 
+def test_what_went_takes_no_room() -> None:
+    world = driver(limits=Limits(events_max=3, events_per_session_max_bytes=2000))
+    client = connect(world, "http", "http")
+    call = call_of(world, client)
+    for _ in range(50):
+        world.engine.receive_messages(call.heard.channel, plain(call.heard.id, 5), world.now)
+    world.end(call.channel)
+    assert world.event_ids(client.resume("1-1")) == ["1-248", "1-249", "1-250"]
+
+
 def test_a_row_in_a_call_without_event_ids() -> None:
     world = driver()
     call = call_of(world, connect(world, "http", "pipe", revision="2024-11-05"))
