@@ -55,8 +55,8 @@ class Row(NamedTuple):
     Attributes:
         number: the token of each.
         messages: they themselves. They hold what the protocol names, and nothing else.
-        quotes: how many quotation marks they have together, if no member is there twice and no text has any. There cannot
-        be fewer.
+        quotes: how many quotation marks they have together, if no member is there twice and no text has any. There
+            cannot be fewer.
     """
 
     number: int
