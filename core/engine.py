@@ -268,7 +268,8 @@ class Engine:
         desk.now, desk.source = now, None
         if type(opening) is Connected and message is not None and cause is not None:
             if self._short.receive_reply(channel, opening, message, cause):
-                return self._effects()
+                effects, desk.out = desk.out, []
+                return effects
         desk.source = channel
         desk.ends_source = cause is not None
         if opening is not None:
@@ -290,7 +291,8 @@ class Engine:
             if isinstance(role, UPSTREAM_ROLES):
                 self._servers.channels.receive_open(role, opening)
         elif isinstance(opening, PostOpening):
-            self._check_server(opening.server)
+            if opening.server not in self._desk.servers:
+                self._check_server(opening.server)
             self._posts.open_post(channel, opening)
         elif isinstance(opening, UploadOpening):
             self._counter.open_upload(channel, opening)

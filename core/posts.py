@@ -133,7 +133,7 @@ class Posts:
         if role.has_body:
             raise LocalProtocolError(f"channel {channel} is a POST, which has one body, and got a second")
         role.has_body = True
-        if jsonrpc.is_batch(body):
+        if body[:1] != b"{" and jsonrpc.is_batch(body):
             self._receive_batch(role, channel, body)
             return
         try:

@@ -122,7 +122,7 @@ class ShortWay:
         self._health[link.plan.id].receive_proof()
         exchange.step(ExchangeInput.REPLY)
         answer = jsonrpc.encode_result(exchange.id_raw, frame.result)
-        self._courier.answer(link.session, exchange, answer)
+        self._courier.answer(link.sessions[exchange.sid], exchange, answer)
         return True
 
 
