@@ -269,7 +269,7 @@ def test_a_call_over_http_takes_no_more_work_than_it_did(client_era: str, server
     assert work.functions > budget.functions * 0.8, f"it takes less now, which is to be kept: write {work}"
 
 
-PROGRESS_BUDGETS: Final = {TellingStub: Work(8, 0), PacedStub: Work(40, 0)}
+PROGRESS_BUDGETS: Final = {TellingStub: Work(3.8, 0), PacedStub: Work(64.4, 0)}
 """For one step of progress, a hundredth of its call included: where all of them come at once, and one by one."""
 
 
