@@ -157,14 +157,14 @@ class EventReader:
         ids: then each stands between two equal texts. How many line ends there are shows that nothing else is there.
         """
         head = PLAIN if data.startswith(PLAIN) else DATA
+        if self._size or self._line.size_bytes or self._ends_in_cr or self._is_at_eof or not data.startswith(head):
+            return [], data
         stop = data.rfind(b"\n\n")
-        if stop < 0 or not data.startswith(head) or self._size or self._line.size_bytes or self._ends_in_cr:
+        if not 0 <= stop <= self._size_max:
             return [], data
         found = data[len(head) : stop].split(b"\n\n" + head)
         lines = head.count(b"\n") + 2
-        if data.count(b"\n", 0, stop) != lines * len(found) - 2 or stop > self._size_max or b"" in found:
-            return [], data
-        if b"\r" in data:
+        if data.count(b"\n", 0, stop) != lines * len(found) - 2 or b"" in found or b"\r" in data:
             return [], data
         self._is_first_line = False
         return found, data[stop + 2 :]
