@@ -206,10 +206,9 @@ class Courier:
         self.touch(session)
         reply.remaining -= 1
         self._streams.settle(reply)
-        first = jsonrpc.begin_result(exchange.id_raw) + pieces[0]
+        envelope = jsonrpc.begin_result(exchange.id_raw)
         rest_bytes = sum(map(len, pieces)) if size_bytes is None else size_bytes
-        size_bytes = len(first) - len(pieces[0]) + rest_bytes
-        self._desk.pass_on(channel, (first, *pieces[1:]), size_bytes)
+        self._desk.pass_on(channel, (envelope, *pieces), len(envelope) + rest_bytes)
         return channel
 
     def answer_at_once(self, reply: Reply, message: bytes) -> None:

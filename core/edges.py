@@ -16,6 +16,9 @@ from typing import Final, NamedTuple
 EDGE_BYTES: Final = 128
 """So much of either end shows the envelope: its members take 60 bytes with the longest number, and some spaces."""
 
+PARTS_MIN_BYTES: Final = 256 * 1024
+"""A message below this is not passed on in parts: it is there after a read or two, and takes little memory."""
+
 _VERSION: Final = rb'"jsonrpc": ?"2\.0"'
 _ID: Final = rb'"id": ?(?P<quote>"?)(?P<number>[0-9]{1,15})(?P=quote)'  # some echo the number as a string
 _RESULT: Final = rb'"result": ?(?=\{)'

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from .courier import Courier
 from .desk import Desk, Role
-from .edges import read_front, read_whole
+from .edges import PARTS_MIN_BYTES, read_front, read_whole
 from .eras import features_of
 from .errors import LocalProtocolError
 from .exchange import Exchange
@@ -22,7 +22,6 @@ from .exchange import Input as ExchangeInput
 from .exchange import State as ExchangeState
 from .handshakes import Handshakes
 from .ids import ChannelId
-from .jsonrpc import LARGE_BYTES
 from .links import ChildRole, Link, Passage, UpPostRole, UpStreamRole
 from .losses import Losses
 from .resuming import Resuming
@@ -51,7 +50,10 @@ class Passing:
         """Whether a message of so many bytes that begins so is to be given in parts. It must come on a POST of ours, be
         the answer to what that asked, and show that first."""
         role = self._desk.role_if_open(channel)
-        if not isinstance(role, UpPostRole) or not LARGE_BYTES <= size_bytes <= self._desk.limits.reply_size_max_bytes:
+        if (
+            not isinstance(role, UpPostRole)
+            or not PARTS_MIN_BYTES <= size_bytes <= self._desk.limits.reply_size_max_bytes
+        ):
             return False
         front = read_front(beginning)
         return (

@@ -23,10 +23,9 @@ from typing import Final
 
 import msgspec
 
-from ..edges import EDGE_BYTES
+from ..edges import EDGE_BYTES, PARTS_MIN_BYTES
 from ..effects import Cause, Delete, End, Listen, Post
 from ..errors import LocalProtocolError
-from ..jsonrpc import LARGE_BYTES
 from ..limits import Limits
 from .http_request import can_be_named, is_value
 from .oversize import NOBODYS, answer_for, refusal_of
@@ -368,7 +367,7 @@ class ReplyReader:
         if not said.isdigit() or len(said) > 15 or b"transfer-encoding" in fields or not isinstance(self._target, Post):
             return 0
         size_bytes = int(said)
-        return size_bytes if LARGE_BYTES <= size_bytes <= self._size_max else 0
+        return size_bytes if PARTS_MIN_BYTES <= size_bytes <= self._size_max else 0
 
     def _receive_events(self, reader: EventReader, data: bytes) -> list[ReplyEvent]:
         out: list[ReplyEvent] = []

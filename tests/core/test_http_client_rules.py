@@ -10,10 +10,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.edges import EDGE_BYTES
+from isthmus.core.edges import EDGE_BYTES, PARTS_MIN_BYTES
 from isthmus.core.effects import Cause, Delete, End, Listen, Post
 from isthmus.core.errors import OVERLOADED, LocalProtocolError
-from isthmus.core.jsonrpc import LARGE_BYTES
 from isthmus.core.limits import Limits
 from isthmus.core.wire.http_client import (
     CHALLENGE_MAX_BYTES,
@@ -39,7 +38,7 @@ DELETE = Delete("s", "abc")
 DONE = Ended(Cause(End.DONE))
 JSON = [(b"content-type", b"application/json")]
 EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8")]
-LARGE = [*JSON, (b"content-length", b"%d" % LARGE_BYTES)]
+LARGE = [*JSON, (b"content-length", b"%d" % PARTS_MIN_BYTES)]
 SMALL = Limits(reply_size_max_bytes=100)
 
 # --- Requests -------------------------------------------------------------------------------------------------------
@@ -151,14 +150,14 @@ ACTS: dict[Input, Act] = {
     Input.DENIED: lambda reader: reader.receive_head(404, JSON),
     Input.FED: lambda reader: reader.receive_body(b"x" * EDGE_BYTES),
     Input.WANTED: lambda reader: [Arrived(piece) for piece in reader.pass_on()],
-    Input.OVERFED: lambda reader: reader.receive_body(b"data: " + b"x" * REFUSAL_BODY_MAX_BYTES + b"\n\n"),
+    Input.OVERFED: lambda reader: reader.receive_body(b"data: " + b"x" * PARTS_MIN_BYTES + b"\n\n"),
     Input.FINISHED: lambda reader: reader.receive_eof(True),
     Input.CUT: lambda reader: reader.receive_eof(False),
 }
 
 
 def reader_in(state: State) -> ReplyReader:
-    reader = ReplyReader(POST, Limits(reply_size_max_bytes=LARGE_BYTES))
+    reader = ReplyReader(POST, Limits(reply_size_max_bytes=PARTS_MIN_BYTES))
     path: dict[State, list[Input]] = {
         State.WAITING: [],
         State.GATHERING: [Input.PROMISED_DOCUMENT, Input.FED],
@@ -353,22 +352,22 @@ def passed(pieces: list[bytes], size_bytes: int, *, is_complete: bool = True) ->
 
 
 @given(
-    at=st.lists(st.integers(0, 3 * EDGE_BYTES) | st.integers(0, LARGE_BYTES), max_size=8),
-    lost_bytes=st.none() | st.integers(1, LARGE_BYTES - 3 * EDGE_BYTES),
+    at=st.lists(st.integers(0, 3 * EDGE_BYTES) | st.integers(0, PARTS_MIN_BYTES), max_size=8),
+    lost_bytes=st.none() | st.integers(1, PARTS_MIN_BYTES - 3 * EDGE_BYTES),
 )
 def test_a_document_as_it_comes_is_the_document(at: list[int], lost_bytes: int | None) -> None:
     """However it is cut, all of it is told, once, and its end with the last; and what breaks off has no last piece."""
-    document = bytes(range(256)) * (LARGE_BYTES // 256)
-    places = sorted({0, *at, LARGE_BYTES - (lost_bytes or 0)})
-    places = [place for place in places if place <= LARGE_BYTES - (lost_bytes or 0)]
+    document = bytes(range(256)) * (PARTS_MIN_BYTES // 256)
+    places = sorted({0, *at, PARTS_MIN_BYTES - (lost_bytes or 0)})
+    places = [place for place in places if place <= PARTS_MIN_BYTES - (lost_bytes or 0)]
     pieces = [document[start:stop] for start, stop in itertools.pairwise(places)]
-    opened, *events, ended = passed(pieces, LARGE_BYTES, is_complete=lost_bytes is None)
+    opened, *events, ended = passed(pieces, PARTS_MIN_BYTES, is_complete=lost_bytes is None)
     assert opened == Opened()
     if events and isinstance(events[0], Arrived):
         assert events == [Arrived(document)] and ended == DONE
         return
     told = [event for event in events if isinstance(event, Piece)]
-    assert [Begun(document[:EDGE_BYTES], LARGE_BYTES), *told] == events
+    assert [Begun(document[:EDGE_BYTES], PARTS_MIN_BYTES), *told] == events
     assert len(told) <= len(pieces)
     if lost_bytes is None:
         assert b"".join(piece.data for piece in told) == document
@@ -383,10 +382,10 @@ def test_a_document_as_it_comes_is_the_document(at: list[int], lost_bytes: int |
     ("headers", "limits"),
     [
         (JSON, Limits()),
-        ([*JSON, (b"content-length", b"%d" % (LARGE_BYTES - 1))], Limits()),
-        ([*JSON, (b"content-length", b"+%d" % LARGE_BYTES)], Limits()),
+        ([*JSON, (b"content-length", b"%d" % (PARTS_MIN_BYTES - 1))], Limits()),
+        ([*JSON, (b"content-length", b"+%d" % PARTS_MIN_BYTES)], Limits()),
         ([*LARGE, (b"transfer-encoding", b"chunked")], Limits()),
-        (LARGE, Limits(reply_size_max_bytes=LARGE_BYTES - 1)),
+        (LARGE, Limits(reply_size_max_bytes=PARTS_MIN_BYTES - 1)),
         ([(b"content-type", b"text/event-stream"), LARGE[-1]], Limits()),
     ],
 )
@@ -399,9 +398,9 @@ def test_what_is_not_known_to_be_large_is_gathered(headers: list[tuple[bytes, by
 
 
 def test_a_document_that_nobody_wants_as_it_comes_is_told_whole() -> None:
-    events = feed((200, LARGE), [b"x" * EDGE_BYTES, b"y" * (LARGE_BYTES - EDGE_BYTES)], limits=Limits())
-    document = b"x" * EDGE_BYTES + b"y" * (LARGE_BYTES - EDGE_BYTES)
-    assert events == [Opened(), Begun(b"x" * EDGE_BYTES, LARGE_BYTES), Arrived(document), DONE]
+    events = feed((200, LARGE), [b"x" * EDGE_BYTES, b"y" * (PARTS_MIN_BYTES - EDGE_BYTES)], limits=Limits())
+    document = b"x" * EDGE_BYTES + b"y" * (PARTS_MIN_BYTES - EDGE_BYTES)
+    assert events == [Opened(), Begun(b"x" * EDGE_BYTES, PARTS_MIN_BYTES), Arrived(document), DONE]
 
 
 def test_only_what_was_just_begun_can_be_wanted() -> None:

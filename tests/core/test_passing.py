@@ -21,7 +21,7 @@ from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, Plan, ServerPlan
 from isthmus.core.trace import Recorder, replay
 
-LARGE = 100_000
+LARGE = 300_000
 BROKEN = Cause(End.BROKEN, "the connection ended within the response")
 FORMS = (
     '{"jsonrpc":"2.0","id":%s,"result":%s}',
@@ -125,12 +125,12 @@ def test_the_edge_shows_the_longest_envelope(form: str) -> None:
 def test_a_large_answer_is_not_copied_but_for_its_edges(up: str, form: str) -> None:
     world, channel, heard = called(up)
     message = written(heard, text(), form)
-    pieces = (message[:1000], message[1000:90_000], message[90_000:])
+    pieces = (message[:1000], message[1000:290_000], message[290_000:])
     if up == "http":
         world.open(heard.channel, Connected())
     world.say_pieces(heard.channel, *pieces)
     order = world.only(Pass)
-    assert order.pieces[1] is pieces[1]
+    assert order.pieces[2] is pieces[1]
     assert world.messages(channel) == [b'{"jsonrpc":"2.0","id":"a","result":' + text().encode() + b"}"]
     assert channel not in world.closed and world.engine.exchange_count == 0
 
@@ -236,7 +236,7 @@ def test_what_does_not_pass_is_gathered() -> None:
     message = written(heard, text())
     size_bytes = len(message)
     assert world.engine.passes(heard.channel, message[: edges.EDGE_BYTES], size_bytes)
-    assert not world.engine.passes(heard.channel, message, jsonrpc.LARGE_BYTES - 1)
+    assert not world.engine.passes(heard.channel, message, edges.PARTS_MIN_BYTES - 1)
     assert not world.engine.passes(heard.channel, message, 2 * LARGE + 1)
     assert not world.engine.passes(heard.channel, written(heard, text(), FORMS_BEHIND[0]), size_bytes)
     assert not world.engine.passes(other.channel, message, size_bytes)
@@ -303,7 +303,7 @@ def test_a_client_that_leaves_is_not_told_the_rest() -> None:
 def test_a_client_that_takes_little_holds_its_server_back() -> None:
     """What is ordered and has not left stays within the limit and one part."""
     limits = Limits(outbox_high_bytes=40_000, outbox_low_bytes=10_000)
-    world, channel, heard, message = begun(limits, 10 * LARGE)
+    world, channel, heard, message = begun(limits, 3 * LARGE)
     taken_bytes, at, is_held, high_bytes = 0, 1000, False, 0
     turns = {Pause: 0, Resume: 0}
     while at < len(message):
@@ -323,7 +323,7 @@ def test_a_client_that_takes_little_holds_its_server_back() -> None:
         high_bytes = max(high_bytes, len(world.passed[channel]) - taken_bytes)
     assert high_bytes <= 48_000
     assert turns[Pause] >= 10 and turns[Pause] - turns[Resume] in (0, 1)
-    assert world.said(channel)["result"] == json.loads(text(10 * LARGE))
+    assert world.said(channel)["result"] == json.loads(text(3 * LARGE))
 
 
 def test_a_server_that_does_not_go_on_is_given_up() -> None:
