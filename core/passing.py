@@ -75,6 +75,12 @@ class Passing:
         self._courier.pass_answer(link.session_of(exchange), exchange, answer.pieces)
         return True
 
+    def read(self, link: Link, number: int, message: bytes) -> tuple[bytes, ...] | None:
+        """What follows the envelope of a large message. None: it is not the answer to that call, or is to be read."""
+        answer = read_whole((message,))
+        is_its = answer is not None and answer.number == number and self._exchange_of(link, number) is not None
+        return answer.pieces if answer is not None and is_its else None
+
     def check(self, channel: ChannelId, role: Role | None, pieces: tuple[bytes, ...], size_bytes: int) -> None:
         """Raises LocalProtocolError where this cannot be a part: the message does not pass, or is larger than said."""
         if not isinstance(role, UpPostRole):

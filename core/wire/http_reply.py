@@ -84,7 +84,16 @@ class ReplyCut(msgspec.Struct, frozen=True, tag=True):
     """There will be no more of it: the connection is to be closed, which tells the client that something is missing."""
 
 
-Out = ReplyHead | ReplyBody | ReplyEnd | ReplyCut
+class ReplyDocument(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """A whole reply with a body of known length: head, body and end in one. Its `headers` leave the length to the
+    framing; equal ones of two replies are the same object."""
+
+    headers: Headers
+    data: bytes
+    status: int = 200
+
+
+Out = ReplyHead | ReplyBody | ReplyEnd | ReplyCut | ReplyDocument
 
 
 class Reply:
@@ -170,7 +179,8 @@ class Reply:
             self._is_event = before is State.STREAMING or not self._accepts_json
             if before is State.SILENT:
                 size_bytes = order.size_bytes + self._is_event * (len(_EVENT_HEAD) + len(_EVENT_END))
-                out.append(ReplyHead(200, (_TYPES[EVENTS if self._is_event else JSON], _length(size_bytes))))
+                length = (b"content-length", b"%d" % size_bytes)
+                out.append(ReplyHead(200, (*_TYPES[EVENTS if self._is_event else JSON], length)))
             if self._is_event:
                 out.append(ReplyBody(_EVENT_HEAD))
         out += [ReplyBody(without_line_ends(piece) if self._is_event else piece) for piece in order.pieces]
@@ -235,28 +245,26 @@ def _stream_head(session: str | None) -> ReplyHead:
     )
 
 
-_TYPES: Final = {type: (b"content-type", type.encode()) for type in (JSON, EVENTS)}
+_DESCRIBED: Final = (204, 401, 403, 405)
+"""Statuses that have a header, or no body, of their own."""
+_TYPES: Final[dict[str, Headers]] = {type: ((b"content-type", type.encode()),) for type in (JSON, EVENTS)}
 _END: Final = ReplyEnd()
 _EVENT_HEAD, _EVENT_END = encode_event(b"|").split(b"|")
 
 
-def _length(size_bytes: int) -> tuple[bytes, bytes]:
-    return b"content-length", b"%d" % size_bytes
-
-
 def _whole(order: Send, content_type: str, body: bytes) -> list[Out]:
-    if order.status == 200 and order.session is None and not order.headers and not order.challenge:  # as most are
-        headers: Headers = (_TYPES[content_type], _length(len(body)))
-        return [ReplyHead(200, headers), ReplyBody(body), _END]
-    described = ((b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode()))
+    type = _TYPES[content_type]
+    if order.session is None and not order.headers and order.status not in _DESCRIBED:  # as most are
+        return [ReplyDocument(type, body, order.status)]
     headers = (
-        *(() if order.status == 204 else described),
         *((name.lower().encode(), value.encode()) for name, value in order.headers),
         *_session(order.session),
         *_allow(order.status),
         *_challenge(order.challenge),
     )
-    return [ReplyHead(order.status, headers), ReplyBody(body), ReplyEnd()]
+    if order.status == 204:
+        return [ReplyHead(204, headers), ReplyEnd()]
+    return [ReplyDocument((*type, *headers), body, order.status)]
 
 
 def _session(session: str | None) -> Headers:
