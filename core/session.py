@@ -139,6 +139,7 @@ class Session(Machine[State, Input]):
         subscriptions: the resources it wants to hear of, for such a server.
         listens: its subscriptions, if its client has no sessions.
         adopted: how many of its exchanges are tasks, which no request of its client waits for.
+        passing: how many large answers are on their way to its client, and not here in full. See `passing`.
     """
 
     __slots__ = (
@@ -161,6 +162,7 @@ class Session(Machine[State, Input]):
         "level",
         "listens",
         "opener",
+        "passing",
         "pipe",
         "principal",
         "resumable",
@@ -208,6 +210,7 @@ class Session(Machine[State, Input]):
         self.subscriptions: set[str] = set()
         self.listens: dict[ExchangeKey, Listening] = {}
         self.adopted = 0
+        self.passing = 0
 
     def receive_headers(self, headers: Headers) -> None:
         """A request of the client brought these. Others than before are normal: credentials are renewed."""
@@ -216,12 +219,12 @@ class Session(Machine[State, Input]):
     @property
     def is_busy(self) -> bool:
         """Whether something is going on that idleness must not end. A question that nobody answers is not."""
-        return bool(self.exchanges or self.streams)
+        return bool(self.exchanges or self.streams or self.passing)
 
     @property
     def in_flight(self) -> int:
-        """How many requests of its client are open."""
-        return len(self.exchanges) - self.adopted
+        """How many requests of its client are open: not answered, or not in full."""
+        return len(self.exchanges) - self.adopted + self.passing
 
     def find_by_id(self, id_key: IdKey) -> Exchange | None:
         """The open request with that id; None if there is none, or more than one, which nobody can tell apart."""

@@ -15,7 +15,17 @@ from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.wire.cookies import CookieStore, read_cookies
 from ..core.wire.http1_heads import PostHead
-from ..core.wire.http_client import ENDED_ORDERLY, Arrived, Dropped, Ended, Opened, ReplyEvent, ReplyReader
+from ..core.wire.http_client import (
+    ENDED_ORDERLY,
+    Arrived,
+    Begun,
+    Dropped,
+    Ended,
+    Opened,
+    Piece,
+    ReplyEvent,
+    ReplyReader,
+)
 from ..core.wire.http_headers import Headers
 from ..core.wire.http_request import RequestForms
 from ..core.wire.redirects import Redirect, judge_redirect
@@ -224,12 +234,25 @@ class Exchange:
             self._opened = self._connected(fact)
         elif isinstance(fact, Arrived) and self._opened is not None:
             self._document = fact.message
+        elif isinstance(fact, Begun):
+            self._begin(fact)
+        elif isinstance(fact, Piece):
+            self.is_over = fact.is_last
+            self._port.part(self._channel, (fact.data,), is_last=fact.is_last)
         elif self._document is not None and isinstance(fact, Ended) and fact.cause is ENDED_ORDERLY:
             assert self._opened is not None
             self.is_over = True
             self._port.replied(self._channel, self._opened, self._document)
         else:
             self._report(fact)
+
+    def _begin(self, fact: Begun) -> None:
+        """Have the document passed on as it comes, if it may be."""
+        opened, reader = self._opened, self.reader
+        if opened is not None and self._port.passes(self._channel, fact.beginning, fact.size_bytes):
+            assert isinstance(reader, ReplyReader)
+            self._opened = None
+            self._port.part(self._channel, reader.pass_on(), opening=opened, size_bytes=fact.size_bytes)
 
     def _report_held(self) -> None:
         """What waited for more does so in vain."""

@@ -116,6 +116,8 @@ def scripted(seed: int) -> list[bytes]:
     engine.handle_timeout(4000.0)
     lost = effects.DownloadOpening(server="files", sid="s", artifact="a", filename="f", query={})
     engine.receive_at_once(engine.new_channel(), 4000.5, opening=lost, cause=Cause(End.GONE))
+    engine.receive_pieces(pipe, (WELCOME[:9], WELCOME[9:]), 4000.5)
+    engine.receive_part(child, (b"crossed its end",), 4000.5, cause=Cause(End.DONE))
     engine.receive_command("files", Command.RESTART, 4000.5)
     engine.receive_task_cancel(TASK.id, 4000.5)
     engine.receive_file_delete(FILE.id, 4000.5)

@@ -149,6 +149,15 @@ class FakePort:
     def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
         raise AssertionError("nothing was dialled")
 
+    def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
+        raise AssertionError("nothing was dialled")
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
+        raise AssertionError("nothing was dialled")
+
+    def part(self, channel: ChannelId, pieces: tuple[bytes, ...], **said: object) -> None:
+        raise AssertionError("nothing was dialled")
+
     def message(self, channel: ChannelId, message: bytes) -> None:
         assert channel not in self.closes
         self.messages.append((channel, message))
