@@ -26,6 +26,8 @@ from .wire.cookies import CookieStore
 
 CANCEL: Final = "task-cancel"
 """What a request of ours is for that ends a task of the server's."""
+SUBSCRIPTION: Final = "listen"
+"""What one is for whose answer comes when nobody wants to hear of changes any more."""
 
 
 class Link:

@@ -21,7 +21,7 @@ from .effects import Cause
 from .errors import INVALID_PARAMS, METHOD_NOT_FOUND, RemoteProtocolError
 from .exchange import Exchange
 from .jsonrpc import Frame
-from .links import Ear, Link, UpPostRole
+from .links import SUBSCRIPTION, Ear, Link, UpPostRole
 from .listen import ACKNOWLEDGED, LISTS, Filter, format_filter, parse_filter, untagged
 from .resuming import Resuming
 from .session import Session
@@ -126,7 +126,7 @@ class News:
         assert revision is not None
         params = b'{"notifications":' + format_filter(wanted) + b"}"
         who = own_envelope(revision, self._desk.plan.version)
-        number = self._uplink.run(link, "listen", "subscriptions/listen", add(params, who))
+        number = self._uplink.run(link, SUBSCRIPTION, "subscriptions/listen", add(params, who))
         link.ears[number] = Ear(number, wanted)
 
     def _newest(self, link: Link) -> Ear | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 from typing import Final
@@ -109,6 +110,8 @@ class Dialler:
                 return f"no connection to {where} within {self._timeout_s:g} s"
             case ConnectionRefusedError():
                 return f"connection refused by {where}; is the server running?"
+            case OSError() if error.errno in (errno.EMFILE, errno.ENFILE):
+                return f"no connection to {where}: {error.strerror}; raise the limit of open files (ulimit -n)"
             case OSError():
                 return f"no connection to {where}: {error.strerror or error}"
         return f"{where} closed the connection during set-up; does it speak {scheme}?"

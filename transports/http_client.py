@@ -7,14 +7,16 @@ limit on a reply is kept in any of them, and none on silence: that is the engine
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
+from typing import Final
 
 import anyio
 from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
-from ..core.effects import Cause, Delete, Listen, Post
+from ..core.effects import Cause, Delete, End, Listen, Post
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.limits import Limits
@@ -31,6 +33,11 @@ from .http_endpoint import Endpoint
 from .http_pool import Pool
 from .input_probe import InputProbe
 from .port import Port
+
+WARN_EVERY_S: Final = 60.0
+"""Between two warnings that streams are refused: each of thousands of sessions asks for one, again and again."""
+
+_log: Final = logging.getLogger("isthmus.http")
 
 
 class HttpClient:
@@ -49,6 +56,9 @@ class HttpClient:
         self.only_h11 = only_h11
         self.unheld: dict[Connection, float] = {}
         """Connections that no exchange holds, with the time since when, oldest first."""
+        self.lasting = 0
+        """Streams that last, to all origins."""
+        self._warned_at = float("-inf")  # that there are too many
         self._routes: dict[Endpoint, Route] = {}
         self._pools: dict[tuple[str, str, int, bool, str | None], Pool] = {}
         self._protocols = protocols
@@ -124,9 +134,22 @@ class HttpClient:
         exchange.when_written = when_written
         if self._is_stopping:
             self.end_soon(exchange, stopped(is_unsent=True))
-        else:
+        elif not _lasts(target):
             route.pool.dispatch(exchange)
+        elif self.lasting < self.limits.upstream_streams_max:
+            exchange.is_lasting = True
+            route.pool.note_lasting(1)
+            route.pool.dispatch(exchange)
+        else:
+            self._refuse_stream(exchange)
         return exchange
+
+    def _refuse_stream(self, exchange: Exchange) -> None:
+        detail = f"overloaded: {self.lasting} streams of servers are open, the most there may be"
+        if self._now() - self._warned_at >= WARN_EVERY_S:
+            self._warned_at = self._now()
+            _log.warning("%s; further sessions do without what their servers say unasked", detail)
+        self.end_soon(exchange, Cause(End.UNREACHABLE, detail, unsent=True))
 
     def start(self, connection: Connection, dialler: Dialler) -> None:
         """Give a new connection its driver."""
@@ -189,3 +212,8 @@ class HttpClient:
                 await anyio.sleep(rest_s)
             else:
                 oldest.give_up()
+
+
+def _lasts(target: Post | Listen | Delete) -> bool:
+    """Whether the reply goes on as long as the session does, so that it is to leave calls their connections."""
+    return target.is_lasting if isinstance(target, Post) else isinstance(target, Listen) and not target.is_of_call

@@ -326,6 +326,7 @@ class Connection:
             return Step.HOLD
         facts = exchange.reader.receive_eof(is_complete=True)
         self._exchange = exchange.connection = None
+        exchange.give_up_place()
         step = self._recycle()
         for fact in facts:
             exchange.report(fact)

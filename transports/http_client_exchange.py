@@ -48,7 +48,11 @@ class Reader(Protocol):
 
 
 class Exchange:
-    """One request and its response: the `Outlet` of its channel. `Port.closed` is called for it exactly once."""
+    """One request and its response: the `Outlet` of its channel. `Port.closed` is called for it exactly once.
+
+    Attributes:
+        is_lasting: it has a place among the streams that last, until it is over.
+    """
 
     __slots__ = (
         "_channel",
@@ -67,6 +71,7 @@ class Exchange:
         "connection",
         "headers",
         "is_abandoned",
+        "is_lasting",
         "is_over",
         "is_paused",
         "is_unsent",
@@ -98,6 +103,7 @@ class Exchange:
         self.is_abandoned = False
         self.is_over = False
         self.is_paused = False
+        self.is_lasting = False
         self._route = route if path is None else None  # what is learnt of others' paths is of no further use
         self._pool = route.pool
         self._redirects = 0
@@ -193,7 +199,7 @@ class Exchange:
             self._document = fact.message
         elif self._document is not None and isinstance(fact, Ended) and fact.cause is ENDED_ORDERLY:
             assert self._opened is not None
-            self.is_over = True
+            self._leave()
             self._port.replied(self._channel, self._opened, self._document)
         else:
             self._report(fact)
@@ -226,7 +232,7 @@ class Exchange:
 
     def end(self, cause: Cause) -> None:
         if not self.is_over:
-            self.is_over = True
+            self._leave()
             if not self.is_abandoned:
                 self._report_held()
             if self._refusal and cause.end is End.REFUSED:
@@ -234,6 +240,16 @@ class Exchange:
             if self._cookies and not self.is_abandoned:
                 cause = msgspec.structs.replace(cause, cookies=self._cookies)
             self._port.closed(self._channel, Cause(End.DONE) if self.is_abandoned else cause)
+
+    def _leave(self) -> None:
+        self.is_over = True
+        self.give_up_place()
+
+    def give_up_place(self) -> None:
+        """It is about to be over: what its connection does from here on is no stream that lasts."""
+        if self.is_lasting:
+            self.is_lasting = False
+            self._pool.note_lasting(-1)
 
     async def end_later(self, cause: Cause) -> None:
         self.end(cause)

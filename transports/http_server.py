@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import anyio
 from anyio.abc import ByteStream, Listener, SocketAttribute, SocketListener, SocketStream, TaskGroup, TaskStatus
+from anyio.lowlevel import checkpoint
 from anyio.streams.stapled import MultiListener
 
 from ..core.limits import Limits
@@ -34,6 +35,8 @@ TURNED_AWAY_MAX: Final = 64
 ACCEPT_PAUSE_S: Final = 0.1
 """Before accepting is tried again where the system had no room for a connection."""
 ACCEPT_LOG_EVERY_S: Final = 60.0
+TURN_STREAMS: Final = 256
+"""Streams kept alive before others get their turn: some milliseconds of work."""
 
 # What accept(2) says of one connection that is gone already, or never came about.
 _LOST: Final = frozenset(
@@ -294,8 +297,11 @@ class HttpServer:
             await anyio.sleep(self._on.limits.keep_alive_s)
             if self._on.forwarder is not None:
                 await self._on.forwarder.close_idle(since=anyio.current_time() - self._on.limits.pool_idle_timeout_s)
-            for connection in list(self._connections):
-                connection.keep_alive()
+            for number, connection in enumerate(list(self._connections), 1):
+                if connection in self._connections:
+                    connection.keep_alive()
+                if number % TURN_STREAMS == 0:
+                    await checkpoint()
 
 
 async def _connect_socket(accepted: socket.socket, protocol: asyncio.Protocol) -> None:
