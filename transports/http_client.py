@@ -7,6 +7,7 @@ limit on a reply is kept in any of them, and none on silence: that is the engine
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -25,13 +26,13 @@ from ..core.wire.http_request import RequestForms
 from .clock import loop_clock
 from .dialling import Dialler
 from .driver import uses_protocols
+from .http_client_connecting import ConnectingDriver
 from .http_client_connection import Connection
 from .http_client_exchange import Exchange, Reader, Route, stopped
 from .http_client_protocol import ProtocolDriver, transport_of
 from .http_client_streams import StreamDriver
 from .http_endpoint import Endpoint
 from .http_pool import Pool
-from .input_probe import InputProbe
 from .port import Port
 
 WARN_EVERY_S: Final = 60.0
@@ -154,7 +155,12 @@ class HttpClient:
     def start(self, connection: Connection, dialler: Dialler) -> None:
         """Give a new connection its driver."""
         assert self._tasks is not None
-        driver = StreamDriver(connection, dialler, self.limits.read_size_bytes, partial(self._hand_over, connection))
+        driver: ConnectingDriver | StreamDriver
+        if self._uses_protocols and dialler.is_direct:
+            driver = ConnectingDriver(connection, dialler, partial(self._take_over, connection))
+        else:
+            take = partial(self._hand_over, connection)
+            driver = StreamDriver(connection, dialler, self.limits.read_size_bytes, take)
         connection.driver = driver
         self._tasks.start_soon(driver.run)
 
@@ -172,10 +178,13 @@ class HttpClient:
 
     def _hand_over(self, connection: Connection, stream: ByteStream) -> bool:
         """Make a protocol of a connection that was just made. False: it stays what it is."""
-        transport = transport_of(stream) if self._uses_protocols and not self._is_stopping else None
-        if transport is None:
+        transport = transport_of(stream) if self._uses_protocols else None
+        return transport is not None and self._take_over(connection, transport)
+
+    def _take_over(self, connection: Connection, transport: asyncio.Transport) -> bool:
+        if self._is_stopping:
             return False
-        driver = ProtocolDriver(connection, InputProbe(stream), transport, self._note_lost)
+        driver = ProtocolDriver(connection, transport, self._note_lost)
         self._drivers.add(driver)
         connection.driver = driver
         driver.start()
