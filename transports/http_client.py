@@ -21,7 +21,6 @@ from ..core.effects import Cause, Delete, End, Listen, Post
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.limits import Limits
-from ..core.wire.http_client import ReplyReader
 from ..core.wire.http_request import RequestForms
 from .clock import loop_clock
 from .dialling import Dialler
@@ -131,11 +130,11 @@ class HttpClient:
         route = self._routes.get(endpoint)
         if route is None:
             route = self._routes[endpoint] = self._new_route(endpoint)
-        exchange = Exchange(route, target, channel, port, reader or ReplyReader(target, self.limits), path)
+        exchange = Exchange(route, target, channel, port, reader, path)
         exchange.when_written = when_written
         if self._is_stopping:
             self.end_soon(exchange, stopped(is_unsent=True))
-        elif not _lasts(target):
+        elif not (target.is_lasting if isinstance(target, Post) else _is_stream(target)):
             route.pool.dispatch(exchange)
         elif self.lasting < self.limits.upstream_streams_max:
             exchange.is_lasting = True
@@ -223,6 +222,6 @@ class HttpClient:
                 oldest.give_up()
 
 
-def _lasts(target: Post | Listen | Delete) -> bool:
+def _is_stream(target: Listen | Delete) -> bool:
     """Whether the reply goes on as long as the session does, so that it is to leave calls their connections."""
-    return target.is_lasting if isinstance(target, Post) else isinstance(target, Listen) and not target.is_of_call
+    return isinstance(target, Listen) and not target.is_of_call

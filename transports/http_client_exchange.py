@@ -14,7 +14,8 @@ from ..core.effects import Cause, Close, Connected, CookieChanges, Delete, End, 
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.wire.cookies import CookieStore, read_cookies
-from ..core.wire.http_client import ENDED_ORDERLY, Arrived, Dropped, Ended, Opened, ReplyEvent
+from ..core.wire.http1_heads import PostHead
+from ..core.wire.http_client import ENDED_ORDERLY, Arrived, Dropped, Ended, Opened, ReplyEvent, ReplyReader
 from ..core.wire.http_headers import Headers
 from ..core.wire.http_request import RequestForms
 from ..core.wire.redirects import Redirect, judge_redirect
@@ -52,6 +53,7 @@ class Exchange:
 
     Attributes:
         is_lasting: it has a place among the streams that last, until it is over.
+        post: the head of a request that has nothing of its own; `method` and `headers` of any other.
     """
 
     __slots__ = (
@@ -64,6 +66,7 @@ class Exchange:
         "_order",
         "_pool",
         "_port",
+        "_reader",
         "_redirects",
         "_refusal",
         "_route",
@@ -77,7 +80,7 @@ class Exchange:
         "is_unsent",
         "may_be_whole",
         "method",
-        "reader",
+        "post",
         "target",
         "when_written",
     )
@@ -88,14 +91,17 @@ class Exchange:
         target: Post | Listen | Delete,
         channel: ChannelId,
         port: Port,
-        reader: Reader,
+        reader: Reader | None,
         path: bytes | None,
     ) -> None:
         self._order = target
         self._forms = route.forms
+        self._reader = reader
+        self.method = "POST"
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.post: PostHead | None = None
         self._write()
         self.target = (route.moved or route.target) if path is None else path
-        self.reader = reader
         self.when_written: Callable[[], None] | None = None  # called once it is on its way whole
         self.connection: Connection | None = None
         self.is_unsent = True  # no byte of it was given to a socket
@@ -137,6 +143,25 @@ class Exchange:
             if self.connection is not None:
                 self.connection.driver.resume()
 
+    @property
+    def reader(self) -> Reader:
+        """What the response is fed to."""
+        if self._reader is None:
+            self._reader = ReplyReader(self._order, self._pool.client.limits)
+        return self._reader
+
+    @property
+    def expects_document(self) -> bool:
+        """Whether a success that is one document is all that is to be known of it: then no reader is needed."""
+        if self.post is None or self._reader is not None or self._redirects:
+            return False
+        return self._route is None or self._route.moved is None
+
+    def report_document(self, opened: Connected, document: bytes) -> None:
+        """The response is this, and is there in full. Only if it `expects_document`."""
+        self.is_over = True
+        self._port.replied(self._channel, opened, document)
+
     def receive_head(self, status: int, headers: Headers) -> list[ReplyEvent] | None:
         """What the head of the final response tells. None: the server wants to be asked elsewhere, and has done nothing
         yet; the exchange is ready to be sent again."""
@@ -177,7 +202,12 @@ class Exchange:
         return False
 
     def _write(self) -> None:
-        self.method, self.headers, self.body = self._forms.fill(self._order)
+        order = self._order
+        self.post = self._forms.post_head(order) if isinstance(order, Post) else None
+        if self.post is not None and isinstance(order, Post):
+            self.body = order.message
+            return
+        self.method, self.headers, self.body = self._forms.fill(order)
         if self.method == "POST":
             self.headers.append((b"content-length", b"%d" % len(self.body)))
 
@@ -199,7 +229,8 @@ class Exchange:
             self._document = fact.message
         elif self._document is not None and isinstance(fact, Ended) and fact.cause is ENDED_ORDERLY:
             assert self._opened is not None
-            self._leave()
+            self.is_over = True
+            self.give_up_place()
             self._port.replied(self._channel, self._opened, self._document)
         else:
             self._report(fact)
@@ -232,7 +263,8 @@ class Exchange:
 
     def end(self, cause: Cause) -> None:
         if not self.is_over:
-            self._leave()
+            self.is_over = True
+            self.give_up_place()
             if not self.is_abandoned:
                 self._report_held()
             if self._refusal and cause.end is End.REFUSED:
@@ -240,10 +272,6 @@ class Exchange:
             if self._cookies and not self.is_abandoned:
                 cause = msgspec.structs.replace(cause, cookies=self._cookies)
             self._port.closed(self._channel, Cause(End.DONE) if self.is_abandoned else cause)
-
-    def _leave(self) -> None:
-        self.is_over = True
-        self.give_up_place()
 
     def give_up_place(self) -> None:
         """It is about to be over: what its connection does from here on is no stream that lasts."""

@@ -31,11 +31,6 @@ class Pool:
         self._connections = 0
         self._lasting = 0  # exchanges that last, with a connection or about to have one
 
-    @property
-    def _count(self) -> int:
-        """The connections that count: the share of calls."""
-        return self._connections - self._lasting
-
     def dispatch(self, exchange: Exchange) -> None:
         """Find `exchange` a connection, now or later."""
         limit = self.client.limits.upstream_connections_max
@@ -43,7 +38,7 @@ class Pool:
             connection = self.idle.pop()
             del self.client.unheld[connection]
             connection.take(exchange)
-        elif exchange.is_lasting or self._count < limit:
+        elif exchange.is_lasting or self._connections - self._lasting < limit:
             self._connections += 1
             connection = Connection(self)
             self.client.start(connection, self.dialler)
@@ -56,7 +51,7 @@ class Pool:
 
     def take_back(self, connection: Connection) -> bool:
         """A connection can be used again. False if there is no use for it."""
-        if self._count > self.client.limits.upstream_connections_max:
+        if self._connections - self._lasting > self.client.limits.upstream_connections_max:
             return False  # it had a stream that lasts, and there are enough for calls
         if self.waiting:
             self.client.unheld.pop(connection, None)
@@ -89,5 +84,5 @@ class Pool:
         self.client.lasting += change
 
     def dispatch_waiting(self) -> None:
-        if self.waiting and self._count < self.client.limits.upstream_connections_max:
+        if self.waiting and self._connections - self._lasting < self.client.limits.upstream_connections_max:
             self.dispatch(self.waiting.popleft())

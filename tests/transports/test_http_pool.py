@@ -130,7 +130,7 @@ class World:
 
     def end(self, index: int, way: str) -> None:
         """One of those under way comes to its end, in some way."""
-        kind, _, exchange = self.open[index % len(self.open)]
+        _, _, exchange = self.open[index % len(self.open)]
         connection = exchange.connection
         if way == "abandoned" or connection is None:
             exchange.close(CLOSE)
@@ -139,9 +139,11 @@ class World:
         assert isinstance(wire, Wire)
         if way == "lost":
             wire.receive(None)
+        elif way == "document":
+            wire.receive(REPLY)
         else:
-            wire.receive(REPLY if kind == "call" else EVENTS)
-            wire.receive(LAST_CHUNK if kind != "call" else b"")
+            wire.receive(EVENTS)
+            wire.receive(LAST_CHUNK)
 
     def check(self) -> None:
         self.open = [entry for entry in self.open if not entry[2].is_over]
@@ -157,7 +159,7 @@ class World:
 
 ORDERS = st.one_of(
     st.tuples(st.sampled_from(sorted(TARGETS)), st.integers(0, len(ENDPOINTS) - 1)),
-    st.tuples(st.sampled_from(["done", "lost", "abandoned"]), st.integers(0, 20)),
+    st.tuples(st.sampled_from(["document", "done", "lost", "abandoned"]), st.integers(0, 20)),
 )
 
 
