@@ -59,6 +59,7 @@ class Link:
     refusal: why the server is not spoken to over Streamable HTTP, if that was tried first.
     handshake: the result of its last `initialize`, or `server/discover`, as clients are shown it.
     era: how the server is spoken to, or is to be.
+    is_stateless: it has no sessions then: each request says all.
     answered: what it answered to `initialize`, while it is asked whether it can do without.
     tried: the eras that failed in this handshake, and whether the server said so, or nothing at all.
     refused: the error that the first of them failed with.
@@ -108,6 +109,7 @@ class Link:
         "is_lent",
         "is_pipe",
         "is_plain",
+        "is_stateless",
         "knows_supports",
         "last_id",
         "learning",
@@ -176,6 +178,7 @@ class Link:
         self.listen_failures = 0
         self.listen_idle = 0
         self.era = Era.HANDSHAKE
+        self.is_stateless = False
         self.answered: Frame | None = None
         self.tried: dict[Era, bool] = {}
         self.refused: bytes | None = None
@@ -201,10 +204,10 @@ class Link:
         self.is_left = False
         self.is_lent = False
 
-    @property
-    def is_stateless(self) -> bool:
-        """Whether its server has no sessions: each request says all."""
-        return self.era is Era.STATELESS
+    def speak(self, era: Era) -> None:
+        """From now on the server is spoken to so."""
+        self.era = era
+        self.is_stateless = era is Era.STATELESS
 
     @property
     def can_be_told(self) -> bool:
@@ -325,27 +328,16 @@ class UpPostRole(Role):
         era: how it was written.
     """
 
-    __slots__ = (
-        "channel",
-        "dialled_at",
-        "era",
-        "failures",
-        "has_begun",
-        "has_spoken",
-        "idle",
-        "incarnation",
-        "is_confirmation",
-        "is_repeated",
-        "is_resumed",
-        "last_event_id",
-        "link",
-        "names_session",
-        "number",
-        "own",
-        "problem",
-        "retry_ms",
-        "session",
-    )
+    channel: ChannelId | None = None
+    problem = ""
+    has_begun = False
+    has_spoken = False
+    dialled_at = float("-inf")
+    idle = 0
+    last_event_id: str | None = None
+    retry_ms: int | None = None
+    failures = 0
+    session: str | None = None
 
     def __init__(
         self,
@@ -357,24 +349,15 @@ class UpPostRole(Role):
         is_repeated: bool = False,
         is_resumed: bool = False,
     ) -> None:
-        self.channel: ChannelId | None = None
+        upstream = link.upstream
         self.link = link
         self.number = number
-        self.problem = ""
-        self.incarnation = link.upstream.incarnation
+        self.incarnation = upstream.incarnation
         self.own = own
         self.is_confirmation = is_confirmation
         self.is_repeated = is_repeated
         self.is_resumed = is_resumed
-        self.has_begun = False
-        self.has_spoken = False
-        self.dialled_at = float("-inf")
-        self.idle = 0
-        self.last_event_id: str | None = None
-        self.retry_ms: int | None = None
-        self.failures = 0
-        self.names_session = link.upstream.session is not None
-        self.session: str | None = None
+        self.names_session = upstream.session is not None
         self.era = link.era
 
 
