@@ -319,6 +319,10 @@ class Connection:
         told = exchange.receive_head(head.status, head.headers)
         if told is None:
             self._moved, self._exchange, exchange.connection = exchange, None, None
+        elif exchange.is_lasting:
+            self._promise = (None, None)
+            self._http.forget_heads()
+            exchange.forget_request()
         return told
 
     def _tell(self, facts: list[ReplyEvent]) -> Step | None:

@@ -273,6 +273,10 @@ class Exchange:
                 cause = msgspec.structs.replace(cause, cookies=self._cookies)
             self._port.closed(self._channel, Cause(End.DONE) if self.is_abandoned else cause)
 
+    def forget_request(self) -> None:
+        """The server has taken it: it will not be sent again. Of streams that last there may be thousands."""
+        self.headers, self.body = [], b""
+
     def give_up_place(self) -> None:
         """It is about to be over: what its connection does from here on is no stream that lasts."""
         if self.is_lasting:
