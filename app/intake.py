@@ -103,7 +103,7 @@ class BlobFiles:
             tell(addition.report())
 
     def give_out(self, order: Serve, start: int, stop: int) -> AsyncIterator[bytes]:
-        """The bytes `start:stop` of the blob, in chunks of at most 64 KiB.
+        """The bytes `start:stop` of the blob, in chunks of at most 512 KiB.
 
         Raises:
             NotStored: on the first step: the blob has gone.
