@@ -49,14 +49,17 @@ links:
 	@for d in core transports storage app; do ln -sfn ../../$$d .links/isthmus/$$d; done
 
 # What a call costs, against floors, byte proxies and peers in one run: QUICK=1 for the shortest, ARGS='--only http_c16'
-# for one workload. Needs a C compiler. Not part of the tests.
+# for one workload, PYTHON=python3.13 for another interpreter than that of $(VENV). Needs a C compiler. Not part of the
+# tests.
+MEASURING = python=$$($(BIN)/python bench/interpreter.py $(if $(filter file,$(origin PYTHON)),,$(PYTHON))) && "$$python"
+
 bench: $(STAMP)
 	@$(BIN)/python bench/peers.py
-	@$(BIN)/python bench/run.py --json build/bench/report.json $(if $(QUICK),--quick) $(ARGS)
+	@$(MEASURING) bench/run.py --json build/bench/report.json $(if $(QUICK),--quick) $(ARGS)
 
 # The same of this tree and of a commit, in turns: make bench-compare BASE=HEAD~3 ARGS='--only http_c16'.
 bench-compare: $(STAMP)
-	@$(BIN)/python bench/compare.py $(or $(BASE),HEAD) $(if $(QUICK),--quick) $(ARGS)
+	@$(MEASURING) bench/compare.py $(or $(BASE),HEAD) $(if $(QUICK),--quick) $(ARGS)
 
 # Storms over real processes: SEEDS='1 2' repeats some, MINUTES=60 goes on for an hour.
 chaos: $(STAMP)

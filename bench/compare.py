@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Final
 
 import run
-from programs import BUILD, ROOT, Programs, allow_open_files, build
+from programs import BUILD, PACKAGES, ROOT, Programs, allow_open_files, build, compile_python
 from report import number, table
 from subjects import STARTERS, Route, Start, Starter
 from targets import Figures
 
-PACKAGES: Final = ("core", "transports", "storage", "app")
 OURS: Final = ("isthmus", "isthmus-anyio", "isthmus-shared", "isthmus-sqlite")
 FIGURES: Final = (("cpu_us", 1, "CPU µs"), ("p50_us", 1000, "p50 ms"), ("growth_kb", 1024, "+ MiB"))
 
@@ -38,6 +37,7 @@ def check_out(base: str) -> Path:
         (scratch / "isthmus").mkdir(parents=True)
         archive = subprocess.run(["git", "archive", commit, *PACKAGES], cwd=ROOT, capture_output=True, check=True)
         subprocess.run(["tar", "-x", "-C", scratch / "isthmus"], input=archive.stdout, check=True)
+        compile_python(scratch / "isthmus")
         scratch.rename(folder)
     return folder
 

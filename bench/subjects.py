@@ -18,7 +18,7 @@ from typing import Final
 from peers import PEERS, is_there
 from programs import HERE
 
-ISTHMUS: Final = [sys.executable, "-m", "isthmus.app.cli"]
+ISTHMUS: Final = [sys.executable, "-m", "isthmus.app.main"]
 
 
 @dataclass(frozen=True)
