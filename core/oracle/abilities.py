@@ -26,7 +26,8 @@ class Abilities(Watch):
         if frame.method not in METHODS:
             return
         yield from self._place(frame)
-        yield from self._need(frame)
+        if frame.sender in senders(frame.method, frame.revision):
+            yield from self._need(frame)
         if frame.sender is Role.CLIENT:
             return
         if frame.method == "elicitation/create":
@@ -54,7 +55,7 @@ class Abilities(Watch):
 
     def _need(self, frame: Frame) -> Iterator[Breach]:
         use = METHODS[frame.method]
-        if not use.needs or frame.revision not in use.needs_in or frame.revision not in use.revisions:
+        if not use.needs or frame.revision not in use.needs_in:
             return
         owner = use.of or frame.sender.other
         declared = self.book.capabilities[owner]

@@ -105,7 +105,7 @@ class Book:
         if token is not None and token in self.tokens[Role.CLIENT]:
             return self.tokens[Role.CLIENT][token].revision
         asks = frame.stream.origin.asks
-        return asks[0].revision if asks and frame.stream.verb is not None else self.ambient
+        return asks[0].revision if asks else self.ambient
 
     def _revision_said(self, frame: Frame) -> str:
         named = frame.meta.get(VERSION)
@@ -124,9 +124,9 @@ class Book:
     # --- Bringing it up to date -------------------------------------------------------------------------------------
 
     def find(self, sender: Role, id: Id, stream: Stream) -> Ask | None:
-        """The request that a response of `sender` with this id answers: of this very stream, before any other."""
+        """The request that a response of `sender` with this id answers: of this very POST, before any other."""
         for ask in stream.origin.asks:
-            if ask.id == id and ask.sender is not sender:
+            if ask.id == id and sender is Role.SERVER:
                 return ask
         return self.asks[sender.other].get(id)
 
@@ -152,7 +152,7 @@ class Book:
         self.asks[frame.sender][ask.id] = ask
         if ask.token is not None:
             self.tokens[frame.sender][ask.token] = ask
-        if frame.sender is Role.CLIENT:
+        if frame.sender is Role.CLIENT and frame.stream.verb is not None:
             frame.stream.asks.append(ask)
         if ask.revision == V5:
             self.is_stateless_used = True
@@ -164,7 +164,7 @@ class Book:
             self.capabilities[Role.CLIENT] = declared if isinstance(declared, dict) else {}
 
     def ask_of(self, frame: Frame) -> Ask:
-        name = frame.params.get(NAMED.get(frame.method, ""))
+        name = frame.params.get(NAMED.get(frame.method, "taskId"))
         sought = frame.params.get("notifications")
         return Ask(
             sender=frame.sender,

@@ -12,9 +12,6 @@ from .observations import Role
 from .seen import Breach, Frame, JsonObject, Kind, shown
 from .watch import Watch, breach
 
-_FIRST = ("initialize", "ping")
-_BEFORE_READY = ("ping", "notifications/message", "notifications/progress", "notifications/cancelled")
-
 
 class Greeting(Watch):
     """`initialize`, its answer, `notifications/initialized`; then everything else.
@@ -38,7 +35,7 @@ class Greeting(Watch):
                 yield from self._answer(frame)
         elif frame.sender is Role.CLIENT:
             yield from self._client_says(frame)
-        elif not self.book.is_ready and frame.method not in _BEFORE_READY:
+        elif not self.book.is_ready and frame.kind is Kind.REQUEST and frame.method != "ping":
             yield breach(frame, "server-early", f"got {frame.method} before notifications/initialized")
 
     def _client_says(self, frame: Frame) -> Iterator[Breach]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .book import Book
+from .methods import senders
 from .seen import Ask, Breach, Frame, Kind, Memory, State, key_of, shown
 from .watch import Watch, breach
 
@@ -19,7 +20,7 @@ class Progress(Watch):
     def frame(self, frame: Frame) -> Iterator[Breach]:
         if frame.kind is Kind.REQUEST and "progressToken" in frame.meta:
             yield from self._given(frame, frame.meta["progressToken"])
-        elif frame.method == "notifications/progress":
+        elif frame.method == "notifications/progress" and frame.sender in senders(frame.method, frame.revision):
             yield from self._reported(frame)
 
     def _given(self, frame: Frame, value: object) -> Iterator[Breach]:

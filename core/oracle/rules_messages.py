@@ -142,7 +142,7 @@ MESSAGE_RULES: Final = (
     ),
     Rule(
         "server-early",
-        "Until `notifications/initialized` a server sends nothing but `ping` and log messages.",
+        "Until `notifications/initialized` a server sends no requests but `ping`.",
         SERVER,
         within(HANDSHAKE, INITIALIZATION),
         frozenset(HANDSHAKE),

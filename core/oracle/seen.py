@@ -87,7 +87,7 @@ class Stream(msgspec.Struct, eq=False):
     Attributes:
         verb: None for a pipe.
         resumes: the stream whose rest it brings, of a GET with `Last-Event-ID`, as far as that id is known.
-        asks: requests of the client that came in its body.
+        asks: requests of the client that came in its body; of a pipe none, it has them all.
         notices: how many other messages did.
         has_event_id: an event of it had an id, so it can be taken up.
     """

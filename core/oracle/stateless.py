@@ -60,7 +60,7 @@ class Envelope(Watch):
             yield from self._leaks(frame)
         elif frame.kind is Kind.REQUEST and frame.sender is Role.CLIENT:
             yield from self._request(frame)
-        elif frame.kind is Kind.RESULT and frame.sender is Role.SERVER:
+        elif frame.kind is Kind.RESULT and frame.sender is Role.SERVER and isinstance(frame.message["result"], dict):
             yield from self._result(frame)
 
     def _leaks(self, frame: Frame) -> Iterator[Breach]:
