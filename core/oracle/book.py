@@ -20,7 +20,7 @@ from ..eras import (
     is_older,
 )
 from .methods import AUGMENTED, HANDSHAKE, NAMED, V4, V5, declares
-from .observations import Role, Transport
+from .observations import Role, Transport, Verb
 from .seen import SUBSCRIPTION, VERSION, Ask, Frame, Id, JsonObject, Kind, Memory, State, Stream, key_of
 
 
@@ -46,6 +46,8 @@ class Book:
         self.remembered_max = remembered_max
         self.asks: dict[Role, Memory[Id, Ask]] = {role: self.memory() for role in Role}
         self.tokens: dict[Role, Memory[Id, Ask]] = {role: self.memory() for role in Role}
+        self.shared_tokens: Memory[tuple[Role, Id], None] = self.memory()
+        """Tokens that two active requests have had, against the rules: whose progress it is does not show."""
         self.streams: Memory[int, Stream] = self.memory()
         self.over: Memory[int, None] = self.memory()
         self.events: Memory[str, tuple[Stream, bytes]] = self.memory()
@@ -149,6 +151,9 @@ class Book:
     def _note_request(self, frame: Frame) -> None:
         ask = frame.made
         assert ask is not None
+        earlier = self.asks[frame.sender].get(ask.id)
+        if earlier is not None and earlier.state is State.OPEN and self._shares_channel(frame):
+            ask.twins = earlier.twins + 1
         self.asks[frame.sender][ask.id] = ask
         if ask.token is not None:
             self.tokens[frame.sender][ask.token] = ask
@@ -162,6 +167,10 @@ class Book:
             self.offered = asked if isinstance(asked, str) else None
             declared = frame.params.get("capabilities")
             self.capabilities[Role.CLIENT] = declared if isinstance(declared, dict) else {}
+
+    def _shares_channel(self, frame: Frame) -> bool:
+        """Whether two requests with one id would be answered on the same channel."""
+        return frame.sender is Role.SERVER or self.transport is not Transport.HTTP
 
     def ask_of(self, frame: Frame) -> Ask:
         name = frame.params.get(NAMED.get(frame.method, "taskId"))
@@ -198,6 +207,11 @@ class Book:
                 ask.state = State.CANCELLED
 
     def _note_response(self, frame: Frame, ask: Ask) -> None:
+        if frame.sender is Role.CLIENT and frame.stream.verb is not None:
+            frame.stream.given.append(ask)
+        if ask.twins:
+            ask.twins -= 1
+            return
         ask.state = State.ANSWERED
         ask.is_task = ask.is_task and frame.kind is Kind.RESULT
         if ask is self.hello:
@@ -212,12 +226,22 @@ class Book:
             declared = frame.result.get("capabilities")
             self.capabilities[Role.SERVER] = declared if isinstance(declared, dict) else {}
 
+    def note_refused(self, stream: Stream) -> None:
+        """What was posted has not arrived: its answers may be given again."""
+        for ask in stream.given:
+            ask.state = State.OPEN
+        stream.given.clear()
+
     def note_end(self, stream: Stream, by: Role | None) -> None:
         """A channel is over. What only it could have brought is not owed any more, unless its server may be asked for
         the rest."""
-        if stream.verb is None:
+        if stream.status is None and stream.verb is Verb.POST:
+            self.note_refused(stream)
+        if stream.verb is None or (self.transport is Transport.EVENTS and stream.verb is Verb.GET):
             for ask in self.open_asks():
                 ask.state = State.LOST
+        elif self.transport is Transport.EVENTS:
+            pass  # what was posted is answered on the event stream
         elif by is not Role.SERVER or not stream.has_event_id:
             for ask in stream.origin.asks:
                 if ask.state is State.OPEN:

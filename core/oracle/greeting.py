@@ -35,7 +35,13 @@ class Greeting(Watch):
                 yield from self._answer(frame)
         elif frame.sender is Role.CLIENT:
             yield from self._client_says(frame)
-        elif not self.book.is_ready and frame.kind is Kind.REQUEST and frame.method != "ping":
+        elif (
+            not self.book.is_ready
+            and not self._has_told_missing
+            and frame.kind is Kind.REQUEST
+            and frame.method != "ping"
+        ):
+            # A client that asks without saying so is ready as well.
             yield breach(frame, "server-early", f"got {frame.method} before notifications/initialized")
 
     def _client_says(self, frame: Frame) -> Iterator[Breach]:
@@ -81,5 +87,9 @@ class Greeting(Watch):
 
     def _members(self, frame: Frame, rule: str, said: JsonObject, wanted: Mapping[str, type[Any]]) -> Iterator[Breach]:
         wrong = [name for name, kind in wanted.items() if not isinstance(said.get(name), kind)]
+        for name in ("clientInfo", "serverInfo"):
+            info = said.get(name)
+            if isinstance(info, dict) and not all(isinstance(info.get(part), str) for part in ("name", "version")):
+                wrong.append(f"name and version in {name}")
         if wrong:
             yield breach(frame, rule, f"expected {', '.join(wrong)}")

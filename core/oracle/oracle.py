@@ -158,6 +158,8 @@ class Oracle:
         stream.status, stream.content_type = seen.status, seen.content_type
         for watch in self._watches:
             yield from watch.headed(stream, index, seen.session)
+        if seen.status >= 400:
+            self._book.note_refused(stream)
 
     def _end(self, seen: Ended, index: int) -> Iterator[Breach]:
         stream = self._book.streams[seen.channel]
@@ -195,6 +197,8 @@ class Oracle:
         is_refusal = seen.sender is Role.SERVER and (stream.status or 0) >= 400
         if is_refusal and not reading.messages:
             return  # the body of an error may be anything
+        if reading.is_batch:
+            self._book.garbled[seen.sender] += 1  # it may be refused as a whole
         if reading.problems:
             yield from self._garbled(reading, seen, stream, index)
         for number, (kind, message) in enumerate(reading.messages):

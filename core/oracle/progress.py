@@ -29,9 +29,12 @@ class Progress(Watch):
             yield breach(frame, "progress-token", f"got the token {shown(value)}")
             return
         earlier = self.book.tokens[frame.sender].get(token)
+        if earlier is not None and earlier.state is State.LOST:
+            self.book.shared_tokens[frame.sender, token] = None
         if earlier is not None and earlier.state is State.OPEN:
             text = f"{frame.method} has the token {shown(token)} of {earlier.method}, which is active"
             yield breach(frame, "progress-token-reused", text, earlier.index)
+            self.book.shared_tokens[frame.sender, token] = None
 
     def _reported(self, frame: Frame) -> Iterator[Breach]:
         value = frame.params.get("progressToken")
@@ -43,6 +46,8 @@ class Progress(Watch):
         if ask is None:
             if not self.book.tokens[frame.sender.other].has_forgotten:
                 yield breach(frame, "progress-unknown", f"got the token {shown(token)}, which was not given")
+            return
+        if (frame.sender.other, token) in self.book.shared_tokens:
             return
         if ask.is_task_over or (ask.state is State.ANSWERED and not ask.is_task):
             yield breach(frame, "progress-late", f"{ask.method} {shown(ask.id)} was answered before", ask.index)

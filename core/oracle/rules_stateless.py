@@ -33,7 +33,7 @@ STATELESS_RULES: Final = (
         "meta-reserved",
         "Of the names that `io.modelcontextprotocol/` begins only those of the revision are used.",
         EITHER,
-        within((V3, V4), 'basic, "`_meta`"'),
+        within((V3, V4, V5), 'basic, "`_meta`"'),
     ),
     Rule("result-kind-missing", "A result has a `resultType`.", SERVER, within((V5,), 'basic, "Result Responses"')),
     Rule(

@@ -57,6 +57,8 @@ class Ask(msgspec.Struct, eq=False):
         name: what it names: a tool, a prompt, a URI or a task.
         meta: `_meta` of its params.
         sought: what a `subscriptions/listen` asks for.
+        twins: how many requests with this id were open when it came, against the rules, and are answered on the same
+            channel.
         is_task: it is to be a task, and its receiver has declared that it can be.
     """
 
@@ -72,6 +74,7 @@ class Ask(msgspec.Struct, eq=False):
     sought: JsonObject | None = None
     is_task: bool = False
     is_task_over: bool = False
+    twins: int = 0
     state: State = State.OPEN
 
     @property
@@ -89,6 +92,7 @@ class Stream(msgspec.Struct, eq=False):
         resumes: the stream whose rest it brings, of a GET with `Last-Event-ID`, as far as that id is known.
         asks: requests of the client that came in its body; of a pipe none, it has them all.
         notices: how many other messages did.
+        given: requests of the server that were answered in it.
         has_event_id: an event of it had an id, so it can be taken up.
     """
 
@@ -103,6 +107,7 @@ class Stream(msgspec.Struct, eq=False):
     resumes: Stream | None = None
     asks: list[Ask] = []
     notices: int = 0
+    given: list[Ask] = []
     status: int | None = None
     content_type: str | None = None
     has_event_id: bool = False
@@ -148,8 +153,8 @@ class Frame(msgspec.Struct, eq=False):
 
     @property
     def id(self) -> Id:
-        found = self.message["id"]
-        assert isinstance(found, str | int)
+        found = key_of(self.message["id"])
+        assert found is not None
         return found
 
     @property
@@ -184,7 +189,9 @@ class Breach(NamedTuple):
 
 
 def key_of(value: object) -> Id | None:
-    """An id or a token; None for what can be neither. JSON's 1 and "1" are two."""
+    """An id or a token; None for what can be neither. JSON's 1 and "1" are two, and 1.0 is an integer."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     return value if isinstance(value, str | int) and not isinstance(value, bool) else None
 
 

@@ -28,6 +28,7 @@ class Sessions(Watch):
         super().__init__(book)
         self._lost: int | None = None
         """The observation that said that the session is over: a 404, or a success for DELETE."""
+        self._has_listened = False
 
     def opened(self, stream: Stream) -> Iterator[Breach]:
         if stream.verb is not Verb.POST:
@@ -53,9 +54,12 @@ class Sessions(Watch):
         if session is not None and self._greets(stream):
             self.book.session, self._lost = session, None
 
-    @staticmethod
-    def _ends(stream: Stream) -> bool:
-        return stream.status == 404 or (stream.verb is Verb.DELETE and 200 <= (stream.status or 0) < 300)
+    def _ends(self, stream: Stream) -> bool:
+        """Whether a response says that the session is over. A server without event streams may answer any GET so."""
+        self._has_listened |= stream.verb is Verb.GET and stream.status == 200
+        if stream.status == 404:
+            return stream.verb is not Verb.GET or self._has_listened
+        return stream.verb is Verb.DELETE and 200 <= (stream.status or 0) < 300
 
     @staticmethod
     def _greets(stream: Stream) -> bool:

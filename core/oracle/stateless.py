@@ -13,9 +13,11 @@ from .observations import Role
 from .seen import (
     CAPABILITIES,
     CLIENT_INFO,
+    LOG_LEVEL,
     PREFIX,
     RELATED_TASK,
     SERVER_INFO,
+    SUBSCRIPTION,
     VERSION,
     Ask,
     Breach,
@@ -30,6 +32,10 @@ from .seen import (
 from .watch import Watch, breach
 
 _COMPLETE, _INPUT, _TASK = "complete", "input_required", "task"
+_KNOWN = {
+    V4: (RELATED_TASK,),
+    V5: (RELATED_TASK, VERSION, CAPABILITIES, CLIENT_INFO, LOG_LEVEL, SERVER_INFO, SUBSCRIPTION),
+}
 _NEEDED = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 
 
@@ -56,15 +62,16 @@ class Envelope(Watch):
     """What each request and each result has in it, whatever it is about."""
 
     def frame(self, frame: Frame) -> Iterator[Breach]:
+        yield from self._leaks(frame)
         if frame.revision != V5:
-            yield from self._leaks(frame)
-        elif frame.kind is Kind.REQUEST and frame.sender is Role.CLIENT:
+            return
+        if frame.kind is Kind.REQUEST and frame.sender is Role.CLIENT:
             yield from self._request(frame)
         elif frame.kind is Kind.RESULT and frame.sender is Role.SERVER and isinstance(frame.message["result"], dict):
             yield from self._result(frame)
 
     def _leaks(self, frame: Frame) -> Iterator[Breach]:
-        known = (RELATED_TASK,) if frame.revision == V4 else ()
+        known = _KNOWN.get(frame.revision, ())
         strange = [name for name in frame.meta if name.startswith(PREFIX) and name not in known]
         if strange:
             yield breach(frame, "meta-reserved", f"got {', '.join(map(shown, strange))} in _meta")
@@ -91,7 +98,7 @@ class Envelope(Watch):
         # Which kinds other extensions have is not known here: with one declared, any kind may be its own.
         if kind not in (_COMPLETE, _INPUT, _TASK) and not has_extensions:
             yield breach(frame, "result-kind-unknown", f"got the resultType {shown(kind)}")
-        if ask is not None and kind == _COMPLETE and ask.method in CACHEABLE:
+        if ask is not None and not ask.twins and kind == _COMPLETE and ask.method in CACHEABLE:
             ttl, scope = frame.result.get("ttlMs"), frame.result.get("cacheScope")
             if (
                 not isinstance(ttl, int | float)
@@ -177,16 +184,13 @@ class Rounds(Watch):
     def _retry(self, frame: Frame, digest: str, state: object, answers: object) -> Iterator[Breach]:
         if state is not None:
             known = self._by_state.get(state) if isinstance(state, str) else None
-            if known is None:
-                if not self._by_state.has_forgotten:
-                    yield breach(frame, "state-changed", "got a requestState that was not given")
+            if known is None:  # it may be of a connection before this one, unless the very request has another
+                yield from self._has_state(frame, digest, "got a requestState that was not given")
                 return
         else:
             known = self._stateless.get(digest)
             if known is None:
-                with_state = [each for each in self._by_state.values() if each.request == digest]
-                if with_state:
-                    yield breach(frame, "state-changed", "got a retry without its requestState", with_state[-1].seen)
+                yield from self._has_state(frame, digest, "got a retry without its requestState")
                 return
         if known.request != digest:
             yield breach(frame, "state-elsewhere", f"{frame.method} is not what was asked first", known.seen)
@@ -195,6 +199,12 @@ class Rounds(Watch):
         unanswered = known.keys - (answers.keys() if isinstance(answers, dict) else frozenset())
         if unanswered:
             yield breach(frame, "retry-incomplete", f"no answer to {', '.join(sorted(unanswered))[:80]}", known.seen)
+
+    def _has_state(self, frame: Frame, digest: str, text: str) -> Iterator[Breach]:
+        """A request that was answered with a state is tried again with another, or with none."""
+        given = [each for each in self._by_state.values() if each.request == digest]
+        if given:
+            yield breach(frame, "state-changed", text, given[-1].seen)
 
 
 class Extension(Watch):

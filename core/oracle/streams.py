@@ -41,7 +41,8 @@ class Streams(Watch):
         if not 200 <= status < 300:
             return
         if stream.verb is Verb.POST and stream.asks:
-            if status != 200 or kind not in (_JSON, _EVENTS, None):
+            is_owed = any(ask.state is not State.CANCELLED for ask in stream.asks)
+            if is_owed and (status != 200 or kind not in (_JSON, _EVENTS, None)):
                 yield found(
                     "content-type", f"got {status} with {kind or 'no content type'} for {stream.asks[0].method}"
                 )
@@ -69,6 +70,8 @@ class Streams(Watch):
 
     def _response(self, frame: Frame) -> Iterator[Breach]:
         origin, ask = frame.stream.origin, frame.ask
+        if (frame.stream.status or 0) >= 400:
+            return  # a refusal's body
         if origin.verb is Verb.GET:
             if origin.last_event_id is None:
                 yield breach(frame, "response-on-get", f"got the answer to {shown(frame.message.get('id'))} on a GET")
@@ -99,6 +102,8 @@ class Streams(Watch):
             yield breach(frame, "stream-goes-on", f"got {frame.method} after the last response")
         token = key_of(frame.params.get("progressToken")) if frame.method == "notifications/progress" else None
         owner: Ask | None = None if token is None else self.book.tokens[Role.CLIENT].get(token)
+        if token is not None and (Role.CLIENT, token) in self.book.shared_tokens:
+            owner = None
         if owner is not None and owner not in asks and not owner.is_task:
             text = f"got progress of {owner.method} {shown(owner.id)} on the stream of another request"
             yield breach(frame, "unrelated-on-stream", text, owner.index)

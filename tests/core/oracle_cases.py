@@ -353,10 +353,10 @@ def _(w: Wire, broken: bool) -> None:
         w.welcome()
     else:
         w.answer(0, error={"code": -32602, "message": ""})
-    w.hello = None  # type: ignore[assignment,method-assign]
-    params = {"protocolVersion": w.revision, "capabilities": {}, "clientInfo": {}}
+    info = {"name": "n", "version": "1"}
+    params = {"protocolVersion": w.revision, "capabilities": {}, "clientInfo": info}
     w.request("initialize", 1, **params)
-    w.reply(1, **{**params, "serverInfo": {}})
+    w.reply(1, **{**params, "serverInfo": info})
 
 
 @case("client-early")
@@ -383,14 +383,14 @@ def _(w: Wire, broken: bool) -> None:
 
 @case("initialize-params")
 def _(w: Wire, broken: bool) -> None:
-    w.hello(clientInfo=... if broken else {})
+    w.hello(clientInfo=... if broken else {"name": "c", "version": "1"})
     w.welcome()
 
 
 @case("initialize-result")
 def _(w: Wire, broken: bool) -> None:
     w.hello()
-    w.welcome(serverInfo=... if broken else {})
+    w.welcome(serverInfo={"name": "s"} if broken else {"name": "s", "version": "1"})
 
 
 @case("version-answered")
@@ -784,7 +784,7 @@ def _(w: Wire, broken: bool) -> None:
 @case("meta-reserved")
 def _(w: Wire, broken: bool) -> None:
     w.greet()
-    w.reply(w.call(), _meta={K + "serverInfo" if broken else "own/thing": {}})
+    w.reply(w.call(), _meta={K + "thing" if broken else "own/thing": {}})
 
 
 @case("result-kind-missing")
