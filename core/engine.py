@@ -250,7 +250,7 @@ class Engine:
         """`receive_message`, of a large one that its reader has not joined."""
         self._begin(now, channel)
         role = self._desk.role_if_open(channel)
-        if isinstance(role, UPSTREAM_ROLES):
+        if isinstance(role, UPSTREAM_ROLES) and not pieces[0].startswith(jsonrpc.MARK):
             self._servers.channels.receive_pieces(role, channel, pieces)
         else:
             self._hear(channel, b"".join(pieces))

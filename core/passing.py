@@ -120,11 +120,11 @@ class Passing:
 
     def receive_part(self, role: UpPostRole, pieces: tuple[bytes, ...]) -> None:
         """The next part."""
-        passage = role.passage
-        if passage is None:
-            return  # its client is gone
+        passage, part_bytes = role.passage, sum(map(len, pieces))
+        if passage is None or not part_bytes:
+            return  # its client is gone, or nothing came
         passage.heard_at = self._desk.now
-        passage.left_bytes -= sum(map(len, pieces))
+        passage.left_bytes -= part_bytes
         assert passage.left_bytes >= 0
         is_taken = self._desk.pass_on(passage.sink, pieces)
         if not passage.left_bytes:

@@ -61,7 +61,7 @@ class ShortWay:
             link is None
             or not link.is_plain
             or link.upstream.state is not State.READY
-            or len(session.exchanges) >= desk.limits.exchanges_per_session_max
+            or len(session.exchanges) + session.passing >= desk.limits.exchanges_per_session_max
             or desk.is_draining
             or (link.is_pipe and (link.plan.idle_stop_s is not None or not self._has_room(link)))
         ):

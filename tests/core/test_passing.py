@@ -142,6 +142,12 @@ def test_one_large_message_is_the_same_as_its_pieces(form: str) -> None:
     assert world.every(Pass) and world.said(channel) == {"jsonrpc": "2.0", "id": "a", "result": json.loads(text())}
 
 
+def test_a_byte_order_mark_before_a_large_message_is_no_part_of_it() -> None:
+    world, channel, heard = called("pipe")
+    world.say_pieces(heard.channel, jsonrpc.MARK + written(heard, text())[:1000], written(heard, text())[1000:])
+    assert world.said(channel)["result"] == json.loads(text())
+
+
 def test_what_nobody_read_is_what_the_server_wrote() -> None:
     """Garbage within a large result is its client's to judge, as it would be without a proxy."""
     world, channel, heard = called("pipe")
@@ -288,6 +294,26 @@ def test_what_else_is_said_meanwhile_goes_elsewhere() -> None:
     assert heard.channel not in world.closed
     world.say_part(heard.channel, message[1000:], is_last=True)
     assert world.said(channel)["result"] == json.loads(text())
+
+
+def test_a_part_of_nothing_is_nothing() -> None:
+    world, channel, heard, message = begun()
+    assert world.say_part(heard.channel, b"", b"") == []
+    world.say_part(heard.channel, message[1000:], is_last=True)
+    assert world.said(channel)["result"] == json.loads(text())
+
+
+def test_an_answer_that_has_begun_is_not_asked_for_again() -> None:
+    """Though it only reads: its client has some of it."""
+    world = driver()
+    client = connect(world, "http", "http")
+    channel = client.request("1", "resources/read", '{"uri":"a:b"}')
+    heard = world.hear("resources/read")
+    message = written(heard, text())
+    world.say_part(heard.channel, message[:1000], size_bytes=len(message))
+    world.end(heard.channel, BROKEN)
+    assert not world.hears("resources/read")
+    assert channel in world.closed
 
 
 def test_a_client_that_leaves_is_not_told_the_rest() -> None:
