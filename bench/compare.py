@@ -16,7 +16,7 @@ from typing import Final
 import run
 from programs import BUILD, PACKAGES, ROOT, Programs, allow_open_files, build, compile_python
 from report import number, table
-from subjects import STARTERS, Route, Start, Starter
+from subjects import MODULE, STARTERS, Route, Start, Starter
 from targets import Figures
 
 OURS: Final = ("isthmus", "isthmus-anyio", "isthmus-shared", "isthmus-sqlite")
@@ -43,9 +43,12 @@ def check_out(base: str) -> Path:
 
 
 def at_base(starter: Starter, folder: Path) -> Starter:
+    was = MODULE if (folder / "isthmus/app/main.py").exists() else "isthmus.app.cli"  # as it was called once
+
     def start(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
         found = starter(route, port, upstream, scratch)
-        return found and Start(found.command, found.path, (*found.env, ("PYTHONPATH", str(folder))))
+        command = [was if part == MODULE else part for part in found.command] if found else []
+        return found and Start(command, found.path, (*found.env, ("PYTHONPATH", str(folder))))
 
     return start
 
