@@ -1,6 +1,6 @@
 """An ASGI application round a copy of the engine: Streamable HTTP for clients, a server process for each session.
 
-    cp -r core mcp_engine
+    cp -r core examples/mcp_engine
     MCP_COMMAND='COMMAND ARG…' uvicorn --app-dir examples --timeout-graceful-shutdown 5 asgi:app
 
 The event loop is the lock: between an input and queueing what came of it nothing is awaited. See docs/vendoring.md.
