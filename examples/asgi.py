@@ -1,6 +1,6 @@
 """An ASGI application round a copy of the engine: Streamable HTTP for clients, a server process for each session.
 
-    cp -r core mcp_engine
+    cp -r core examples/mcp_engine
     MCP_COMMAND='COMMAND ARG…' uvicorn --app-dir examples --timeout-graceful-shutdown 5 asgi:app
 
 The event loop is the lock: between an input and queueing what came of it nothing is awaited. See docs/vendoring.md.
@@ -91,14 +91,15 @@ class Proxy:
     async def serve(self, scope: Any, receive: Any, send: Any) -> None:
         target = (scope["raw_path"] + b"?" + scope["query_string"]).decode("latin-1").removesuffix("?")
         head = Head(scope["method"], target, tuple((name, value) for name, value in scope["headers"]))
-        route, body, is_more = judge(head, self.surface, scheme=scope["scheme"]), b"", True
+        route, body, is_more = judge(head, self.surface, scheme=scope["scheme"]), bytearray(), True
         while isinstance(route, McpRoute) and is_more:
             got = await receive()
             if got["type"] == "http.disconnect":
                 return
-            body, is_more = body + got.get("body", b""), got.get("more_body", False)
+            body += got.get("body", b"")
+            is_more = got.get("more_body", False)
             if len(body) > LIMITS.request_size_max_bytes:
-                route = refusal(413, "got too large a body, expected at most 16 MiB", is_mcp=True)
+                route = refusal(413, f"got over {LIMITS.request_size_max_bytes} bytes, expected less", is_mcp=True)
 
         async def put(outs: Sequence[Out]) -> None:
             for out in outs:
@@ -119,7 +120,7 @@ class Proxy:
         self.channels[number] = channel = Channel(number)
         self.tell(self.engine.receive_open, channel.number, route.opening)
         if route.is_posted:
-            self.tell(self.engine.receive_message, channel.number, body)
+            self.tell(self.engine.receive_message, channel.number, bytes(body))
         answering = asyncio.ensure_future(self.answer(channel, route, put))
         leaving = asyncio.ensure_future(receive())  # no more can come than that the client has gone
         end = End.GONE

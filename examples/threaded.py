@@ -1,6 +1,6 @@
 """A proxy of threads that block, round a copy of the engine: one client on stdin and stdout, one server process.
 
-    cp -r core mcp_engine
+    cp -r core examples/mcp_engine
     python examples/threaded.py COMMAND ARG…
 
 Whoever has something to tell the engine takes the lock `moved`, and lets go when all that came of it is queued: nobody

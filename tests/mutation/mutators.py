@@ -209,5 +209,5 @@ def _other_constants(value: object) -> Iterator[ast.AST]:
         yield ast.Constant(value + 1)
     elif isinstance(value, str) and " " not in value:
         yield ast.Constant(value + "~")
-    elif isinstance(value, bytes):
+    elif isinstance(value, bytes) and b" " not in value:
         yield ast.Constant(value + b"~")
