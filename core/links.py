@@ -323,27 +323,16 @@ class UpPostRole(Role):
         era: how it was written.
     """
 
-    __slots__ = (
-        "channel",
-        "dialled_at",
-        "era",
-        "failures",
-        "has_begun",
-        "has_spoken",
-        "idle",
-        "incarnation",
-        "is_confirmation",
-        "is_repeated",
-        "is_resumed",
-        "last_event_id",
-        "link",
-        "names_session",
-        "number",
-        "own",
-        "problem",
-        "retry_ms",
-        "session",
-    )
+    channel: ChannelId | None = None
+    problem = ""
+    has_begun = False
+    has_spoken = False
+    dialled_at = float("-inf")
+    idle = 0
+    last_event_id: str | None = None
+    retry_ms: int | None = None
+    failures = 0
+    session: str | None = None
 
     def __init__(
         self,
@@ -355,24 +344,15 @@ class UpPostRole(Role):
         is_repeated: bool = False,
         is_resumed: bool = False,
     ) -> None:
-        self.channel: ChannelId | None = None
+        upstream = link.upstream
         self.link = link
         self.number = number
-        self.problem = ""
-        self.incarnation = link.upstream.incarnation
+        self.incarnation = upstream.incarnation
         self.own = own
         self.is_confirmation = is_confirmation
         self.is_repeated = is_repeated
         self.is_resumed = is_resumed
-        self.has_begun = False
-        self.has_spoken = False
-        self.dialled_at = float("-inf")
-        self.idle = 0
-        self.last_event_id: str | None = None
-        self.retry_ms: int | None = None
-        self.failures = 0
-        self.names_session = link.upstream.session is not None
-        self.session: str | None = None
+        self.names_session = upstream.session is not None
         self.era = link.era
 
 

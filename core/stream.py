@@ -82,36 +82,22 @@ class Stream:
         stored_bytes: they together.
     """
 
-    __slots__ = (
-        "_kept",
-        "channel",
-        "faded_ordinal",
-        "held_bytes",
-        "held_count",
-        "is_listening",
-        "is_over",
-        "last_ordinal",
-        "may_resume",
-        "number",
-        "replay",
-        "stored_bytes",
-        "stored_count",
-    )
+    # Most streams have one message, and nothing of it is kept.
+    number: int | None = None
+    last_ordinal = 0
+    faded_ordinal = 0
+    is_over = False
+    replay: Replay | None = None
+    held_count = 0
+    held_bytes = 0
+    stored_count = 0
+    stored_bytes = 0
+    _kept = _NOTHING
 
     def __init__(self, channel: ChannelId | None, *, may_resume: bool = False, is_listening: bool = False) -> None:
         self.channel: ChannelId | None = channel
         self.is_listening = is_listening
         self.may_resume = may_resume
-        self.number: int | None = None
-        self.last_ordinal = 0
-        self.faded_ordinal = 0
-        self.is_over = False
-        self.replay: Replay | None = None
-        self.held_count = 0
-        self.held_bytes = 0
-        self.stored_count = 0
-        self.stored_bytes = 0
-        self._kept = _NOTHING
 
     @property
     def kept_count(self) -> int:

@@ -122,6 +122,22 @@ class Incoming:
         else:
             self._reading, self._left = SIZED, size_bytes
 
+    def take_rest(self) -> bytes | None:
+        """The whole body, if it has arrived and comes by length: then the message is complete, and its end has been
+        told with it. None: it has to be asked for piece by piece. Only for what comes right behind a head."""
+        if self._reading is not SIZED:
+            return None
+        buffer, at = self._buffer, self._at
+        stop = at + self._left
+        if stop > len(buffer):
+            return None
+        self._reading, self._left = DONE, 0
+        if stop == len(buffer):
+            self._buffer, self._at = b"", 0
+        else:
+            self._at = stop
+        return buffer[at:stop]
+
     def _next_of_body(self) -> Data | Signal:
         """What comes behind a head.
 

@@ -18,7 +18,6 @@ from ..core.effects import Cause, Delete, Listen, Post
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.limits import Limits
-from ..core.wire.http_client import ReplyReader
 from ..core.wire.http_request import RequestForms
 from .clock import loop_clock
 from .dialling import Dialler
@@ -120,7 +119,7 @@ class HttpClient:
         route = self._routes.get(endpoint)
         if route is None:
             route = self._routes[endpoint] = self._new_route(endpoint)
-        exchange = Exchange(route, target, channel, port, reader or ReplyReader(target, self.limits), path)
+        exchange = Exchange(route, target, channel, port, reader, path)
         exchange.when_written = when_written
         if self._is_stopping:
             self.end_soon(exchange, stopped(is_unsent=True))

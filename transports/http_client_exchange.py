@@ -14,7 +14,8 @@ from ..core.effects import Cause, Close, Connected, CookieChanges, Delete, End, 
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.wire.cookies import CookieStore, read_cookies
-from ..core.wire.http_client import ENDED_ORDERLY, Arrived, Dropped, Ended, Opened, ReplyEvent
+from ..core.wire.http1_heads import PostHead
+from ..core.wire.http_client import ENDED_ORDERLY, Arrived, Dropped, Ended, Opened, ReplyEvent, ReplyReader
 from ..core.wire.http_headers import Headers
 from ..core.wire.http_request import RequestForms
 from ..core.wire.redirects import Redirect, judge_redirect
@@ -48,7 +49,11 @@ class Reader(Protocol):
 
 
 class Exchange:
-    """One request and its response: the `Outlet` of its channel. `Port.closed` is called for it exactly once."""
+    """One request and its response: the `Outlet` of its channel. `Port.closed` is called for it exactly once.
+
+    Attributes:
+        post: the head of a request that has nothing of its own; `method` and `headers` of any other.
+    """
 
     __slots__ = (
         "_channel",
@@ -60,6 +65,7 @@ class Exchange:
         "_order",
         "_pool",
         "_port",
+        "_reader",
         "_redirects",
         "_refusal",
         "_route",
@@ -72,7 +78,7 @@ class Exchange:
         "is_unsent",
         "may_be_whole",
         "method",
-        "reader",
+        "post",
         "target",
         "when_written",
     )
@@ -83,14 +89,17 @@ class Exchange:
         target: Post | Listen | Delete,
         channel: ChannelId,
         port: Port,
-        reader: Reader,
+        reader: Reader | None,
         path: bytes | None,
     ) -> None:
         self._order = target
         self._forms = route.forms
+        self._reader = reader
+        self.method = "POST"
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.post: PostHead | None = None
         self._write()
         self.target = (route.moved or route.target) if path is None else path
-        self.reader = reader
         self.when_written: Callable[[], None] | None = None  # called once it is on its way whole
         self.connection: Connection | None = None
         self.is_unsent = True  # no byte of it was given to a socket
@@ -130,6 +139,25 @@ class Exchange:
             self.is_paused = False
             if self.connection is not None:
                 self.connection.driver.resume()
+
+    @property
+    def reader(self) -> Reader:
+        """What the response is fed to."""
+        if self._reader is None:
+            self._reader = ReplyReader(self._order, self._pool.client.limits)
+        return self._reader
+
+    @property
+    def expects_document(self) -> bool:
+        """Whether a success that is one document is all that is to be known of it: then no reader is needed."""
+        if self.post is None or self._reader is not None or self._redirects:
+            return False
+        return self._route is None or self._route.moved is None
+
+    def report_document(self, opened: Connected, document: bytes) -> None:
+        """The response is this, and is there in full. Only if it `expects_document`."""
+        self.is_over = True
+        self._port.replied(self._channel, opened, document)
 
     def receive_head(self, status: int, headers: Headers) -> list[ReplyEvent] | None:
         """What the head of the final response tells. None: the server wants to be asked elsewhere, and has done nothing
@@ -171,7 +199,12 @@ class Exchange:
         return False
 
     def _write(self) -> None:
-        self.method, self.headers, self.body = self._forms.fill(self._order)
+        order = self._order
+        self.post = self._forms.post_head(order) if isinstance(order, Post) else None
+        if self.post is not None and isinstance(order, Post):
+            self.body = order.message
+            return
+        self.method, self.headers, self.body = self._forms.fill(order)
         if self.method == "POST":
             self.headers.append((b"content-length", b"%d" % len(self.body)))
 

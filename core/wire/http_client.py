@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from ..effects import Cause, Delete, End, Listen, Post
+from ..effects import Cause, Connected, Delete, End, Listen, Post
 from ..errors import LocalProtocolError
 from ..limits import Limits
 from .http_request import can_be_named, is_value
@@ -335,6 +335,18 @@ class ReplyReader:
         if state is None:
             raise LocalProtocolError(f"got '{given.value}' while {self.state.value}")
         self.state = state
+
+
+def promise_of(status: int, headers: Sequence[tuple[bytes, bytes]], *, size_max_bytes: int) -> Connected | None:
+    """What the head of a response to a `Post` tells that promises one JSON document of a known and allowed length, and
+    nothing else that is to be looked at. None: a `ReplyReader` has to."""
+    fields = dict(reversed(headers))
+    length = fields.get(b"content-length", b"0")
+    if status != 200 or b"set-cookie" in fields or b"content-encoding" in fields or not length.isdigit():
+        return None
+    if _PROMISES.get(fields.get(b"content-type", b"")) is not Input.PROMISED_DOCUMENT:
+        return None
+    return Connected(_session(fields)) if 0 < int(length) <= size_max_bytes else None
 
 
 _VISIBLE: Final = re.compile(rb"[!-~]+")

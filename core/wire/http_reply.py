@@ -67,7 +67,16 @@ class ReplyEnd(msgspec.Struct, frozen=True, tag=True):
     pass
 
 
-Out = ReplyHead | ReplyBody | ReplyEnd
+class ReplyDocument(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """A whole reply with a body of known length: head, body and end in one. Its `headers` leave the length to the
+    framing; equal ones of two replies are the same object."""
+
+    headers: Headers
+    data: bytes
+    status: int = 200
+
+
+Out = ReplyHead | ReplyBody | ReplyEnd | ReplyDocument
 
 
 class Reply:
@@ -183,23 +192,24 @@ def _stream_head(session: str | None) -> ReplyHead:
     )
 
 
-_TYPES: Final = {type: (b"content-type", type.encode()) for type in (JSON, EVENTS)}
-_END: Final = ReplyEnd()
+_DESCRIBED: Final = (204, 401, 403, 405)
+"""Statuses that have a header, or no body, of their own."""
+_TYPES: Final[dict[str, Headers]] = {type: ((b"content-type", type.encode()),) for type in (JSON, EVENTS)}
 
 
 def _whole(order: Send, content_type: str, body: bytes) -> list[Out]:
-    if order.status == 200 and order.session is None and not order.headers and not order.challenge:  # as most are
-        headers: Headers = (_TYPES[content_type], (b"content-length", b"%d" % len(body)))
-        return [ReplyHead(200, headers), ReplyBody(body), _END]
-    described = ((b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode()))
+    type = _TYPES[content_type]
+    if order.session is None and not order.headers and order.status not in _DESCRIBED:  # as most are
+        return [ReplyDocument(type, body, order.status)]
     headers = (
-        *(() if order.status == 204 else described),
         *((name.lower().encode(), value.encode()) for name, value in order.headers),
         *_session(order.session),
         *_allow(order.status),
         *_challenge(order.challenge),
     )
-    return [ReplyHead(order.status, headers), ReplyBody(body), ReplyEnd()]
+    if order.status == 204:
+        return [ReplyHead(204, headers), ReplyEnd()]
+    return [ReplyDocument((*type, *headers), body, order.status)]
 
 
 def _session(session: str | None) -> Headers:
