@@ -235,6 +235,7 @@ class World:
                 self.hear(effect)
             elif isinstance(effect, Close):
                 assert effect.channel in self.open
+                self.children.discard(effect.channel)
             elif isinstance(effect, Dial):
                 self.open.add(effect.channel)
                 self.upstream[effect.channel] = effect

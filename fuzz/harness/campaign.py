@@ -105,12 +105,13 @@ def attack(name: str, seconds: float, *, is_own: bool) -> Outcome:
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
     new = sorted(path for path in set(findings_in.iterdir()) - known if path.suffix != ".txt")
-    if not new and done.returncode:
-        raise RuntimeError(f"{name} did not run:\n{done.stdout[-4000:]}")
+    if not new and done.returncode:  # it died of something else, or did not begin
+        new = [findings_in / "died"]
+        new[0].touch()
     for path in new:
         again = f"python fuzz/harness/campaign.py --again {path.relative_to(ROOT)}"
-        report = done.stdout[done.stdout.find(" === Uncaught") :] if not is_own else done.stdout
-        path.with_suffix(".txt").write_text(f"{name} failed. To repeat:\n  {again}\n\n{report[:8000]}")
+        report = done.stdout[max(0, done.stdout.find(" === Uncaught")) :] if not is_own else done.stdout
+        path.with_suffix(".txt").write_text(f"{name} failed. To repeat:\n  {again}\n\n{report[-8000:]}")
     count = re.search(r"number_of_executed_units: *([0-9]+)", done.stdout) or re.search(r"#([0-9]+)\t", done.stdout)
     added = prune(kept_in, kept)
     return Outcome(0 if count is None else int(count[1]), added, new)
