@@ -77,6 +77,7 @@ from isthmus.core.plan import (
     UploadConsumer,
 )
 from isthmus.core.report import Command
+from isthmus.core.wire.mirroring import headers_for
 
 SERVERS: Final = ("own", "web", "shared", "files", "auto")
 PLAN: Final = Plan(
@@ -99,7 +100,7 @@ PLAN: Final = Plan(
     mirrors_polling=True,
 )
 LIMITS: Final = Limits(
-    sessions_max=4,
+    sessions_max=6,
     children_max=4,
     exchanges_per_session_max=4,
     asks_per_session_max=3,
@@ -194,6 +195,7 @@ class Client:
     session: str | None = None
     asked: Counter[str] = field(default_factory=Counter)
     told: Counter[str] = field(default_factory=Counter)
+    is_greeted: bool = False
     is_loose: bool = False
     """It has cancelled something, or sent what nobody knows how to answer: not all of it must be answered."""
     tags: set[str] = field(default_factory=set)
@@ -339,7 +341,7 @@ class World:
             self.ask(client, "initialize", f'{text},"clientInfo":{{"name":"c","version":"1"}}', how)
 
     def ask(self, client: Client, method: str, params: str, how: int) -> None:
-        id_raw = str(how & 3) if client.pipe is not None else str(len(self.owners))
+        id_raw = str(self.tags if how & 3 else 0)  # some use one id again and again
         tag = f"tag-{self.tags}"
         self.tags += 1
         client.tags.add(tag)
@@ -352,9 +354,11 @@ class World:
             params = re.sub(r',?"_meta":\{.*?\}', "", params)
             params = f"{params},{meta}" if params else meta
         message = f'{{"jsonrpc":"2.0","id":{id_raw},"method":"{method}","params":{{{params}}}}}'
-        self.tell(client, message.encode())
+        self.tell(
+            client, message.encode(), headers_for(method, f"{{{params}}}".encode(), ()) if client.is_modern else ()
+        )
 
-    def tell(self, client: Client, message: bytes) -> None:
+    def tell(self, client: Client, message: bytes, mirrored: tuple[tuple[str, str], ...] = ()) -> None:
         """A message of a client: on its pipe, or in a POST."""
         for found in ID.findall(message):
             client.asked[found.decode()] += 1
@@ -368,7 +372,7 @@ class World:
             self.owners[channel] = client
             self.open.add(channel)
             revision = MODERN if client.is_modern else None
-            opening = PostOpening(client.server, session=client.session, revision=revision)
+            opening = PostOpening(client.server, session=client.session, revision=revision, mirrored=mirrored)
             self.do(self.engine.receive_open(channel, opening, self.now))
             self.say(channel, message)
 
@@ -500,6 +504,23 @@ class World:
             params = f'"progressToken":{token},"progress":{how}'
             self.say(channel, f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{{params}}}}}'.encode())
 
+    def settle(self, how: int) -> None:
+        """Everybody does what is expected, for a while."""
+        for _ in range(how & 31):
+            if any(channel in self.open and channel not in self.connected for channel in self.upstream):
+                self.connect(0, 7)
+            elif self.heard:
+                self.serve(0, 1 | how >> 5 << 1)
+            elif self.orders:
+                self.store(0, 3)
+            else:
+                greeted = [client for client in self.clients if client.told and not client.is_greeted]
+                if not greeted:
+                    return
+                greeted[0].is_greeted = True
+                if not greeted[0].is_modern:
+                    self.act(greeted[0], 3)
+
     # --- What the storage does --------------------------------------------------------------------------------------
 
     def store(self, who: int, how: int) -> None:
@@ -555,9 +576,11 @@ def operate(world: World, data: bytes) -> None:
                 world.ask(client, *ASKED[how >> 4], how)
             case 5 if client is not None:
                 world.act(client, how)
-            case 6 | 7:
+            case 6:
                 world.connect(who, how)
-            case 8 | 9 | 10:
+            case 7 | 8:
+                world.settle(how)
+            case 9 | 10:
                 world.serve(who, how)
             case 11:
                 world.speak(who, how)
