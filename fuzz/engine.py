@@ -609,12 +609,12 @@ def operate(world: World, data: bytes) -> None:
 def test_one_input(data: bytes) -> None:
     world = World()
     operate(world, data)
+    here = [client for client in world.clients if client.pipe in world.open and not client.is_loose]
     world.do(world.engine.receive_stop(world.now))
+    for client in here:
+        assert +client.asked == +client.told, "a request without an answer"
     world.wait(100.0)
     assert world.engine.exchange_count == 0
-    for client in world.clients:
-        if client.pipe in world.open and not client.is_loose:
-            assert +client.asked == +client.told
     for channel in sorted(world.open):
         world.close(channel, Cause(End.GONE))
     world.wait(1e6)
