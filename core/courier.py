@@ -153,7 +153,7 @@ class Courier:
         if exchange.wish is not NO_WISH or exchange.awaits is not None:
             self.tasks.release(session, exchange)
         if session.affinity is None:
-            self.close_reply(session, exchange, message)
+            self.close(session, exchange.reply, message)
             return
         if message is None or not self._legwork.keeps(session, exchange, message):
             shown = None if message is None else self._legwork.shown(session, exchange, message)

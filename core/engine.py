@@ -63,6 +63,7 @@ from .roles import MessageRole, PipeRole, PostRole, StreamRole
 from .servers import Servers
 from .session import Session
 from .shelf import Shelf
+from .shortway import ShortWay
 from .stateless import Stateless
 from .stating import Stating
 from .streams import Streams
@@ -147,6 +148,7 @@ class Engine:
         tasking.telling.watched, tasking.telling.session_by = legwork.listens, clients.by_sid
         tasking.restore(stored_tasks, desk.servers)
         self._posts = Posts(desk, courier, clients, streams, stateless)
+        self._posts.short = self._short = ShortWay(desk, clients, courier, streams, servers)
         self._pipes = Pipes(desk, courier, clients, stateless)
         nonces, shelf = Nonces(), Shelf(desk, is_live=lambda sid: clients.by_sid(sid) is not None)
         self._shelf = shelf
@@ -263,7 +265,12 @@ class Engine:
         desk = self._desk
         if now < desk.now:
             raise _backwards(now, desk.now)
-        desk.now, desk.source = now, channel
+        desk.now, desk.source = now, None
+        if type(opening) is Connected and message is not None and cause is not None:
+            if self._short.receive_reply(channel, opening, message, cause):
+                effects, desk.out = desk.out, []
+                return effects
+        desk.source = channel
         desk.ends_source = cause is not None
         if opening is not None:
             self._open(channel, opening)
@@ -284,7 +291,8 @@ class Engine:
             if isinstance(role, UPSTREAM_ROLES):
                 self._servers.channels.receive_open(role, opening)
         elif isinstance(opening, PostOpening):
-            self._check_server(opening.server)
+            if opening.server not in self._desk.servers:
+                self._check_server(opening.server)
             self._posts.open_post(channel, opening)
         elif isinstance(opening, UploadOpening):
             self._counter.open_upload(channel, opening)

@@ -57,6 +57,7 @@ class Link:
     refusal: why the server is not spoken to over Streamable HTTP, if that was tried first.
     handshake: the result of its last `initialize`, or `server/discover`, as clients are shown it.
     era: how the server is spoken to, or is to be.
+    is_stateless: it has no sessions then: each request says all.
     answered: what it answered to `initialize`, while it is asked whether it can do without.
     tried: the eras that failed in this handshake, and whether the server said so, or nothing at all.
     refused: the error that the first of them failed with.
@@ -106,6 +107,7 @@ class Link:
         "is_lent",
         "is_pipe",
         "is_plain",
+        "is_stateless",
         "knows_supports",
         "last_id",
         "learning",
@@ -174,6 +176,7 @@ class Link:
         self.listen_failures = 0
         self.listen_idle = 0
         self.era = Era.HANDSHAKE
+        self.is_stateless = False
         self.answered: Frame | None = None
         self.tried: dict[Era, bool] = {}
         self.refused: bytes | None = None
@@ -199,10 +202,10 @@ class Link:
         self.is_left = False
         self.is_lent = False
 
-    @property
-    def is_stateless(self) -> bool:
-        """Whether its server has no sessions: each request says all."""
-        return self.era is Era.STATELESS
+    def speak(self, era: Era) -> None:
+        """From now on the server is spoken to so."""
+        self.era = era
+        self.is_stateless = era is Era.STATELESS
 
     @property
     def can_be_told(self) -> bool:

@@ -154,6 +154,7 @@ class Session(Machine[State, Input]):
         "held",
         "id",
         "is_own",
+        "is_stateless",
         "kept_bytes",
         "last_ask",
         "last_stream",
@@ -200,17 +201,13 @@ class Session(Machine[State, Input]):
         self.held: deque[Held] = deque()
         self.last_ask = 0
         self.affinity: Affinities | None = None
+        self.is_stateless = False
         self.client = Envelope("", b"{}")
         self.greeting: bytes | None = None
         self.level: str | None = None
         self.subscriptions: set[str] = set()
         self.listens: dict[ExchangeKey, Listening] = {}
         self.adopted = 0
-
-    @property
-    def is_stateless(self) -> bool:
-        """Whether its client knows nothing of it."""
-        return self.affinity is not None
 
     def receive_headers(self, headers: Headers) -> None:
         """A request of the client brought these. Others than before are normal: credentials are renewed."""

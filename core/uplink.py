@@ -122,7 +122,7 @@ class Uplink:
 
     def expect_reply(self, link: Link, exchange: Exchange) -> None:
         """The server's time to say something about the exchange begins anew; not while it waits for the client."""
-        if exchange.waits_for_client or exchange.task is not None:
+        if exchange.task is not None or (exchange.park is not None and exchange.waits_for_client):
             return  # a task ends at its deadline
         at = self._desk.now + (link.plan.reply_timeout_s or self._desk.limits.reply_timeout_s)
         self._desk.timers.set(("reply", (exchange.sid, exchange.key)), at, "upstream reply")

@@ -196,10 +196,10 @@ async def counted(client: Client) -> Work:
 
 
 BUDGETS: Final = {
-    ("legacy", "legacy"): Work(223, 0),
-    ("modern", "modern"): Work(377, 0),
-    ("modern", "legacy"): Work(410, 0),
-    ("legacy", "modern"): Work(332, 0),
+    ("legacy", "legacy"): Work(164, 0),
+    ("modern", "modern"): Work(333, 0),
+    ("modern", "legacy"): Work(365, 0),
+    ("legacy", "modern"): Work(310, 0),
 }
 """By the eras of client and server, over HTTP."""
 
