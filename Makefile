@@ -70,7 +70,7 @@ crash: $(STAMP)
 # is no atheris for this Python, the search is our own.
 fuzz: $(STAMP)
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary atheris -e '.[fuzz]' || true
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary atheris -e '.[fuzz]' 2>/dev/null || true
 	@$(BIN)/python fuzz/harness/campaign.py $(if $(SECONDS),--seconds $(SECONDS)) $(foreach name,$(ONLY),--only $(name))
 
 # Lines and branches of core/ that its own tests and the corpora reach, and those that they do not.

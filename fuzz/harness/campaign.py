@@ -15,12 +15,13 @@ import gc
 import hashlib
 import importlib.util
 import re
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Final, NamedTuple
 
 from guided import CORPUS_MAX, INPUT_MAX_BYTES, Tracer, search
@@ -140,12 +141,29 @@ def run_atheris(name: str, arguments: list[str]) -> int:
     return 0
 
 
+def timed(call: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    """The same, but that it fails where one input takes too long."""
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"it took {INPUT_MAX_S} s")
+
+    def timed_call(data: bytes) -> None:
+        signal.alarm(INPUT_MAX_S)
+        try:
+            call(data)
+        finally:
+            signal.alarm(0)
+
+    signal.signal(signal.SIGALRM, ring)
+    return timed_call
+
+
 def run_own(name: str, seconds: float) -> int:
-    """One target by our own search, in this process. It ends by SIGALRM's default where one input takes too long."""
+    """One target by our own search, in this process."""
     folders = (FUZZ / "corpus" / name, ROOT / "build" / "fuzz" / name)
     seeds = [path.read_bytes() for folder in folders for path in sorted(folder.glob("*")) if path.is_file()]
     tracer = Tracer(ROOT, but=(ROOT / ".venv", FUZZ / "harness"))
-    result = search(load(name), seeds, tracer, seconds=seconds, seed=len(seeds))
+    result = search(timed(load(name)), seeds, tracer, seconds=seconds, seed=len(seeds))
     for data in result.kept:
         (folders[1] / hashlib.sha1(data).hexdigest()).write_bytes(data)
     for finding in result.findings:
