@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test compiled peers quick chaos crash big leaks mutants bench bench-compare conformance lint types links docs clean
+.PHONY: run test compiled peers quick chaos crash fuzz coverage big leaks mutants bench bench-compare conformance lint types links docs clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -68,6 +68,19 @@ chaos: $(STAMP)
 # A process ended at each step of storing files, and what the next one finds: WHAT='a_session --at 17' looks at one.
 crash: $(STAMP)
 	@$(BIN)/python tests/app/crashing.py $(WHAT)
+
+# Inputs that break the targets in fuzz/: SECONDS=3600 for all of them together, ONLY='sse tasks' for some. Where there
+# is no atheris for this Python, the search is our own.
+fuzz: $(STAMP)
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary atheris -e '.[fuzz]' 2>/dev/null || true
+	@$(BIN)/python fuzz/harness/campaign.py $(if $(SECONDS),--seconds $(SECONDS)) $(foreach name,$(ONLY),--only $(name))
+
+# Lines and branches of core/ that its own tests and the corpora reach, and those that they do not.
+coverage: $(STAMP)
+	@mkdir -p build/coverage && $(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest -q -n $(JOBS) tests/core tests/test_fuzz_corpora.py
+	@$(BIN)/coverage combine -q && $(BIN)/coverage report
 
 # 2 GiB in by POST, PUT and tus, and out again, in memory that does not grow: SIZE=64Mi is quicker.
 big: $(STAMP)
