@@ -30,6 +30,7 @@ from ..core.effects import (
     ForgetAll,
     Note,
     Opening,
+    Pass,
     Pause,
     PostOpening,
     Receive,
@@ -56,7 +57,7 @@ from ..transports.clock import loop_clock
 from ..transports.driver import DRIVE, Drive
 from ..transports.http_client import HttpClient
 from ..transports.memory import MemoryServer
-from ..transports.port import EventOutlet, FileOutlet, Outlet
+from ..transports.port import FileOutlet, Outlet, ReplyOutlet
 from ..transports.stdio import Child
 from .upstreams import UpstreamAddress, Upstreams
 from .workspaces import Workspaces
@@ -87,6 +88,19 @@ class EngineLike(Protocol):
     def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]: ...
     def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]: ...
     def receive_messages(self, channel: ChannelId, messages: Sequence[bytes], now: float) -> list[Effect]: ...
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool: ...
+    def receive_pieces(self, channel: ChannelId, pieces: tuple[bytes, ...], now: float) -> list[Effect]: ...
+    def receive_part(
+        self,
+        channel: ChannelId,
+        pieces: tuple[bytes, ...],
+        now: float,
+        *,
+        opening: Connected | None = None,
+        size_bytes: int = 0,
+        cause: Cause | None = None,
+    ) -> list[Effect]: ...
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]: ...
     def receive_answer(self, ticket: Ticket, answer: StorageAnswer, now: float) -> list[Effect]: ...
     def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]: ...
@@ -300,6 +314,28 @@ class Hub:
     def arrived(self, channel: ChannelId, messages: Sequence[bytes]) -> None:
         self._apply(self._engine.receive_messages(channel, messages, self._now()))
 
+    def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
+        self._apply(self._engine.receive_pieces(channel, pieces, self._now()))
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
+        return self._engine.passes(channel, beginning, size_bytes)
+
+    def part(
+        self,
+        channel: ChannelId,
+        pieces: tuple[bytes, ...],
+        *,
+        opening: Connected | None = None,
+        size_bytes: int = 0,
+        is_last: bool = False,
+    ) -> None:
+        cause = ENDED_ORDERLY if is_last else None
+        if (self._outlets.pop(channel, None) if is_last else self._outlets.get(channel)) is not None:
+            now = self._now()
+            self._apply(
+                self._engine.receive_part(channel, pieces, now, opening=opening, size_bytes=size_bytes, cause=cause)
+            )
+
     def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
         if self._outlets.pop(channel, None) is not None:
             now = self._now()
@@ -345,14 +381,18 @@ class Hub:
                 outlet.send(effect)
             return
         if isinstance(effect, SendEvents):
-            events: EventOutlet | None = self._outlets.get(effect.channel)  # type: ignore[assignment]  # it is HTTP
-            if events is not None:
-                events.send_events(effect)
+            reply: ReplyOutlet | None = self._outlets.get(effect.channel)  # type: ignore[assignment]
+            if reply is not None:
+                reply.send_events(effect)
             return
         if isinstance(effect, Dial):
             self._dial(effect)
             return
         match effect:
+            case Pass():
+                reply_outlet: ReplyOutlet | None = self._outlets.get(effect.channel)  # type: ignore[assignment]
+                if reply_outlet is not None:
+                    reply_outlet.pass_on(effect)
             case Close():
                 outlet = self._outlets.get(effect.channel)
                 if outlet is not None:

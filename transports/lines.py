@@ -110,7 +110,7 @@ def messages_in(
     messages: list[bytes] = []
     for line in lines:
         if type(line) is Line:
-            messages.append(line.data)
+            messages.append(b"".join((line.data, *line.rest)) if line.rest else line.data)
         elif isinstance(line, Oversize):
             log(f"dropped a line of {line.size_bytes} bytes, the limit is {size_max_bytes}: {line.head[:80]!r}")
             answer = answer_for(line.head, line.size_bytes, size_max_bytes, tail=line.tail)

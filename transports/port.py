@@ -16,6 +16,7 @@ from ..core.effects import (
     Close,
     Connected,
     Opening,
+    Pass,
     PostOpening,
     Receive,
     Send,
@@ -40,6 +41,16 @@ class Outlet(Protocol):
     def resume(self) -> None: ...
 
 
+class ReplyOutlet(Outlet, Protocol):
+    """An HTTP request of the protocol."""
+
+    def send_events(self, order: SendEvents) -> None:
+        """Queue several messages, as `send` does one."""
+
+    def pass_on(self, order: Pass) -> None:
+        """Queue a part of a message. The transport reports `Port.sent` for it as for a message."""
+
+
 class FileOutlet(Outlet, Protocol):
     """An HTTP request outside the protocol: an upload or a download."""
 
@@ -51,13 +62,6 @@ class FileOutlet(Outlet, Protocol):
         """Stop what `append` began. Safe to call when it is over."""
 
     def serve(self, order: Serve) -> None: ...
-
-
-class EventOutlet(Outlet, Protocol):
-    """The reply to an HTTP request, which may be an event stream."""
-
-    def send_events(self, order: SendEvents) -> None:
-        """Queue several messages, as `send` does one."""
 
 
 class Port(Protocol):
@@ -78,6 +82,24 @@ class Port(Protocol):
     def arrived(self, channel: ChannelId, messages: Sequence[bytes]) -> None:
         """`message`, of several that arrived at once, at least one. What is ordered for any of them is carried out
         when all are told."""
+
+    def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
+        """`message`, of a large one that was not joined: the less is done about it, the better."""
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
+        """Whether a message of so many bytes that begins so is to be given to `part` as it comes."""
+
+    def part(
+        self,
+        channel: ChannelId,
+        pieces: tuple[bytes, ...],
+        *,
+        opening: Connected | None = None,
+        size_bytes: int = 0,
+        is_last: bool = False,
+    ) -> None:
+        """A part of a message that `passes`: the first with the opening of its channel and the message's size, the last
+        with the channel's orderly end."""
 
     def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
         """A channel that the engine dialled opened, said one message, and ended as it should."""
@@ -124,4 +146,4 @@ class FileService(Protocol):
         """
 
     def give_out(self, order: Serve, start: int, stop: int) -> AsyncIterator[bytes]:
-        """The bytes `start:stop` of the blob, in chunks of at most 64 KiB."""
+        """The bytes `start:stop` of the blob, in chunks of at most 512 KiB."""
