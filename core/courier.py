@@ -355,7 +355,7 @@ class Courier:
         ask = session.asks.pop(number, None)
         self._desk.timers.cancel(("ask", (session.sid, number)))
         if ask is not None and ask.stream is None:
-            session.held = type(session.held)(held for held in session.held if held.ask != number)
+            session.held = [held for held in session.held if held.ask != number]
         if ask is not None and ask.of_task is not None:
             self.task_questions.receive_settled_ask(ask.of_task, number)
         return ask
@@ -447,7 +447,7 @@ class Courier:
             session.held.remove(victim)
 
     def release_held(self, session: Session) -> None:
-        waiting, session.held = session.held, type(session.held)()
+        waiting, session.held = session.held, []
         for held in waiting:
             stream = self._stream_for(session, held.method, None)
             if stream is None:

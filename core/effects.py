@@ -342,6 +342,8 @@ class Post(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     cookies: Cookies = ()
     mirrored: Headers = ()
     """What of the message is said again in headers, under their names there (2026-07-28)."""
+    is_lasting: bool = False
+    """It is a subscription, whose reply goes on until somebody ends it."""
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -353,6 +355,8 @@ class Listen(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     headers: Headers = ()
     last_event_id: str | None = None
     cookies: Cookies = ()
+    is_of_call: bool = False
+    """What it has is the rest of one reply, which has an end."""
 
 
 class Delete(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):

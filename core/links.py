@@ -6,7 +6,7 @@ A link belongs to one session, or, where the plan says so, to all sessions with 
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from .bridge.support import Abilities, Support
 from .desk import Role
@@ -26,6 +26,20 @@ from .wire.cookies import CookieStore
 
 CANCEL: Final = "task-cancel"
 """What a request of ours is for that ends a task of the server's."""
+SUBSCRIPTION: Final = "listen"
+"""What one is for whose answer comes when nobody wants to hear of changes any more."""
+
+
+class Notice(NamedTuple):
+    """A message that waits for the upstream, or for what comes of it, and what of the client's headers goes with it."""
+
+    message: bytes
+    headers: Headers
+
+
+NO_QUEUE: Final[deque[Exchange | Notice]] = deque(maxlen=0)
+NOTHING: Final[frozenset[Any]] = frozenset()
+"""What most links have, of which there may be thousands: each empty queue takes 760 bytes, each empty set 216."""
 
 
 class Link:
@@ -161,7 +175,7 @@ class Link:
         self.dialled_with: Headers = ()
         self.listen_event_id: str | None = None
         self.pending: dict[int, Exchange | Errand] = {}
-        self.queue: deque[Exchange | Notice] = deque()
+        self.queue = NO_QUEUE
         self.babble = ""
         self.is_plain: bool | None = None
         self.noise = 0
@@ -184,7 +198,7 @@ class Link:
         self.mirrors: dict[str, tuple[Mirror, ...]] | None = None
         self.pages_read = 0
         self.page_read: bytes | None = None
-        self.wrapped: frozenset[str] = frozenset()
+        self.wrapped: frozenset[str] = NOTHING
         self.learning: list[Exchange] = []
         self.levelling: tuple[str, list[Exchange]] | None = None
         self.ears: dict[int, Ear] = {}
@@ -195,9 +209,9 @@ class Link:
         self.knows_supports = False
         self.remotes: dict[str, Exchange] = {}
         self.tokens: dict[int, Exchange] = {}
-        self.parting: set[ChannelId] = set()
+        self.parting: frozenset[ChannelId] = NOTHING
         self.orphans: dict[int, Exchange] = {}
-        self.leaving: set[int] = set()
+        self.leaving: frozenset[int] = NOTHING
         self.is_furnished = False
         self.is_left = False
         self.is_lent = False
@@ -235,6 +249,12 @@ class Link:
     def session_of(self, exchange: Exchange) -> Session:
         return self.sessions[exchange.sid]
 
+    def enqueue(self, entry: Exchange | Notice) -> None:
+        """It goes up when the upstream is ready, after what waits already."""
+        if self.queue is NO_QUEUE:
+            self.queue = deque()
+        self.queue.append(entry)
+
     def next_id(self) -> int:
         self.last_id += 1
         return self.last_id
@@ -266,13 +286,6 @@ class Ear:
         self.number = number
         self.wanted = wanted
         self.granted: Filter | None = None
-
-
-class Notice(NamedTuple):
-    """A message that waits for the upstream, or for what comes of it, and what of the client's headers goes with it."""
-
-    message: bytes
-    headers: Headers
 
 
 class Errand:

@@ -262,7 +262,7 @@ class Servers:
         if link.upstream.state is State.READY:
             self._send_up(link, exchange)
         else:
-            link.queue.append(exchange)
+            link.enqueue(exchange)
             self.handshakes.need(link)
 
     def _send_up(self, link: Link, exchange: Exchange) -> None:
@@ -297,7 +297,7 @@ class Servers:
         if link.upstream.state is State.READY:
             self._send_up(link, exchange)
         else:
-            link.queue.append(exchange)
+            link.enqueue(exchange)
             self.handshakes.need(link)
 
     def renegotiate(self, link: Link, exchange: Exchange, *, for_tasks: bool = False) -> None:
@@ -310,7 +310,7 @@ class Servers:
         verdict.forget(*Era)
         verdict.has_stateless_tasks = verdict.has_stateless_tasks or for_tasks
         exchange.upstream_id = None
-        link.queue.append(exchange)
+        link.enqueue(exchange)
         reason = "it has tasks without a session only" if for_tasks else "it does not speak the revision that it did"
         self._losses.lose(link, reason)
 
@@ -391,7 +391,7 @@ class Servers:
         elif sum(isinstance(entry, Notice) for entry in link.queue) >= self._desk.limits.notices_waiting_max:
             self._desk.note("warning", f"{method} dropped: too many wait for the upstream", link.plan.id)
         else:
-            link.queue.append(Notice(message, headers))
+            link.enqueue(Notice(message, headers))
 
     def reply(self, session: Session, ask: Ask, answer: Frame, headers: Headers) -> None:
         call = ask.exchange or ask.of_task

@@ -7,7 +7,6 @@ stream open.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final, NamedTuple
 
 from .bridge.envelope import Envelope
@@ -200,14 +199,14 @@ class Session(Machine[State, Input]):
         self.opener: Exchange | None = None
         self.exchanges: dict[ExchangeKey, Exchange] = {}
         self.asks: dict[int, Ask] = {}
-        self.held: deque[Held] = deque()
+        self.held: list[Held] = []
         self.last_ask = 0
         self.affinity: Affinities | None = None
         self.is_stateless = False
         self.client = Envelope("", b"{}")
         self.greeting: bytes | None = None
         self.level: str | None = None
-        self.subscriptions: set[str] = set()
+        self.subscriptions: dict[str, None] = {}
         self.listens: dict[ExchangeKey, Listening] = {}
         self.adopted = 0
         self.passing = 0

@@ -62,6 +62,7 @@ class Exchange:
     """One request and its response: the `Outlet` of its channel. `Port.closed` is called for it exactly once.
 
     Attributes:
+        is_lasting: it has a place among the streams that last, until it is over.
         post: the head of a request that has nothing of its own; `method` and `headers` of any other.
     """
 
@@ -83,6 +84,7 @@ class Exchange:
         "connection",
         "headers",
         "is_abandoned",
+        "is_lasting",
         "is_over",
         "is_paused",
         "is_unsent",
@@ -117,6 +119,7 @@ class Exchange:
         self.is_abandoned = False
         self.is_over = False
         self.is_paused = False
+        self.is_lasting = False
         self._route = route if path is None else None  # what is learnt of others' paths is of no further use
         self._pool = route.pool
         self._redirects = 0
@@ -242,6 +245,7 @@ class Exchange:
         elif self._document is not None and isinstance(fact, Ended) and fact.cause is ENDED_ORDERLY:
             assert self._opened is not None
             self.is_over = True
+            self.give_up_place()
             self._port.replied(self._channel, self._opened, self._document)
         else:
             self._report(fact)
@@ -283,6 +287,7 @@ class Exchange:
     def end(self, cause: Cause) -> None:
         if not self.is_over:
             self.is_over = True
+            self.give_up_place()
             if not self.is_abandoned:
                 self._report_held()
             if self._refusal and cause.end is End.REFUSED:
@@ -290,6 +295,16 @@ class Exchange:
             if self._cookies and not self.is_abandoned:
                 cause = msgspec.structs.replace(cause, cookies=self._cookies)
             self._port.closed(self._channel, Cause(End.DONE) if self.is_abandoned else cause)
+
+    def forget_request(self) -> None:
+        """The server has taken it: it will not be sent again. Of streams that last there may be thousands."""
+        self.headers, self.body = [], b""
+
+    def give_up_place(self) -> None:
+        """It is about to be over: what its connection does from here on is no stream that lasts."""
+        if self.is_lasting:
+            self.is_lasting = False
+            self._pool.note_lasting(-1)
 
     async def end_later(self, cause: Cause) -> None:
         self.end(cause)

@@ -126,4 +126,4 @@ class FileService(Protocol):
         """
 
     def give_out(self, order: Serve, start: int, stop: int) -> AsyncIterator[bytes]:
-        """The bytes `start:stop` of the blob, in chunks of at most 64 KiB."""
+        """The bytes `start:stop` of the blob, in chunks of at most 512 KiB."""

@@ -17,6 +17,7 @@ from isthmus.core.ids import ChannelId, Ticket
 from isthmus.core.limits import Limits
 from isthmus.core.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, Plan, ServerPlan, UploadConsumer
 from isthmus.core.report import Command
+from isthmus.core.task import State
 from isthmus.core.taskrecord import StoredTask
 from isthmus.core.trace import Recorder, replay
 
@@ -46,7 +47,7 @@ TASK = StoredTask(
     tool="dig",
     era="handshake",
     owner="0" * 32,
-    status="working",
+    status=State.WORKING,
     created_at="2001-09-09T01:46:39Z",
     updated_at="2001-09-09T01:46:39Z",
     expires_at_unix=1.0e9 + 9999.0,

@@ -409,7 +409,7 @@ def serve_transport(server: HttpServer, stream: MemoryStream, tasks: TaskGroup) 
     async def connect(protocol: asyncio.Protocol) -> None:
         PipeTransport(stream, protocol)
 
-    server.handle_transport(connect, tasks, lambda: None)
+    server.handle_transport(connect, tasks, lambda connection: None)
 
 
 def post(body: bytes = b"{}", *extra: str, path: str = "/mcp", chunked: bool = False) -> bytes:
