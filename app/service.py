@@ -6,7 +6,6 @@ import contextlib
 import functools
 import logging
 import os
-import resource
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -48,6 +47,7 @@ from .holding import InUse, holding
 from .hub import EngineLike, Hub
 from .listening import open_listeners, serve_lines, surface_of
 from .management import ServerPages
+from .open_files import allow_open_files, within_open_files
 from .planning import to_forward_target, to_header_rules, to_limits, to_plan
 from .settings import Server, Settings
 from .stored import Left, left_behind
@@ -60,9 +60,6 @@ from .workspaces import Workspaces
 
 T = TypeVar("T")
 KEY_BYTES = 32
-OPEN_FILES_MAX = 65_536
-"""What is asked for, where the system allows it. More is of no use here, and what our children inherit: some programs
-go through all numbers up to this one when they start."""
 
 
 _log = logging.getLogger("isthmus.server")
@@ -121,10 +118,9 @@ async def running(
     Raises:
         StartError: the port is taken, the storage is in use, the trace cannot be written.
     """
-    _allow_open_files()
     async with contextlib.AsyncExitStack() as stack:
         root = settings.storage.root if is_lasting else await stack.enter_async_context(_apart(temporary_folder()))
-        limits = to_limits(settings)
+        limits = within_open_files(to_limits(settings), allow_open_files())
         with _start_errors(root):
             # Before anything below the root is read or made: of two that start at once, one must not see any of it.
             workspaces_path = os.path.realpath(os.path.join(root, "workspaces"))
@@ -214,15 +210,6 @@ def _shielded(scopes: list[anyio.CancelScope]) -> anyio.CancelScope:
     """A scope of its own for each listener, which only we end."""
     scopes.append(anyio.CancelScope(shield=True))
     return scopes[-1]
-
-
-def _allow_open_files() -> None:
-    """A connection is an open file, and the usual first limit of 1024 stems from a time of fewer."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 # Hub and listener outlive the cancellation of their surroundings: whoever leaves `running`, in whatever way, stops them

@@ -16,6 +16,7 @@ from .effects import Headers
 from .errors import CANCELLED, INTERNAL_ERROR, TIMED_OUT
 from .exchange import NO_WISH, Exchange, Reply
 from .exchange import Input as ExchangeInput
+from .ids import ChannelId
 from .jsonrpc import Frame
 from .legwork import Legwork
 from .rewrite import set_member
@@ -168,6 +169,48 @@ class Courier:
         self.tasks.receive_settled(session, exchange, shown)
         self.over(session)
 
+    def can_pass(self, exchange: Exchange) -> bool:
+        """Whether its answer may be given as bytes that nobody looks at: it is a reply of its own, of HTTP, which has
+        not become a stream that can be resumed; and the request is nothing but a request."""
+        reply = exchange.reply
+        return (
+            reply.ends_channel
+            and reply.remaining == 1
+            and reply.gathered is None
+            and reply.status == 200
+            and reply.session is None
+            and reply.stream.number is None
+            and exchange.task is None
+            and exchange.wish is NO_WISH
+            and exchange.awaits is None
+            and self._desk.is_open(reply.stream.channel)
+        )
+
+    def pass_answer(
+        self, session: Session, exchange: Exchange, pieces: tuple[bytes, ...], size_bytes: int | None = None
+    ) -> ChannelId:
+        """Give an exchange that `can_pass` its one answer.
+
+        Args:
+            pieces: of a message but for its envelope: from where the result begins, to the last brace.
+            size_bytes: of all that follows the envelope, if these are not all of it; None: they are.
+
+        Returns:
+            The channel, for what is to follow.
+        """
+        reply = exchange.reply
+        channel = reply.stream.channel
+        assert channel is not None
+        exchange.step(ExchangeInput.ANSWER)
+        del session.exchanges[exchange.key]
+        self.touch(session)
+        reply.remaining -= 1
+        self._streams.settle(reply)
+        envelope = jsonrpc.begin_result(exchange.id_raw)
+        rest_bytes = sum(map(len, pieces)) if size_bytes is None else size_bytes
+        self._desk.pass_on(channel, (envelope, *pieces), len(envelope) + rest_bytes)
+        return channel
+
     def answer_at_once(self, reply: Reply, message: bytes) -> None:
         """Answer a request that is no exchange."""
         assert reply.stream.channel is not None
@@ -312,7 +355,7 @@ class Courier:
         ask = session.asks.pop(number, None)
         self._desk.timers.cancel(("ask", (session.sid, number)))
         if ask is not None and ask.stream is None:
-            session.held = type(session.held)(held for held in session.held if held.ask != number)
+            session.held = [held for held in session.held if held.ask != number]
         if ask is not None and ask.of_task is not None:
             self.task_questions.receive_settled_ask(ask.of_task, number)
         return ask
@@ -404,7 +447,7 @@ class Courier:
             session.held.remove(victim)
 
     def release_held(self, session: Session) -> None:
-        waiting, session.held = session.held, type(session.held)()
+        waiting, session.held = session.held, []
         for held in waiting:
             stream = self._stream_for(session, held.method, None)
             if stream is None:

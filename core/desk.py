@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from .effects import Close, Dial, Effect, Headers, Note, Pause, Resume, Send, Target
+from .effects import Close, Dial, Effect, Headers, Note, Pass, Pause, Resume, Send, Target
 from .errors import LocalProtocolError
 from .ids import ChannelId, Entropy, Ticket, mint
 from .limits import Limits
@@ -179,6 +179,28 @@ class Desk:
             elif held_bytes > self.limits.outbox_max_bytes:
                 self.close(channel, reason="too much waits to be read")
         return True
+
+    def pass_on(self, channel: ChannelId, pieces: tuple[bytes, ...], size_bytes: int = 0) -> bool:
+        """Order a part of the last message of a channel. False if the channel is gone: nothing is ordered then.
+
+        Args:
+            size_bytes: of the whole message, with its first part: the channel is ending from then on.
+        """
+        found = self._channels.get(channel)
+        if found is None:
+            return False
+        assert found.is_ending is not bool(size_bytes)
+        self.out.append(Pass(channel, pieces, size_bytes))
+        found.is_ending = True
+        found.unsent_bytes += sum(map(len, pieces))
+        if found.unsent_bytes > self.limits.outbox_high_bytes and not self.ends_source:
+            self._hold_back(found, channel)
+        return True
+
+    def cut(self, channel: ChannelId, reason: str) -> None:
+        """Order the end of a channel in the midst of its last message."""
+        if channel in self._channels:
+            self.out.append(Close(channel=channel, reason=reason))
 
     def refuse(self, channel: ChannelId, status: int, body: dict[str, object], headers: Headers = ()) -> None:
         """Answer an HTTP request outside the protocol with a status and a JSON body."""

@@ -171,7 +171,7 @@ def _referred(schema: dict[str, Any], reference: object) -> object:
 
 def _verdict(part: dict[str, Any]) -> bool | None:
     """Whether a schema says that it is for a URI; None if it says nothing of it."""
-    if part.get("format") in _FORMATS or "file:" in _text(part.get("pattern")):
+    if _text(part.get("format")) in _FORMATS or "file:" in _text(part.get("pattern")):
         return True
     about = _text(part.get("description"))
     if _FILE_URI.search(about):

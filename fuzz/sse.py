@@ -1,12 +1,9 @@
 """Whatever bytes arrive, the events are the same however they are cut, within the limit, and can be sent on.
 
-The first byte sets the limit, the rest is the stream. Accepted outcomes: `Event`, `Identified`, `Retry`, `Oversize`. To
-search for others: `python -P fuzz/sse.py fuzz/corpus/sse`.
+The first byte sets the limit, the rest is the stream. Accepted outcomes: `Event`, `Identified`, `Retry`, `Oversize`.
 """
 
 from __future__ import annotations
-
-import sys
 
 from isthmus.core.wire.sse import (
     COMMENT,
@@ -53,15 +50,3 @@ def test_one_input(data: bytes) -> None:
                 assert type
                 assert len(head) <= limit
                 assert bool(head) == bool(tail)
-
-
-def main() -> None:
-    import atheris  # type: ignore[import-untyped]
-
-    atheris.instrument_all()
-    atheris.Setup(sys.argv, test_one_input)
-    atheris.Fuzz()
-
-
-if __name__ == "__main__":
-    main()

@@ -303,6 +303,8 @@ class Connection:
         if opened is None or body is None:
             return None
         self._exchange = exchange.connection = None
+        if exchange.is_lasting:
+            exchange.give_up_place()
         step = self._recycle()  # the connection is free before that is told: see `_finish`
         exchange.report_document(opened, body)
         return step
@@ -317,6 +319,10 @@ class Connection:
         told = exchange.receive_head(head.status, head.headers)
         if told is None:
             self._moved, self._exchange, exchange.connection = exchange, None, None
+        elif exchange.is_lasting:
+            self._promise = (None, None)
+            self._http.forget_heads()
+            exchange.forget_request()
         return told
 
     def _tell(self, facts: list[ReplyEvent]) -> Step | None:
@@ -353,6 +359,8 @@ class Connection:
             return Step.HOLD
         facts = exchange.reader.receive_eof(is_complete=True)
         self._exchange = exchange.connection = None
+        if exchange.is_lasting:
+            exchange.give_up_place()
         step = self._recycle()
         for fact in facts:
             exchange.report(fact)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
-from ..core.effects import Append, Cause, Cease, Close, Connected, Opening, PostOpening, Receive, Send, Serve
+from ..core.effects import Append, Cause, Cease, Close, Connected, Opening, Pass, PostOpening, Receive, Send, Serve
 from ..core.ids import ChannelId
 
 
@@ -26,6 +26,13 @@ class Outlet(Protocol):
         """Stop reading from the peer until `resume`."""
 
     def resume(self) -> None: ...
+
+
+class ReplyOutlet(Outlet, Protocol):
+    """An HTTP request of the protocol."""
+
+    def pass_on(self, order: Pass) -> None:
+        """Queue a part of a message. The transport reports `Port.sent` for it as for a message."""
 
 
 class FileOutlet(Outlet, Protocol):
@@ -55,6 +62,24 @@ class Port(Protocol):
 
     def message(self, channel: ChannelId, message: bytes) -> None:
         """One message arrived, without its framing. It may be malformed: that is the engine's to judge."""
+
+    def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
+        """`message`, of a large one that was not joined: the less is done about it, the better."""
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
+        """Whether a message of so many bytes that begins so is to be given to `part` as it comes."""
+
+    def part(
+        self,
+        channel: ChannelId,
+        pieces: tuple[bytes, ...],
+        *,
+        opening: Connected | None = None,
+        size_bytes: int = 0,
+        is_last: bool = False,
+    ) -> None:
+        """A part of a message that `passes`: the first with the opening of its channel and the message's size, the last
+        with the channel's orderly end."""
 
     def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
         """A channel that the engine dialled opened, said one message, and ended as it should."""

@@ -222,6 +222,23 @@ class _Stream:
     def message(self, channel: ChannelId, message: bytes) -> None:
         self._upstream.receive_message(message)
 
+    def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
+        self.message(channel, b"".join(pieces))
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
+        return False
+
+    def part(
+        self,
+        channel: ChannelId,
+        pieces: tuple[bytes, ...],
+        *,
+        opening: Connected | None = None,
+        size_bytes: int = 0,
+        is_last: bool = False,
+    ) -> None:
+        raise AssertionError("nothing passes")
+
     def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
         raise AssertionError("nobody posts here")
 

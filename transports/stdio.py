@@ -27,6 +27,7 @@ from anyio import to_thread
 
 from ..core.effects import Cause, Close, Connected, End, Send
 from ..core.ids import ChannelId
+from ..core.jsonrpc import LARGE_BYTES
 from ..core.limits import Limits
 from ..core.wire.ndjson import Line, LineReader, Oversize, Truncated
 from .child_ends import describe_end, explain_start
@@ -197,7 +198,7 @@ class Child:
         assert process.stdout is not None
         assert process.stderr is not None
         with Descriptor(process.stdout.fileno()) as stdout, Descriptor(process.stderr.fileno()) as stderr:
-            said = LineReader(line_size_max_bytes=self._limits.reply_size_max_bytes)
+            said = LineReader(line_size_max_bytes=self._limits.reply_size_max_bytes, joined_size_max_bytes=LARGE_BYTES)
             complained = LineReader(line_size_max_bytes=STDERR_LINE_MAX_BYTES)
             if not self._is_closing:
                 self._port.opened(self._channel, Connected())
@@ -251,6 +252,10 @@ class Child:
 
     def _take_stdout(self, line: Line | Oversize | Truncated) -> None:
         if self._is_closing:
+            return
+        if isinstance(line, Line) and line.rest:
+            self._has_spoken = True
+            self._port.pieces(self._channel, (line.data, *line.rest))
             return
         if isinstance(line, Line):
             message: bytes | None = line.data

@@ -313,7 +313,12 @@ def encode_event(data: bytes, *, event: str = "message", id: str | None = None, 
         head += f"id: {_one_line('id', id)}\n"
     if retry_ms is not None:
         head += f"retry: {retry_ms:d}\n"
-    return b"".join((head.encode(), b"data: ", data.replace(b"\r", b" ").replace(b"\n", b" "), b"\n\n"))
+    return b"".join((head.encode(), b"data: ", without_line_ends(data), b"\n\n"))
+
+
+def without_line_ends(data: bytes) -> bytes:
+    """JSON text, or a part of it, with spaces for CR and LF."""
+    return data.replace(b"\r", b" ").replace(b"\n", b" ")
 
 
 def _one_line(field: str, value: str) -> str:

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.effects import Close, Send
+from isthmus.core.effects import Close, Pass, Send
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.wire.http_reply import (
@@ -16,6 +16,7 @@ from isthmus.core.wire.http_reply import (
     Out,
     Reply,
     ReplyBody,
+    ReplyCut,
     ReplyDocument,
     ReplyEnd,
     ReplyHead,
@@ -40,6 +41,13 @@ def give(reply: Reply, taken: Input) -> list[Out]:
         return reply.receive_close(Close(ONE))
     if taken is Input.COMMENT:
         return reply.keep_alive()
+    if taken is Input.BEGUN:
+        return reply.receive_pass(Pass(ONE, (b"12",), 9))
+    if taken is Input.PART:
+        return reply.receive_pass(Pass(ONE, (b"34",)))
+    if taken is Input.LAST_PART:
+        is_begun = reply.state is State.PASSING
+        return reply.receive_pass(Pass(ONE, (b"0" * reply.left_bytes,)) if is_begun else Pass(ONE, (b"{}",), 2))
     return reply.receive_send(Send(ONE, b"{}", is_last=taken is Input.LAST))
 
 
@@ -59,7 +67,7 @@ def test_a_reply_follows_its_table(path: tuple[Input, ...]) -> None:
                 give(reply, taken)
         assert reply.state is state
     heads = [i for i, out in enumerate(outs) if isinstance(out, (ReplyDocument, ReplyHead))]
-    ends = [i for i, out in enumerate(outs) if isinstance(out, (ReplyDocument, ReplyEnd))]
+    ends = [i for i, out in enumerate(outs) if isinstance(out, (ReplyCut, ReplyDocument, ReplyEnd))]
     assert heads == ([0] if outs else [])
     assert ends == ([len(outs) - 1] if state is State.ENDED else [])
 
@@ -115,6 +123,51 @@ def test_a_client_reads_exactly_what_was_sent(
     was_silent = not messages and reply.state is State.ENDED and b"content-type" not in headers
     assert status == (202 if was_silent else 200)
     assert was_silent <= (not is_stream)
+
+
+@given(
+    message=st.binary(min_size=1, max_size=40).filter(lambda m: b"\r" not in m and b"\n" not in m),
+    accepts_json=st.booleans(),
+    is_open=st.booleans(),
+    data=st.data(),
+)
+def test_a_message_in_parts_reads_as_it_would_whole(
+    message: bytes, accepts_json: bool, is_open: bool, data: st.DataObject
+) -> None:
+    """However it is cut; and what is cut off is never taken for whole."""
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(message)), max_size=5)) | {0, len(message)})
+    parts = [message[start:stop] for start, stop in itertools.pairwise(cuts)]
+    whole, parted, broken = (Reply(accepts_json=accepts_json) for _ in range(3))
+    outs: dict[Reply, list[Out]] = {reply: reply.open() if is_open else [] for reply in (whole, parted, broken)}
+    outs[whole] += whole.receive_send(Send(ONE, message, is_last=True))
+    for index, part in enumerate(parts):
+        assert parted.keep_alive() == [] or (is_open and not index)
+        order = Pass(ONE, (part[:1], part[1:]), 0 if index else len(message))
+        outs[parted] += parted.receive_pass(order)
+        if index < len(parts) - 1:
+            outs[broken] += broken.receive_pass(order)
+    status, headers, messages = parse(outs[parted])
+    assert is_open or b"content-length" in headers
+    headers.pop(b"content-length", None)  # which a whole reply leaves to the framing
+    assert (status, headers, messages) == parse(outs[whole])
+    if len(parts) > 1:
+        assert broken.receive_close(Close(ONE)) == [ReplyCut()]
+        assert not any(isinstance(out, ReplyEnd) for out in outs[broken])
+
+
+def test_line_ends_in_a_part_of_an_event_are_spaces_as_in_a_whole_one() -> None:
+    reply = Reply()
+    outs = [*reply.open(), *reply.receive_pass(Pass(ONE, (b"{\r", b"\n}"), 4))]
+    assert parse(outs)[2] == [b"{  }"]
+
+
+def test_no_more_is_passed_than_was_announced() -> None:
+    reply = Reply()
+    reply.receive_pass(Pass(ONE, (b"12",), 5))
+    for order in (Pass(ONE, (b"3456",)), Pass(ONE, (b"3",), 5)):
+        with pytest.raises(LocalProtocolError):
+            reply.receive_pass(order)
+        assert reply.left_bytes == 3
 
 
 @pytest.mark.parametrize("status", [200, 400, 404])

@@ -149,6 +149,15 @@ class FakePort:
     def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
         raise AssertionError("nothing was dialled")
 
+    def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
+        raise AssertionError("nothing was dialled")
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
+        raise AssertionError("nothing was dialled")
+
+    def part(self, channel: ChannelId, pieces: tuple[bytes, ...], **said: object) -> None:
+        raise AssertionError("nothing was dialled")
+
     def message(self, channel: ChannelId, message: bytes) -> None:
         assert channel not in self.closes
         self.messages.append((channel, message))
@@ -400,7 +409,7 @@ def serve_transport(server: HttpServer, stream: MemoryStream, tasks: TaskGroup) 
     async def connect(protocol: asyncio.Protocol) -> None:
         PipeTransport(stream, protocol)
 
-    server.handle_transport(connect, tasks, lambda: None)
+    server.handle_transport(connect, tasks, lambda connection: None)
 
 
 def post(body: bytes = b"{}", *extra: str, path: str = "/mcp", chunked: bool = False) -> bytes:

@@ -56,6 +56,15 @@ class RecordingPort:
         self.messages[channel].append(message)
         self._change()
 
+    def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
+        self.message(channel, b"".join(pieces))
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
+        return False
+
+    def part(self, channel: ChannelId, pieces: tuple[bytes, ...], **said: object) -> None:
+        raise AssertionError("nothing passes")
+
     def sent(self, channel: ChannelId, size_bytes: int) -> None:
         self._check_open(channel)
         self.sent_bytes[channel] += size_bytes

@@ -21,7 +21,7 @@ from isthmus.core.effects import Cause, Close, Connected, Delete, End, Listen, P
 from isthmus.core.errors import OVERLOADED, LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
-from isthmus.transports import http_client_connection, http_client_streams
+from isthmus.transports import dialling, http_client_connection, http_client_streams
 from isthmus.transports.http_client import HttpClient
 from isthmus.transports.http_endpoint import Endpoint
 from isthmus.transports.input_probe import InputProbe
@@ -592,6 +592,7 @@ class Puppet:
         self.requests = 0
         self.say, self._said = anyio.create_memory_object_stream[bytes](9)
         connect = anyio.connect_tcp
+        monkeypatch.setattr(dialling, "is_literal", lambda host: False)  # else there is no stream
 
         async def connect_here(host: str, port: int) -> Puppet:
             monkeypatch.setattr(anyio, "connect_tcp", connect)
