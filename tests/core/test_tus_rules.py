@@ -13,7 +13,7 @@ from isthmus.core.effects import Checksum, RawFile
 from isthmus.core.errors import RemoteProtocolError
 from isthmus.core.wire.http_routes import Head, Refused, Surface, UploadRoute
 from isthmus.core.wire.http_server import judge, shared_headers
-from isthmus.core.wire.tus import ALGORITHMS, format_metadata, read_checksum, read_metadata, read_number
+from isthmus.core.wire.tus import ALGORITHMS, format_metadata, read_checksum, read_metadata, read_number, supported
 
 SURFACE = Surface(("files",), frozenset({"localhost"}), frozenset())
 TEXTS = st.text(max_size=40)
@@ -93,3 +93,16 @@ def test_a_checksum_that_is_none(value: str, problem: str) -> None:
 
 def test_no_checksum_need_be_given() -> None:
     assert read_checksum(None) is None
+
+
+def test_what_is_supported() -> None:
+    """A size only where there is one to name."""
+    lines = dict(supported(5))
+    assert lines == dict(supported(None)) | {b"tus-max-size": b"5"}
+    assert lines == {
+        b"tus-resumable": b"1.0.0",
+        b"tus-version": b"1.0.0",
+        b"tus-max-size": b"5",
+        b"tus-extension": b"creation,creation-with-upload,expiration,termination,checksum",
+        b"tus-checksum-algorithm": b"sha1,sha256,md5",
+    }
