@@ -1,4 +1,4 @@
-"""The command line: `isthmus serve | wrap | check | ps | start | stop | restart | tasks | files | demo | schema`."""
+"""The command line: `isthmus serve`, `wrap`, `check`, and what else `_COMMANDS` has."""
 
 from __future__ import annotations
 
@@ -255,6 +255,12 @@ def _demo(options: argparse.Namespace, command: list[str]) -> int:
     return _run(demonstrate, if_stopped=FAILED)
 
 
+def _conform(options: argparse.Namespace, command: list[str]) -> int:
+    from .conform.command import conform  # what it needs is needed by nothing else
+
+    return DONE if conform(options, command) else FAILED
+
+
 def _schema(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "schema")
     screen.say(msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode())
@@ -278,6 +284,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "restart": _ask,
     "tasks": _ask,
     "files": _ask,
+    "conform": _conform,
     "demo": _demo,
     "schema": _schema,
 }
