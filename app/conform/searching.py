@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 import hypothesis
 import msgspec
 from hypothesis import HealthCheck, Phase, configuration, settings
+from hypothesis.errors import HypothesisWarning
 
 from ...core.oracle import Transport, Violation
 from ..errors import Failed
@@ -20,7 +22,7 @@ from .judging import chances, judge
 from .steps import Conversation
 from .survey import Play, Played, Survey
 
-SHRINKS_MAX: Final = 100
+SHRINKS_MAX: Final = 60
 """Conversations played to make one small."""
 CONFIRMATIONS: Final = 2
 """How often the small one is played again: what does not break the rule each time is flaky."""
@@ -65,7 +67,8 @@ class Search:
         self._failed: Failed | None = None
 
     def run(self, surveys: Sequence[Survey]) -> Outcome:
-        with tempfile.TemporaryDirectory(prefix="isthmus-conform-") as folder:
+        with tempfile.TemporaryDirectory(prefix="isthmus-conform-") as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore", HypothesisWarning)  # they are for whoever writes tests
             configuration.set_hypothesis_home_dir(Path(folder))
             while self._made < self._examples and not self._is_late():
                 if not self._look(surveys):
