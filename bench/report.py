@@ -63,8 +63,7 @@ def render(report: dict[str, Any]) -> str:
     if judged:
         counted = Counter(row[-1] for row in judged)
         parts.append(
-            f"Of {len(judged)} bounds {counted['yes']} are held, {counted['no']} are not, "
-            f"{counted['not measured']} were not measured."
+            f"Bounds held: {counted['yes']}; not held: {counted['no']}; not measured: {counted['not measured']}."
         )
     return "\n\n".join(parts) + "\n"
 

@@ -249,8 +249,15 @@ class Courier:
 
     # --- Messages of the server ---------------------------------------------------------------------------------
 
-    def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
-        """Send the client a notification of the server, on the stream it belongs to, or keep it until there is one."""
+    def deliver(
+        self, session: Session, method: str, message: bytes, related: Exchange | None, *, about: str = ""
+    ) -> None:
+        """Send the client a notification of the server, on the stream it belongs to, or keep it until there is one.
+
+        `about` names what it tells the state of: an earlier one of that, which is still kept, is outdated.
+        """
+        if about:
+            session.held = type(session.held)(held for held in session.held if held.about != about)
         if session.is_stateless:
             self._legwork.deliver(session, method, message, related)
             return
@@ -258,7 +265,7 @@ class Courier:
         if stream is not None:
             self._put_notification(session, stream, method, message)
         else:
-            self._hold(session, Held(message, method, None))
+            self._hold(session, Held(message, method, None, about))
 
     def tell_progress(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """Send progress of a request, on that request's own stream or not at all; of a task, wherever it is heard."""

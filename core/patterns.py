@@ -1,6 +1,6 @@
 """Regular expressions that are compiled when they are first used.
 
-For those that look for files in texts: most proxies never do, and they take a third of the time of all that there are.
+For those that look for files in texts, and the like: they are the costliest, and most proxies never need them.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def test_the_tables_of_a_run() -> None:
     assert "- haproxy (http_c16): not here" in text
     assert text.startswith("CPython 3.11.2 of /usr, which does not say whether it was optimised;")
     assert "its calibration loop takes 7.8 ms. 1 rounds, medians.\n" in text
-    assert text.endswith("Of 6 bounds 2 are held, 0 are not, 4 were not measured.\n")
+    assert text.endswith("Bounds held: 2; not held: 0; not measured: 4.\n")
     page = report.fill("# A\n<!-- measured figures -->\nold\n<!-- end of measured figures -->\nrest\n", text)
     assert text in page and "old" not in page and page.endswith("rest\n")
     with pytest.raises(ValueError, match="expected one part"):

@@ -262,3 +262,54 @@ def test_a_long_silence_opens_the_stream_where_nothing_is_missing_from_the_head(
     assert [type(out) for out in last] == [ReplyBody, ReplyEnd]
     assert Reply().keep_alive() == []
     assert Reply(may_commit=True, accepts_events=False).keep_alive() == []
+
+
+PLAIN = (b"content-type", b"application/json"), (b"content-length", b"2")
+
+
+@pytest.mark.parametrize(
+    ("order", "headers"),
+    [
+        (Send(ONE, b"{}", is_last=True), PLAIN),
+        (Send(ONE, b"{}", is_last=True, session="s"), (*PLAIN, (b"mcp-session-id", b"s"))),
+        (Send(ONE, b"{}", is_last=True, headers=(("Retry-After", "1"),)), (*PLAIN, (b"retry-after", b"1"))),
+        (Send(ONE, b"{}", is_last=True, status=405), (*PLAIN, (b"allow", b"POST"))),
+        (Send(ONE, b"{}", is_last=True, status=401, challenge="Basic"), (*PLAIN, (b"www-authenticate", b"Basic"))),
+        (Send(ONE, b"", is_last=True, status=204), ()),
+        (Send(ONE, b"", is_last=True, status=204, session="s"), ((b"mcp-session-id", b"s"),)),
+    ],
+)
+def test_the_head_of_a_whole_reply(order: Send, headers: tuple[tuple[bytes, bytes], ...]) -> None:
+    """Line by line: nothing is said of a body where there is none."""
+    reply = Reply()
+    assert reply.receive_send(order) == [ReplyHead(order.status, headers), ReplyBody(order.message), ReplyEnd()]
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (202, ((b"content-length", b"0"),)),
+        (204, ()),
+        (404, ((b"content-length", b"0"),)),
+        (405, ((b"content-length", b"0"), (b"allow", b"POST"))),
+    ],
+)
+def test_the_head_of_an_empty_reply(status: int, headers: tuple[tuple[bytes, bytes], ...]) -> None:
+    assert Reply().receive_close(Close(ONE, status=status)) == [ReplyHead(status, headers), ReplyEnd()]
+
+
+def test_the_head_of_an_event_stream() -> None:
+    """It is the same whether an event, a comment or nothing comes first; only an event can name a session."""
+    lines = (
+        (b"content-type", b"text/event-stream"),
+        (b"cache-control", b"no-cache, no-transform"),
+        (b"x-accel-buffering", b"no"),
+    )
+    assert Reply().open() == [ReplyHead(200, lines)]
+    assert Reply(may_commit=True).keep_alive() == [ReplyHead(200, lines), ReplyBody(COMMENT)]
+    head, _ = Reply().receive_send(Send(ONE, b"{}", session="s"))
+    assert head == ReplyHead(200, (*lines, (b"mcp-session-id", b"s")))
+    refused = Reply(is_stream=True, accepts_json=False).receive_close(Close(ONE, status=404))
+    assert refused == [ReplyHead(404, ((b"content-length", b"0"),)), ReplyEnd()]
+    ended = Reply(is_stream=True, accepts_json=False).receive_close(Close(ONE, status=200))
+    assert ended == [ReplyHead(200, lines), ReplyEnd()]

@@ -515,3 +515,9 @@ def test_what_the_usual_libraries_write_before_the_data_is_read_as_line_by_line(
     for block in blocks:
         assert plain.receive_bytes(block) == hidden.receive_bytes(b"event:\n" + block)
         assert plain.last_event_id == hidden.last_event_id
+
+
+@pytest.mark.parametrize("id", [b"\0", b"a\0", b"\0b", b"a\0b"])
+def test_an_id_with_a_nul_is_none(id: bytes) -> None:
+    """The id before it stays what it was."""
+    assert feed([b"id: 1\n\nid: " + id + b"\n\ndata: x\n\n"])[-1] == Event("message", b"x", "1")
