@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import TypeVar
 
 import anyio
@@ -37,13 +38,13 @@ from ..transports.traffic import Counts
 from ..transports.unix_client import UnixAddress
 from ..transports.unix_listener import remove_socket
 from .addresses import unix_path
+from .blob_files import BlobFiles
 from .conversations import Conversations
 from .driving import drive_of
 from .errors import StartError
 from .file_pages import FilePages
 from .holding import InUse, holding
 from .hub import EngineLike, Hub
-from .intake import BlobFiles
 from .listening import open_listeners, serve_lines, surface_of
 from .management import ServerPages
 from .open_files import allow_open_files, within_open_files
@@ -288,8 +289,6 @@ def _forwarder(settings: Settings, link_key: bytes, limits: Limits) -> Forwarder
 
 
 def _pages(service: Service, conversations: Conversations, traffic: Counts) -> Pages:
-    from . import metrics  # it takes longest to import, and only listeners have pages
-
     hub, counts = service.hub, service.tool_counts
     servers = ServerPages(hub, conversations, service.limits, service.settings.servers, tool_counts=counts)
     by_id = {server.id: server for server in service.settings.servers}
@@ -332,6 +331,7 @@ def _pages(service: Service, conversations: Conversations, traffic: Counts) -> P
             case Page.DELETE:
                 return files.delete(route.id)
             case Page.METRICS:
+                metrics = await to_thread.run_sync(_load_metrics)
                 counted = metrics.exposition(
                     VERSION,
                     hub.engine.report(),
@@ -344,6 +344,13 @@ def _pages(service: Service, conversations: Conversations, traffic: Counts) -> P
                 return page_answer(200, counted, content_type=metrics.CONTENT_TYPE)
 
     return answer
+
+
+def _load_metrics() -> ModuleType:
+    """It takes longest to import, in half a dozen modules of the standard library, and few ever ask for its page."""
+    from . import metrics
+
+    return metrics
 
 
 # --- Storage --------------------------------------------------------------------------------------------------------

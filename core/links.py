@@ -317,6 +317,24 @@ class ChildRole(Role):
         return self.link.is_shared
 
 
+class Passage:
+    """An answer on its way from a server to a client, of which more is to come.
+
+    Attributes:
+        sink: the client's channel.
+        left_bytes: so much.
+        heard_at: when the last of it came.
+    """
+
+    __slots__ = ("heard_at", "left_bytes", "session", "sink")
+
+    def __init__(self, sink: ChannelId, session: Session, left_bytes: int, *, heard_at: float) -> None:
+        self.sink = sink
+        self.session = session
+        self.left_bytes = left_bytes
+        self.heard_at = heard_at
+
+
 class UpPostRole(Role):
     """One POST to an upstream, and the stream of its reply; or the GET of the rest of that.
 
@@ -337,6 +355,7 @@ class UpPostRole(Role):
         own: what it carries, if that is not a client's request: those are kept elsewhere. Headers go with it.
         is_repeated: that was sent before.
         era: how it was written.
+        passage: its answer is being passed on.
     """
 
     channel: ChannelId | None = None
@@ -349,6 +368,7 @@ class UpPostRole(Role):
     retry_ms: int | None = None
     failures = 0
     session: str | None = None
+    passage: Passage | None = None
 
     def __init__(
         self,

@@ -325,6 +325,10 @@ class Losses:
         self.crossings.forget(link, session, exchange)
         self._courier.answer(session, exchange, message)
 
+    def forget(self, link: Link, exchange: Exchange) -> None:
+        """The same, but for the answer."""
+        self.crossings.forget(link, link.session_of(exchange), exchange)
+
 
 def _outlives(ask: Ask, number: int) -> bool:
     """Whether it is asked in the course of a task that goes on: answers are told whenever the server can be told."""

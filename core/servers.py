@@ -35,6 +35,7 @@ from .links import Link, Notice, UpPostRole
 from .listens import Listens, OwnNews
 from .losses import Losses, Memory
 from .news import News
+from .passing import Passing
 from .plan import Kind, ServerPlan, Sharing
 from .remote import Remote
 from .resuming import Resuming
@@ -75,6 +76,7 @@ class Servers:
         links: by their ids.
         by_sid: those of sessions, by the public names of these.
         channels: what is told of the channels of servers.
+        passing: large answers that come on them.
     """
 
     def __init__(
@@ -114,7 +116,10 @@ class Servers:
         self._hearing = hearing = Hearing(
             desk, uplink, resuming, self._asking, handshakes, losses, crossings, news, listens, tasked
         )
-        self.channels = ServerChannels(desk, courier, uplink, resuming, handshakes, losses, hearing, news, tasked)
+        self.passing = passing = Passing(desk, courier, uplink, resuming, handshakes, losses)
+        self.channels = ServerChannels(
+            desk, courier, uplink, resuming, handshakes, losses, hearing, news, tasked, passing
+        )
         self._calling = calling = Calling(desk, courier, tasking, crossings.schooling)
         self.verbs = listens.tasks = TaskVerbs(desk, courier, tasking, store, table, tasked, self)
         tasked.adopted, tasked.answers, tasked.ends = tasking, hearing, losses

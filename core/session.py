@@ -107,11 +107,12 @@ class Ask(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A message of the server for which the client has no stream open."""
+    """A message of the server for which the client has no stream open. `about` names what it tells the state of."""
 
     message: bytes
     method: str
     ask: int | None
+    about: str = ""
 
 
 class Session(Machine[State, Input]):
@@ -138,6 +139,7 @@ class Session(Machine[State, Input]):
         subscriptions: the resources it wants to hear of, for such a server.
         listens: its subscriptions, if its client has no sessions.
         adopted: how many of its exchanges are tasks, which no request of its client waits for.
+        passing: how many large answers are on their way to its client, and not here in full. See `passing`.
     """
 
     __slots__ = (
@@ -160,6 +162,7 @@ class Session(Machine[State, Input]):
         "level",
         "listens",
         "opener",
+        "passing",
         "pipe",
         "principal",
         "resumable",
@@ -207,6 +210,7 @@ class Session(Machine[State, Input]):
         self.subscriptions: dict[str, None] = {}
         self.listens: dict[ExchangeKey, Listening] = {}
         self.adopted = 0
+        self.passing = 0
 
     def receive_headers(self, headers: Headers) -> None:
         """A request of the client brought these. Others than before are normal: credentials are renewed."""
@@ -215,12 +219,12 @@ class Session(Machine[State, Input]):
     @property
     def is_busy(self) -> bool:
         """Whether something is going on that idleness must not end. A question that nobody answers is not."""
-        return bool(self.exchanges or self.streams)
+        return bool(self.exchanges or self.streams or self.passing)
 
     @property
     def in_flight(self) -> int:
-        """How many requests of its client are open."""
-        return len(self.exchanges) - self.adopted
+        """How many requests of its client are open: not answered, or not in full."""
+        return len(self.exchanges) - self.adopted + self.passing
 
     def find_by_id(self, id_key: IdKey) -> Exchange | None:
         """The open request with that id; None if there is none, or more than one, which nobody can tell apart."""

@@ -194,6 +194,15 @@ class Uplink:
         if not (self._desk.ends_source and role.channel == self._desk.source):
             self._end_within(role.channel, self._desk.limits.cancel_grace_s)
 
+    def expect_part(self, role: UpPostRole, heard_at: float) -> bool:
+        """The server's time to go on with its answer runs from `heard_at`. False if it is over."""
+        assert role.channel is not None
+        at = heard_at + (role.link.plan.reply_timeout_s or self._desk.limits.reply_timeout_s)
+        if at <= self._desk.now:
+            return False
+        self._desk.timers.set(("grace", role.channel), at, "upstream reply that does not go on")
+        return True
+
     def receive_close(self, role: UpPostRole) -> None:
         """A POST is over."""
         assert role.channel is not None

@@ -192,3 +192,11 @@ def _is_code(raw: bytes | None, code: int) -> bool:
 def _unusable(method: str, seen: str) -> RemoteProtocolError:
     text = f"got a result of {method} with {seen}, expected what the server supports"
     return RemoteProtocolError(text, rpc_code=INTERNAL_ERROR)
+
+
+def server_info_of(discovered: bytes | None) -> bytes | None:
+    """The name of the server in a `DiscoverResult`; None where it tells none that can be read."""
+    try:
+        return member_of(member_of(discovered, "_meta"), SERVER_INFO)
+    except RemoteProtocolError:
+        return None
