@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import anyio
@@ -37,6 +37,7 @@ from ..core.effects import (
     Remove,
     Resume,
     Send,
+    SendEvents,
     Serve,
     StorageAnswer,
     StorageFailed,
@@ -86,6 +87,8 @@ class EngineLike(Protocol):
     def new_channel(self) -> ChannelId: ...
     def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]: ...
     def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]: ...
+    def receive_messages(self, channel: ChannelId, messages: Sequence[bytes], now: float) -> list[Effect]: ...
+
     def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool: ...
     def receive_pieces(self, channel: ChannelId, pieces: tuple[bytes, ...], now: float) -> list[Effect]: ...
     def receive_part(
@@ -308,6 +311,9 @@ class Hub:
     def message(self, channel: ChannelId, message: bytes) -> None:
         self._apply(self._engine.receive_message(channel, message, self._now()))
 
+    def arrived(self, channel: ChannelId, messages: Sequence[bytes]) -> None:
+        self._apply(self._engine.receive_messages(channel, messages, self._now()))
+
     def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
         self._apply(self._engine.receive_pieces(channel, pieces, self._now()))
 
@@ -373,6 +379,11 @@ class Hub:
             outlet = self._outlets.get(effect.channel)
             if outlet is not None:
                 outlet.send(effect)
+            return
+        if isinstance(effect, SendEvents):
+            reply: ReplyOutlet | None = self._outlets.get(effect.channel)  # type: ignore[assignment]
+            if reply is not None:
+                reply.send_events(effect)
             return
         if isinstance(effect, Dial):
             self._dial(effect)

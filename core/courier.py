@@ -5,7 +5,7 @@ A message of the server that has no stream to travel on waits in the session, wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -249,8 +249,15 @@ class Courier:
 
     # --- Messages of the server ---------------------------------------------------------------------------------
 
-    def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
-        """Send the client a notification of the server, on the stream it belongs to, or keep it until there is one."""
+    def deliver(
+        self, session: Session, method: str, message: bytes, related: Exchange | None, *, about: str = ""
+    ) -> None:
+        """Send the client a notification of the server, on the stream it belongs to, or keep it until there is one.
+
+        `about` names what it tells the state of: an earlier one of that, which is still kept, is outdated.
+        """
+        if about:
+            session.held = type(session.held)(held for held in session.held if held.about != about)
         if session.is_stateless:
             self._legwork.deliver(session, method, message, related)
             return
@@ -258,7 +265,7 @@ class Courier:
         if stream is not None:
             self._put_notification(session, stream, method, message)
         else:
-            self._hold(session, Held(message, method, None))
+            self._hold(session, Held(message, method, None, about))
 
     def tell_progress(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """Send progress of a request, on that request's own stream or not at all; of a task, wherever it is heard."""
@@ -268,6 +275,15 @@ class Courier:
             self._legwork.tell_progress(session, exchange, message)
         elif exchange.reply.can_stream:
             self._streams.put(session, exchange.reply.stream, message, is_lossy=True)
+
+    def tell_all_progress(self, session: Session, exchange: Exchange, messages: Sequence[bytes]) -> None:
+        """`tell_progress`, of what came at once."""
+        reply = exchange.reply
+        if not reply.ends_channel or exchange.task is not None or exchange.park is not None:
+            for message in messages:
+                self.tell_progress(session, exchange, message)
+        elif reply.can_stream:
+            self._streams.put_lossy(session, reply.stream, messages)
 
     def prime(self, session: Session, exchange: Exchange) -> None:
         """The server's own stream for this request can be resumed: so can the client's."""

@@ -290,6 +290,16 @@ class Send(Effect, frozen=True):
     """Further ones of the reply's head, where nothing was written to it before."""
 
 
+class SendEvents(Effect, frozen=True):
+    """Write several messages to an HTTP reply that is an event stream or becomes one, none of them the last: the same
+    as a `Send` for each. Only `Engine.receive_messages` orders it."""
+
+    channel: ChannelId
+    messages: tuple[bytes, ...]
+    event_ids: tuple[str, ...] = ()
+    """As many as there are messages; or none, where events have no ids."""
+
+
 class Pass(Effect, frozen=True):
     """Write a part of a message to an HTTP reply that holds nothing else: it ends with the message.
 

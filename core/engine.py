@@ -11,7 +11,7 @@ half), `plane`, `calls` and `counter` (files), round one `desk`. It holds no rul
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from . import jsonrpc
@@ -57,6 +57,7 @@ from .pipes import Pipes
 from .plan import Plan
 from .plane import FilePlane
 from .posts import Posts
+from .progress import row_at
 from .reading import Reading
 from .report import Command, Status, report
 from .roles import MessageRole, PipeRole, PostRole, StreamRole
@@ -82,7 +83,8 @@ LINK_KEY_MIN_BYTES: Final = 16
 STATE_KEY_BYTES: Final = 32
 """Of a key that is made for one run: as many as its hash has."""
 
-UPSTREAM_ROLES = (ChildRole, SpareRole, UpPostRole, UpStreamRole)
+_SPEAKING_ROLES = (ChildRole, UpPostRole, UpStreamRole)
+UPSTREAM_ROLES = (*_SPEAKING_ROLES, SpareRole)
 _ENDING_UPSTREAM_ROLES = (*UPSTREAM_ROLES, FarewellRole)
 
 
@@ -246,6 +248,24 @@ class Engine:
         self._hear(channel, message)
         return self._effects()
 
+    def receive_messages(self, channel: ChannelId, messages: Sequence[bytes], now: float) -> list[Effect]:
+        """Several messages that arrived at once, in their order: the same as `receive_message` for each, where nothing
+        is done about one before the next. What clients of HTTP are told may be ordered as `SendEvents`."""
+        desk = self._desk
+        if now < desk.now:
+            raise _backwards(now, desk.now)
+        desk.now, desk.source = now, channel
+        at, channels = 0, self._servers.channels
+        while at < len(messages):
+            row, role = row_at(messages, at), desk.role_if_open(channel)
+            stop = at + (1 if row is None else len(row.messages))
+            if row is None or not isinstance(role, _SPEAKING_ROLES) or not channels.receive_progress(role, row):
+                for message in messages[at:stop]:
+                    self._hear(channel, message)
+            at = stop
+        effects, desk.out = desk.out, []
+        return effects
+
     def receive_pieces(self, channel: ChannelId, pieces: tuple[bytes, ...], now: float) -> list[Effect]:
         """`receive_message`, of a large one that its reader has not joined."""
         self._begin(now, channel)
@@ -296,9 +316,13 @@ class Engine:
 
     def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]:
         """So many bytes of messages left for the peer of a channel."""
-        self._begin(now, None)
-        self._desk.receive_sent(channel, size_bytes)
-        return self._effects()
+        desk = self._desk
+        if now < desk.now:
+            raise _backwards(now, desk.now)
+        desk.now, desk.source = now, None
+        desk.receive_sent(channel, size_bytes)
+        effects, desk.out = desk.out, []
+        return effects
 
     def receive_at_once(
         self,

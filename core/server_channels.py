@@ -22,6 +22,7 @@ from .losses import Losses
 from .news import News
 from .nursery import SpareRole
 from .passing import Passing
+from .progress import Progress, Row
 from .resuming import Resuming
 from .session import Session
 from .tasked import PURPOSES, Tasked
@@ -63,6 +64,7 @@ class ServerChannels:
         self._hearing = hearing
         self._news = news
         self._tasked = tasked
+        self._progress = Progress(uplink, courier)
         self._passing = passing
 
     def receive_open(self, role: UpRole | SpareRole, opening: Connected | Primed) -> None:
@@ -101,6 +103,14 @@ class ServerChannels:
             self._losses.receive_left(role.link, channel, message)
         elif len(message) < jsonrpc.LARGE_BYTES or not self._passing.receive_whole(role, (message,)):
             self._hearing.receive_message(role, channel, message)
+
+    def receive_progress(self, role: UpRole, row: Row) -> bool:
+        """Several messages that are plain progress. False if they are to be heard one by one."""
+        if role.link.leaving or not self._progress.receive(role.link, row):
+            return False
+        if not isinstance(role, ChildRole):
+            role.has_spoken = True
+        return True
 
     def receive_pieces(self, role: UpRole | SpareRole, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
         """One message came, which is large, in pieces."""

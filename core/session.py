@@ -107,11 +107,12 @@ class Ask(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A message of the server for which the client has no stream open."""
+    """A message of the server for which the client has no stream open. `about` names what it tells the state of."""
 
     message: bytes
     method: str
     ask: int | None
+    about: str = ""
 
 
 class Session(Machine[State, Input]):

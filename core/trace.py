@@ -10,7 +10,7 @@ Treat it as a secret.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -42,6 +42,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     ticket: int | None = None
     size_bytes: int | None = None
     message: bytes | None = None
+    messages: tuple[bytes, ...] | None = None
     pieces: tuple[bytes, ...] = ()
     opening: Opening | None = None
     cause: Cause | None = None
@@ -150,6 +151,10 @@ class Recorder:
     def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]:
         line = Line("receive_message", now, channel, message=message)
         return self._record(line, self._engine.receive_message(channel, message, now))
+
+    def receive_messages(self, channel: ChannelId, messages: Sequence[bytes], now: float) -> list[Effect]:
+        line = Line("receive_messages", now, channel, messages=tuple(messages))
+        return self._record(line, self._engine.receive_messages(channel, messages, now))
 
     def receive_pieces(self, channel: ChannelId, pieces: tuple[bytes, ...], now: float) -> list[Effect]:
         line = Line("receive_pieces", now, channel, pieces=pieces)
@@ -310,6 +315,8 @@ def _feed(engine: Engine, line: Line, number: int) -> list[Effect]:
         return engine.receive_file_delete(line.file, line.now)
     if line.size_bytes is not None:
         return engine.receive_sent(channel, line.size_bytes, line.now)
+    if line.messages is not None:
+        return engine.receive_messages(channel, line.messages, line.now)
     if line.input == "receive_message":
         return engine.receive_message(channel, line.message or b"", line.now)
     simple = {

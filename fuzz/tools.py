@@ -107,9 +107,11 @@ def check_introduction(data: bytes) -> None:
 def test_one_input(data: bytes) -> None:
     kind, rest = (data[0] if data else 0) % 4, data[1:]
     try:
-        parse(rest)
+        value = parse(rest)
     except (ValueError, RecursionError):
-        return  # what is not JSON does not come so far
+        value = None
+    if not isinstance(value, dict):
+        return  # what is no object does not come so far
     try:
         (check_tools, check_result, check_params, check_introduction)[kind](rest)
     except ArgumentProblem as problem:

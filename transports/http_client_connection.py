@@ -263,7 +263,8 @@ class Connection:
             elif event is NEED_DATA:
                 if not self._has_head:
                     self._check_head_size(0)
-                self._send_on()
+                if self._moved is not None:
+                    self._send_on()
                 return READ
             elif event is END:
                 return self._finish()
@@ -329,11 +330,16 @@ class Connection:
         """Tell the exchange, as far as its port wants to hear. None: there may be more."""
         exchange = self._exchange
         assert exchange is not None
-        for index, fact in enumerate(facts):
-            if exchange.is_paused or index == TURN_EVENTS:
-                self._facts = facts[index:]
-                return Step.HOLD if exchange.is_paused else Step.TURN
-            exchange.report(fact)
+        facts, later = facts[:TURN_EVENTS], facts[TURN_EVENTS:]
+        if not exchange.report_messages(facts):
+            for index, fact in enumerate(facts):
+                if exchange.is_paused:
+                    self._facts = facts[index:] + later
+                    return Step.HOLD
+                exchange.report(fact)
+        if later:
+            self._facts = later
+            return Step.HOLD if exchange.is_paused else Step.TURN
         if exchange.is_abandoned or self._is_broken:
             return Step.CLOSE
         if exchange.is_over:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from .http_client_connection import Connection
     from .http_pool import Pool
 
+_MESSAGES: Final = {Arrived}
+_message_of: Final = attrgetter("message")
 _log: Final = logging.getLogger("isthmus.http")
 
 
@@ -249,6 +252,14 @@ class Exchange:
             self._port.replied(self._channel, self._opened, self._document)
         else:
             self._report(fact)
+
+    def report_messages(self, facts: Sequence[ReplyEvent]) -> bool:
+        """Tell the port of several messages at once, if these facts are that and nothing else, and are wanted now. They
+        come on an event stream: of a document there is one."""
+        if self.is_paused or self.is_abandoned or set(map(type, facts)) != _MESSAGES:
+            return False
+        self._port.arrived(self._channel, list(map(_message_of, facts)))
+        return True
 
     def _begin(self, fact: Begun) -> None:
         """Have the document passed on as it comes, if it may be."""

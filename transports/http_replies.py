@@ -7,7 +7,7 @@ from typing import Protocol
 
 import anyio
 
-from ..core.effects import Append, Cease, Close, Pass, Receive, Send, Serve
+from ..core.effects import Append, Cease, Close, Pass, Receive, Send, SendEvents, Serve
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.wire.http_reply import Out, Reply, ReplyBody, ReplyCut, ReplyDocument, ReplyEnd, ReplyHead, State
@@ -49,6 +49,9 @@ class Exchange:
 
     def send(self, order: Send) -> None:
         self.put(self._reply.receive_send(order), len(order.message))
+
+    def send_events(self, order: SendEvents) -> None:
+        self._sink.queue(self, self._reply.receive_events(order), sum(map(len, order.messages)))
 
     def pass_on(self, order: Pass) -> None:
         self.put(self._reply.receive_pass(order), sum(map(len, order.pieces)))

@@ -6,10 +6,23 @@ the `Outlet` it registered for that channel. No method here awaits, blocks or ra
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
-from ..core.effects import Append, Cause, Cease, Close, Connected, Opening, Pass, PostOpening, Receive, Send, Serve
+from ..core.effects import (
+    Append,
+    Cause,
+    Cease,
+    Close,
+    Connected,
+    Opening,
+    Pass,
+    PostOpening,
+    Receive,
+    Send,
+    SendEvents,
+    Serve,
+)
 from ..core.ids import ChannelId
 
 
@@ -30,6 +43,9 @@ class Outlet(Protocol):
 
 class ReplyOutlet(Outlet, Protocol):
     """An HTTP request of the protocol."""
+
+    def send_events(self, order: SendEvents) -> None:
+        """Queue several messages, as `send` does one."""
 
     def pass_on(self, order: Pass) -> None:
         """Queue a part of a message. The transport reports `Port.sent` for it as for a message."""
@@ -62,6 +78,10 @@ class Port(Protocol):
 
     def message(self, channel: ChannelId, message: bytes) -> None:
         """One message arrived, without its framing. It may be malformed: that is the engine's to judge."""
+
+    def arrived(self, channel: ChannelId, messages: Sequence[bytes]) -> None:
+        """`message`, of several that arrived at once, at least one. What is ordered for any of them is carried out
+        when all are told."""
 
     def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
         """`message`, of a large one that was not joined: the less is done about it, the better."""

@@ -152,8 +152,9 @@ class Book:
         ask = frame.made
         assert ask is not None
         earlier = self.asks[frame.sender].get(ask.id)
-        if earlier is not None and earlier.state is State.OPEN and self._shares_channel(frame):
-            ask.twins = earlier.twins + 1
+        if earlier is not None and earlier.state is State.OPEN:
+            earlier.is_doubled = ask.is_doubled = True
+            ask.twins = earlier.twins + 1 if self._shares_channel(frame) else 0
         self.asks[frame.sender][ask.id] = ask
         if ask.token is not None:
             self.tokens[frame.sender][ask.token] = ask

@@ -197,8 +197,8 @@ class Oracle:
         is_refusal = seen.sender is Role.SERVER and (stream.status or 0) >= 400
         if is_refusal and not reading.messages:
             return  # the body of an error may be anything
-        if reading.is_batch:
-            self._book.garbled[seen.sender] += 1  # it may be refused as a whole
+        if reading.is_batch or reading.is_ambiguous:
+            self._book.garbled[seen.sender] += 1  # it may be refused as a whole, or taken for unreadable
         if reading.problems:
             yield from self._garbled(reading, seen, stream, index)
         for number, (kind, message) in enumerate(reading.messages):

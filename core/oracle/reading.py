@@ -22,11 +22,13 @@ class Reading(NamedTuple):
         messages: those that can be judged further, each with its kind.
         problems: of the rest, and of members that do not decide what a message is.
         is_batch: they came in an array.
+        is_ambiguous: a name is in one object twice, so that others may read something else, or nothing.
     """
 
     messages: list[tuple[Kind, JsonObject]]
     problems: list[Problem]
     is_batch: bool
+    is_ambiguous: bool = False
 
 
 def _refuse(name: str) -> NoReturn:
@@ -35,12 +37,20 @@ def _refuse(name: str) -> NoReturn:
 
 def read(text: bytes) -> Reading:
     """What bytes say, whatever they are."""
+    is_ambiguous = False
+
+    def join(pairs: list[tuple[str, Any]]) -> JsonObject:
+        nonlocal is_ambiguous
+        joined = dict(pairs)
+        is_ambiguous |= len(joined) < len(pairs)
+        return joined
+
     try:
-        value: Any = json.loads(text.decode("utf-8"), parse_constant=_refuse)
+        value: Any = json.loads(text.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=join)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is one
         return Reading([], [Problem("not-json", f"got what is no JSON: {shown(str(error))}")], False)
     if not isinstance(value, list):
-        return _read_all([value], is_batch=False)
+        return _read_all([value], is_batch=False)._replace(is_ambiguous=is_ambiguous)
     if not value:
         return Reading([], [Problem("not-jsonrpc", "got an empty array")], True)
     return _read_all(value, is_batch=True)
@@ -79,7 +89,6 @@ def _kind_of_call(value: JsonObject, problems: list[Problem]) -> Kind | None:
         return None
     if not isinstance(value.get("params", {}), dict):
         problems.append(Problem("not-jsonrpc", f"got params {shown(value['params'])}, expected an object"))
-        return None
     if "id" not in value:
         return Kind.NOTIFICATION
     if key_of(value["id"]) is None:

@@ -59,6 +59,7 @@ class Ask(msgspec.Struct, eq=False):
         sought: what a `subscriptions/listen` asks for.
         twins: how many requests with this id were open when it came, against the rules, and are answered on the same
             channel.
+        is_doubled: another with this id was open at once: which is answered or cancelled may not show.
         is_task: it is to be a task, and its receiver has declared that it can be.
     """
 
@@ -75,6 +76,7 @@ class Ask(msgspec.Struct, eq=False):
     is_task: bool = False
     is_task_over: bool = False
     twins: int = 0
+    is_doubled: bool = False
     state: State = State.OPEN
 
     @property

@@ -98,7 +98,7 @@ class Envelope(Watch):
         # Which kinds other extensions have is not known here: with one declared, any kind may be its own.
         if kind not in (_COMPLETE, _INPUT, _TASK) and not has_extensions:
             yield breach(frame, "result-kind-unknown", f"got the resultType {shown(kind)}")
-        if ask is not None and not ask.twins and kind == _COMPLETE and ask.method in CACHEABLE:
+        if ask is not None and not ask.is_doubled and kind == _COMPLETE and ask.method in CACHEABLE:
             ttl, scope = frame.result.get("ttlMs"), frame.result.get("cacheScope")
             if (
                 not isinstance(ttl, int | float)
@@ -133,7 +133,7 @@ class Rounds(Watch):
     def _asked(self, frame: Frame) -> Iterator[Breach]:
         ask, state, questions = frame.ask, frame.result.get("requestState"), frame.result.get("inputRequests")
         listed: JsonObject = questions if isinstance(questions, dict) else {}
-        if ask is not None and ask.method not in INTERACTIVE:
+        if ask is not None and ask.method not in INTERACTIVE and not ask.is_doubled:
             yield breach(frame, "input-required-method", f"{ask.method} is answered with input_required", ask.index)
         if questions is None and state is None:
             yield breach(frame, "input-required-empty", "got neither inputRequests nor requestState")

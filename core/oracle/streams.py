@@ -41,7 +41,7 @@ class Streams(Watch):
         if not 200 <= status < 300:
             return
         if stream.verb is Verb.POST and stream.asks:
-            is_owed = any(ask.state is not State.CANCELLED for ask in stream.asks)
+            is_owed = any(ask.state is not State.CANCELLED and not ask.is_doubled for ask in stream.asks)
             if is_owed and (status != 200 or kind not in (_JSON, _EVENTS, None)):
                 yield found(
                     "content-type", f"got {status} with {kind or 'no content type'} for {stream.asks[0].method}"
@@ -64,7 +64,7 @@ class Streams(Watch):
         if by is not Role.SERVER or stream.has_event_id or (stream.status or 200) >= 400:
             return
         for ask in stream.origin.asks:
-            if ask.state is State.OPEN and ask.channel == stream.number:
+            if ask.state is State.OPEN and ask.channel == stream.number and not ask.is_doubled:
                 text = f"the stream ended without the answer to {ask.method} {shown(ask.id)}"
                 yield Breach("stream-ended-early", Role.SERVER, text, ask.revision, (ask.index, index))
 

@@ -371,6 +371,13 @@ class ReplyReader:
 
     def _receive_events(self, reader: EventReader, data: bytes) -> list[ReplyEvent]:
         out: list[ReplyEvent] = []
+        if self._event_types is MESSAGES:
+            messages, data = reader.take_plain(data)
+            if messages:
+                self._has_begun = True
+                out += map(Arrived, messages)
+            if not data:
+                return out
         for event in reader.receive_bytes(data):
             if isinstance(event, Retry):
                 self._retry_ms = event.ms

@@ -11,11 +11,11 @@ from typing import Final
 
 import msgspec
 
-from ..effects import Close, Pass, Send
+from ..effects import Close, Pass, Send, SendEvents
 from ..errors import LocalProtocolError
 from ..machine import Symbol
 from .http_headers import EVENTS, JSON, Headers
-from .sse import COMMENT, encode_event, without_line_ends
+from .sse import COMMENT, encode_event, encode_events, without_line_ends
 
 
 class State(Symbol):
@@ -160,6 +160,19 @@ class Reply:
         if self._accepts_json or order.status >= 400:
             return _whole(order, JSON, order.message)
         return _whole(order, EVENTS, _event(order))
+
+    def receive_events(self, order: SendEvents) -> list[Out]:
+        """Several messages for the client, none of them the last.
+
+        Raises:
+            LocalProtocolError: as `receive_send`.
+        """
+        body = ReplyBody(encode_events(order.messages, order.event_ids))
+        if self.state is State.STREAMING:  # which `MESSAGE` goes on with
+            return [body]
+        self._require_events()
+        self._step(Input.MESSAGE)
+        return [_stream_head(None), body]
 
     def receive_pass(self, order: Pass) -> list[Out]:
         """A part of the last message for the client. It is laid out as the whole would be, and not looked at.

@@ -10,6 +10,7 @@ Source: 2024-11-05 to 2026-07-28, basic/transports, "stdio": messages are delimi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -24,7 +25,7 @@ JOINED_SIZE_MAX_BYTES: Final = 64 * 1024
 """A larger message is a write of its own: copying it costs more than a write."""
 
 
-class Line(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+class Line(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, gc=False):
     """One line that is not blank: its bytes without the line end. Of a long line that is not joined, `data` is the
     first piece and `rest` are the others."""
 
@@ -85,8 +86,12 @@ class LineReader:
                 self._keep(data)
             return out
         *ends, rest = data.split(b"\n")
-        for piece in ends:
-            self._finish(piece, out)
+        self._finish(ends[0], out)
+        for piece in islice(ends, 1, None):  # nothing is kept, and the first line was before
+            if len(piece) > self._size_max:
+                self._finish(piece, out)
+            elif (line := piece.removesuffix(b"\r")) and not line.isspace():
+                out.append(Line(line))
         if rest:
             self._keep(rest)
         return out

@@ -860,6 +860,10 @@ def test_settings_can_be_shown() -> None:
     """Names of headers and variables, and none of their values."""
     shown = repr(read(upstream("url: 'http://h', headers: {Authorization: Bearer 4711}")))
     shown += repr(read(upstream("command: [x], env: {TOKEN: '4711'}")))
+    shown += repr(read("core: {management: {token: 4711-4711-4711-4711}}" + MINIMAL))
+    shown += repr(
+        read("servers: [{id: a, inspect: false, upstream: {url: 'http://h'}, forwarding: {set: {x-key: '4711'}}}]")
+    )
     assert "Authorization" in shown and "TOKEN" in shown
     assert "4711" not in shown
 

@@ -49,6 +49,7 @@ from isthmus.core.filerecord import StoredArtifact, StoredUpload
 from isthmus.core.ids import ChannelId, Ticket
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, Plan, ServerPlan
+from overheard import Overheard
 
 LINK_KEY = b"0123456789abcdef"
 UNIX_AT_ZERO = 1_000_000_000.0
@@ -383,7 +384,7 @@ def driver(
     both = (ServerPlan(id="pipe", kind=Kind.PIPE), ServerPlan(id="http", kind=Kind.HTTP))
     whole = Plan(servers=servers or both, link_key=LINK_KEY, workspaces_path="/w", **plan)
     entropy = random.Random(seed).randbytes
-    engine = Engine(
+    engine = Overheard(
         whole,
         entropy=entropy,
         unix_at_zero=UNIX_AT_ZERO,

@@ -26,10 +26,13 @@ SAME = {
     "capability-undeclared": "input-request-undeclared",
     "input-request-undeclared": "capability-undeclared",
 }
-"""What a fault of one era comes out as in the other."""
+"""What a peer's fault comes out as on the other side, in another era."""
 
-LEFT_TO_PEERS = {("capability-undeclared", Role.CLIENT)}
-"""A server that is asked for what it has not declared may refuse that itself."""
+LEFT_OUT = {
+    ("capability-undeclared", Role.CLIENT),  # a server that is asked for what it has not declared may refuse it itself
+    ("cancel-unknown", Role.CLIENT),  # a call of an upstream session that was lost is cancelled in the one after it
+    ("server-info", Role.SERVER),  # results of our own about tasks and lost calls do not name a server (a SHOULD)
+}
 
 
 class Overheard(Engine):
@@ -44,7 +47,7 @@ class Overheard(Engine):
         self.wires = Wires(self._told, self._origin)
         self.broken: list[tuple[str, Role, Violation]] = []
         self._depth = 0
-        self._by_peers: set[tuple[str, Role]] = set()
+        self._by_peers: set[str] = set()
 
     def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]:
         with self._outermost() as is_outermost:
@@ -134,6 +137,12 @@ class Overheard(Engine):
     def _told(self, wire: Wire, observation: AnyObservation, found: list[Violation]) -> None:
         for each in found:
             if each.who is not wire.proxy:
-                self._by_peers.add((each.rule, each.who))
-            elif not {(each.rule, each.who), (SAME.get(each.rule, ""), each.who)} & (self._by_peers | LEFT_TO_PEERS):
+                self._by_peers.add(each.rule)
+            elif not self._is_excused(each):
                 self.broken.append((wire.server, wire.proxy, each))
+
+    def _is_excused(self, found: Violation) -> bool:
+        """Whether a peer is to blame: for the same, or for answering under an id that nobody used, which proxies
+        forgive and the oracle cannot follow."""
+        alike = {found.rule, SAME.get(found.rule, ""), "response-unknown"}
+        return bool(alike & self._by_peers) or (found.rule, found.who) in LEFT_OUT

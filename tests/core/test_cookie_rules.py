@@ -172,3 +172,10 @@ def test_every_month_is_known(month: int) -> None:
         for early_s, value in ((1, "1"), (0, None)):
             now_unix = begins.timestamp() - early_s
             assert read_cookies(lines, host="h.example", is_secure=True, now_unix=now_unix) == (("a", value),)
+
+
+@pytest.mark.parametrize(("size_bytes", "is_kept"), [(COOKIE_MAX_BYTES, True), (COOKIE_MAX_BYTES + 1, False)])
+def test_the_longest_cookie(size_bytes: int, is_kept: bool) -> None:
+    """Name and value together; blanks round them, and attributes, do not count."""
+    line = b" name = " + b"v" * (size_bytes - 4) + b" ; Path=/"
+    assert bool(read(line)) == is_kept

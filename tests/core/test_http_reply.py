@@ -7,7 +7,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.effects import Close, Pass, Send
+from isthmus.core.effects import Close, Pass, Send, SendEvents
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.wire.http_reply import (
@@ -202,6 +202,28 @@ def test_only_json_clients_get_no_message_before_the_last() -> None:
     assert parse(reply.receive_send(Send(ONE, b"{}", is_last=True)))[2] == [b"{}"]
 
 
+@pytest.mark.parametrize("is_open", [False, True])
+def test_several_messages_are_what_each_would_be(is_open: bool) -> None:
+    """They begin the stream too, if nobody did, and none of them is its end."""
+    together, apart = Reply(), Reply()
+    if is_open:
+        assert together.open() == apart.open()
+    outs = together.receive_events(SendEvents(ONE, (b"{}", b"[]"), ("1-1", "1-2")))
+    singly = apart.receive_send(Send(ONE, b"{}", event_id="1-1")) + apart.receive_send(Send(ONE, b"[]", event_id="1-2"))
+    assert isinstance(outs[-1], ReplyBody) and outs[:-1] == singly[:-2]
+    assert outs[-1].data == b"".join(out.data for out in singly if isinstance(out, ReplyBody))
+    assert together.receive_close(Close(ONE)) == [ReplyEnd()]
+    with pytest.raises(LocalProtocolError):
+        together.receive_events(SendEvents(ONE, (b"{}",)))
+
+
+def test_only_json_clients_get_no_several_messages() -> None:
+    reply = Reply(accepts_events=False)
+    with pytest.raises(LocalProtocolError):
+        reply.receive_events(SendEvents(ONE, (b"{}", b"[]")))
+    assert reply.state is State.SILENT
+
+
 @pytest.mark.parametrize("status, is_stream", list(itertools.product([200, 202, 204, 404, 405], [False, True])))
 def test_closing_in_silence(status: int, is_stream: bool) -> None:
     outs = Reply(is_stream=is_stream).receive_close(Close(ONE, status=status))
@@ -240,3 +262,54 @@ def test_a_long_silence_opens_the_stream_where_nothing_is_missing_from_the_head(
     assert [type(out) for out in last] == [ReplyBody, ReplyEnd]
     assert Reply().keep_alive() == []
     assert Reply(may_commit=True, accepts_events=False).keep_alive() == []
+
+
+PLAIN = (b"content-type", b"application/json"), (b"content-length", b"2")
+
+
+@pytest.mark.parametrize(
+    ("order", "headers"),
+    [
+        (Send(ONE, b"{}", is_last=True), PLAIN),
+        (Send(ONE, b"{}", is_last=True, session="s"), (*PLAIN, (b"mcp-session-id", b"s"))),
+        (Send(ONE, b"{}", is_last=True, headers=(("Retry-After", "1"),)), (*PLAIN, (b"retry-after", b"1"))),
+        (Send(ONE, b"{}", is_last=True, status=405), (*PLAIN, (b"allow", b"POST"))),
+        (Send(ONE, b"{}", is_last=True, status=401, challenge="Basic"), (*PLAIN, (b"www-authenticate", b"Basic"))),
+        (Send(ONE, b"", is_last=True, status=204), ()),
+        (Send(ONE, b"", is_last=True, status=204, session="s"), ((b"mcp-session-id", b"s"),)),
+    ],
+)
+def test_the_head_of_a_whole_reply(order: Send, headers: tuple[tuple[bytes, bytes], ...]) -> None:
+    """Line by line: nothing is said of a body where there is none."""
+    reply = Reply()
+    assert reply.receive_send(order) == [ReplyHead(order.status, headers), ReplyBody(order.message), ReplyEnd()]
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (202, ((b"content-length", b"0"),)),
+        (204, ()),
+        (404, ((b"content-length", b"0"),)),
+        (405, ((b"content-length", b"0"), (b"allow", b"POST"))),
+    ],
+)
+def test_the_head_of_an_empty_reply(status: int, headers: tuple[tuple[bytes, bytes], ...]) -> None:
+    assert Reply().receive_close(Close(ONE, status=status)) == [ReplyHead(status, headers), ReplyEnd()]
+
+
+def test_the_head_of_an_event_stream() -> None:
+    """It is the same whether an event, a comment or nothing comes first; only an event can name a session."""
+    lines = (
+        (b"content-type", b"text/event-stream"),
+        (b"cache-control", b"no-cache, no-transform"),
+        (b"x-accel-buffering", b"no"),
+    )
+    assert Reply().open() == [ReplyHead(200, lines)]
+    assert Reply(may_commit=True).keep_alive() == [ReplyHead(200, lines), ReplyBody(COMMENT)]
+    head, _ = Reply().receive_send(Send(ONE, b"{}", session="s"))
+    assert head == ReplyHead(200, (*lines, (b"mcp-session-id", b"s")))
+    refused = Reply(is_stream=True, accepts_json=False).receive_close(Close(ONE, status=404))
+    assert refused == [ReplyHead(404, ((b"content-length", b"0"),)), ReplyEnd()]
+    ended = Reply(is_stream=True, accepts_json=False).receive_close(Close(ONE, status=200))
+    assert ended == [ReplyHead(200, lines), ReplyEnd()]

@@ -186,6 +186,22 @@ def test_an_answer_on_a_stream_that_can_be_resumed_is_kept_whole() -> None:
     assert world.sent[channel][-1].event_id is not None and world.said(channel)["result"] == json.loads(text())
 
 
+def test_an_answer_that_teaches_something_is_read() -> None:
+    """However plain the calls are that others go up with."""
+    world = driver()
+    client = connect(world, "http", "http")
+    client.request("1", "tools/call", '{"name":"t"}')
+    world.answer(world.hear("tools/call"))
+    channel = client.request("2", "tools/list")
+    heard = world.hear("tools/list")
+    world.open(heard.channel, Connected())
+    message = written(heard, '{"tools":[],"x":"%s"}' % ("x" * LARGE))
+    assert not world.engine.passes(heard.channel, message, len(message))
+    world.say(heard.channel, message)
+    assert not world.every(Pass)
+    assert world.said(channel)["result"]["tools"] == []
+
+
 def test_an_answer_between_two_revisions_is_read() -> None:
     """What an older hop has put something in place of is found and restored."""
     world = driver()

@@ -113,6 +113,7 @@ def scripted(seed: int) -> list[bytes]:
     engine.receive_sent(pipe, len(answer.message), 3.0)
     engine.receive_answer(Ticket(99), effects.StorageFailed(reason="late"), 3.0)
     engine.receive_message(pipe, call(8, "other"), 3.5)
+    engine.receive_messages(child, (b"no message", b'{"jsonrpc":"2.0","method":"notifications/other"}'), 3.5)
     engine.receive_close(child, Cause(End.BROKEN, "exit code 1"), 4.0)
     engine.handle_timeout(4000.0)
     lost = effects.DownloadOpening(server="files", sid="s", artifact="a", filename="f", query={})

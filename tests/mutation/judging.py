@@ -69,6 +69,7 @@ def contained(work: Callable[[], int], *, cpu_s: int, wall_s: float) -> int | No
         code = 3
         try:
             os.setsid()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
             size_max = _address_space() + MEMORY_MAX_BYTES
             resource.setrlimit(resource.RLIMIT_AS, (size_max, size_max))

@@ -14,6 +14,7 @@ import itertools
 import json
 import os
 import random
+import signal
 import sys
 import time
 import tomllib
@@ -136,16 +137,22 @@ def main() -> int:
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     os.chdir(ROOT)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)  # what is at hand ends with us, wherever we were started
     cover = measured(given.folder, given.only)
     chosen = [module for module in modules(given.only) if module in cover.lines]
     found = {module: mutants_of((ROOT / module).read_text(encoding="utf-8")) for module in chosen}
     if not found:
         sys.exit(f"no test runs any of {', '.join(given.only)}")
-    findings = []
-    for finding in examine(found, cover, seconds=given.seconds, seed=given.seed):
-        findings.append(finding)
-        if finding.verdict in (Verdict.SURVIVED, Verdict.UNSEEN):
-            print(f"{finding.module}:{finding.mutant.line}: {finding.verdict.value}: {finding.mutant.name}", flush=True)
+    findings: list[Finding] = []
+    try:
+        for finding in examine(found, cover, seconds=given.seconds, seed=given.seed):
+            findings.append(finding)
+            module, mutant, verdict = finding
+            if verdict in (Verdict.SURVIVED, Verdict.UNSEEN):
+                print(f"{module}:{mutant.line}: {verdict.value}: {mutant.name}", flush=True)
+    except KeyboardInterrupt:
+        print("stopped: what follows is of those that were tried")
     told = tables(findings, {module: len(mutants) for module, mutants in found.items()}, given.seed)
     (given.folder / "report.json").write_text(json.dumps(told, indent=1))
     (given.folder / "report.md").write_text(markdown(told))

@@ -208,6 +208,6 @@ def _other_constants(value: object) -> Iterator[ast.AST]:
     elif isinstance(value, int | float):
         yield ast.Constant(value + 1)
     elif isinstance(value, str) and " " not in value:
-        yield ast.Constant(value + "~")
+        yield ast.Constant(value + "Q")
     elif isinstance(value, bytes) and b" " not in value:
-        yield ast.Constant(value + b"~")
+        yield ast.Constant(value + b"Q")

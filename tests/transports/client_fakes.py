@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -79,6 +79,11 @@ class FakePort:
 
     def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
         raise AssertionError("no client opens a downstream channel")
+
+    def arrived(self, channel: ChannelId, messages: Sequence[bytes]) -> None:
+        assert messages
+        for message in messages:
+            self.message(channel, message)
 
     def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
         self.opened(channel, opening)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -144,6 +144,9 @@ class FakePort:
         return channel
 
     def opened(self, channel: ChannelId, opening: Opening) -> None:
+        raise AssertionError("nothing was dialled")
+
+    def arrived(self, channel: ChannelId, messages: Sequence[bytes]) -> None:
         raise AssertionError("nothing was dialled")
 
     def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:

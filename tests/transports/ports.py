@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import anyio
 from isthmus.core.effects import Cause, Connected, End, Opening, PostOpening
@@ -35,6 +35,11 @@ class RecordingPort:
         channel = self.open(opening, outlet)
         self.message(channel, message)
         return channel
+
+    def arrived(self, channel: ChannelId, messages: Sequence[bytes]) -> None:
+        assert messages
+        for message in messages:
+            self.message(channel, message)
 
     def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
         self.opened(channel, opening)
