@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test compiled peers quick chaos crash fuzz coverage big leaks bench bench-compare conformance lint types links docs clean
+.PHONY: run test compiled peers quick chaos crash fuzz coverage big leaks mutants bench bench-compare conformance lint types links docs clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -49,14 +49,17 @@ links:
 	@for d in core transports storage app; do ln -sfn ../../$$d .links/isthmus/$$d; done
 
 # What a call costs, against floors, byte proxies and peers in one run: QUICK=1 for the shortest, ARGS='--only http_c16'
-# for one workload. Needs a C compiler. Not part of the tests.
+# for one workload, PYTHON=python3.13 for another interpreter than that of $(VENV). Needs a C compiler. Not part of the
+# tests.
+MEASURING = python=$$($(BIN)/python bench/interpreter.py $(if $(filter file,$(origin PYTHON)),,$(PYTHON))) && "$$python"
+
 bench: $(STAMP)
 	@$(BIN)/python bench/peers.py
-	@$(BIN)/python bench/run.py --json build/bench/report.json $(if $(QUICK),--quick) $(ARGS)
+	@$(MEASURING) bench/run.py --json build/bench/report.json $(if $(QUICK),--quick) $(ARGS)
 
 # The same of this tree and of a commit, in turns: make bench-compare BASE=HEAD~3 ARGS='--only http_c16'.
 bench-compare: $(STAMP)
-	@$(BIN)/python bench/compare.py $(or $(BASE),HEAD) $(if $(QUICK),--quick) $(ARGS)
+	@$(MEASURING) bench/compare.py $(or $(BASE),HEAD) $(if $(QUICK),--quick) $(ARGS)
 
 # Storms over real processes: SEEDS='1 2' repeats some, MINUTES=60 goes on for an hour.
 chaos: $(STAMP)
@@ -87,6 +90,12 @@ big: $(STAMP)
 # 10,000 sessions opened and dropped, and what is left of them.
 leaks: $(STAMP)
 	@$(BIN)/python tests/chaos/leaks.py
+
+# Small faults put into the core one at a time, and which of them no test sees: SECONDS=3600, ONLY='core/timers.py core/wire',
+# SEED=2 draws others. Not part of the tests.
+mutants: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage>=7'
+	@nice -n 10 $(BIN)/python tests/mutation/mutating.py --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) $(ONLY)
 
 # The official conformance suites, directly and through the proxy. Not part of the tests either.
 conformance: $(STAMP)

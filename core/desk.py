@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from .effects import Close, Dial, Effect, Headers, Note, Pause, Resume, Send, Target
+from .effects import Close, Dial, Effect, Headers, Note, Pass, Pause, Resume, Send, SendEvents, Target
 from .errors import LocalProtocolError
 from .ids import ChannelId, Entropy, Ticket, mint
 from .limits import Limits
@@ -173,12 +173,52 @@ class Desk:
         held_bytes = found.unsent_bytes
         found.unsent_bytes += len(message)
         if found.unsent_bytes > self.limits.outbox_high_bytes and not (is_last and self.source == channel):
-            role = None if self.source is None else self.role_of(self.source)
-            if role is None or not role.feeds_many:
-                self._hold_back(found, channel)
-            elif held_bytes > self.limits.outbox_max_bytes:
-                self.close(channel, reason="too much waits to be read")
+            self._receive_full(found, channel, held_bytes)
         return True
+
+    def send_events(
+        self, channel: ChannelId, messages: tuple[bytes, ...], event_ids: tuple[str, ...], size_bytes: int
+    ) -> bool:
+        """Order several messages, `size_bytes` together, on an HTTP reply that goes on. False as `send` says it."""
+        found = self._channels.get(channel)
+        if found is None or found.is_ending:
+            return False
+        self.out.append(SendEvents(channel, messages, event_ids))
+        held_bytes = found.unsent_bytes
+        found.unsent_bytes += size_bytes
+        if found.unsent_bytes > self.limits.outbox_high_bytes:
+            self._receive_full(found, channel, held_bytes)
+        return True
+
+    def _receive_full(self, full: Role, channel: ChannelId, held_bytes: int) -> None:
+        """More waits to leave on a channel than should; so much did before."""
+        role = None if self.source is None else self.role_of(self.source)
+        if role is None or not role.feeds_many:
+            self._hold_back(full, channel)
+        elif held_bytes > self.limits.outbox_max_bytes:
+            self.close(channel, reason="too much waits to be read")
+
+    def pass_on(self, channel: ChannelId, pieces: tuple[bytes, ...], size_bytes: int = 0) -> bool:
+        """Order a part of the last message of a channel. False if the channel is gone: nothing is ordered then.
+
+        Args:
+            size_bytes: of the whole message, with its first part: the channel is ending from then on.
+        """
+        found = self._channels.get(channel)
+        if found is None:
+            return False
+        assert found.is_ending is not bool(size_bytes)
+        self.out.append(Pass(channel, pieces, size_bytes))
+        found.is_ending = True
+        found.unsent_bytes += sum(map(len, pieces))
+        if found.unsent_bytes > self.limits.outbox_high_bytes and not self.ends_source:
+            self._hold_back(found, channel)
+        return True
+
+    def cut(self, channel: ChannelId, reason: str) -> None:
+        """Order the end of a channel in the midst of its last message."""
+        if channel in self._channels:
+            self.out.append(Close(channel=channel, reason=reason))
 
     def refuse(self, channel: ChannelId, status: int, body: dict[str, object], headers: Headers = ()) -> None:
         """Answer an HTTP request outside the protocol with a status and a JSON body."""

@@ -268,6 +268,11 @@ def encode_result(id_raw: bytes, result: bytes) -> bytes:
     return b"".join((b'{"jsonrpc":"2.0","id":', id_raw, b',"result":', result, b"}"))
 
 
+def begin_result(id_raw: bytes) -> bytes:
+    """What `encode_result` has before the result; behind it is one brace."""
+    return b"".join((b'{"jsonrpc":"2.0","id":', id_raw, b',"result":'))
+
+
 def encode_error_raw(id_raw: bytes | None, error: bytes) -> bytes:
     """`error` is the JSON of a whole error object."""
     return b"".join((b'{"jsonrpc":"2.0","id":', id_raw or b"null", b',"error":', error, b"}"))

@@ -6,7 +6,7 @@ A link belongs to one session, or, where the plan says so, to all sessions with 
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from .bridge.support import Abilities, Support
 from .desk import Role
@@ -26,6 +26,20 @@ from .wire.cookies import CookieStore
 
 CANCEL: Final = "task-cancel"
 """What a request of ours is for that ends a task of the server's."""
+SUBSCRIPTION: Final = "listen"
+"""What one is for whose answer comes when nobody wants to hear of changes any more."""
+
+
+class Notice(NamedTuple):
+    """A message that waits for the upstream, or for what comes of it, and what of the client's headers goes with it."""
+
+    message: bytes
+    headers: Headers
+
+
+NO_QUEUE: Final[deque[Exchange | Notice]] = deque(maxlen=0)
+NOTHING: Final[frozenset[Any]] = frozenset()
+"""What most links have, of which there may be thousands: each empty queue takes 760 bytes, each empty set 216."""
 
 
 class Link:
@@ -161,7 +175,7 @@ class Link:
         self.dialled_with: Headers = ()
         self.listen_event_id: str | None = None
         self.pending: dict[int, Exchange | Errand] = {}
-        self.queue: deque[Exchange | Notice] = deque()
+        self.queue = NO_QUEUE
         self.babble = ""
         self.is_plain: bool | None = None
         self.noise = 0
@@ -184,7 +198,7 @@ class Link:
         self.mirrors: dict[str, tuple[Mirror, ...]] | None = None
         self.pages_read = 0
         self.page_read: bytes | None = None
-        self.wrapped: frozenset[str] = frozenset()
+        self.wrapped: frozenset[str] = NOTHING
         self.learning: list[Exchange] = []
         self.levelling: tuple[str, list[Exchange]] | None = None
         self.ears: dict[int, Ear] = {}
@@ -195,9 +209,9 @@ class Link:
         self.knows_supports = False
         self.remotes: dict[str, Exchange] = {}
         self.tokens: dict[int, Exchange] = {}
-        self.parting: set[ChannelId] = set()
+        self.parting: frozenset[ChannelId] = NOTHING
         self.orphans: dict[int, Exchange] = {}
-        self.leaving: set[int] = set()
+        self.leaving: frozenset[int] = NOTHING
         self.is_furnished = False
         self.is_left = False
         self.is_lent = False
@@ -235,6 +249,12 @@ class Link:
     def session_of(self, exchange: Exchange) -> Session:
         return self.sessions[exchange.sid]
 
+    def enqueue(self, entry: Exchange | Notice) -> None:
+        """It goes up when the upstream is ready, after what waits already."""
+        if self.queue is NO_QUEUE:
+            self.queue = deque()
+        self.queue.append(entry)
+
     def next_id(self) -> int:
         self.last_id += 1
         return self.last_id
@@ -268,13 +288,6 @@ class Ear:
         self.granted: Filter | None = None
 
 
-class Notice(NamedTuple):
-    """A message that waits for the upstream, or for what comes of it, and what of the client's headers goes with it."""
-
-    message: bytes
-    headers: Headers
-
-
 class Errand:
     """A request of our own to the upstream; `about`: the resource it is about, if that is what tells it apart;
     `exchange`: the call it is made for, if it is one's."""
@@ -304,6 +317,24 @@ class ChildRole(Role):
         return self.link.is_shared
 
 
+class Passage:
+    """An answer on its way from a server to a client, of which more is to come.
+
+    Attributes:
+        sink: the client's channel.
+        left_bytes: so much.
+        heard_at: when the last of it came.
+    """
+
+    __slots__ = ("heard_at", "left_bytes", "session", "sink")
+
+    def __init__(self, sink: ChannelId, session: Session, left_bytes: int, *, heard_at: float) -> None:
+        self.sink = sink
+        self.session = session
+        self.left_bytes = left_bytes
+        self.heard_at = heard_at
+
+
 class UpPostRole(Role):
     """One POST to an upstream, and the stream of its reply; or the GET of the rest of that.
 
@@ -324,6 +355,7 @@ class UpPostRole(Role):
         own: what it carries, if that is not a client's request: those are kept elsewhere. Headers go with it.
         is_repeated: that was sent before.
         era: how it was written.
+        passage: its answer is being passed on.
     """
 
     channel: ChannelId | None = None
@@ -336,6 +368,7 @@ class UpPostRole(Role):
     retry_ms: int | None = None
     failures = 0
     session: str | None = None
+    passage: Passage | None = None
 
     def __init__(
         self,

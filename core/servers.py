@@ -35,6 +35,7 @@ from .links import Link, Notice, UpPostRole
 from .listens import Listens, OwnNews
 from .losses import Losses, Memory
 from .news import News
+from .passing import Passing
 from .plan import Kind, ServerPlan, Sharing
 from .remote import Remote
 from .resuming import Resuming
@@ -75,6 +76,7 @@ class Servers:
         links: by their ids.
         by_sid: those of sessions, by the public names of these.
         channels: what is told of the channels of servers.
+        passing: large answers that come on them.
     """
 
     def __init__(
@@ -114,7 +116,10 @@ class Servers:
         self._hearing = hearing = Hearing(
             desk, uplink, resuming, self._asking, handshakes, losses, crossings, news, listens, tasked
         )
-        self.channels = ServerChannels(desk, courier, uplink, resuming, handshakes, losses, hearing, news, tasked)
+        self.passing = passing = Passing(desk, courier, uplink, resuming, handshakes, losses)
+        self.channels = ServerChannels(
+            desk, courier, uplink, resuming, handshakes, losses, hearing, news, tasked, passing
+        )
         self._calling = calling = Calling(desk, courier, tasking, crossings.schooling)
         self.verbs = listens.tasks = TaskVerbs(desk, courier, tasking, store, table, tasked, self)
         tasked.adopted, tasked.answers, tasked.ends = tasking, hearing, losses
@@ -257,7 +262,7 @@ class Servers:
         if link.upstream.state is State.READY:
             self._send_up(link, exchange)
         else:
-            link.queue.append(exchange)
+            link.enqueue(exchange)
             self.handshakes.need(link)
 
     def _send_up(self, link: Link, exchange: Exchange) -> None:
@@ -292,7 +297,7 @@ class Servers:
         if link.upstream.state is State.READY:
             self._send_up(link, exchange)
         else:
-            link.queue.append(exchange)
+            link.enqueue(exchange)
             self.handshakes.need(link)
 
     def renegotiate(self, link: Link, exchange: Exchange, *, for_tasks: bool = False) -> None:
@@ -305,7 +310,7 @@ class Servers:
         verdict.forget(*Era)
         verdict.has_stateless_tasks = verdict.has_stateless_tasks or for_tasks
         exchange.upstream_id = None
-        link.queue.append(exchange)
+        link.enqueue(exchange)
         reason = "it has tasks without a session only" if for_tasks else "it does not speak the revision that it did"
         self._losses.lose(link, reason)
 
@@ -386,7 +391,7 @@ class Servers:
         elif sum(isinstance(entry, Notice) for entry in link.queue) >= self._desk.limits.notices_waiting_max:
             self._desk.note("warning", f"{method} dropped: too many wait for the upstream", link.plan.id)
         else:
-            link.queue.append(Notice(message, headers))
+            link.enqueue(Notice(message, headers))
 
     def reply(self, session: Session, ask: Ask, answer: Frame, headers: Headers) -> None:
         call = ask.exchange or ask.of_task

@@ -37,6 +37,7 @@ class ShortWay:
         self._uplink = servers.uplink
         self._links = servers.by_sid
         self._health = servers.handshakes.health
+        self._passing = servers.passing
 
     def receive_call(self, role: PostRole, channel: ChannelId, frame: Frame) -> bool:
         """A POST brought this message."""
@@ -60,7 +61,7 @@ class ShortWay:
             link is None
             or not link.is_plain
             or link.upstream.state is not State.READY
-            or len(session.exchanges) >= desk.limits.exchanges_per_session_max
+            or len(session.exchanges) + session.passing >= desk.limits.exchanges_per_session_max
             or desk.is_draining
             or (link.is_pipe and (link.plan.idle_stop_s is not None or not self._has_room(link)))
         ):
@@ -105,15 +106,15 @@ class ShortWay:
             return False
         if link.upstream.state is not State.READY or link.leaving or len(message) > desk.limits.outbox_low_bytes:
             return False
-        try:
-            frame = jsonrpc.decode(message)
-        except RemoteProtocolError:
+        assert number is not None
+        result: bytes | None = None
+        pieces: tuple[bytes, ...] | None = None
+        if len(message) < jsonrpc.LARGE_BYTES:
+            result = _result_in(message, link, exchange, number)
+        else:
+            pieces = self._passing.read(link, number, message)
+        if result is None and pieces is None:
             return False
-        if frame.id_raw is None or jsonrpc.number_of(frame.id_raw) != number:
-            return False
-        if not may_come_down(link, exchange, frame):
-            return False
-        assert number is not None and frame.result is not None
         desk.release(channel)
         del link.pending[number]
         link.posts.discard(channel)
@@ -121,9 +122,23 @@ class ShortWay:
         link.upstream.receive_proof()
         self._health[link.plan.id].receive_proof()
         exchange.step(ExchangeInput.REPLY)
-        answer = jsonrpc.encode_result(exchange.id_raw, frame.result)
-        self._courier.answer(link.sessions[exchange.sid], exchange, answer)
+        session = link.sessions[exchange.sid]
+        if result is not None:
+            self._courier.answer(session, exchange, jsonrpc.encode_result(exchange.id_raw, result))
+        elif pieces is not None:
+            self._courier.pass_answer(session, exchange, pieces)
         return True
+
+
+def _result_in(message: bytes, link: Link, exchange: Exchange, number: int) -> bytes | None:
+    """The JSON of the result that answers the call, if that is what the message is, and it may come down as it is."""
+    try:
+        frame = jsonrpc.decode(message)
+    except RemoteProtocolError:
+        return None
+    if frame.id_raw is None or jsonrpc.number_of(frame.id_raw) != number or not may_come_down(link, exchange, frame):
+        return None
+    return frame.result
 
 
 def _wants_more(params: bytes) -> bool:

@@ -26,12 +26,24 @@ def events(chunks: list[bytes], limit: int) -> list[SseEvent]:
     return [*arrived, *reader.receive_eof()]
 
 
+def plain_first(chunks: list[bytes], limit: int) -> list[SseEvent]:
+    """The same with a look for plain events first."""
+    reader = EventReader(event_size_max_bytes=limit)
+    arrived: list[SseEvent] = []
+    for chunk in chunks:
+        messages, rest = reader.take_plain(chunk)
+        arrived += [Event("message", message, reader.last_event_id) for message in messages]
+        arrived += reader.receive_bytes(rest)
+    return [*arrived, *reader.receive_eof()]
+
+
 def test_one_input(data: bytes) -> None:
     limit, stream = 1 + (data[0] if data else 0), data[1:]
     whole = events([stream], limit)
     middle = len(stream) // 2
     assert events([stream[:middle], stream[middle:]], limit) == whole
     assert events([stream[i : i + 1] for i in range(len(stream))], limit) == whole
+    assert plain_first([stream], limit) == plain_first([stream[:middle], stream[middle:]], limit) == whole
     for event in whole:
         match event:
             case Event(type, text, id):

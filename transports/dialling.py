@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import ipaddress
 import socket
 import ssl
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
@@ -44,6 +47,20 @@ class Dialler:
         self._is_verified = endpoint.verify_tls
         self._timeout_s = limits.connect_timeout_s
         self._tls: ssl.SSLContext | None = None
+        self.is_direct = address.scheme in ("http", "ws") and is_literal(address.host)
+        """The host is an address, and there is no TLS: `reach` will do."""
+
+    async def reach(self, open: Callable[[str, int], Awaitable[object]]) -> None:
+        """Have `open` connect to host and port.
+
+        Raises:
+            Unreachable: as `connect`.
+        """
+        try:
+            with anyio.fail_after(self._timeout_s):
+                await open(self.address.host, self.address.port)
+        except LOST as error:
+            raise Unreachable(self._describe(error), is_timeout=isinstance(error, TimeoutError)) from error
 
     async def connect(self) -> ByteStream:
         """Connect, with TLS where the scheme says so.
@@ -109,6 +126,17 @@ class Dialler:
                 return f"no connection to {where} within {self._timeout_s:g} s"
             case ConnectionRefusedError():
                 return f"connection refused by {where}; is the server running?"
+            case OSError() if error.errno in (errno.EMFILE, errno.ENFILE):
+                return f"no connection to {where}: {error.strerror}; raise the limit of open files (ulimit -n)"
             case OSError():
                 return f"no connection to {where}: {error.strerror or error}"
         return f"{where} closed the connection during set-up; does it speak {scheme}?"
+
+
+def is_literal(host: str) -> bool:
+    """Whether a host is an IP address, rather than a name of one or more."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

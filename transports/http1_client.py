@@ -83,6 +83,12 @@ class ClientCodec(Incoming):
         else:
             self._h11.note_sent()
 
+    def forget_heads(self) -> None:
+        """The response at hand will last: nothing is kept for the next, nor of its request what nobody looks at."""
+        self._asked = self._known = None
+        if self._request is not None:
+            self._request = (self._request[0], b"", ())
+
     def receive_data(self, data: bytes) -> None:
         """Take what has arrived; b"" is the stream's end."""
         if self._h11 is not None:

@@ -75,7 +75,8 @@ class ServerCodec(Incoming):
                 known = read_request_head(raw)
             except NotPlain:
                 return self._hand_over().next_event()
-            self._known = known if len(raw) <= KNOWN_HEAD_SIZE_MAX_BYTES else None
+            may_come_again = len(raw) <= KNOWN_HEAD_SIZE_MAX_BYTES and known[1].method != "GET"
+            self._known = known if may_come_again else None  # a stream lasts, and there may be thousands
         raw, head, self._is_closing, self._awaits_continue = known
         self._searched_size = 0
         self._skip_to(at + len(raw))

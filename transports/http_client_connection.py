@@ -263,7 +263,8 @@ class Connection:
             elif event is NEED_DATA:
                 if not self._has_head:
                     self._check_head_size(0)
-                self._send_on()
+                if self._moved is not None:
+                    self._send_on()
                 return READ
             elif event is END:
                 return self._finish()
@@ -303,6 +304,8 @@ class Connection:
         if opened is None or body is None:
             return None
         self._exchange = exchange.connection = None
+        if exchange.is_lasting:
+            exchange.give_up_place()
         step = self._recycle()  # the connection is free before that is told: see `_finish`
         exchange.report_document(opened, body)
         return step
@@ -317,17 +320,26 @@ class Connection:
         told = exchange.receive_head(head.status, head.headers)
         if told is None:
             self._moved, self._exchange, exchange.connection = exchange, None, None
+        elif exchange.is_lasting:
+            self._promise = (None, None)
+            self._http.forget_heads()
+            exchange.forget_request()
         return told
 
     def _tell(self, facts: list[ReplyEvent]) -> Step | None:
         """Tell the exchange, as far as its port wants to hear. None: there may be more."""
         exchange = self._exchange
         assert exchange is not None
-        for index, fact in enumerate(facts):
-            if exchange.is_paused or index == TURN_EVENTS:
-                self._facts = facts[index:]
-                return Step.HOLD if exchange.is_paused else Step.TURN
-            exchange.report(fact)
+        facts, later = facts[:TURN_EVENTS], facts[TURN_EVENTS:]
+        if not exchange.report_messages(facts):
+            for index, fact in enumerate(facts):
+                if exchange.is_paused:
+                    self._facts = facts[index:] + later
+                    return Step.HOLD
+                exchange.report(fact)
+        if later:
+            self._facts = later
+            return Step.HOLD if exchange.is_paused else Step.TURN
         if exchange.is_abandoned or self._is_broken:
             return Step.CLOSE
         if exchange.is_over:
@@ -353,6 +365,8 @@ class Connection:
             return Step.HOLD
         facts = exchange.reader.receive_eof(is_complete=True)
         self._exchange = exchange.connection = None
+        if exchange.is_lasting:
+            exchange.give_up_place()
         step = self._recycle()
         for fact in facts:
             exchange.report(fact)

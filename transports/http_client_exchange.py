@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -15,7 +16,17 @@ from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.wire.cookies import CookieStore, read_cookies
 from ..core.wire.http1_heads import PostHead
-from ..core.wire.http_client import ENDED_ORDERLY, Arrived, Dropped, Ended, Opened, ReplyEvent, ReplyReader
+from ..core.wire.http_client import (
+    ENDED_ORDERLY,
+    Arrived,
+    Begun,
+    Dropped,
+    Ended,
+    Opened,
+    Piece,
+    ReplyEvent,
+    ReplyReader,
+)
 from ..core.wire.http_headers import Headers
 from ..core.wire.http_request import RequestForms
 from ..core.wire.redirects import Redirect, judge_redirect
@@ -25,6 +36,8 @@ if TYPE_CHECKING:
     from .http_client_connection import Connection
     from .http_pool import Pool
 
+_MESSAGES: Final = {Arrived}
+_message_of: Final = attrgetter("message")
 _log: Final = logging.getLogger("isthmus.http")
 
 
@@ -52,6 +65,7 @@ class Exchange:
     """One request and its response: the `Outlet` of its channel. `Port.closed` is called for it exactly once.
 
     Attributes:
+        is_lasting: it has a place among the streams that last, until it is over.
         post: the head of a request that has nothing of its own; `method` and `headers` of any other.
     """
 
@@ -73,6 +87,7 @@ class Exchange:
         "connection",
         "headers",
         "is_abandoned",
+        "is_lasting",
         "is_over",
         "is_paused",
         "is_unsent",
@@ -107,6 +122,7 @@ class Exchange:
         self.is_abandoned = False
         self.is_over = False
         self.is_paused = False
+        self.is_lasting = False
         self._route = route if path is None else None  # what is learnt of others' paths is of no further use
         self._pool = route.pool
         self._redirects = 0
@@ -224,12 +240,34 @@ class Exchange:
             self._opened = self._connected(fact)
         elif isinstance(fact, Arrived) and self._opened is not None:
             self._document = fact.message
+        elif isinstance(fact, Begun):
+            self._begin(fact)
+        elif isinstance(fact, Piece):
+            self.is_over = fact.is_last
+            self._port.part(self._channel, (fact.data,), is_last=fact.is_last)
         elif self._document is not None and isinstance(fact, Ended) and fact.cause is ENDED_ORDERLY:
             assert self._opened is not None
             self.is_over = True
+            self.give_up_place()
             self._port.replied(self._channel, self._opened, self._document)
         else:
             self._report(fact)
+
+    def report_messages(self, facts: Sequence[ReplyEvent]) -> bool:
+        """Tell the port of several messages at once, if these facts are that and nothing else, and are wanted now. They
+        come on an event stream: of a document there is one."""
+        if self.is_paused or self.is_abandoned or set(map(type, facts)) != _MESSAGES:
+            return False
+        self._port.arrived(self._channel, list(map(_message_of, facts)))
+        return True
+
+    def _begin(self, fact: Begun) -> None:
+        """Have the document passed on as it comes, if it may be."""
+        opened, reader = self._opened, self.reader
+        if opened is not None and self._port.passes(self._channel, fact.beginning, fact.size_bytes):
+            assert isinstance(reader, ReplyReader)
+            self._opened = None
+            self._port.part(self._channel, reader.pass_on(), opening=opened, size_bytes=fact.size_bytes)
 
     def _report_held(self) -> None:
         """What waited for more does so in vain."""
@@ -260,6 +298,7 @@ class Exchange:
     def end(self, cause: Cause) -> None:
         if not self.is_over:
             self.is_over = True
+            self.give_up_place()
             if not self.is_abandoned:
                 self._report_held()
             if self._refusal and cause.end is End.REFUSED:
@@ -267,6 +306,16 @@ class Exchange:
             if self._cookies and not self.is_abandoned:
                 cause = msgspec.structs.replace(cause, cookies=self._cookies)
             self._port.closed(self._channel, Cause(End.DONE) if self.is_abandoned else cause)
+
+    def forget_request(self) -> None:
+        """The server has taken it: it will not be sent again. Of streams that last there may be thousands."""
+        self.headers, self.body = [], b""
+
+    def give_up_place(self) -> None:
+        """It is about to be over: what its connection does from here on is no stream that lasts."""
+        if self.is_lasting:
+            self.is_lasting = False
+            self._pool.note_lasting(-1)
 
     async def end_later(self, cause: Cause) -> None:
         self.end(cause)

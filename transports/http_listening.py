@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from email.utils import formatdate
 from typing import Final
 
 from ..core.effects import Serve
 from ..core.limits import Limits
+from ..core.wire.dates import format_date
 from ..core.wire.http1 import RequestHead
 from ..core.wire.http_headers import Headers
 from ..core.wire.http_refusals import refusal
@@ -118,7 +118,7 @@ class Listening:
         """The Date header's value, formatted once a second."""
         now = int(time.time())
         if self._date[0] != now:
-            self._date = (now, formatdate(now, usegmt=True).encode())
+            self._date = (now, format_date(now).encode())
             self._dated.clear()
         return self._date[1]
 

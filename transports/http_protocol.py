@@ -40,7 +40,7 @@ class HttpProtocol(asyncio.Protocol):
 
     Args:
         tasks: where the connection's tasks run.
-        on_end: called once, when all is over.
+        on_end: called once, with its connection, when all is over.
     """
 
     __slots__ = (
@@ -60,7 +60,7 @@ class HttpProtocol(asyncio.Protocol):
         "connection",
     )
 
-    def __init__(self, listening: Listening, tasks: TaskGroup, on_end: Callable[[], None]) -> None:
+    def __init__(self, listening: Listening, tasks: TaskGroup, on_end: Callable[[Connection], None]) -> None:
         self._listening = listening
         self._tasks = tasks
         self._on_end = on_end
@@ -194,7 +194,7 @@ class HttpProtocol(asyncio.Protocol):
             self._timer.cancel()
         if self._is_made:
             self._transport.abort()
-        self._on_end()
+        self._on_end(self.connection)
 
     def cut(self) -> None:
         raw = self._transport.get_extra_info("socket")

@@ -7,10 +7,10 @@ from typing import Protocol
 
 import anyio
 
-from ..core.effects import Append, Cease, Close, Receive, Send, Serve
+from ..core.effects import Append, Cease, Close, Pass, Receive, Send, SendEvents, Serve
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
-from ..core.wire.http_reply import Out, Reply, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead, State
+from ..core.wire.http_reply import Out, Reply, ReplyBody, ReplyCut, ReplyDocument, ReplyEnd, ReplyHead, State
 from ..core.wire.http_routes import Refused
 from .traffic import Traffic
 
@@ -50,6 +50,12 @@ class Exchange:
     def send(self, order: Send) -> None:
         self.put(self._reply.receive_send(order), len(order.message))
 
+    def send_events(self, order: SendEvents) -> None:
+        self._sink.queue(self, self._reply.receive_events(order), sum(map(len, order.messages)))
+
+    def pass_on(self, order: Pass) -> None:
+        self.put(self._reply.receive_pass(order), sum(map(len, order.pieces)))
+
     def close(self, order: Close) -> None:
         if not self.is_ended:
             self.put(self._reply.receive_close(order))
@@ -78,7 +84,7 @@ class Exchange:
 
     def put(self, outs: Sequence[Out], message_bytes: int = 0) -> None:
         """Queue what follows next of the reply; `message_bytes` of it are a message's."""
-        if isinstance(outs[-1], (ReplyDocument, ReplyEnd)):
+        if isinstance(outs[-1], (ReplyDocument, ReplyEnd, ReplyCut)):
             self.is_ended = True
         self._sink.queue(self, outs, message_bytes)
 

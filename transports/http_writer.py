@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 from ..core.effects import Cause, End, Serve
 from ..core.wire.download import plan_download
 from ..core.wire.http_headers import Headers
-from ..core.wire.http_reply import Out, Reply, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead
+from ..core.wire.http_reply import Out, Reply, ReplyBody, ReplyCut, ReplyDocument, ReplyEnd, ReplyHead
 from ..core.wire.http_routes import Refused
 from .http_files import deliver
 from .http_framing import Framing, Phase
@@ -178,6 +178,9 @@ class Writer:
                         framing.put_data(out.data)
                 elif type(out) is ReplyHead:
                     framing.put_head(out.status, self._headers(out))
+                elif type(out) is ReplyCut:
+                    self.stop(Cause(End.BROKEN, "the server's answer was cut off"))
+                    return
                 elif type(out) is ReplyDocument:
                     raise AssertionError("a document is a whole reply")
                 else:
