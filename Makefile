@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test compiled peers quick chaos crash big leaks mutants bench bench-compare conformance lint types links docs clean
+.PHONY: run test compiled peers quick chaos crash fuzz coverage big leaks mutants bench bench-compare conformance lint types links docs clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -49,14 +49,17 @@ links:
 	@for d in core transports storage app; do ln -sfn ../../$$d .links/isthmus/$$d; done
 
 # What a call costs, against floors, byte proxies and peers in one run: QUICK=1 for the shortest, ARGS='--only http_c16'
-# for one workload. Needs a C compiler. Not part of the tests.
+# for one workload, PYTHON=python3.13 for another interpreter than that of $(VENV). Needs a C compiler. Not part of the
+# tests.
+MEASURING = python=$$($(BIN)/python bench/interpreter.py $(if $(filter file,$(origin PYTHON)),,$(PYTHON))) && "$$python"
+
 bench: $(STAMP)
 	@$(BIN)/python bench/peers.py
-	@$(BIN)/python bench/run.py --json build/bench/report.json $(if $(QUICK),--quick) $(ARGS)
+	@$(MEASURING) bench/run.py --json build/bench/report.json $(if $(QUICK),--quick) $(ARGS)
 
 # The same of this tree and of a commit, in turns: make bench-compare BASE=HEAD~3 ARGS='--only http_c16'.
 bench-compare: $(STAMP)
-	@$(BIN)/python bench/compare.py $(or $(BASE),HEAD) $(if $(QUICK),--quick) $(ARGS)
+	@$(MEASURING) bench/compare.py $(or $(BASE),HEAD) $(if $(QUICK),--quick) $(ARGS)
 
 # Storms over real processes: SEEDS='1 2' repeats some, MINUTES=60 goes on for an hour.
 chaos: $(STAMP)
@@ -65,6 +68,20 @@ chaos: $(STAMP)
 # A process ended at each step of storing files, and what the next one finds: WHAT='a_session --at 17' looks at one.
 crash: $(STAMP)
 	@$(BIN)/python tests/app/crashing.py $(WHAT)
+
+# Inputs that break the targets in fuzz/: SECONDS=3600 for all of them together, ONLY='sse tasks' for some. Where there
+# is no atheris for this Python, the search is our own.
+fuzz: $(STAMP)
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary atheris -e '.[fuzz]' 2>/dev/null || true
+	@$(BIN)/python fuzz/harness/campaign.py $(if $(SECONDS),--seconds $(SECONDS)) $(foreach name,$(ONLY),--only $(name))
+
+# Lines and branches of core/ that no test reaches, of those that need nothing but ours.
+coverage: $(STAMP)
+	@mkdir -p build/coverage && $(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest -q -n $(JOBS) -m 'not real and not chaos' \
+		tests/core tests/transports tests/app tests/test_fuzz_corpora.py
+	@$(BIN)/coverage combine -q && $(BIN)/coverage report
 
 # 2 GiB in by POST, PUT and tus, and out again, in memory that does not grow: SIZE=64Mi is quicker.
 big: $(STAMP)

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 from . import logs
-from .file_command import parse_duration
+from .config import ConfigError
+from .durations import parse_duration
 from .file_pages import KINDS
 from .sizes import parse_size
 from .targets import DEFAULT_LISTEN, how_to_wrap
 from .task_pages import STATUSES
+from .value_checks import check_token
 from .version import VERSION
 
 CONFIG_NAMES = ("isthmus.yaml", "isthmus.yml", "isthmus.toml", "isthmus.json")
 TOKEN_VARIABLE: Final = "ISTHMUS_TOKEN"
 T = TypeVar("T")
 AS_JSON: Final = "print what it tells as JSON, instead of a table"
+
+
+def token_of(given: str | None) -> str | None:
+    """The secret that an isthmus is to be shown: `given`, or that of the environment.
+
+    Raises:
+        ConfigError: it cannot be one.
+    """
+    token = given or os.environ.get(TOKEN_VARIABLE) or None
+    for problem in check_token(TOKEN_VARIABLE if given is None else "--token", token):
+        raise ConfigError(f"{problem.key}: {problem.seen}, expected {problem.expected}")
+    return token
 
 
 def parser() -> argparse.ArgumentParser:

@@ -137,7 +137,7 @@ NOT_AT_START = {"importlib.metadata", "jsonschema", "prometheus_client", "wsprot
 
 
 def test_it_runs_as_a_module_too_and_loads_little_before_it_knows_what_for() -> None:
-    command = [sys.executable, "-X", "importtime", "-m", "isthmus.app.cli", "--version"]
+    command = [sys.executable, "-X", "importtime", "-m", "isthmus.app.main", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text())["project"]
     assert done.stdout == f"isthmus {project['version']}\n"
@@ -145,6 +145,27 @@ def test_it_runs_as_a_module_too_and_loads_little_before_it_knows_what_for() -> 
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "isthmus.app.service" in loaded
     assert not loaded & NOT_AT_START
+
+
+NOT_FOR_A_WRAP = NOT_AT_START | {
+    "email",
+    "http.client",
+    "multipart",
+    "urllib.request",
+    *(f"isthmus.app.{name}" for name in ("asking", "demo", "intake", "metrics", "remote", "translations")),
+    *(f"isthmus.transports.{name}" for name in ("websocket_frames", "websocket_session")),
+}
+
+
+def test_a_wrap_at_work_has_loaded_nothing_that_only_others_need() -> None:
+    """What asks another isthmus, takes in forms, counts for Prometheus or explains a translation is not there yet."""
+    with Run("wrap", *ANY_PORT, "--", *TOOLBOX, env={"PYTHONPROFILEIMPORTTIME": "1"}) as wrapped:
+        wrapped.wait_url()
+        wrapped.signal(signal.SIGTERM)
+        assert wrapped.wait_exit() == 0
+        loaded = {line.rpartition("|")[2].strip() for line in wrapped.stderr.splitlines()}
+    assert {"isthmus.app.service", "isthmus.transports.http_server"} <= loaded
+    assert not loaded & NOT_FOR_A_WRAP
 
 
 def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> None:

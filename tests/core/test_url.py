@@ -51,3 +51,16 @@ def test_what_cannot_be_used(url: str, problem: str) -> None:
 
 def test_an_origin_is_compared_in_lower_case() -> None:
     assert parse_url("HTTP://Host:81/a").origin == ("http", "host", 81) != parse_url("http://host").origin
+
+
+@pytest.mark.parametrize("host", ["[:1]", "[1]", "[127.0.0.1]", "[::g]", "[::1", "[::]]", "[]"])
+def test_brackets_hold_an_ipv6_address(host: str) -> None:
+    """What only looks like one is refused where it is read, not where somebody connects."""
+    with pytest.raises(ValueError, match="expected HOST or HOST:PORT"):
+        parse_url(f"http://{host}:80/mcp")
+
+
+@pytest.mark.parametrize("host", ["::1", "fe80::1:2", "::ffff:127.0.0.1"])
+def test_an_address_is_shown_in_its_brackets(host: str) -> None:
+    address = parse_url(f"https://[{host}]:81/mcp?a=b#c")
+    assert (address.host, address.authority, address.target) == (host, f"[{host}]:81".encode(), b"/mcp?a=b")
