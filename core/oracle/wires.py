@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +33,7 @@ from ..effects import (
     Post,
     PostOpening,
     Send,
+    SendEvents,
     Spawn,
 )
 from ..eras import is_known_modern
@@ -153,6 +155,9 @@ class Wires:
         for effect in effects:
             if isinstance(effect, Send):
                 self._send(effect)
+            elif isinstance(effect, SendEvents):
+                for message, event_id in zip_longest(effect.messages, effect.event_ids):
+                    self._send(Send(effect.channel, message, event_id=event_id))
             elif isinstance(effect, Close):
                 if effect.channel in self._channels and self._channels[effect.channel].wire.proxy is Role.SERVER:
                     self._head(effect.channel, effect.status, None)
@@ -301,15 +306,18 @@ class TraceLine(msgspec.Struct, frozen=True):
     input: str
     channel: int | None = None
     message: bytes | None = None
+    messages: tuple[bytes, ...] = ()
     opening: Opening | None = None
     cause: Cause | None = None
     effects: tuple[msgspec.Raw, ...] = ()
 
 
 _lines: Final = msgspec.json.Decoder(TraceLine)
-_orders: Final[msgspec.json.Decoder[Send | Close | Dial]] = msgspec.json.Decoder(Send | Close | Dial)
+_orders: Final[msgspec.json.Decoder[Send | SendEvents | Close | Dial]] = msgspec.json.Decoder(
+    Send | SendEvents | Close | Dial
+)
 _tags: Final = msgspec.json.Decoder(dict[str, Any])
-_ON_A_WIRE: Final = ("Send", "Close", "Dial")
+_ON_A_WIRE: Final = ("Send", "SendEvents", "Close", "Dial")
 
 
 def read_trace(lines: Iterable[bytes]) -> Iterator[tuple[Wire, AnyObservation, list[Violation]]]:
@@ -331,6 +339,8 @@ def read_trace(lines: Iterable[bytes]) -> Iterator[tuple[Wire, AnyObservation, l
                 wires.receive_open(line.channel, line.opening)
             if line.message is not None:
                 wires.receive_message(line.channel, line.message)
+            for message in line.messages:
+                wires.receive_message(line.channel, message)
             if line.cause is not None:
                 wires.receive_close(line.channel, line.cause)
         wires.receive_effects(effects)

@@ -7,7 +7,7 @@ side.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -60,6 +60,13 @@ class Overheard(Engine):
         with self._outermost() as is_outermost:
             effects = super().receive_message(channel, message, now)
             if is_outermost:
+                self.wires.receive_message(channel, message)
+        return self._judged(effects)
+
+    def receive_messages(self, channel: ChannelId, messages: Sequence[bytes], now: float) -> list[Effect]:
+        with self._outermost():
+            effects = super().receive_messages(channel, messages, now)
+            for message in messages:
                 self.wires.receive_message(channel, message)
         return self._judged(effects)
 
