@@ -129,7 +129,7 @@ class Wires:
             self._open_message(channel, opening)
         found = self._channels.get(channel)
         if found is not None:
-            if found.wire.proxy is Role.CLIENT:
+            if found.wire.proxy is Role.CLIENT and channel not in self._new:  # what says the session is still to come
                 self._head(channel, 200, None)
             self._see(channel, Said(found.number, found.wire.proxy.other, message))
 

@@ -146,7 +146,7 @@ def test_only_what_is_seen_where_a_copy_is_being_laid_is_no_news() -> None:
 def test_a_copy_that_was_laid_is_known_and_one_that_was_changed_since_is_news() -> None:
     ledger = Ledger(8)
     ledger.place("/w/in/u1/a", "1", "upload://a")
-    assert ledger.find("/w/in/u1/a") == Entry("1", "", "upload://a", 0)
+    assert ledger.find("/w/in/u1/a") == Entry("1", "", "upload://a", 1)
     changed = seen("/w/in/u1/a", "2")
     ledger.note(changed)
     ledger.place("/w/in/u1/a", "1", "upload://a")
