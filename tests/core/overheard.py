@@ -130,8 +130,7 @@ class Overheard(Engine):
         return effects
 
     def _origin(self, channel: int) -> str:
-        found = self._desk._channels.get(ChannelId(channel))
-        link = getattr(found.role if found is not None else None, "link", None)
+        link = getattr(self._desk.role_of(ChannelId(channel)), "link", None)
         return "" if link is None else str(link.id)
 
     def _told(self, wire: Wire, observation: AnyObservation, found: list[Violation]) -> None:
