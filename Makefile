@@ -91,8 +91,8 @@ big: $(STAMP)
 leaks: $(STAMP)
 	@$(BIN)/python tests/chaos/leaks.py
 
-# Small faults put into the core one at a time, and which of them no test sees: SECONDS=3600, ONLY='core/timers.py core/wire',
-# SEED=2 draws others. Not part of the tests.
+# Small faults put into the core one at a time, and which of them no test sees. SECONDS=3600 tries more of them, SEED=2
+# others, ONLY='core/timers.py core/wire' those of a part. Not part of the tests.
 mutants: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage>=7'
 	@nice -n 10 $(BIN)/python tests/mutation/mutating.py --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) $(ONLY)

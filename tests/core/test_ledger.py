@@ -80,6 +80,8 @@ def test_folders_above_a_root_hide_nothing() -> None:
     file = seen("/home/.cache/node_modules/ws/a")
     assert Ledger(8).changed([file], ("/home/.cache/node_modules/ws/",)) == [file]
     assert Ledger(8).changed([file], ("/home/.cache",)) == []
+    dotted = seen("/w/etc./a")
+    assert Ledger(8).changed([dotted], ("/w/etc.",)) == [dotted]
 
 
 def test_what_is_not_finished_is_new_later() -> None:
