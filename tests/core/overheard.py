@@ -7,7 +7,7 @@ side.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,6 +61,26 @@ class Overheard(Engine):
             effects = super().receive_message(channel, message, now)
             if is_outermost:
                 self.wires.receive_message(channel, message)
+        return self._judged(effects)
+
+    def receive_messages(self, channel: ChannelId, messages: Sequence[bytes], now: float) -> list[Effect]:
+        with self._outermost() as is_outermost:
+            effects = super().receive_messages(channel, messages, now)
+            for message in messages if is_outermost else ():
+                self.wires.receive_message(channel, message)
+        return self._judged(effects)
+
+    def receive_pieces(self, channel: ChannelId, pieces: tuple[bytes, ...], now: float) -> list[Effect]:
+        with self._outermost() as is_outermost:
+            effects = super().receive_pieces(channel, pieces, now)
+            if is_outermost:
+                self.wires.receive_message(channel, b"".join(pieces))
+        return self._judged(effects)
+
+    def receive_part(self, *said: Any, **named: Any) -> list[Effect]:
+        """What is passed on in parts is looked at by nobody."""
+        with self._outermost():
+            effects = super().receive_part(*said, **named)
         return self._judged(effects)
 
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
