@@ -33,6 +33,7 @@ from ..effects import (
     Post,
     PostOpening,
     Send,
+    SendEvents,
     Spawn,
 )
 from ..eras import is_known_modern
@@ -161,6 +162,10 @@ class Wires:
                 self._waiting.pop(effect.channel, None)
             elif isinstance(effect, Dial):
                 self._dial(effect)
+            elif isinstance(effect, SendEvents):
+                ids = effect.event_ids or (None,) * len(effect.messages)
+                for message, event_id in zip(effect.messages, ids, strict=True):
+                    self._send(Send(effect.channel, message, event_id=event_id))
             elif isinstance(effect, Pass):  # an answer in parts: what it says is not looked at
                 self._head(effect.channel, 200, None)
                 self._end(effect.channel, None)
@@ -311,9 +316,11 @@ class TraceLine(msgspec.Struct, frozen=True):
 
 
 _lines: Final = msgspec.json.Decoder(TraceLine)
-_orders: Final[msgspec.json.Decoder[Send | Close | Dial]] = msgspec.json.Decoder(Send | Close | Dial)
+_orders: Final[msgspec.json.Decoder[Send | SendEvents | Pass | Close | Dial]] = msgspec.json.Decoder(
+    Send | SendEvents | Pass | Close | Dial
+)
 _tags: Final = msgspec.json.Decoder(dict[str, Any])
-_ON_A_WIRE: Final = ("Send", "Close", "Dial")
+_ON_A_WIRE: Final = ("Send", "SendEvents", "Pass", "Close", "Dial")
 
 
 def read_trace(lines: Iterable[bytes]) -> Iterator[tuple[Wire, AnyObservation, list[Violation]]]:
