@@ -20,6 +20,7 @@ from ..transports.child_ends import LAST_WORDS, last_words
 from ..transports.pipe import serve_pipe
 from . import banner, logs, screen, wrapping
 from .arguments import CONFIG_NAMES, parser, token_of, why_unknown
+from .collecting import collect_rarely
 from .config import ConfigError, load, schema
 from .driving import loop_of
 from .errors import Failed, StartError
@@ -126,12 +127,14 @@ async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_l
             screen.say(banner.listening(service, reports))
         except screen.Unheard as error:
             _log.warning("nobody sees the banner: %s", error)
+        collect_rarely()
         await anyio.sleep_forever()
     return DONE
 
 
 async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool) -> int:
     async with running(settings, listen=False, is_lasting=is_lasting, trace_path=trace) as service:
+        collect_rarely()
         is_stopping = anyio.Event()
         stop.order = is_stopping.set
         async with anyio.create_task_group() as tasks:

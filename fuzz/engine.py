@@ -16,7 +16,7 @@ import random
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from isthmus.core.effects import (
     Allocate,
@@ -181,8 +181,31 @@ ENDS: Final = (
     Cause(End.REFUSED, status=400, body=b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"x"}}'),
 )
 WAITS_S: Final = (0.0, 0.01, 0.3, 1.0, 6.0, 31.0, 400.0, 4000.0)
+ODD: Final = (None, 7, -1, True, "", "x", [], {}, [None], [[]], {"a": None}, {"type": "text"}, 10**20, 1.5)
 TAG: Final = re.compile(rb"tag-[0-9]+")
 ID: Final = re.compile(rb'"id" *: *("[^"]*"|-?[0-9]+(?:\.0+)?)')
+
+
+def spoilt(message: bytes, place: int, what: int) -> bytes:
+    """The message with another value at one place of its result or params."""
+    try:
+        frame = json.loads(message)
+    except ValueError:
+        return message
+    places: list[tuple[Any, Any]] = []
+    waiting = [(frame, name) for name in ("result", "params", "error") if name in frame]
+    while waiting:
+        holder, key = waiting.pop()
+        places.append((holder, key))
+        held = holder[key]
+        if isinstance(held, dict):
+            waiting += [(held, below) for below in held]
+        elif isinstance(held, list):
+            waiting += [(held, below) for below in range(len(held))]
+    if places:
+        holder, key = places[place % len(places)]
+        holder[key] = ODD[what % len(ODD)]
+    return json.dumps(frame).encode()
 
 
 @dataclass(eq=False)
@@ -340,7 +363,7 @@ class World:
             text = f'"protocolVersion":"{REVISIONS[how >> 3 & 3]}","capabilities":{CAPABILITIES[(how >> 5) % 3]}'
             self.ask(client, "initialize", f'{text},"clientInfo":{{"name":"c","version":"1"}}', how)
 
-    def ask(self, client: Client, method: str, params: str, how: int) -> None:
+    def ask(self, client: Client, method: str, params: str, how: int, who: int = 0) -> None:
         id_raw = str(self.tags if how & 3 else 0)  # some use one id again and again
         tag = f"tag-{self.tags}"
         self.tags += 1
@@ -354,9 +377,10 @@ class World:
             params = re.sub(r',?"_meta":\{.*?\}', "", params)
             params = f"{params},{meta}" if params else meta
         message = f'{{"jsonrpc":"2.0","id":{id_raw},"method":"{method}","params":{{{params}}}}}'
-        self.tell(
-            client, message.encode(), headers_for(method, f"{{{params}}}".encode(), ()) if client.is_modern else ()
-        )
+        mirrored = headers_for(method, f"{{{params}}}".encode(), ()) if client.is_modern else ()
+        if who & 128:
+            client.is_loose = True
+        self.tell(client, spoilt(message.encode(), how, who) if who & 128 else message.encode(), mirrored)
 
     def tell(self, client: Client, message: bytes, mirrored: tuple[tuple[str, str], ...] = ()) -> None:
         """A message of a client: on its pipe, or in a POST."""
@@ -444,7 +468,8 @@ class World:
         if heard.is_posted and heard.channel not in self.connected:
             self.connected.add(heard.channel)
             self.do(self.engine.receive_open(heard.channel, Connected("S" if how & 1 else None), self.now))
-        self.say(heard.channel, self.reply(heard, how >> 1))
+        reply = self.reply(heard, how >> 1)
+        self.say(heard.channel, spoilt(reply, how, who) if who & 128 else reply)
         if heard.is_posted and how & 128 == 0:
             self.close(heard.channel, Cause(End.DONE))
 
@@ -573,7 +598,7 @@ def operate(world: World, data: bytes) -> None:
             case 0 | 1:
                 world.come(who, how)
             case 2 | 3 | 4 if client is not None:
-                world.ask(client, *ASKED[how >> 4], how)
+                world.ask(client, *ASKED[how >> 4], how, who)
             case 5 if client is not None:
                 world.act(client, how)
             case 6:

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
-from isthmus.app.intake import BlobFiles
+from isthmus.app.blob_files import BlobFiles
 from isthmus.core.effects import RawFile, Receive, UploadManifest
 from isthmus.core.ids import ChannelId
 from isthmus.storage.interface import BlobStat

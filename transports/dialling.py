@@ -6,7 +6,6 @@ import errno
 import ipaddress
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
@@ -45,22 +44,10 @@ class Dialler:
         self.address = address
         self._ca_file = endpoint.ca_file
         self._is_verified = endpoint.verify_tls
-        self._timeout_s = limits.connect_timeout_s
+        self.timeout_s = limits.connect_timeout_s
         self._tls: ssl.SSLContext | None = None
         self.is_direct = address.scheme in ("http", "ws") and is_literal(address.host)
-        """The host is an address, and there is no TLS: `reach` will do."""
-
-    async def reach(self, open: Callable[[str, int], Awaitable[object]]) -> None:
-        """Have `open` connect to host and port.
-
-        Raises:
-            Unreachable: as `connect`.
-        """
-        try:
-            with anyio.fail_after(self._timeout_s):
-                await open(self.address.host, self.address.port)
-        except LOST as error:
-            raise Unreachable(self._describe(error), is_timeout=isinstance(error, TimeoutError)) from error
+        """The host is an address, and there is no TLS: whoever can may connect there without a stream."""
 
     async def connect(self) -> ByteStream:
         """Connect, with TLS where the scheme says so.
@@ -73,10 +60,10 @@ class Dialler:
         except OSError as error:
             raise Unreachable(f"cannot use ca_file {self._ca_file}: {error}") from error
         try:
-            with anyio.fail_after(self._timeout_s):
+            with anyio.fail_after(self.timeout_s):
                 return await self._open(tls)
         except LOST as error:
-            raise Unreachable(self._describe(error), is_timeout=isinstance(error, TimeoutError)) from error
+            raise Unreachable(self.describe(error), is_timeout=isinstance(error, TimeoutError)) from error
 
     async def _open(self, tls: ssl.SSLContext | None) -> ByteStream:
         stream = await anyio.connect_tcp(self.address.host, self.address.port)
@@ -105,7 +92,7 @@ class Dialler:
             self._tls = context
         return self._tls
 
-    def _describe(self, error: Exception) -> str:
+    def describe(self, error: Exception) -> str:
         """Why no connection came about, and what to look at."""
         cause: BaseException | None = error
         while isinstance(cause, Exception):
@@ -123,7 +110,7 @@ class Dialler:
             case socket.gaierror():
                 return f"cannot resolve {self.address.host}: {error.strerror}; is the host name right?"
             case TimeoutError():
-                return f"no connection to {where} within {self._timeout_s:g} s"
+                return f"no connection to {where} within {self.timeout_s:g} s"
             case ConnectionRefusedError():
                 return f"connection refused by {where}; is the server running?"
             case OSError() if error.errno in (errno.EMFILE, errno.ENFILE):

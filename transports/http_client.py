@@ -63,7 +63,7 @@ class HttpClient:
         self._pools: dict[tuple[str, str, int, bool, str | None], Pool] = {}
         self._protocols = protocols
         self._uses_protocols = False
-        self._drivers: set[ProtocolDriver] = set()  # with an open transport
+        self._drivers: set[ConnectingDriver | ProtocolDriver] = set()  # with an open transport, or about to have one
         self._all_lost = anyio.Event()  # there are none, and the client stops
         self._has_unheld = anyio.Event()
         self._now: Callable[[], float]
@@ -154,14 +154,15 @@ class HttpClient:
     def start(self, connection: Connection, dialler: Dialler) -> None:
         """Give a new connection its driver."""
         assert self._tasks is not None
-        driver: ConnectingDriver | StreamDriver
-        if self._uses_protocols and dialler.is_direct:
-            driver = ConnectingDriver(connection, dialler, partial(self._take_over, connection))
+        if self._uses_protocols and dialler.is_direct and not self._is_stopping:
+            take_over = partial(self._take_over, connection)
+            connection.driver = connecting = ConnectingDriver(connection, dialler, take_over, self._note_lost)
+            self._drivers.add(connecting)
+            connecting.start()
         else:
             take = partial(self._hand_over, connection)
-            driver = StreamDriver(connection, dialler, self.limits.read_size_bytes, take)
-        connection.driver = driver
-        self._tasks.start_soon(driver.run)
+            connection.driver = driver = StreamDriver(connection, dialler, self.limits.read_size_bytes, take)
+            self._tasks.start_soon(driver.run)
 
     def end_soon(self, exchange: Exchange, cause: Cause) -> None:
         """Report the end from a task of its own: the caller may be in the midst of carrying out orders."""
@@ -189,7 +190,7 @@ class HttpClient:
         driver.start()
         return True
 
-    def _note_lost(self, driver: ProtocolDriver) -> None:
+    def _note_lost(self, driver: ConnectingDriver | ProtocolDriver) -> None:
         self._drivers.discard(driver)
         if self._is_stopping and not self._drivers:
             self._all_lost.set()

@@ -28,10 +28,12 @@ from ..effects import (
     Listen,
     MessageOpening,
     Opening,
+    Pass,
     PipeOpening,
     Post,
     PostOpening,
     Send,
+    SendEvents,
     Spawn,
 )
 from ..eras import is_known_modern
@@ -76,6 +78,31 @@ class _Channel:
         return self.number == PIPE_CHANNEL and self.wire.transport is Transport.PIPE
 
 
+class _Parts:
+    """What is there of a message in parts."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._left_bytes = size_bytes
+        self._pieces: list[bytes] = []
+
+    def receive(self, pieces: tuple[bytes, ...]) -> bytes | None:
+        """The message, if it is complete with these."""
+        self._pieces += pieces
+        self._left_bytes -= sum(map(len, pieces))
+        return None if self._left_bytes else b"".join(self._pieces)
+
+
+def _next_part(parts: Memory[int, _Parts], channel: int, pieces: tuple[bytes, ...], size_bytes: int) -> bytes | None:
+    """The message of a channel, if it is complete with this part of it, of which the first has its size."""
+    if size_bytes:
+        parts[channel] = _Parts(size_bytes)
+    found = parts.get(channel)
+    message = None if found is None else found.receive(pieces)
+    if message is not None:
+        del parts[channel]
+    return message
+
+
 class Wires:
     """Takes what an engine is told and what it orders, in that order, and has each wire judged.
 
@@ -96,6 +123,9 @@ class Wires:
         self._new: Memory[int, tuple[str, ...]] = Memory(REMEMBERED_MAX)
         """Handshakes whose session is not known yet: what it will be called but for its id."""
         self._endpoints: Memory[str, _Channel] = Memory(REMEMBERED_MAX)
+        self._coming: Memory[int, _Parts] = Memory(REMEMBERED_MAX)
+        self._going: Memory[int, _Parts] = Memory(REMEMBERED_MAX)
+        """Messages that come, or are passed on, in parts, and are not complete."""
 
     # --- What the engine is told ------------------------------------------------------------------------------------
 
@@ -127,12 +157,19 @@ class Wires:
             self._open_message(channel, opening)
         found = self._channels.get(channel)
         if found is not None:
-            if found.wire.proxy is Role.CLIENT:
+            if found.wire.proxy is Role.CLIENT and channel not in self._new:  # what says the session is still to come
                 self._head(channel, 200, None)
             self._see(channel, Said(found.number, found.wire.proxy.other, message))
 
+    def receive_part(self, channel: int, pieces: tuple[bytes, ...], size_bytes: int) -> None:
+        """A part of a message of a server came; the first with the size of the whole."""
+        message = _next_part(self._coming, channel, pieces, size_bytes)
+        if message is not None:
+            self.receive_message(channel, message)
+
     def receive_close(self, channel: int, cause: Cause) -> None:
         """A channel is gone."""
+        self._coming.pop(channel, None)
         self._waiting.pop(channel, None)
         found = self._channels.get(channel)
         if found is None:
@@ -153,13 +190,26 @@ class Wires:
         for effect in effects:
             if isinstance(effect, Send):
                 self._send(effect)
+            elif isinstance(effect, SendEvents):
+                ids = effect.event_ids or (None,) * len(effect.messages)
+                for message, event_id in zip(effect.messages, ids, strict=True):
+                    self._send(Send(effect.channel, message, event_id=event_id))
+            elif isinstance(effect, Pass):
+                self._head(effect.channel, 200, None)
+                whole = _next_part(self._going, effect.channel, effect.pieces, effect.size_bytes)
+                if whole is not None:
+                    self._send(Send(effect.channel, whole, is_last=True))
             elif isinstance(effect, Close):
+                is_cut = self._going.pop(effect.channel, None) is not None
                 if effect.channel in self._channels and self._channels[effect.channel].wire.proxy is Role.SERVER:
                     self._head(effect.channel, effect.status, None)
-                self._end(effect.channel, self._proxy(effect.channel))
+                self._end(effect.channel, None if is_cut else self._proxy(effect.channel))
                 self._waiting.pop(effect.channel, None)
             elif isinstance(effect, Dial):
                 self._dial(effect)
+            elif isinstance(effect, Pass):  # an answer in parts: what it says is not looked at
+                self._head(effect.channel, 200, None)
+                self._end(effect.channel, None)
 
     def _send(self, send: Send) -> None:
         channel = int(send.channel)
@@ -301,15 +351,20 @@ class TraceLine(msgspec.Struct, frozen=True):
     input: str
     channel: int | None = None
     message: bytes | None = None
+    messages: tuple[bytes, ...] | None = None
+    pieces: tuple[bytes, ...] = ()
+    size_bytes: int | None = None
     opening: Opening | None = None
     cause: Cause | None = None
     effects: tuple[msgspec.Raw, ...] = ()
 
 
 _lines: Final = msgspec.json.Decoder(TraceLine)
-_orders: Final[msgspec.json.Decoder[Send | Close | Dial]] = msgspec.json.Decoder(Send | Close | Dial)
+_orders: Final[msgspec.json.Decoder[Send | SendEvents | Pass | Close | Dial]] = msgspec.json.Decoder(
+    Send | SendEvents | Pass | Close | Dial
+)
 _tags: Final = msgspec.json.Decoder(dict[str, Any])
-_ON_A_WIRE: Final = ("Send", "Close", "Dial")
+_ON_A_WIRE: Final = ("Send", "SendEvents", "Pass", "Close", "Dial")
 
 
 def read_trace(lines: Iterable[bytes]) -> Iterator[tuple[Wire, AnyObservation, list[Violation]]]:
@@ -331,6 +386,12 @@ def read_trace(lines: Iterable[bytes]) -> Iterator[tuple[Wire, AnyObservation, l
                 wires.receive_open(line.channel, line.opening)
             if line.message is not None:
                 wires.receive_message(line.channel, line.message)
+            for message in line.messages or ():
+                wires.receive_message(line.channel, message)
+            if line.input == "receive_pieces":
+                wires.receive_message(line.channel, b"".join(line.pieces))
+            elif line.pieces:
+                wires.receive_part(line.channel, line.pieces, line.size_bytes or 0)
             if line.cause is not None:
                 wires.receive_close(line.channel, line.cause)
         wires.receive_effects(effects)

@@ -183,9 +183,9 @@ class Client:
                 TellingStub.latest.tell()
         assert b'"hello"' in await self.reader.readuntil(b"\r\n0\r\n\r\n")
 
-    async def post(self, body: bytes) -> tuple[bytes, bytes]:
-        form = b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\n%bcontent-length: %d\r\n\r\n%b"
-        self.writer.write(form % (self.headers, len(body), body))
+    async def post(self, body: bytes, *, method: bytes = b"POST") -> tuple[bytes, bytes]:
+        form = b"%b /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\n%bcontent-length: %d\r\n\r\n%b"
+        self.writer.write(form % (method, self.headers, len(body), body))
         head = await self.reader.readuntil(b"\r\n\r\n")
         found = _LENGTH.search(head)
         return head, await self.reader.readexactly(int(found[1]) if found else 0)
@@ -281,7 +281,51 @@ def test_a_step_of_progress_takes_no_more_work_than_it_did(stub: type[TellingStu
                 return await counted(client.call_for_progress, calls=5)
 
     work, budget = anyio.run(run), PROGRESS_BUDGETS[stub]
-    functions = work.functions / EVENTS
+    functions, steps = work.functions / EVENTS, work.steps / EVENTS
     assert functions <= budget.functions * ROOM
-    assert work.steps <= budget.steps + 0.2
+    assert steps <= budget.steps + 0.2
     assert functions > budget.functions * 0.8, f"it takes less now, which is to be kept: write {functions:.1f}"
+
+
+class SessionStub(Stub):
+    """It has a stream for each session."""
+
+    def reply(self, head: bytes, body: bytes) -> bytes:
+        if head.startswith(b"GET"):
+            return b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        if head.startswith(b"DELETE"):
+            return b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+        return super().reply(head, body)
+
+
+SESSIONS: Final = 20
+SESSION_BUDGET: Final = Work(1302, 3.0)
+"""Of a session: opened, with one call in it, and closed. The steps make the connection of its stream to the server."""
+
+
+def test_a_session_over_http_takes_no_more_work_than_it_did() -> None:
+    async def live(client: Client, headers: bytes) -> None:
+        client.headers = headers
+        await client.open()
+        await client.call(1)
+        await client.post(b"", method=b"DELETE")
+
+    async def run() -> Work:
+        with anyio.fail_after(PATIENCE_S):
+            async with connected(SessionStub, is_modern=False) as client:
+                headers = client.headers[: client.headers.index(b"mcp-session-id")]
+                for _ in range(5):
+                    await live(client, headers)
+                counter, before = Counter(), sys.getprofile()
+                sys.setprofile(counter)
+                try:
+                    for _ in range(SESSIONS):
+                        await live(client, headers)
+                finally:
+                    sys.setprofile(before)
+                return Work(counter.functions / SESSIONS, counter.steps / SESSIONS)
+
+    work = anyio.run(run)
+    assert work.functions <= SESSION_BUDGET.functions * ROOM
+    assert work.steps <= SESSION_BUDGET.steps + 0.5
+    assert work.functions > SESSION_BUDGET.functions * 0.8, f"it takes less now, which is to be kept: write {work}"

@@ -7,11 +7,11 @@ side.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from isthmus.core.effects import Cause, Effect, Opening
+from isthmus.core.effects import Cause, Connected, Effect, Opening
 from isthmus.core.engine import Engine
 from isthmus.core.ids import ChannelId
 from isthmus.core.oracle import AnyObservation, Role, Violation
@@ -25,6 +25,7 @@ SAME = {
     "progress-stands": "progress-unknown",
     "capability-undeclared": "input-request-undeclared",
     "input-request-undeclared": "capability-undeclared",
+    "stream-ended-early": "not-json",  # a large answer that nobody reads is passed on as it is
 }
 """What a peer's fault comes out as on the other side, in another era."""
 
@@ -61,6 +62,40 @@ class Overheard(Engine):
             effects = super().receive_message(channel, message, now)
             if is_outermost:
                 self.wires.receive_message(channel, message)
+        return self._judged(effects)
+
+    def receive_messages(self, channel: ChannelId, messages: Sequence[bytes], now: float) -> list[Effect]:
+        with self._outermost() as is_outermost:
+            effects = super().receive_messages(channel, messages, now)
+            if is_outermost:
+                for message in messages:
+                    self.wires.receive_message(channel, message)
+        return self._judged(effects)
+
+    def receive_pieces(self, channel: ChannelId, pieces: tuple[bytes, ...], now: float) -> list[Effect]:
+        with self._outermost() as is_outermost:
+            effects = super().receive_pieces(channel, pieces, now)
+            if is_outermost:
+                self.wires.receive_message(channel, b"".join(pieces))
+        return self._judged(effects)
+
+    def receive_part(
+        self,
+        channel: ChannelId,
+        pieces: tuple[bytes, ...],
+        now: float,
+        *,
+        opening: Connected | None = None,
+        size_bytes: int = 0,
+        cause: Cause | None = None,
+    ) -> list[Effect]:
+        with self._outermost():
+            effects = super().receive_part(channel, pieces, now, opening=opening, size_bytes=size_bytes, cause=cause)
+            if opening is not None:
+                self.wires.receive_open(channel, opening)
+            self.wires.receive_part(channel, pieces, size_bytes)
+            if cause is not None:
+                self.wires.receive_close(channel, cause)
         return self._judged(effects)
 
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
@@ -130,8 +165,7 @@ class Overheard(Engine):
         return effects
 
     def _origin(self, channel: int) -> str:
-        found = self._desk._channels.get(ChannelId(channel))
-        link = getattr(found.role if found is not None else None, "link", None)
+        link = getattr(self._desk.role_of(ChannelId(channel)), "link", None)
         return "" if link is None else str(link.id)
 
     def _told(self, wire: Wire, observation: AnyObservation, found: list[Violation]) -> None:

@@ -179,3 +179,13 @@ def test_the_longest_cookie(size_bytes: int, is_kept: bool) -> None:
     """Name and value together; blanks round them, and attributes, do not count."""
     line = b" name = " + b"v" * (size_bytes - 4) + b" ; Path=/"
     assert bool(read(line)) == is_kept
+
+
+@pytest.mark.parametrize(("text", "year"), [("70", 1970), ("99", 1999), ("00", 2000), ("69", 2069), ("2024", 2024)])
+def test_a_year_of_two_digits_is_in_the_century_it_is_nearest_to(text: str, year: int) -> None:
+    """Source: RFC 6265, 5.1.1."""
+    begins_unix = datetime(year, 3, 4, tzinfo=UTC).timestamp()
+    lines = [(b"set-cookie", f"a=1; Expires=Mon, 04-Mar-{text} 00:00:00 GMT".encode())]
+    for early_s, value in ((1, "1"), (0, None)):
+        now_unix = begins_unix - early_s
+        assert read_cookies(lines, host="h.example", is_secure=True, now_unix=now_unix) == (("a", value),)

@@ -80,6 +80,8 @@ def test_folders_above_a_root_hide_nothing() -> None:
     file = seen("/home/.cache/node_modules/ws/a")
     assert Ledger(8).changed([file], ("/home/.cache/node_modules/ws/",)) == [file]
     assert Ledger(8).changed([file], ("/home/.cache",)) == []
+    dotted = seen("/w/etc./a")
+    assert Ledger(8).changed([dotted], ("/w/etc.",)) == [dotted]
 
 
 def test_what_is_not_finished_is_new_later() -> None:
@@ -146,7 +148,7 @@ def test_only_what_is_seen_where_a_copy_is_being_laid_is_no_news() -> None:
 def test_a_copy_that_was_laid_is_known_and_one_that_was_changed_since_is_news() -> None:
     ledger = Ledger(8)
     ledger.place("/w/in/u1/a", "1", "upload://a")
-    assert ledger.find("/w/in/u1/a") == Entry("1", "", "upload://a", 0)
+    assert ledger.find("/w/in/u1/a") == Entry("1", "", "upload://a", 1)
     changed = seen("/w/in/u1/a", "2")
     ledger.note(changed)
     ledger.place("/w/in/u1/a", "1", "upload://a")

@@ -110,3 +110,9 @@ def test_people_see_what_can_be_printed() -> None:
         if chr(code) not in "[]":
             assert show_origin(b"//a%cz/p" % code) == f"//a{shown}z"
     assert show_origin(b"//" + b"h" * 200) == "//" + "h" * 98
+
+
+@pytest.mark.parametrize(("size_bytes", "is_followed"), [(TARGET_MAX_BYTES, True), (TARGET_MAX_BYTES + 1, False)])
+def test_the_longest_target(size_bytes: int, is_followed: bool) -> None:
+    found = judge_redirect(HTTP, ASKED, 307, [(b"location", b"/".ljust(size_bytes, b"a"))])
+    assert isinstance(found, Redirect) == is_followed

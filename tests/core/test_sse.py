@@ -327,7 +327,16 @@ def test_an_event_is_known_at_its_last_byte(end: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("value", "ms"),
-    [(b"0", 0), (b"007", 7), (b"86400001", RETRY_MAX_MS), (b"9" * 5000, RETRY_MAX_MS), (b"0" * 5000 + b"1", 1)],
+    [
+        (b"0", 0),
+        (b"007", 7),
+        (b"10000000", 10_000_000),
+        (b"86399999", RETRY_MAX_MS - 1),
+        (b"86400001", RETRY_MAX_MS),
+        (b"100000000", RETRY_MAX_MS),
+        (b"9" * 5000, RETRY_MAX_MS),
+        (b"0" * 5000 + b"1", 1),
+    ],
 )
 def test_retry_is_a_number_of_any_length(value: bytes, ms: int) -> None:
     """Digits are a time, at most a day however many they are; it holds at once, before its event ends."""

@@ -70,6 +70,7 @@ def test_equal_deadlines_go_in_the_order_they_were_set() -> None:
     timers.set(keys[0], 1.0, "")
     assert timers.take_due(0.5) is None
     assert [timers.take_due(1.0) for _ in range(6)] == [*keys[1:], keys[0], None]
+    assert len(timers) == 0
 
 
 @given(random=st.randoms(use_true_random=True), live=st.integers(1, 60))

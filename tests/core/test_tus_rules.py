@@ -13,7 +13,16 @@ from isthmus.core.effects import Checksum, RawFile
 from isthmus.core.errors import RemoteProtocolError
 from isthmus.core.wire.http_routes import Head, Refused, Surface, UploadRoute
 from isthmus.core.wire.http_server import judge, shared_headers
-from isthmus.core.wire.tus import ALGORITHMS, format_metadata, read_checksum, read_metadata, read_number, supported
+from isthmus.core.wire.tus import (
+    ALGORITHMS,
+    METADATA_MAX_BYTES,
+    METADATA_PAIRS_MAX,
+    format_metadata,
+    read_checksum,
+    read_metadata,
+    read_number,
+    supported,
+)
 
 SURFACE = Surface(("files",), frozenset({"localhost"}), frozenset())
 TEXTS = st.text(max_size=40)
@@ -106,3 +115,26 @@ def test_what_is_supported() -> None:
         b"tus-extension": b"creation,creation-with-upload,expiration,termination,checksum",
         b"tus-checksum-algorithm": b"sha1,sha256,md5",
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("name YQ==,name YQ==", "malformed"),
+        ("name Y", "malformed"),
+        ("name *", "malformed"),
+        (",", "malformed"),
+        ("na\tme YQ==", "malformed"),
+        ("sha256 YQ==", "expected 64 hexadecimal digits"),
+        ("a".ljust(METADATA_MAX_BYTES + 1), f"expected {METADATA_MAX_BYTES} at most"),
+        (",".join(f"k{at}" for at in range(METADATA_PAIRS_MAX + 1)), f"expected {METADATA_PAIRS_MAX} at most"),
+    ],
+)
+def test_metadata_that_is_none(value: str, problem: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=problem):
+        read_metadata(value)
+
+
+def test_the_most_metadata_there_may_be() -> None:
+    assert read_metadata("a".ljust(METADATA_MAX_BYTES)) == RawFile()
+    assert read_metadata(",".join(f"k{at}" for at in range(METADATA_PAIRS_MAX))) == RawFile()

@@ -229,7 +229,7 @@ async def test_a_connection_that_is_made_too_late_is_nobodys(is_late: bool) -> N
     aborted: list[bool] = []
     transport = cast(asyncio.Transport, SimpleNamespace(abort=lambda: aborted.append(True)))
     offered: list[asyncio.Transport] = []
-    driver = ConnectingDriver(cast(Connection, None), cast(Dialler, None), offered.append)  # type: ignore[arg-type]
+    driver = ConnectingDriver(cast(Connection, None), cast(Dialler, None), offered.append, print)  # type: ignore[arg-type]
     if is_late:
         driver.close()
     driver.connection_made(transport)
