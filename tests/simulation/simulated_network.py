@@ -15,36 +15,26 @@ from typing import Any, Final, Protocol
 
 import msgspec
 from isthmus.core.effects import (
-    Allocate,
     Cause,
     Close,
-    Collect,
     Dial,
     Effect,
     End,
-    Fetch,
     Forget,
     ForgetAll,
-    Load,
-    Loaded,
-    Materialize,
+    Note,
     Opening,
-    Pass,
     Pause,
     Resume,
-    Save,
-    Saved,
     Send,
     SendEvents,
-    StorageAnswer,
-    StorageFailed,
-    Survey,
+    Sweep,
 )
 from isthmus.core.engine import Engine
-from isthmus.core.ids import ChannelId, Ticket
+from isthmus.core.ids import ChannelId
 
 FAULTS: Final = (
-    *("far", "stalls", "cuts", "crashes", "garbage", "rude", "late", "never", "twice", "forgets", "storage", "errors"),
+    *("far", "stalls", "cuts", "crashes", "garbage", "rude", "late", "never", "twice", "forgets", "errors"),
     *("cancels", "leaves"),
 )
 """What can go wrong. Each world has some of these and is spared the others altogether:
@@ -52,8 +42,8 @@ FAULTS: Final = (
 far: messages take seconds, each channel for itself. stalls: what is sent is not read for a while. cuts: a channel is
 lost, with what is on its way. crashes: a server's process dies; one over HTTP breaks all replies. garbage: servers say
 what is no message, or belongs to nothing. rude: so do clients. late, never, twice: how servers answer. forgets: servers
-over HTTP forget sessions. storage: orders are answered late, with failure, or never. errors: servers answer with them.
-cancels: clients cancel. leaves: clients leave in the middle, and come again.
+over HTTP forget sessions. errors: servers answer with them. cancels: clients cancel. leaves: clients leave in the
+middle, and come again.
 """
 
 EVENTS_MAX: Final = 200_000
@@ -115,7 +105,6 @@ class Network:
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._entered = 0
         self._events = 0
-        self._records: dict[str, bytes] = {}
 
     def strikes(self, fault: str, chance: float) -> bool:
         """Whether it goes wrong now. The generator is used only in worlds with this fault."""
@@ -164,8 +153,8 @@ class Network:
         channel = Channel(self.engine.new_channel(), peer)
         self.channels[channel.number] = channel
         self._send_in(channel, ("open", opening, body))
-        if self.strikes("cuts", 0.03):
-            self.later(self.rng.expovariate(0.5), self.cut, channel)
+        if self.strikes("cuts", 0.1):
+            self.later(self.rng.expovariate(3.0), self.cut, channel)
         return channel
 
     def connect(self, channel: Channel, opening: Opening) -> None:
@@ -258,10 +247,8 @@ class Network:
                 held, channel.held = channel.held, deque()
                 for item in held:
                     self.later(0.0, self._arrive, channel, item)
-        elif isinstance(effect, Pass):
-            raise Wrong(f"no message came in parts: {effect}")
-        else:
-            self._store(effect)
+        elif not isinstance(effect, Note | Forget | ForgetAll | Sweep):
+            raise Wrong(f"nothing here calls for that: {effect}")
 
     def _forbid_ending(self, channel: Channel, effect: Effect) -> None:
         if channel.is_ending or channel.is_over:
@@ -299,32 +286,6 @@ class Network:
         if not is_left:
             channel.is_left = True
             channel.peer.receive_end(channel, close or Close(channel.number, status=200))
-
-    # --- Storage ----------------------------------------------------------------------------------------------------
-
-    def _store(self, order: Effect) -> None:
-        if isinstance(order, Save):
-            self._answer(order.ticket, Saved(), lambda: self._records.update({order.key: order.value}))
-        elif isinstance(order, Load):
-            self._answer(order.ticket, Loaded(self._records.get(order.key)))
-        elif isinstance(order, Forget):
-            self._records.pop(order.key, None)
-        elif isinstance(order, ForgetAll):
-            self._records = {key: value for key, value in self._records.items() if not key.startswith(order.prefix)}
-        elif isinstance(order, Allocate | Survey | Collect | Materialize | Fetch):
-            self._answer(order.ticket, StorageFailed("there is no disk"))
-
-    def _answer(self, ticket: Ticket, answer: StorageAnswer, act: Callable[[], None] = lambda: None) -> None:
-        if self.strikes("storage", 0.1):
-            return
-        pause = self.rng.uniform(1.0, 20.0) if self.strikes("storage", 0.2) else 0.0
-        if self.strikes("storage", 0.1):
-            answer, act = StorageFailed("the disk is broken"), lambda: None
-        act()
-        self.later(pause + 0.001, self._give, ticket, answer)
-
-    def _give(self, ticket: Ticket, answer: StorageAnswer) -> None:
-        self._tell("receive_answer", self.engine.receive_answer(ticket, answer, self.now))
 
 
 class _Nobody:

@@ -32,7 +32,6 @@ ROOMY: Final = Limits(
     stream_ttl_s=100.0,
     park_ttl_s=40.0,
     start_timeout_s=20.0,
-    storage_timeout_s=15.0,
     verdict_ttl_s=100.0,
     shared_linger_s=20.0,
     crash_loop_pause_s=10.0,
@@ -76,7 +75,6 @@ class World:
         plan = Plan(
             servers=tuple(server.plan for server in self.servers.values()),
             affinity=self.affinity,
-            stores_events=rng.random() < 0.3,
         )
         limits = NARROW if self.faults and rng.random() < 0.7 else ROOMY
         self.network.engine = Overheard(plan, entropy=rng.randbytes, unix_at_zero=1e9, limits=limits)
