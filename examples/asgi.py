@@ -16,13 +16,13 @@ from contextlib import suppress
 from subprocess import PIPE
 from typing import Any
 
-from mcp_engine.effects import Cause, Close, Connected, Dial, Effect, End, GetOpening, Pause, Resume, Send
+from mcp_engine.effects import Cause, Close, Connected, Dial, Effect, End, GetOpening, Pass, Pause, Resume, Send
 from mcp_engine.engine import Engine
 from mcp_engine.ids import ChannelId
 from mcp_engine.limits import Limits
 from mcp_engine.plan import Kind, Offer, Plan, ServerPlan, TaskRules
 from mcp_engine.wire.http_refusals import not_found, refusal
-from mcp_engine.wire.http_reply import Out, ReplyBody, ReplyEnd, ReplyHead, State
+from mcp_engine.wire.http_reply import Out, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead, State
 from mcp_engine.wire.http_routes import Head, McpRoute, Refused, Surface
 from mcp_engine.wire.http_server import judge, reply_to, shared_headers
 from mcp_engine.wire.ndjson import Line, LineReader, encode_line
@@ -37,7 +37,7 @@ class Channel:
 
     def __init__(self, number: ChannelId) -> None:
         self.number = number
-        self.outbox: asyncio.Queue[Send | Close] = asyncio.Queue()
+        self.outbox: asyncio.Queue[Send | Pass | Close] = asyncio.Queue()
         self.may_read = asyncio.Event()
         self.may_read.set()
         self.is_over = asyncio.Event()
@@ -56,7 +56,7 @@ class Proxy:
     def tell(self, receive: Callable[..., list[Effect]], *arguments: Any) -> None:
         """Call an input of the engine, and queue what comes of it before anything else is told."""
         for order in receive(*arguments, time.monotonic()):
-            if isinstance(order, Send | Close):
+            if isinstance(order, Send | Pass | Close):
                 self.channels[order.channel].outbox.put_nowait(order)
                 if isinstance(order, Close):
                     self.channels[order.channel].is_over.set()
@@ -102,15 +102,17 @@ class Proxy:
                 route = refusal(413, f"got over {LIMITS.request_size_max_bytes} bytes, expected less", is_mcp=True)
 
         async def put(outs: Sequence[Out]) -> None:
-            for out in outs:
-                message: dict[str, Any] = {"type": "http.response.body"}
-                if isinstance(out, ReplyHead):
-                    headers = (*out.headers, *shared_headers(head, self.surface))
-                    message = {"type": "http.response.start", "status": out.status, "headers": headers}
-                elif isinstance(out, ReplyBody):
-                    message |= {"body": out.data, "more_body": True}
-                async with asyncio.timeout(LIMITS.write_timeout_s):
-                    await send(message)
+            async with asyncio.timeout(LIMITS.write_timeout_s):
+                for out in outs:
+                    if isinstance(out, ReplyHead | ReplyDocument):
+                        length = [(b"content-length", b"%d" % len(out.data))] if isinstance(out, ReplyDocument) else []
+                        headers = [*out.headers, *length, *shared_headers(head, self.surface)]
+                        await send({"type": "http.response.start", "status": out.status, "headers": headers})
+                    if isinstance(out, ReplyBody | ReplyDocument):
+                        is_more = isinstance(out, ReplyBody)
+                        await send({"type": "http.response.body", "body": out.data, "more_body": is_more})
+                    elif isinstance(out, ReplyEnd):
+                        await send({"type": "http.response.body"})
 
         if not isinstance(route, McpRoute):
             refused = route if isinstance(route, Refused) else not_found(scope["path"], self.surface)
@@ -145,9 +147,12 @@ class Proxy:
                 except TimeoutError:
                     await put(reply.keep_alive())
                     continue
-                await put(reply.receive_send(order) if isinstance(order, Send) else reply.receive_close(order))
-                if isinstance(order, Send):
-                    self.tell(self.engine.receive_sent, channel.number, len(order.message))
+                if isinstance(order, Close):
+                    await put(reply.receive_close(order))
+                else:
+                    await put(reply.receive_send(order) if isinstance(order, Send) else reply.receive_pass(order))
+                    size_bytes = len(order.message) if isinstance(order, Send) else sum(map(len, order.pieces))
+                    self.tell(self.engine.receive_sent, channel.number, size_bytes)
             return End.DONE
         return End.GONE  # it took nothing for too long, or cannot
 

@@ -378,13 +378,16 @@ def driver(
     seed: int = 1,
     stored: Iterable[StoredArtifact] = (),
     stored_uploads: Iterable[StoredUpload] = (),
+    is_overheard: bool = True,
     **plan: Any,
 ) -> Driver:
-    """An engine with seeded entropy; without servers, with one of each kind: "pipe" and "http"."""
+    """An engine with seeded entropy; without servers, with one of each kind: "pipe" and "http". It is overheard, unless
+    its peers are too wild for anybody to follow."""
     both = (ServerPlan(id="pipe", kind=Kind.PIPE), ServerPlan(id="http", kind=Kind.HTTP))
     whole = Plan(servers=servers or both, link_key=LINK_KEY, workspaces_path="/w", **plan)
     entropy = random.Random(seed).randbytes
-    engine = Overheard(
+    kind = Overheard if is_overheard else Engine
+    engine = kind(
         whole,
         entropy=entropy,
         unix_at_zero=UNIX_AT_ZERO,

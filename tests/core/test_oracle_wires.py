@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from random import Random
 
+import msgspec
 import pytest
 from driving import GONE, connect, driver, newcomer, notification, request
 from isthmus.core.effects import (
@@ -25,6 +26,7 @@ from isthmus.core.effects import (
     Post,
     PostOpening,
     Send,
+    SendEvents,
 )
 from isthmus.core.ids import ChannelId
 from isthmus.core.oracle import Ended, Opened, Oracle, Role, Said, Transport, Verb
@@ -90,6 +92,17 @@ def test_a_session_over_http_is_one_wire() -> None:
     assert taken.by_wire[wire][-1] == Ended(3, Role.CLIENT)
     assert taken.by_wire[other] == [Opened(4, Verb.GET, "T")]
     assert taken.rules == []
+
+
+def test_several_messages_at_once_are_seen_one_by_one() -> None:
+    """In a trace: what one side said, and what it was told."""
+    opened = msgspec.json.encode({"input": "receive_open", "channel": 1, "opening": PipeOpening("s"), "effects": []})
+    steps = [said(method="notifications/progress", params={"progressToken": 1, "progress": n}) for n in (1, 2)]
+    line = {"input": "receive_messages", "channel": 1, "messages": steps, "effects": []}
+    told = {"input": "receive_sent", "channel": 1, "effects": [SendEvents(ChannelId(1), tuple(steps), ("1-1", "1-2"))]}
+    seen = list(read_trace([b'{"input":"begin"}', opened, msgspec.json.encode(line), msgspec.json.encode(told)]))
+    assert [each.message for _, each, _ in seen if isinstance(each, Said)] == 2 * steps
+    assert [each.event_id for _, each, _ in seen if isinstance(each, Said)] == [None, None, "1-1", "1-2"]
 
 
 def test_an_event_pipe_and_its_posts_are_one_wire() -> None:

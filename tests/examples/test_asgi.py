@@ -194,6 +194,8 @@ def test_a_session_from_its_first_request_to_its_last(play: Play) -> None:
         first = ground.post(call(1, "echo", text="one"))
         assert (await first.answer())["result"]["content"][0]["text"] == "one"
         assert int(first.headers[b"content-length"]) == len(first.body)
+        large = ground.post(call("large", "echo", text="x" * 2**17))
+        assert len((await large.answer())["result"]["content"][0]["text"]) == 2**17
         poured = ground.post(call(2, "pour", count=3, size_bytes=1, tally="/dev/null"))
         assert (await poured.answer())["result"]["content"][0]["text"] == "poured 3"
         assert [event["params"]["progress"] for event in poured.events()[:-1]] == [1, 2, 3]
