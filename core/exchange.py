@@ -164,6 +164,7 @@ class Exchange(Machine[State, Input]):
         upstream_id: the number it travels under, once sent.
         post: the channel of its POST to an HTTP upstream, while that is open.
         attempts: how often it was written upstream.
+        told: how far its client was told that it is.
         may_have_run: whether an earlier attempt may have reached the server.
         leg: what the client said of itself with the request, if it says that with each (2026-07-28).
         park: what its server asks of such a client, once it does.
@@ -189,6 +190,7 @@ class Exchange(Machine[State, Input]):
     upstream_id: int | None = None
     post: ChannelId | None = None
     attempts = 0
+    told = float("-inf")
     may_have_run = False
     leg: Envelope | None = None
     park: Park | None = None

@@ -57,11 +57,13 @@ class Row(NamedTuple):
         messages: they themselves. They hold what the protocol names, and nothing else.
         quotes: how many quotation marks they have together, if no member is there twice and no text has any. There
             cannot be fewer.
+        last: how far the last of them says it is.
     """
 
     number: int
     messages: Sequence[bytes]
     quotes: int
+    last: float
 
 
 def row_at(messages: Sequence[bytes], start: int) -> Row | None:
@@ -69,7 +71,7 @@ def row_at(messages: Sequence[bytes], start: int) -> Row | None:
     if messages[start].find(METHOD, 0, METHOD_STOP_MAX) < 0:
         return None
     number: int | None = None
-    quotes, stop = 0, start
+    quotes, stop, last = 0, start, 0.0
     decode = _decoder.decode
     for message in islice(messages, start, None):
         try:
@@ -86,7 +88,8 @@ def row_at(messages: Sequence[bytes], start: int) -> Row | None:
         if params.message is not None:
             quotes += QUOTES_OF_TEXT
         stop += 1
-    return None if number is None else Row(number, messages[start:stop], quotes)
+        last = params.progress
+    return None if number is None else Row(number, messages[start:stop], quotes, last)
 
 
 def retold(row: Row, token_raw: bytes) -> list[bytes] | None:
@@ -115,9 +118,10 @@ class Progress:
         exchange = link.pending.get(row.number) or link.tokens.get(row.number)
         if not isinstance(exchange, Exchange) or exchange.token_raw is None or link.upstream.state is State.CLOSED:
             return False
-        messages = retold(row, exchange.token_raw)
+        messages = retold(row, exchange.token_raw) if exchange.attempts <= 1 else None  # else some may be behind
         if messages is None:
             return False
+        exchange.told = row.last
         self._uplink.expect_reply(link, exchange)
         self._courier.tell_all_progress(link.session_of(exchange), exchange, messages)
         return True

@@ -165,8 +165,7 @@ class Server:
         if network.strikes("garbage", 0.05):
             network.say(channel, network.rng.choice(GARBAGE))
         if "progressToken" in meta:
-            done = 2 if "requestState" in params else 1  # a later round goes on where the one before was
-            told = {"progressToken": meta["progressToken"], "progress": done, "message": given["say"]}
+            told = {"progressToken": meta["progressToken"], "progress": 1, "message": given["say"]}  # in each round
             self._say(channel, method="notifications/progress", params=told)
         if given.get("ask") and self.is_modern and "elicitation" in meta.get(ABILITIES, {}):
             self._ask_in_rounds(channel, session, id, params)
