@@ -13,6 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from faulty_http import Faulty
 from isthmus.app import cli
 from isthmus.app.conform.command import WHAT_TO_INSTALL
 from isthmus.app.conform.judging import CHANCES, LEFT_OUT, SERVER_RULES
@@ -20,7 +21,6 @@ from isthmus.app.conform.moves import MOVES, Scene, arguments_of, moves_for
 from isthmus.app.conform.report import decode_record
 from isthmus.app.conform.steps import REVISIONS, decoded
 from isthmus.app.conform.survey import Survey, Tool
-from peers.faulty_http import Faulty
 
 FAULTY = str(Path(__file__).parent / "peers" / "faulty.py")
 KNOWN = ("--revision", "2025-06-18", "--log-level", "error")
