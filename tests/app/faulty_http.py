@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from peers.faulty import answers
+from faulty import answers
 
 
 class Faulty(ThreadingHTTPServer):

@@ -22,7 +22,7 @@ from isthmus.app.conform.report import decode_record
 from isthmus.app.conform.steps import REVISIONS, decoded
 from isthmus.app.conform.survey import Survey, Tool
 
-FAULTY = str(Path(__file__).parent / "peers" / "faulty.py")
+FAULTY = str(Path(__file__).parent / "faulty.py")
 KNOWN = ("--revision", "2025-06-18", "--log-level", "error")
 QUICK = ("--examples", "5", *KNOWN)
 Run = Callable[..., tuple[int, str, str]]
