@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test compiled peers quick chaos crash big leaks bench bench-compare conformance lint types links docs clean
+.PHONY: run test compiled peers quick chaos simulate crash fuzz coverage big leaks mutants bench bench-compare conformance lint types links docs clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -49,22 +49,44 @@ links:
 	@for d in core transports storage app; do ln -sfn ../../$$d .links/isthmus/$$d; done
 
 # What a call costs, against floors, byte proxies and peers in one run: QUICK=1 for the shortest, ARGS='--only http_c16'
-# for one workload. Needs a C compiler. Not part of the tests.
+# for one workload, PYTHON=python3.13 for another interpreter than that of $(VENV). Needs a C compiler. Not part of the
+# tests.
+MEASURING = python=$$($(BIN)/python bench/interpreter.py $(if $(filter file,$(origin PYTHON)),,$(PYTHON))) && "$$python"
+
 bench: $(STAMP)
 	@$(BIN)/python bench/peers.py
-	@$(BIN)/python bench/run.py --json build/bench/report.json $(if $(QUICK),--quick) $(ARGS)
+	@$(MEASURING) bench/run.py --json build/bench/report.json $(if $(QUICK),--quick) $(ARGS)
 
 # The same of this tree and of a commit, in turns: make bench-compare BASE=HEAD~3 ARGS='--only http_c16'.
 bench-compare: $(STAMP)
-	@$(BIN)/python bench/compare.py $(or $(BASE),HEAD) $(if $(QUICK),--quick) $(ARGS)
+	@$(MEASURING) bench/compare.py $(or $(BASE),HEAD) $(if $(QUICK),--quick) $(ARGS)
 
 # Storms over real processes: SEEDS='1 2' repeats some, MINUTES=60 goes on for an hour.
 chaos: $(STAMP)
 	@$(BIN)/python tests/chaos/campaign.py --minutes $(or $(MINUTES),10) $(SEEDS)
 
+# Worlds round one engine, on a clock that jumps: SECONDS=3600 of them, JOBS=2 at once, SEEDS='1 2' repeats some.
+simulate: $(STAMP)
+	@$(BIN)/python tests/simulation/simulating.py --seconds $(or $(SECONDS),60) \
+		--jobs $(if $(filter file,$(origin JOBS)),1,$(JOBS)) $(SEEDS)
+
 # A process ended at each step of storing files, and what the next one finds: WHAT='a_session --at 17' looks at one.
 crash: $(STAMP)
 	@$(BIN)/python tests/app/crashing.py $(WHAT)
+
+# Inputs that break the targets in fuzz/: SECONDS=3600 for all of them together, ONLY='sse tasks' for some. Where there
+# is no atheris for this Python, the search is our own.
+fuzz: $(STAMP)
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary atheris -e '.[fuzz]' 2>/dev/null || true
+	@$(BIN)/python fuzz/harness/campaign.py $(if $(SECONDS),--seconds $(SECONDS)) $(foreach name,$(ONLY),--only $(name))
+
+# Lines and branches of core/ that no test reaches, of those that need nothing but ours.
+coverage: $(STAMP)
+	@mkdir -p build/coverage && $(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest -q -n $(JOBS) -m 'not real and not chaos' \
+		tests/core tests/transports tests/app tests/test_fuzz_corpora.py
+	@$(BIN)/coverage combine -q && $(BIN)/coverage report
 
 # 2 GiB in by POST, PUT and tus, and out again, in memory that does not grow: SIZE=64Mi is quicker.
 big: $(STAMP)
@@ -73,6 +95,12 @@ big: $(STAMP)
 # 10,000 sessions opened and dropped, and what is left of them.
 leaks: $(STAMP)
 	@$(BIN)/python tests/chaos/leaks.py
+
+# Small faults put into the core one at a time, and which of them no test sees. SECONDS=3600 tries more of them, SEED=2
+# others, ONLY='core/timers.py core/wire' those of a part. Not part of the tests.
+mutants: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage>=7'
+	@nice -n 10 $(BIN)/python tests/mutation/mutating.py --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) $(ONLY)
 
 # The official conformance suites, directly and through the proxy. Not part of the tests either.
 conformance: $(STAMP)

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 from . import logs
-from .file_command import parse_duration
+from .config import ConfigError
+from .durations import parse_duration
 from .file_pages import KINDS
 from .sizes import parse_size
 from .targets import DEFAULT_LISTEN, how_to_wrap
 from .task_pages import STATUSES
+from .value_checks import check_token
 from .version import VERSION
 
 CONFIG_NAMES = ("isthmus.yaml", "isthmus.yml", "isthmus.toml", "isthmus.json")
 TOKEN_VARIABLE: Final = "ISTHMUS_TOKEN"
 T = TypeVar("T")
 AS_JSON: Final = "print what it tells as JSON, instead of a table"
+
+
+def token_of(given: str | None) -> str | None:
+    """The secret that an isthmus is to be shown: `given`, or that of the environment.
+
+    Raises:
+        ConfigError: it cannot be one.
+    """
+    token = given or os.environ.get(TOKEN_VARIABLE) or None
+    for problem in check_token(TOKEN_VARIABLE if given is None else "--token", token):
+        raise ConfigError(f"{problem.key}: {problem.seen}, expected {problem.expected}")
+    return token
 
 
 def parser() -> argparse.ArgumentParser:
@@ -143,6 +158,8 @@ def parser() -> argparse.ArgumentParser:
 
     verbs = _add_tasks(commands.add_parser, shared, running) + _add_files(commands.add_parser, shared, running)
 
+    _add_conform(commands.add_parser, shared)
+
     for name, about in (
         ("demo", "Upload, use, produce and read back a file, step by step."),
         ("schema", "Print the JSON Schema of the configuration file."),
@@ -200,6 +217,39 @@ def _add_tasks(
         else:
             verb.add_argument("id", metavar="ID", help="the task's id, or at least its first 8 characters")
     return list(verbs.choices.values())
+
+
+def _add_conform(add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:
+    about = "Test a server: make up conversations, and say which clauses of the specification it breaks."
+    conform = add(
+        "conform",
+        parents=[shared],
+        help=_as_help(about),
+        usage="isthmus conform [options] URL | isthmus conform [options] -- COMMAND [ARG …]",
+        description=f"{about} It calls the server's tools with made-up arguments, unless --safe says otherwise.",
+        epilog="Exit codes: 0 nothing that must be kept is broken, 1 something is, or it cannot be tested, 2 usage. "
+        "Example: isthmus conform --safe -- npx -y @modelcontextprotocol/server-everything",
+    )
+    conform.add_argument("target", nargs="?", metavar="URL", help="where the server listens: http(s)://…")
+    conform.add_argument("--safe", action="store_true", help="call only tools whose annotations say readOnlyHint true")
+    conform.add_argument(
+        "--examples", type=int, default=200, metavar="N", help="conversations that are made up; default 200"
+    )
+    conform.add_argument("--seconds", type=float, metavar="N", help="begin no new conversation after so many seconds")
+    conform.add_argument("--timeout", type=float, default=20.0, metavar="N", help="seconds for an answer; default 20")
+    conform.add_argument("--seed", type=int, default=0, metavar="N", help="what all choices follow from; default 0")
+    conform.add_argument("--revision", metavar="R", help="speak this one only; default: all that the server speaks")
+    conform.add_argument("--only", action="append", default=[], metavar="RULE", help="look for this rule only")
+    conform.add_argument("--ignore", action="append", default=[], metavar="RULE", help="do not look for this rule")
+    conform.add_argument("--strict", action="store_true", help="fail for what should be kept, too")
+    conform.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="header sent to the URL")
+    conform.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the command")
+    conform.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
+    conform.add_argument("--cwd", metavar="DIR", help="working directory of the command")
+    conform.add_argument("--json", metavar="FILE", help="write what was found as JSON, too")
+    conform.add_argument("--junit", metavar="FILE", help="write a test case for each rule, as JUnit has it, too")
+    conform.add_argument("--record", metavar="FILE", help="write the conversations that broke a rule, as JSON Lines")
+    conform.add_argument("--replay", metavar="FILE", help="play the conversations of such a file again, and no other")
 
 
 def _add_files(

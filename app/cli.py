@@ -1,4 +1,4 @@
-"""The command line: `isthmus serve | wrap | check | ps | start | stop | restart | tasks | files | demo | schema`."""
+"""The command line: `isthmus serve`, `wrap`, `check`, and what else `_COMMANDS` has."""
 
 from __future__ import annotations
 
@@ -17,24 +17,21 @@ import msgspec
 
 from ..core.effects import PipeOpening
 from ..transports.child_ends import LAST_WORDS, last_words
-from ..transports.http_endpoint import Endpoint
 from ..transports.pipe import serve_pipe
-from . import banner, file_command, local_files, logs, remote, remote_tasks, screen, translations, wrapping
-from .addresses import scheme_of
-from .arguments import CONFIG_NAMES, TOKEN_VARIABLE, parser, why_unknown
+from . import banner, logs, screen, wrapping
+from .arguments import CONFIG_NAMES, parser, token_of, why_unknown
+from .collecting import collect_rarely
 from .config import ConfigError, load, schema
-from .documents import without_credentials
 from .driving import loop_of
-from .errors import StartError
+from .errors import Failed, StartError
 from .fitting import awaits_clients, misfits
 from .planning import era_of
 from .probe import ServerReport, probe
-from .remote_files import RemoteFiles
 from .service import Service, running
 from .settings import Core, Management, Server, Settings
 from .stopping import Stop, stoppable
 from .targets import address_of, target_of
-from .value_checks import check_host, check_origin, check_token
+from .value_checks import check_host, check_origin
 from .version import VERSION
 
 DONE, FAILED, USAGE = 0, 1, 2
@@ -72,7 +69,7 @@ def _run_command(argv: Sequence[str] | None) -> int:
     except ConfigError as error:
         _complain(str(error))
         return USAGE
-    except (StartError, screen.Unheard, remote.Failed) as error:
+    except (StartError, screen.Unheard, Failed) as error:
         _complain(str(error))
         return FAILED
     except KeyboardInterrupt:
@@ -115,7 +112,7 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
         unix_socket=http_path,
         allowed_hosts=hosts,
         allowed_origins=origins,
-        management=Management(token=_token(None)),
+        management=Management(token=token_of(None)),
     )
     settings = wrapping.to_settings(options, upstream, id, core, is_inspected=is_inspected, unix_socket=lines_path)
     is_lasting = options.storage is not None
@@ -130,12 +127,14 @@ async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_l
             screen.say(banner.listening(service, reports))
         except screen.Unheard as error:
             _log.warning("nobody sees the banner: %s", error)
+        collect_rarely()
         await anyio.sleep_forever()
     return DONE
 
 
 async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool) -> int:
     async with running(settings, listen=False, is_lasting=is_lasting, trace_path=trace) as service:
+        collect_rarely()
         is_stopping = anyio.Event()
         stop.order = is_stopping.set
         async with anyio.create_task_group() as tasks:
@@ -235,6 +234,8 @@ def _check(options: argparse.Namespace, command: list[str]) -> int:
 
 
 async def _check_upstreams(settings: Settings, stop: Stop) -> int:
+    from . import translations  # nothing else tells of them
+
     async with running(settings, listen=False, is_lasting=False) as service:
         reports = await _probe_all(service, is_logged=False, in_both_eras=True)
     is_good, is_translated = True, False
@@ -257,98 +258,36 @@ def _demo(options: argparse.Namespace, command: list[str]) -> int:
     return _run(demonstrate, if_stopped=FAILED)
 
 
+def _conform(options: argparse.Namespace, command: list[str]) -> int:
+    from .conform.command import conform  # what it needs is needed by nothing else
+
+    return DONE if conform(options, command) else FAILED
+
+
 def _schema(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "schema")
     screen.say(msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode())
     return DONE
 
 
-# --- A running isthmus ----------------------------------------------------------------------------------------------
+def _ask(options: argparse.Namespace, command: list[str]) -> int:
+    from .asking import answer  # what it needs no proxy needs
 
-
-def _ps(options: argparse.Namespace, command: list[str]) -> int:
-    _no_command(command, "ps")
-    servers = _isthmus(options).servers()
-    _say_told(options, servers, remote.table)
-    return DONE
-
-
-def _order(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, options.command)
-    _isthmus(options).act(options.command, options.id)
-    screen.say(f"{options.id} {remote.DONE[options.command]}")
-    return DONE
-
-
-def _tasks(options: argparse.Namespace, command: list[str]) -> int:
-    _no_command(command, "tasks")
-    isthmus = _isthmus(options)
-    filters = {name: value for name in ("server", "status") if (value := getattr(options, name)) is not None}
-    if options.verb == "list":
-        _say_told(options, remote_tasks.listed(isthmus, filters), remote_tasks.table)
-        return DONE
-    if filters:
-        raise ConfigError(
-            f"got --{next(iter(filters))} with `tasks {options.verb}`, expected it with `tasks list` only"
-        )
-    if len(options.id) < remote.PREFIX_MIN_CHARS:
-        right = f"the task's id, or at least its first {remote.PREFIX_MIN_CHARS} characters"
-        raise ConfigError(f"got the id {options.id!r}, expected {right}")
-    task = remote_tasks.find(isthmus, options.id)
-    if options.verb == "show":
-        _say_told(options, task, remote_tasks.description)
-        return DONE
-    told = remote_tasks.cancel(isthmus, task["id"])
-    _say_told(options, told, lambda _: f"{screen.plain(task['id'])} is cancelled")
-    return DONE
-
-
-def _files(options: argparse.Namespace, command: list[str]) -> int:
-    _no_command(command, "files")
-    say_told = partial(_say_told, options)
-    if options.root is None:
-        is_done = file_command.run(options, RemoteFiles(_isthmus(options)), say_told)
-    else:
-        with local_files.held(options.root) as files:
-            is_done = file_command.run(options, files, say_told)
-    return DONE if is_done else FAILED
-
-
-def _say_told(options: argparse.Namespace, told: T, for_people: Callable[[T], str]) -> None:
-    screen.say(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() if options.json else for_people(told))
-
-
-def _isthmus(options: argparse.Namespace) -> remote.Isthmus:
-    url = options.url
-    if url.startswith("unix:") and url.strip("/") != "unix:":
-        return remote.Isthmus(url, url.removeprefix("unix:"), _token(options.token))
-    shown = without_credentials(url)
-    if scheme_of(url) not in ("http", "https") or "?" in url:
-        raise ConfigError(f"got --url {shown}, expected http(s)://HOST:PORT or unix:PATH")
-    try:
-        address = Endpoint(url).address()
-    except ValueError as error:
-        raise ConfigError(f"got --url {shown}: {error}") from error
-    return remote.Isthmus(shown, address, _token(options.token))
-
-
-def _token(given: str | None) -> str | None:
-    token = given or os.environ.get(TOKEN_VARIABLE) or None
-    for problem in check_token(TOKEN_VARIABLE if given is None else "--token", token):
-        raise ConfigError(f"{problem.key}: {problem.seen}, expected {problem.expected}")
-    return token
+    return DONE if answer(options) else FAILED
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "serve": _serve,
     "wrap": _wrap,
     "check": _check,
-    "ps": _ps,
-    "start": _order,
-    "stop": _order,
-    "restart": _order,
-    "tasks": _tasks,
-    "files": _files,
+    "ps": _ask,
+    "start": _ask,
+    "stop": _ask,
+    "restart": _ask,
+    "tasks": _ask,
+    "files": _ask,
+    "conform": _conform,
     "demo": _demo,
     "schema": _schema,
 }

@@ -155,9 +155,10 @@ class Reader:
         return self._read_leaf(value, kind, bare, metas, key)
 
     def is_sound(self, key: str) -> bool:
-        """Whether what was read at `key`, and below, can be judged further. Keys that nobody knows are nowhere."""
-        beneath = re.compile(rf"{re.escape(key)}(?:[.\[]|$)")
-        return not any(beneath.match(problem.key) for problem in self.problems if problem.seen != _UNKNOWN)
+        """Whether what was read at `key`, and below, can be judged further; that is so of nothing below what could not
+        be read. Keys that nobody knows are nowhere."""
+        faulty = [problem.key for problem in self.problems if problem.seen != _UNKNOWN]
+        return not any(_is_below(one, key) or _is_below(key, one) for one in faulty)
 
     def render(self, problem: Problem) -> str:
         """One line for people. Of environment variables, headers and tokens it shows no value, of URLs no
@@ -250,6 +251,11 @@ class Reader:
         """Returns None, what a value with a problem is read as."""
         self.problems.append(Problem(key, expected, seen))
         return None
+
+
+def _is_below(key: str, other: str) -> bool:
+    """Whether `key` is the other key or one below it."""
+    return key.startswith(other) and key[len(other) :][:1] in ("", ".", "[")
 
 
 def _is_unicode(text: str) -> bool:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from ..core import handle
 from .config import ConfigError
+from .errors import Failed
 from .file_export import export
 from .file_pages import FILTERS
-from .remote import PREFIX_MIN_CHARS, Failed, Json, aligned, duration, moment, named, short, shown
+from .remote import PREFIX_MIN_CHARS, Json, aligned, duration, moment, named, short, shown
 from .screen import complain, plain, say
 from .sizes import told_size
-
-_DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd])")
-_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class Files(Protocol):
@@ -34,18 +31,6 @@ class Files(Protocol):
     def content(self, id: str) -> Iterator[bytes]: ...
 
     def delete(self, id: str) -> None: ...
-
-
-def parse_duration(text: str) -> float:
-    """Seconds meant by `text`, such as 90s, 15m, 1.5h or 7d.
-
-    Raises:
-        ValueError: it means none.
-    """
-    matched = _DURATION.fullmatch(text)
-    if matched is None:
-        raise ValueError(f"{text!r} is no time, expected one such as 90s, 15m, 2h or 7d")
-    return float(matched[1]) * _UNITS_S[matched[2]]
 
 
 def run(options: argparse.Namespace, files: Files, say_told: Callable[[Any, Callable[[Any], str]], None]) -> bool:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from ..core.filename import safe_filename
-from .remote import Failed, Json
+from .errors import Failed
+from .remote import Json
 
 
 def export(file: Json, content: Iterable[bytes], path: str | None, *, may_replace: bool) -> str:

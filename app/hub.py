@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import anyio
@@ -30,12 +30,14 @@ from ..core.effects import (
     ForgetAll,
     Note,
     Opening,
+    Pass,
     Pause,
     PostOpening,
     Receive,
     Remove,
     Resume,
     Send,
+    SendEvents,
     Serve,
     StorageAnswer,
     StorageFailed,
@@ -55,7 +57,7 @@ from ..transports.clock import loop_clock
 from ..transports.driver import DRIVE, Drive
 from ..transports.http_client import HttpClient
 from ..transports.memory import MemoryServer
-from ..transports.port import FileOutlet, Outlet
+from ..transports.port import FileOutlet, Outlet, ReplyOutlet
 from ..transports.stdio import Child
 from .upstreams import UpstreamAddress, Upstreams
 from .workspaces import Workspaces
@@ -85,6 +87,20 @@ class EngineLike(Protocol):
     def new_channel(self) -> ChannelId: ...
     def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]: ...
     def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]: ...
+    def receive_messages(self, channel: ChannelId, messages: Sequence[bytes], now: float) -> list[Effect]: ...
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool: ...
+    def receive_pieces(self, channel: ChannelId, pieces: tuple[bytes, ...], now: float) -> list[Effect]: ...
+    def receive_part(
+        self,
+        channel: ChannelId,
+        pieces: tuple[bytes, ...],
+        now: float,
+        *,
+        opening: Connected | None = None,
+        size_bytes: int = 0,
+        cause: Cause | None = None,
+    ) -> list[Effect]: ...
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]: ...
     def receive_answer(self, ticket: Ticket, answer: StorageAnswer, now: float) -> list[Effect]: ...
     def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]: ...
@@ -295,6 +311,31 @@ class Hub:
     def message(self, channel: ChannelId, message: bytes) -> None:
         self._apply(self._engine.receive_message(channel, message, self._now()))
 
+    def arrived(self, channel: ChannelId, messages: Sequence[bytes]) -> None:
+        self._apply(self._engine.receive_messages(channel, messages, self._now()))
+
+    def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
+        self._apply(self._engine.receive_pieces(channel, pieces, self._now()))
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
+        return self._engine.passes(channel, beginning, size_bytes)
+
+    def part(
+        self,
+        channel: ChannelId,
+        pieces: tuple[bytes, ...],
+        *,
+        opening: Connected | None = None,
+        size_bytes: int = 0,
+        is_last: bool = False,
+    ) -> None:
+        cause = ENDED_ORDERLY if is_last else None
+        if (self._outlets.pop(channel, None) if is_last else self._outlets.get(channel)) is not None:
+            now = self._now()
+            self._apply(
+                self._engine.receive_part(channel, pieces, now, opening=opening, size_bytes=size_bytes, cause=cause)
+            )
+
     def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
         if self._outlets.pop(channel, None) is not None:
             now = self._now()
@@ -339,10 +380,19 @@ class Hub:
             if outlet is not None:
                 outlet.send(effect)
             return
+        if isinstance(effect, SendEvents):
+            reply: ReplyOutlet | None = self._outlets.get(effect.channel)  # type: ignore[assignment]
+            if reply is not None:
+                reply.send_events(effect)
+            return
         if isinstance(effect, Dial):
             self._dial(effect)
             return
         match effect:
+            case Pass():
+                reply_outlet: ReplyOutlet | None = self._outlets.get(effect.channel)  # type: ignore[assignment]
+                if reply_outlet is not None:
+                    reply_outlet.pass_on(effect)
             case Close():
                 outlet = self._outlets.get(effect.channel)
                 if outlet is not None:

@@ -1,18 +1,16 @@
-"""Uploads in, artifacts out: multipart bodies become blobs as they arrive, all files of a request or none.
+"""Uploads: multipart bodies become blobs as they arrive.
 
-Nothing is held but the chunk in hand. A limit is met before the chunk that would pass it is written, and however a
-request fails (a bad body, a full disk, a client that hangs up, a shutdown), what was stored for it is removed.
+Nothing is held but the chunk in hand. A limit is met before the chunk that would pass it is written.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-import anyio
 import msgspec
 from multipart import (
     MultipartError,
@@ -23,11 +21,9 @@ from multipart import (
     parse_options_header,
 )
 
-from ..core.counter import overhead_max_bytes
-from ..core.effects import Append, RawFile, Receive, Serve, StoredFile, UploadManifest
-from ..storage.interface import Blobs, StorageFull
+from ..core.effects import RawFile, Receive, StoredFile, UploadManifest
+from ..storage.interface import Blobs
 from ..transports.port import UploadRefused
-from .addition import Addition
 
 HEADER_SIZE_MAX_BYTES: Final = 4096
 """One header of a part. File names end at 255 bytes on most systems, three times that when percent-encoded."""
@@ -35,8 +31,6 @@ HEADERS_MAX: Final = 16
 """Headers of a part. RFC 7578 knows three."""
 SHA256_SIZE_MAX_BYTES: Final = 128
 """A hash has 64 digits; the rest is room for white space."""
-DISCARD_TIMEOUT_S: Final = 30.0
-"""How long the removal of a failed upload may hold up a shutdown. The next start removes what is left then."""
 
 _BOUNDARY: Final = re.compile(r"[!-~]([ -~]{0,198}[!-~])?")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -56,70 +50,8 @@ class _Head(NamedTuple):
 _Event = _Head | bytes | None
 
 
-class BlobFiles:
-    """The files of the HTTP listener, kept as blobs. Implements `transports.port.FileService`."""
-
-    def __init__(self, blobs: Blobs) -> None:
-        self._blobs = blobs
-
-    async def take_in(self, order: Receive, content_type: str, body: AsyncIterator[bytes]) -> bytes:
-        """Store the `file` fields of a multipart/form-data body as `order.blobs`, in order; with `order.raw`, the body
-        itself.
-
-        Fields `sha256` are optional, or not with `order.require_sha256`: one a file, in order, blank ones not counted.
-
-        Args:
-            content_type: the request's header, with the boundary.
-            body: the request's body, cut anyhow.
-
-        Returns:
-            The JSON of an `UploadManifest`.
-
-        Raises:
-            UploadRefused: 400 malformed, no_file, too_many_files, unknown_field, sha256_count, sha256_mismatch or
-                sha256_required; 413 file_too_large or request_too_large; 415 unsupported_media_type; 507 storage_full.
-                Nothing is stored, and neither is when `body` or the storage raise.
-        """
-        boundary = b"" if order.raw is not None else _boundary(content_type)
-        intake = _Intake(order, self._blobs)
-        try:
-            if order.raw is not None:
-                return await intake.take_raw(order.raw, body)
-            async with aclosing(_parts(boundary, body, overhead_max_bytes(len(order.blobs)))) as events:
-                return await intake.take(events)
-        except BaseException as error:
-            with anyio.move_on_after(DISCARD_TIMEOUT_S, shield=True):
-                await self._discard(intake.begun)
-            if isinstance(error, StorageFull):
-                raise UploadRefused(507, "storage_full", "there is no room for this upload; try again later") from error
-            raise
-
-    async def append(self, order: Append, body: AsyncIterator[bytes], tell: Callable[[bytes], None]) -> None:
-        """Store more of a draft as it arrives. See `FileService`."""
-        addition = Addition(order, self._blobs, tell)
-        try:
-            await addition.take(body)
-        finally:
-            tell(addition.report())
-
-    def give_out(self, order: Serve, start: int, stop: int) -> AsyncIterator[bytes]:
-        """The bytes `start:stop` of the blob, in chunks of at most 64 KiB.
-
-        Raises:
-            NotStored: on the first step: the blob has gone.
-        """
-        return self._blobs.read(order.blob, start, stop)
-
-    async def _discard(self, keys: list[str]) -> None:
-        for key in keys:
-            try:
-                await self._blobs.delete(key)
-            except Exception:
-                continue  # the client is to hear why its upload failed, and the other files must still go
-
-
-class _Intake:
-    """One upload on its way in."""
+class Intake:
+    """One upload on its way in: see `BlobFiles.take_in`."""
 
     def __init__(self, order: Receive, blobs: Blobs) -> None:
         self.begun: list[str] = []
@@ -228,7 +160,7 @@ class _Parser(PushMultipartParser):  # type: ignore[misc]
         super()._on_segment_headerline(line)
 
 
-async def _parts(boundary: bytes, body: AsyncIterator[bytes], overhead_max: int) -> AsyncGenerator[_Event, None]:
+async def parts_of(boundary: bytes, body: AsyncIterator[bytes], overhead_max: int) -> AsyncGenerator[_Event, None]:
     """For each part its head, its content in non-empty chunks, and None."""
     parser = _Parser(boundary, max_header_size=2 * HEADER_SIZE_MAX_BYTES, max_header_count=HEADERS_MAX)
     opening = b"--" + boundary
@@ -258,7 +190,12 @@ async def _parts(boundary: bytes, body: AsyncIterator[bytes], overhead_max: int)
         raise _malformed(f"not multipart/form-data: {error.args[0]}") from error
 
 
-def _boundary(content_type: str) -> bytes:
+def boundary_of(content_type: str) -> bytes:
+    """That of a multipart/form-data body.
+
+    Raises:
+        UploadRefused: 415 unsupported_media_type, 400 malformed.
+    """
     media_type, options = parse_options_header(content_type)
     if media_type != "multipart/form-data":
         detail = f"got Content-Type {_shown(media_type)}, expected multipart/form-data; with curl write -F file=@PATH"

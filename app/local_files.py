@@ -15,9 +15,10 @@ from ..core.filerecord import FileStatus, StoredArtifact, StoredUpload
 from ..storage.files import FileBlobs
 from ..storage.interface import StorageError
 from ..storage.sqlite import SqliteRecords
+from .errors import Failed
 from .file_pages import FILTERS, described
 from .holding import InUse, holding
-from .remote import CHUNK_BYTES, Failed, Json
+from .remote import CHUNK_BYTES, Json
 from .stored import stored_artifacts, stored_uploads
 
 

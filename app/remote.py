@@ -17,6 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from ..core.wire.url import Address
+from .errors import Failed
 from .screen import plain
 
 READ_TIMEOUT_S: Final = 10.0
@@ -32,10 +33,6 @@ CANDIDATES_SHOWN: Final = 5
 DONE: Final = {"start": "runs", "stop": "is stopped", "restart": "runs again"}
 
 Json = dict[str, Any]
-
-
-class Failed(Exception):
-    """It cannot be asked, or does not do what it is asked for; the message says why and what would help."""
 
 
 class Isthmus(NamedTuple):

@@ -6,11 +6,11 @@ import contextlib
 import functools
 import logging
 import os
-import resource
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import TypeVar
 
 import anyio
@@ -38,15 +38,16 @@ from ..transports.traffic import Counts
 from ..transports.unix_client import UnixAddress
 from ..transports.unix_listener import remove_socket
 from .addresses import unix_path
+from .blob_files import BlobFiles
 from .conversations import Conversations
 from .driving import drive_of
 from .errors import StartError
 from .file_pages import FilePages
 from .holding import InUse, holding
 from .hub import EngineLike, Hub
-from .intake import BlobFiles
 from .listening import open_listeners, serve_lines, surface_of
 from .management import ServerPages
+from .open_files import allow_open_files, within_open_files
 from .planning import to_forward_target, to_header_rules, to_limits, to_plan
 from .settings import Server, Settings
 from .stored import Left, left_behind
@@ -59,9 +60,6 @@ from .workspaces import Workspaces
 
 T = TypeVar("T")
 KEY_BYTES = 32
-OPEN_FILES_MAX = 65_536
-"""What is asked for, where the system allows it. More is of no use here, and what our children inherit: some programs
-go through all numbers up to this one when they start."""
 
 
 _log = logging.getLogger("isthmus.server")
@@ -120,10 +118,9 @@ async def running(
     Raises:
         StartError: the port is taken, the storage is in use, the trace cannot be written.
     """
-    _allow_open_files()
     async with contextlib.AsyncExitStack() as stack:
         root = settings.storage.root if is_lasting else await stack.enter_async_context(_apart(temporary_folder()))
-        limits = to_limits(settings)
+        limits = within_open_files(to_limits(settings), allow_open_files())
         with _start_errors(root):
             # Before anything below the root is read or made: of two that start at once, one must not see any of it.
             workspaces_path = os.path.realpath(os.path.join(root, "workspaces"))
@@ -215,15 +212,6 @@ def _shielded(scopes: list[anyio.CancelScope]) -> anyio.CancelScope:
     return scopes[-1]
 
 
-def _allow_open_files() -> None:
-    """A connection is an open file, and the usual first limit of 1024 stems from a time of fewer."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 # Hub and listener outlive the cancellation of their surroundings: whoever leaves `running`, in whatever way, stops them
 # in order, so that calls in flight can finish and their answers be delivered.
 
@@ -301,8 +289,6 @@ def _forwarder(settings: Settings, link_key: bytes, limits: Limits) -> Forwarder
 
 
 def _pages(service: Service, conversations: Conversations, traffic: Counts) -> Pages:
-    from . import metrics  # it takes longest to import, and only listeners have pages
-
     hub, counts = service.hub, service.tool_counts
     servers = ServerPages(hub, conversations, service.limits, service.settings.servers, tool_counts=counts)
     by_id = {server.id: server for server in service.settings.servers}
@@ -345,6 +331,7 @@ def _pages(service: Service, conversations: Conversations, traffic: Counts) -> P
             case Page.DELETE:
                 return files.delete(route.id)
             case Page.METRICS:
+                metrics = await to_thread.run_sync(_load_metrics)
                 counted = metrics.exposition(
                     VERSION,
                     hub.engine.report(),
@@ -357,6 +344,13 @@ def _pages(service: Service, conversations: Conversations, traffic: Counts) -> P
                 return page_answer(200, counted, content_type=metrics.CONTENT_TYPE)
 
     return answer
+
+
+def _load_metrics() -> ModuleType:
+    """It takes longest to import, in half a dozen modules of the standard library, and few ever ask for its page."""
+    from . import metrics
+
+    return metrics
 
 
 # --- Storage --------------------------------------------------------------------------------------------------------

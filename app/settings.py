@@ -28,6 +28,9 @@ class Management(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = True
     token: Annotated[str | None, about("The secret that must be shown as Authorization: Bearer to see them.")] = None
 
+    def __repr__(self) -> str:
+        return _without_secrets(self)
+
 
 class Core(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The listener."""
@@ -249,11 +252,13 @@ class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def _without_secrets(shape: Struct) -> str:
-    """The struct for a log: of variables and headers it has the names only, of keys their number."""
+    """The struct for a log: of variables and headers it has the names only, of keys their number, of a token none."""
     shown = {name: getattr(shape, name) for name in shape.__struct_fields__}
-    for name in ("env", "headers"):
+    for name in ("env", "headers", "set"):
         if name in shown:
             shown[name] = dict.fromkeys(shown[name] or (), "…")
+    if shown.get("token") is not None:
+        shown["token"] = "…"
     if "request_state_keys" in shown:
         shown["request_state_keys"] = ("…",) * len(shown["request_state_keys"] or ())
     return f"{type(shape).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
@@ -282,6 +287,9 @@ class Forwarding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     set: Annotated[dict[str, str], about("Sent with every request, in place of clients' own by these names.")] = {}
     x_forwarded: Annotated[bool, about("Add X-Forwarded-For, X-Forwarded-Host and X-Forwarded-Proto.")] = False
     forwarded: Annotated[bool, about("Add Forwarded (RFC 7239).")] = False
+
+    def __repr__(self) -> str:
+        return _without_secrets(self)
 
 
 class Filter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

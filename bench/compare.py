@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Final
 
 import run
-from programs import BUILD, ROOT, Programs, allow_open_files, build
+from programs import BUILD, PACKAGES, ROOT, Programs, allow_open_files, build, compile_python
 from report import number, table
-from subjects import STARTERS, Route, Start, Starter
+from subjects import MODULE, STARTERS, Route, Start, Starter
 from targets import Figures
 
-PACKAGES: Final = ("core", "transports", "storage", "app")
 OURS: Final = ("isthmus", "isthmus-anyio", "isthmus-shared", "isthmus-sqlite")
 FIGURES: Final = (("cpu_us", 1, "CPU µs"), ("p50_us", 1000, "p50 ms"), ("growth_kb", 1024, "+ MiB"))
 
@@ -38,14 +37,18 @@ def check_out(base: str) -> Path:
         (scratch / "isthmus").mkdir(parents=True)
         archive = subprocess.run(["git", "archive", commit, *PACKAGES], cwd=ROOT, capture_output=True, check=True)
         subprocess.run(["tar", "-x", "-C", scratch / "isthmus"], input=archive.stdout, check=True)
+        compile_python(scratch / "isthmus")
         scratch.rename(folder)
     return folder
 
 
 def at_base(starter: Starter, folder: Path) -> Starter:
+    was = MODULE if (folder / "isthmus/app/main.py").exists() else "isthmus.app.cli"  # as it was called once
+
     def start(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
         found = starter(route, port, upstream, scratch)
-        return found and Start(found.command, found.path, (*found.env, ("PYTHONPATH", str(folder))))
+        command = [was if part == MODULE else part for part in found.command] if found else []
+        return found and Start(command, found.path, (*found.env, ("PYTHONPATH", str(folder))))
 
     return start
 

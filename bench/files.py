@@ -13,8 +13,9 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from peers import PEERS
@@ -38,31 +39,80 @@ def measure_start(programs: Programs, upstream_url: str) -> Figures:
     return {"cpu_us": cpu_s(program.pid) * 1e6, "p50_us": wall_s * 1e6, "rss_kb": status_kb(program.pid, "VmRSS")}
 
 
-def measure_files(programs: Programs, size_bytes: int) -> dict[str, dict[str, Figures]]:
-    """Upload and download, each by subject: throughput, CPU and the growth of memory."""
+def measure_files(programs: Programs, size_bytes: int, rounds: int) -> dict[str, dict[str, list[Figures]]]:
+    """Upload and download, each by subject and round: throughput, CPU and the growth of memory.
+
+    In each round all take turns, for it depends on what else the disk and the machine have to do.
+    """
     sent = programs.scratch / "sent.bin"
     with sent.open("wb") as file:
         for _ in range(size_bytes // len(PART)):
             file.write(PART)
     size_bytes = sent.stat().st_size
-    ours = _isthmus(programs)
-    session = Session(ours.port)
-    offer = session.call("stub_get_upload_url", {})
-    link = urlsplit(json.loads(offer["content"][0]["text"])["upload_url"])
-    results: dict[str, dict[str, Figures]] = {"file_upload": {}, "file_download": {}}
-    upload = lambda: _put(ours.port, f"{link.path}?{link.query}", sent, expected=b"upload_handle")  # noqa: E731
-    results["file_upload"]["isthmus"] = _watched(ours, size_bytes, upload)
-    made = session.call("echo", {"message": "made", "write": "made.bin", "write_size": size_bytes})
-    link = urlsplit(made["_meta"]["artifact"]["download_url"])
-    download = lambda: _get(ours.port, f"{link.path}?{link.query}", size_bytes)  # noqa: E731
-    results["file_download"]["isthmus"] = _watched(ours, size_bytes, download)
+    movers: dict[str, Mover] = {"isthmus": Isthmus(programs, size_bytes)}
     if why_absent("nginx") is None:
-        theirs = _nginx(programs)
-        taken = lambda: _put(theirs.port, "/files/taken.bin", sent, expected=b"201")  # noqa: E731
-        results["file_upload"]["nginx"] = _watched(theirs, size_bytes, taken)
-        given = lambda: _get(theirs.port, "/files/taken.bin", size_bytes)  # noqa: E731
-        results["file_download"]["nginx"] = _watched(theirs, size_bytes, given)
+        movers["nginx"] = Nginx(programs)
+    results: dict[str, dict[str, list[Figures]]] = {"file_upload": {}, "file_download": {}}
+    for _ in range(rounds):
+        for name, mover in movers.items():
+            moved = _watched(mover.program, size_bytes, partial(mover.take, mover.place(), sent))
+            results["file_upload"].setdefault(name, []).append(moved)
+        for name, mover in movers.items():
+            moved = _watched(mover.program, size_bytes, partial(_get, mover.program.port, mover.made, size_bytes))
+            results["file_download"].setdefault(name, []).append(moved)
     return results
+
+
+class Mover(Protocol):
+    """Attributes:
+    made: where a file is to be had, once one was taken in.
+    """
+
+    program: Program
+    made: str
+
+    def place(self) -> str:
+        """Where the next file goes."""
+
+    def take(self, place: str, file: Path) -> None: ...
+
+
+class Isthmus:
+    def __init__(self, programs: Programs, size_bytes: int) -> None:
+        self.program = _isthmus(programs)
+        self._session = Session(self.program.port)
+        made = self._session.call("echo", {"message": "made", "write": "made.bin", "write_size": size_bytes})
+        self.made = _target(made["_meta"]["artifact"]["download_url"])
+
+    def place(self) -> str:
+        """A link is good for one file."""
+        offer = self._session.call("stub_get_upload_url", {})
+        return _target(json.loads(offer["content"][0]["text"])["upload_url"])
+
+    def take(self, place: str, file: Path) -> None:
+        _put(self.program.port, place, file, expected=b"upload_handle")
+
+
+class Nginx:
+    made = "/files/taken.bin"
+
+    def __init__(self, programs: Programs) -> None:
+        self.program = _nginx(programs)
+        self._made = 0
+
+    def place(self) -> str:
+        """Once a file is there it is answered in other words, so each has a name of its own."""
+        self._made += 1
+        self.made = f"/files/taken{self._made}.bin"
+        return self.made
+
+    def take(self, place: str, file: Path) -> None:
+        _put(self.program.port, place, file, expected=b"201")
+
+
+def _target(url: str) -> str:
+    link = urlsplit(url)
+    return f"{link.path}?{link.query}"
 
 
 def _isthmus(programs: Programs) -> Program:

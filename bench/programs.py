@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import os
 import resource
@@ -32,15 +33,25 @@ class Failed(Exception):
     """Something that was measured did not start, or did wrong."""
 
 
+PACKAGES = ("core", "transports", "storage", "app")
+
+
 def build() -> None:
-    """Compile what is older than its source."""
+    """Compile what is older than its source: the C programs, and the product, as an installation has it, for else each
+    start would do it again where Python may write nothing."""
     BUILD.mkdir(parents=True, exist_ok=True)
+    compile_python(ROOT)
     for name in ("stub", "load"):
         made, sources = BUILD / name, [HERE / f"{name}.c", HERE / "wire.h"]
         if not made.exists() or any(source.stat().st_mtime > made.stat().st_mtime for source in sources):
             scratch = BUILD / f"{name}.{os.getpid()}"  # a run that begins meanwhile finds the old one or the new one
             subprocess.run(["cc", *FLAGS, "-o", scratch, HERE / f"{name}.c"], check=True)
             scratch.rename(made)
+
+
+def compile_python(folder: Path) -> None:
+    for package in PACKAGES:
+        compileall.compile_dir(folder / package, quiet=1)
 
 
 def allow_open_files() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -48,7 +49,7 @@ def render(report: dict[str, Any]) -> str:
     results = report["workloads"]
     costs = [cost_row(name, s, rows) for name, rows in results.items() if name not in APART for s in rows]
     judged = [verdict_row(verdict) for verdict in judge(results) if verdict.target.workload in results]
-    parts = [f"Python {report['python']}, {report['rounds']} rounds, medians."]
+    parts = [f"{interpreter_line(report['python'])} {report['rounds']} rounds, medians."]
     parts += [table(columns, rows) for columns, rows in ((COST_COLUMNS, costs), *_apart(results)) if rows]
     if judged:
         parts.append("Targets: the limit is of the machine it was set on, a ratio is to the same run.")
@@ -58,6 +59,11 @@ def render(report: dict[str, Any]) -> str:
     if report["absent"]:
         parts.append(
             "Left out:\n\n" + "\n".join(f"- {name}: {why}" for name, why in left_out(report["absent"]).items())
+        )
+    if judged:
+        counted = Counter(row[-1] for row in judged)
+        parts.append(
+            f"Bounds held: {counted['yes']}; not held: {counted['no']}; not measured: {counted['not measured']}."
         )
     return "\n\n".join(parts) + "\n"
 
@@ -84,6 +90,11 @@ def _apart(results: dict[str, dict[str, Figures]]) -> Iterable[tuple[tuple[str, 
     yield ("workload", "through", "CPU ms", "ms", "RSS MiB"), start
     kept = rows(STORAGE, ("cpu_us", 1), ("each_us", 1))
     yield ("storage", "backend", "CPU µs each", "µs each"), kept
+
+
+def interpreter_line(python: dict[str, Any]) -> str:
+    built = "built with optimisation" if python["says_optimised"] else "which does not say whether it was optimised"
+    return f"{python['version']} of {python['from']}, {built}; its calibration loop takes {python['loop_ms']:.1f} ms."
 
 
 def cost_row(workload: str, subject: str, rows: dict[str, Figures]) -> list[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import platform
 import statistics
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from files import measure_files, measure_start
+from interpreter import description
 from peers import versions
 from programs import BUILD, Failed, Program, Programs, allow_open_files, build, free_port, idle_max, stub_command
 from report import render
@@ -32,6 +32,9 @@ CALIBRATION_CALLS = 2
 """For each session, to learn how many calls fit into the time for one measurement."""
 LOAD_TIMEOUT_S = 90
 """For one run of the load generator; the slowest peer takes 60 ms a call."""
+FAILURES = (Failed, OSError, subprocess.TimeoutExpired, ValueError)
+"""Of one subject in one workload, which the run survives: it did wrong, could not be started, did not end, said what is
+no JSON."""
 IDLE_PER_S = 100
 """Idle sessions that are opened in a second, at the very least."""
 
@@ -60,7 +63,7 @@ class Run:
             with Programs() if workload.is_fresh else contextlib.nullcontext(self.programs) as programs:
                 target = self._target(workload.route, subject, programs, is_kept=not workload.is_fresh)
                 return self._measure(workload, subject, target)
-        except Failed as error:
+        except FAILURES as error:
             self.absent[f"{workload.name} {subject}"] = str(error)
             return None
 
@@ -169,20 +172,28 @@ def measured(
 
 
 def measured_apart(run: Run, options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Figures]]]:
-    """What the load generator has no part in: starting, and files."""
-    if is_chosen("start", options):
-        with Programs() as programs:
-            url = f"http://127.0.0.1:{programs.stub('legacy').port}/mcp"
-            yield "start", {"isthmus": medians([measure_start(programs, url) for _ in range(options.rounds)])}
-    if is_chosen("file", options) and (not options.quick or options.only):
-        try:
-            with Programs() as programs:
-                yield from measure_files(programs, options.file_mib * 1024 * 1024).items()
-        except (Failed, OSError) as error:
-            run.absent["file isthmus"] = str(error)
-    if is_chosen("storage", options):
-        with Programs() as programs:
-            yield from measure_storage(programs.scratch).items()
+    """What the load generator has no part in: starting, files, and the storage backends."""
+    for name, measure in (("start", _start), ("file", _files), ("storage", _storage)):
+        if is_chosen(name, options) and not (name == "file" and options.quick and not options.only):
+            try:
+                with Programs() as programs:
+                    yield from measure(programs, options).items()
+            except FAILURES as error:
+                run.absent[f"{name} isthmus"] = str(error)
+
+
+def _start(programs: Programs, options: argparse.Namespace) -> dict[str, dict[str, Figures]]:
+    url = f"http://127.0.0.1:{programs.stub('legacy').port}/mcp"
+    return {"start": {"isthmus": medians([measure_start(programs, url) for _ in range(options.rounds)])}}
+
+
+def _files(programs: Programs, options: argparse.Namespace) -> dict[str, dict[str, Figures]]:
+    taken = measure_files(programs, options.file_mib * 1024 * 1024, options.rounds)
+    return {work: {subject: medians(rounds) for subject, rounds in rows.items()} for work, rows in taken.items()}
+
+
+def _storage(programs: Programs, options: argparse.Namespace) -> dict[str, dict[str, Figures]]:
+    return measure_storage(programs.scratch)
 
 
 def chosen(options: argparse.Namespace) -> list[Workload]:
@@ -211,7 +222,7 @@ def main(options: argparse.Namespace) -> None:
         results[name] = figures
         print(f"{time.monotonic() - began:4.0f} s  {name}", file=sys.stderr, flush=True)
     report = {
-        "python": platform.python_version(),
+        "python": description(),
         "seconds": round(time.monotonic() - began),
         "rounds": options.rounds,
         "peers": versions(),

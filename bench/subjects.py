@@ -18,7 +18,8 @@ from typing import Final
 from peers import PEERS, is_there
 from programs import HERE
 
-ISTHMUS: Final = [sys.executable, "-m", "isthmus.app.cli"]
+MODULE: Final = "isthmus.app.main"
+ISTHMUS: Final = [sys.executable, "-m", MODULE]
 
 
 @dataclass(frozen=True)

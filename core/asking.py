@@ -21,7 +21,7 @@ from .errors import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RemotePro
 from .exchange import Exchange
 from .jsonrpc import Frame
 from .links import Link
-from .rewrite import members, set_member
+from .rewrite import members, set_member, take
 from .session import Ask, Session
 from .sharing import MAY_ASK, Crowd
 from .uplink import Uplink
@@ -182,13 +182,16 @@ class Asking:
         """It goes to whose request it is about, under that request's own token, on that request's own stream."""
         if params is None:
             return
-        span = members(params).get("progressToken")
+        spans = members(params)
+        span = spans.get("progressToken")
         number = None if span is None else jsonrpc.number_of(params[span.start : span.stop])
         exchange = link.pending.get(number) or link.tokens.get(number) if number is not None else None
         if not isinstance(exchange, Exchange) or exchange.token_raw is None:
             return
         assert span is not None
         self._uplink.expect_reply(link, exchange)
+        if not _goes_on(exchange, take(params, spans.get("progress"))):
+            return
         restored = without_related(params)
         if restored is params:
             restored = b"".join((params[: span.start], exchange.token_raw, params[span.stop :]))
@@ -249,3 +252,17 @@ def _session_of_task(link: Link, named: str) -> Session | None:
     """Whose task of the server's that is. None: there is none of that name."""
     call = link.remotes.get(named)
     return None if call is None else link.sessions.get(call.sid)
+
+
+def _goes_on(exchange: Exchange, progress_raw: bytes | None) -> bool:
+    """Whether progress is news. A call that was sent once more, with answers or because its connection was lost, begins
+    anew at its server; its client has one token, under which "the `progress` value MUST increase with each
+    notification" (2025-03-26 to 2026-07-28, basic/utilities/progress)."""
+    try:
+        progress = float(progress_raw or b"")
+    except ValueError:
+        return True  # no number: whoever wants to make something of it may
+    if exchange.attempts > 1 and progress <= exchange.told:
+        return False
+    exchange.told = progress
+    return True

@@ -273,7 +273,7 @@ class Clients:
     ) -> Session:
         """A session of ours, for requests that say all."""
         session = self._new_session(opening, pipe=None, sid=self._lasting_sid(affinity))
-        session.affinity = affinity
+        session.affinity, session.is_stateless = affinity, True
         session.client = leg
         session.features = MODERN[LATEST_MODERN]
         session.receive_headers(opening.headers)

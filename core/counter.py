@@ -24,6 +24,7 @@ from .effects import (
     UploadManifest,
     UploadOpening,
 )
+from .errors import LocalProtocolError
 from .ids import ChannelId
 from .shelf import Hold, Shelf, StoredArtifact, StoredUpload, artifact_key
 from .waiting import Waiting
@@ -129,8 +130,13 @@ class Counter:
         """The body is stored: make handles of it. Its files are no more and no larger than was ordered."""
         if role.hold is None:
             return
+        try:
+            manifest = msgspec.json.decode(message, type=UploadManifest)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise LocalProtocolError(f"got no manifest of an upload: {error}") from None
+        if len(manifest.files) > len(role.blobs):
+            raise LocalProtocolError(f"got a manifest of {len(manifest.files)} files, ordered {len(role.blobs)}")
         hold, role.hold = role.hold, None
-        manifest = msgspec.json.decode(message, type=UploadManifest)
         size = sum(file.size_bytes for file in manifest.files)
         used = role.blobs[: len(manifest.files)]
         if size > hold.size_bytes or not manifest.files:
@@ -180,7 +186,7 @@ class Counter:
             value = answer.value if isinstance(answer, Loaded) else None
             try:
                 found = None if value is None else msgspec.json.decode(value, type=StoredArtifact)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 found = None
             self._serve(channel, opening, found)
 

@@ -5,7 +5,7 @@ A message of the server that has no stream to travel on waits in the session, wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -16,6 +16,7 @@ from .effects import Headers
 from .errors import CANCELLED, INTERNAL_ERROR, TIMED_OUT
 from .exchange import NO_WISH, Exchange, Reply
 from .exchange import Input as ExchangeInput
+from .ids import ChannelId
 from .jsonrpc import Frame
 from .legwork import Legwork
 from .rewrite import set_member
@@ -153,7 +154,7 @@ class Courier:
         if exchange.wish is not NO_WISH or exchange.awaits is not None:
             self.tasks.release(session, exchange)
         if session.affinity is None:
-            self.close_reply(session, exchange, message)
+            self.close(session, exchange.reply, message)
             return
         if message is None or not self._legwork.keeps(session, exchange, message):
             shown = None if message is None else self._legwork.shown(session, exchange, message)
@@ -167,6 +168,48 @@ class Courier:
         shown = None if message is None else self._legwork.shown(session, exchange, message)
         self.tasks.receive_settled(session, exchange, shown)
         self.over(session)
+
+    def can_pass(self, exchange: Exchange) -> bool:
+        """Whether its answer may be given as bytes that nobody looks at: it is a reply of its own, of HTTP, which has
+        not become a stream that can be resumed; and the request is nothing but a request."""
+        reply = exchange.reply
+        return (
+            reply.ends_channel
+            and reply.remaining == 1
+            and reply.gathered is None
+            and reply.status == 200
+            and reply.session is None
+            and reply.stream.number is None
+            and exchange.task is None
+            and exchange.wish is NO_WISH
+            and exchange.awaits is None
+            and self._desk.is_open(reply.stream.channel)
+        )
+
+    def pass_answer(
+        self, session: Session, exchange: Exchange, pieces: tuple[bytes, ...], size_bytes: int | None = None
+    ) -> ChannelId:
+        """Give an exchange that `can_pass` its one answer.
+
+        Args:
+            pieces: of a message but for its envelope: from where the result begins, to the last brace.
+            size_bytes: of all that follows the envelope, if these are not all of it; None: they are.
+
+        Returns:
+            The channel, for what is to follow.
+        """
+        reply = exchange.reply
+        channel = reply.stream.channel
+        assert channel is not None
+        exchange.step(ExchangeInput.ANSWER)
+        del session.exchanges[exchange.key]
+        self.touch(session)
+        reply.remaining -= 1
+        self._streams.settle(reply)
+        envelope = jsonrpc.begin_result(exchange.id_raw)
+        rest_bytes = sum(map(len, pieces)) if size_bytes is None else size_bytes
+        self._desk.pass_on(channel, (envelope, *pieces), len(envelope) + rest_bytes)
+        return channel
 
     def answer_at_once(self, reply: Reply, message: bytes) -> None:
         """Answer a request that is no exchange."""
@@ -206,8 +249,15 @@ class Courier:
 
     # --- Messages of the server ---------------------------------------------------------------------------------
 
-    def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None:
-        """Send the client a notification of the server, on the stream it belongs to, or keep it until there is one."""
+    def deliver(
+        self, session: Session, method: str, message: bytes, related: Exchange | None, *, about: str = ""
+    ) -> None:
+        """Send the client a notification of the server, on the stream it belongs to, or keep it until there is one.
+
+        `about` names what it tells the state of: an earlier one of that, which is still kept, is outdated.
+        """
+        if about:
+            session.held = type(session.held)(held for held in session.held if held.about != about)
         if session.is_stateless:
             self._legwork.deliver(session, method, message, related)
             return
@@ -215,7 +265,7 @@ class Courier:
         if stream is not None:
             self._put_notification(session, stream, method, message)
         else:
-            self._hold(session, Held(message, method, None))
+            self._hold(session, Held(message, method, None, about))
 
     def tell_progress(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """Send progress of a request, on that request's own stream or not at all; of a task, wherever it is heard."""
@@ -225,6 +275,15 @@ class Courier:
             self._legwork.tell_progress(session, exchange, message)
         elif exchange.reply.can_stream:
             self._streams.put(session, exchange.reply.stream, message, is_lossy=True)
+
+    def tell_all_progress(self, session: Session, exchange: Exchange, messages: Sequence[bytes]) -> None:
+        """`tell_progress`, of what came at once."""
+        reply = exchange.reply
+        if not reply.ends_channel or exchange.task is not None or exchange.park is not None:
+            for message in messages:
+                self.tell_progress(session, exchange, message)
+        elif reply.can_stream:
+            self._streams.put_lossy(session, reply.stream, messages)
 
     def prime(self, session: Session, exchange: Exchange) -> None:
         """The server's own stream for this request can be resumed: so can the client's."""
@@ -312,7 +371,7 @@ class Courier:
         ask = session.asks.pop(number, None)
         self._desk.timers.cancel(("ask", (session.sid, number)))
         if ask is not None and ask.stream is None:
-            session.held = type(session.held)(held for held in session.held if held.ask != number)
+            session.held = [held for held in session.held if held.ask != number]
         if ask is not None and ask.of_task is not None:
             self.task_questions.receive_settled_ask(ask.of_task, number)
         return ask
@@ -404,7 +463,7 @@ class Courier:
             session.held.remove(victim)
 
     def release_held(self, session: Session) -> None:
-        waiting, session.held = session.held, type(session.held)()
+        waiting, session.held = session.held, []
         for held in waiting:
             stream = self._stream_for(session, held.method, None)
             if stream is None:

@@ -186,9 +186,9 @@ class Crossings:
         if exchange.method == "logging/setLevel":
             session.level = value if value in LEVELS else session.level
         elif exchange.method == "resources/unsubscribe":
-            session.subscriptions.discard(value)
+            session.subscriptions.pop(value, None)
         elif len(session.subscriptions) < self._desk.limits.subscriptions_per_session_max:
-            session.subscriptions.add(value)
+            session.subscriptions[value] = None
 
     def _must_learn(self, link: Link, session: Session, exchange: Exchange) -> bool:
         if not self.schooling.wants(link, session, exchange):

@@ -15,6 +15,7 @@ from typing import Protocol
 from . import jsonrpc
 from .bridge import questions
 from .bridge.capabilities import missing
+from .bridge.discovery import server_info_of
 from .bridge.seal import Claims, Kind
 from .desk import Desk
 from .effects import Headers
@@ -75,9 +76,9 @@ class Deferring:
             return False
         entries = {f"r{number}": entry for number, entry in waiting.items()}
         exchange.is_native = True
-        self._down.answer(
-            session, exchange, asking(exchange.id_raw, entries, self._stating.state(session, exchange, Kind.DEFER))
-        )
+        state = self._stating.state(session, exchange, Kind.DEFER)
+        answer = asking(exchange.id_raw, entries, state, server_info_of(session.greeting))
+        self._down.answer(session, exchange, answer)
         return True
 
     def resume(self, session: Session, claims: Claims, responses: Mapping[str, bytes]) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from .effects import Close, Dial, Effect, Headers, Note, Pause, Resume, Send, Target
+from .effects import Close, Dial, Effect, Headers, Note, Pass, Pause, Resume, Send, SendEvents, Target
 from .errors import LocalProtocolError
 from .ids import ChannelId, Entropy, Ticket, mint
 from .limits import Limits
@@ -24,29 +24,29 @@ TimerKey = tuple[str, object]
 """(purpose, whose)."""
 
 
-class Role:
-    """What a channel is for. Each part of the engine has its own."""
+_NOBODY: Final[frozenset[ChannelId]] = frozenset()
 
-    __slots__ = ()
+
+class Role:
+    """What a channel is for, each part of the engine having its own; and what is on its way there.
+
+    Attributes:
+        unsent_bytes: of messages that have not left yet.
+        is_ending: nothing more can be sent.
+        feeders: the channels that are paused because this one is full.
+        then: what goes on when most of it was taken.
+    """
+
+    # Most channels carry one message, and few are ever full: what is usual is the class's.
+    unsent_bytes: int = 0
+    is_ending: bool = False
+    feeders: set[ChannelId] | frozenset[ChannelId] = _NOBODY
+    then: Callable[[], None] | None = None
 
     @property
     def feeds_many(self) -> bool:
         """Whether what comes on it may be for any of several sessions."""
         return False
-
-
-_NOBODY: Final[frozenset[ChannelId]] = frozenset()
-
-
-class _Channel:
-    __slots__ = ("feeders", "is_ending", "role", "then", "unsent_bytes")
-
-    def __init__(self, role: Role) -> None:
-        self.role = role
-        self.unsent_bytes = 0
-        self.feeders: set[ChannelId] | frozenset[ChannelId] = _NOBODY  # channels paused because this one is full
-        self.is_ending = False
-        self.then: Callable[[], None] | None = None  # what goes on when most of it was taken
 
 
 class Desk:
@@ -69,7 +69,7 @@ class Desk:
         self.ends_source = False
         self.is_draining = False
         self.unix_at_zero = unix_at_zero
-        self._channels: dict[ChannelId, _Channel] = {}
+        self._channels: dict[ChannelId, Role] = {}
         self._paused: dict[ChannelId, int] = {}
         self._last_channel = 0
         self._last_ticket = 0
@@ -100,26 +100,29 @@ class Desk:
     def register(self, channel: ChannelId, role: Role) -> None:
         if channel in self._channels or channel > self._last_channel:
             raise LocalProtocolError(f"channel {channel} was not given out by new_channel, or is open already")
-        self._channels[channel] = _Channel(role)
+        self._channels[channel] = role
 
     def dial(self, role: Role, target: Target) -> ChannelId:
-        channel = self.new_channel()
-        self._channels[channel] = _Channel(role)
+        self._last_channel += 1
+        channel = ChannelId(self._last_channel)
+        self._channels[channel] = role
         self.out.append(Dial(channel=channel, target=target))
         return channel
 
     def assign(self, channel: ChannelId, role: Role) -> None:
         """The channel is for something else from now on."""
-        self._channels[channel].role = role
+        before = self._channels[channel]
+        role.unsent_bytes, role.is_ending = before.unsent_bytes, before.is_ending
+        role.feeders, role.then = before.feeders, before.then
+        self._channels[channel] = role
 
     def role_of(self, channel: ChannelId) -> Role | None:
-        found = self._channels.get(channel)
-        return None if found is None else found.role
+        return self._channels.get(channel)
 
     def role_if_open(self, channel: ChannelId) -> Role | None:
         """The same, of a channel where something can still be sent."""
         found = self._channels.get(channel)
-        return None if found is None or found.is_ending else found.role
+        return None if found is None or found.is_ending else found
 
     def is_open(self, channel: ChannelId | None) -> bool:
         """Whether something can still be sent there."""
@@ -141,11 +144,11 @@ class Desk:
         if self._paused.pop(channel, 0):
             for other in self._channels.values():
                 other.feeders -= {channel}
-        return found.role
+        return found
 
     def channels(self) -> list[tuple[ChannelId, Role]]:
         """All open ones, oldest first."""
-        return [(channel, found.role) for channel, found in self._channels.items()]
+        return list(self._channels.items())
 
     def send(
         self,
@@ -170,12 +173,52 @@ class Desk:
         held_bytes = found.unsent_bytes
         found.unsent_bytes += len(message)
         if found.unsent_bytes > self.limits.outbox_high_bytes and not (is_last and self.source == channel):
-            role = None if self.source is None else self.role_of(self.source)
-            if role is None or not role.feeds_many:
-                self._hold_back(found, channel)
-            elif held_bytes > self.limits.outbox_max_bytes:
-                self.close(channel, reason="too much waits to be read")
+            self._receive_full(found, channel, held_bytes)
         return True
+
+    def send_events(
+        self, channel: ChannelId, messages: tuple[bytes, ...], event_ids: tuple[str, ...], size_bytes: int
+    ) -> bool:
+        """Order several messages, `size_bytes` together, on an HTTP reply that goes on. False as `send` says it."""
+        found = self._channels.get(channel)
+        if found is None or found.is_ending:
+            return False
+        self.out.append(SendEvents(channel, messages, event_ids))
+        held_bytes = found.unsent_bytes
+        found.unsent_bytes += size_bytes
+        if found.unsent_bytes > self.limits.outbox_high_bytes:
+            self._receive_full(found, channel, held_bytes)
+        return True
+
+    def _receive_full(self, full: Role, channel: ChannelId, held_bytes: int) -> None:
+        """More waits to leave on a channel than should; so much did before."""
+        role = None if self.source is None else self.role_of(self.source)
+        if role is None or not role.feeds_many:
+            self._hold_back(full, channel)
+        elif held_bytes > self.limits.outbox_max_bytes:
+            self.close(channel, reason="too much waits to be read")
+
+    def pass_on(self, channel: ChannelId, pieces: tuple[bytes, ...], size_bytes: int = 0) -> bool:
+        """Order a part of the last message of a channel. False if the channel is gone: nothing is ordered then.
+
+        Args:
+            size_bytes: of the whole message, with its first part: the channel is ending from then on.
+        """
+        found = self._channels.get(channel)
+        if found is None:
+            return False
+        assert found.is_ending is not bool(size_bytes)
+        self.out.append(Pass(channel, pieces, size_bytes))
+        found.is_ending = True
+        found.unsent_bytes += sum(map(len, pieces))
+        if found.unsent_bytes > self.limits.outbox_high_bytes and not self.ends_source:
+            self._hold_back(found, channel)
+        return True
+
+    def cut(self, channel: ChannelId, reason: str) -> None:
+        """Order the end of a channel in the midst of its last message."""
+        if channel in self._channels:
+            self.out.append(Close(channel=channel, reason=reason))
 
     def refuse(self, channel: ChannelId, status: int, body: dict[str, object], headers: Headers = ()) -> None:
         """Answer an HTTP request outside the protocol with a status and a JSON body."""
@@ -219,7 +262,7 @@ class Desk:
         """Pause whatever caused the current input until `channel`, which took too much of it, is gone."""
         self._hold_back(self._channels[channel], channel)
 
-    def _hold_back(self, full: _Channel, channel: ChannelId) -> None:
+    def _hold_back(self, full: Role, channel: ChannelId) -> None:
         source = self.source
         if source is None or source in full.feeders or source not in self._channels:
             return
@@ -229,7 +272,7 @@ class Desk:
         if count == 0:
             self.out.append(Pause(channel=source))
 
-    def _feed_again(self, drained: _Channel) -> None:
+    def _feed_again(self, drained: Role) -> None:
         for source in sorted(drained.feeders):
             count = self._paused.get(source, 0)
             if count > 1:

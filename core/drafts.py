@@ -20,6 +20,7 @@ from . import handle
 from .deposit import FULL, GONE, Deposits, Permit, Refusal
 from .desk import Desk, Role
 from .effects import Append, Appended, Cease, Discard, DraftOpening, Halt, Headers, StoredFile, Verb
+from .errors import LocalProtocolError
 from .ids import ChannelId
 from .machine import Machine
 from .shelf import Hold, Shelf
@@ -284,8 +285,12 @@ class Drafts:
         draft = role.draft
         if draft.channel != channel:
             return
-        report = msgspec.json.decode(message, type=Appended)
-        assert report.size_bytes <= draft.size_bytes
+        try:
+            report = msgspec.json.decode(message, type=Appended)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise LocalProtocolError(f"got no report of a draft: {error}") from None
+        if not 0 <= report.size_bytes <= draft.size_bytes:
+            raise LocalProtocolError(f"got a draft of {report.size_bytes} bytes, ordered {draft.size_bytes}")
         draft.offset = report.size_bytes
         if not report.is_over:
             return

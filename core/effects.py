@@ -290,6 +290,30 @@ class Send(Effect, frozen=True):
     """Further ones of the reply's head, where nothing was written to it before."""
 
 
+class SendEvents(Effect, frozen=True):
+    """Write several messages to an HTTP reply that is an event stream or becomes one, none of them the last: the same
+    as a `Send` for each. Only `Engine.receive_messages` orders it."""
+
+    channel: ChannelId
+    messages: tuple[bytes, ...]
+    event_ids: tuple[str, ...] = ()
+    """As many as there are messages; or none, where events have no ids."""
+
+
+class Pass(Effect, frozen=True):
+    """Write a part of a message to an HTTP reply that holds nothing else: it ends with the message.
+
+    The first part says how large the whole message is, and others follow until that is reached. It travels as a `Send`
+    with `is_last` would: as `application/json` under that length, or as one event where the reply is a stream already.
+    A `Close` before all of it was passed cuts the reply off, so that its client can tell.
+    """
+
+    channel: ChannelId
+    pieces: tuple[bytes, ...]
+    size_bytes: int = 0
+    """Of the whole message; 0: this is not its first part."""
+
+
 class Close(Effect, frozen=True):
     """End a channel. On an HTTP reply with nothing written: `status` without a body; an event stream ends; a pipe is
     closed, a WebSocket with `code` (RFC 6455, 7.4.1); a child process is stopped; a request in progress to an upstream
@@ -328,6 +352,8 @@ class Post(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     cookies: Cookies = ()
     mirrored: Headers = ()
     """What of the message is said again in headers, under their names there (2026-07-28)."""
+    is_lasting: bool = False
+    """It is a subscription, whose reply goes on until somebody ends it."""
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
@@ -339,6 +365,8 @@ class Listen(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     headers: Headers = ()
     last_event_id: str | None = None
     cookies: Cookies = ()
+    is_of_call: bool = False
+    """What it has is the rest of one reply, which has an end."""
 
 
 class Delete(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):

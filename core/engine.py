@@ -11,7 +11,7 @@ half), `plane`, `calls` and `counter` (files), round one `desk`. It holds no rul
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from . import jsonrpc
@@ -57,12 +57,14 @@ from .pipes import Pipes
 from .plan import Plan
 from .plane import FilePlane
 from .posts import Posts
+from .progress import row_at
 from .reading import Reading
 from .report import Command, Status, report
 from .roles import MessageRole, PipeRole, PostRole, StreamRole
 from .servers import Servers
 from .session import Session
 from .shelf import Shelf
+from .shortway import ShortWay
 from .stateless import Stateless
 from .stating import Stating
 from .streams import Streams
@@ -81,7 +83,8 @@ LINK_KEY_MIN_BYTES: Final = 16
 STATE_KEY_BYTES: Final = 32
 """Of a key that is made for one run: as many as its hash has."""
 
-UPSTREAM_ROLES = (ChildRole, SpareRole, UpPostRole, UpStreamRole)
+_SPEAKING_ROLES = (ChildRole, UpPostRole, UpStreamRole)
+UPSTREAM_ROLES = (*_SPEAKING_ROLES, SpareRole)
 _ENDING_UPSTREAM_ROLES = (*UPSTREAM_ROLES, FarewellRole)
 
 
@@ -147,6 +150,7 @@ class Engine:
         tasking.telling.watched, tasking.telling.session_by = legwork.listens, clients.by_sid
         tasking.restore(stored_tasks, desk.servers)
         self._posts = Posts(desk, courier, clients, streams, stateless)
+        self._posts.short = self._short = ShortWay(desk, clients, courier, streams, servers)
         self._pipes = Pipes(desk, courier, clients, stateless)
         nonces, shelf = Nonces(), Shelf(desk, is_live=lambda sid: clients.by_sid(sid) is not None)
         self._shelf = shelf
@@ -185,6 +189,15 @@ class Engine:
         if not isinstance(role, PipeRole):
             return False
         return role.legs.is_waiting or (role.session is not None and role.session.in_flight > 0)
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
+        """Whether the message that begins to come on a channel to a server, and will have so many bytes, is to be given
+        to `receive_part` as it comes. If not, it is one for `receive_message`, when it is there in full.
+
+        Args:
+            beginning: `edges.EDGE_BYTES` of it, or more.
+        """
+        return self._servers.passing.passes(channel, beginning, size_bytes)
 
     def report(self) -> tuple[Status, ...]:
         """How each server fares now."""
@@ -235,6 +248,66 @@ class Engine:
         self._hear(channel, message)
         return self._effects()
 
+    def receive_messages(self, channel: ChannelId, messages: Sequence[bytes], now: float) -> list[Effect]:
+        """Several messages that arrived at once, in their order: the same as `receive_message` for each, where nothing
+        is done about one before the next. What clients of HTTP are told may be ordered as `SendEvents`."""
+        desk = self._desk
+        if now < desk.now:
+            raise _backwards(now, desk.now)
+        desk.now, desk.source = now, channel
+        at, channels = 0, self._servers.channels
+        while at < len(messages):
+            row, role = row_at(messages, at), desk.role_if_open(channel)
+            stop = at + (1 if row is None else len(row.messages))
+            if row is None or not isinstance(role, _SPEAKING_ROLES) or not channels.receive_progress(role, row):
+                for message in messages[at:stop]:
+                    self._hear(channel, message)
+            at = stop
+        effects, desk.out = desk.out, []
+        return effects
+
+    def receive_pieces(self, channel: ChannelId, pieces: tuple[bytes, ...], now: float) -> list[Effect]:
+        """`receive_message`, of a large one that its reader has not joined."""
+        self._begin(now, channel)
+        role = self._desk.role_if_open(channel)
+        if isinstance(role, UPSTREAM_ROLES) and not pieces[0].startswith(jsonrpc.MARK):
+            self._servers.channels.receive_pieces(role, channel, pieces)
+        else:
+            self._hear(channel, b"".join(pieces))
+        return self._effects()
+
+    def receive_part(
+        self,
+        channel: ChannelId,
+        pieces: tuple[bytes, ...],
+        now: float,
+        *,
+        opening: Connected | None = None,
+        size_bytes: int = 0,
+        cause: Cause | None = None,
+    ) -> list[Effect]:
+        """A part of a message that `passes`; with the first, that the channel is open, and with the last, how it ended.
+
+        Args:
+            size_bytes: of the whole message, with its first part, and with no other.
+
+        Raises:
+            LocalProtocolError: this message does not pass, or is larger than was said. Nothing has changed.
+        """
+        passing, role = self._servers.passing, self._desk.role_if_open(channel)
+        passing.check(channel, role, pieces, size_bytes)
+        self._begin(now, channel)
+        self._desk.ends_source = cause is not None
+        if opening is not None:
+            self._open(channel, opening)
+        if isinstance(role, UpPostRole):
+            passing.receive_first(role, pieces, size_bytes) if size_bytes else passing.receive_part(role, pieces)
+        self._desk.source = None
+        self._desk.ends_source = False
+        if cause is not None:
+            self._close(channel, cause)
+        return self._effects()
+
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
         """A channel is gone. Nothing is said of it afterwards; saying it twice does nothing."""
         self._begin(now, None)
@@ -243,9 +316,13 @@ class Engine:
 
     def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]:
         """So many bytes of messages left for the peer of a channel."""
-        self._begin(now, None)
-        self._desk.receive_sent(channel, size_bytes)
-        return self._effects()
+        desk = self._desk
+        if now < desk.now:
+            raise _backwards(now, desk.now)
+        desk.now, desk.source = now, None
+        desk.receive_sent(channel, size_bytes)
+        effects, desk.out = desk.out, []
+        return effects
 
     def receive_at_once(
         self,
@@ -263,7 +340,12 @@ class Engine:
         desk = self._desk
         if now < desk.now:
             raise _backwards(now, desk.now)
-        desk.now, desk.source = now, channel
+        desk.now, desk.source = now, None
+        if type(opening) is Connected and message is not None and cause is not None:
+            if self._short.receive_reply(channel, opening, message, cause):
+                effects, desk.out = desk.out, []
+                return effects
+        desk.source = channel
         desk.ends_source = cause is not None
         if opening is not None:
             self._open(channel, opening)
@@ -284,7 +366,8 @@ class Engine:
             if isinstance(role, UPSTREAM_ROLES):
                 self._servers.channels.receive_open(role, opening)
         elif isinstance(opening, PostOpening):
-            self._check_server(opening.server)
+            if opening.server not in self._desk.servers:
+                self._check_server(opening.server)
             self._posts.open_post(channel, opening)
         elif isinstance(opening, UploadOpening):
             self._counter.open_upload(channel, opening)
@@ -465,13 +548,19 @@ class Engine:
             self._pipes.handle_greeting(ChannelId(whose))
         elif purpose == "grace":
             assert isinstance(whose, int)
-            self._desk.close(ChannelId(whose), reason="nobody waits for it any more")
+            self._handle_grace(ChannelId(whose))
         elif purpose == "storage":
             assert isinstance(whose, int)
             self._waiting.handle_timeout(Ticket(whose))
         else:
             assert isinstance(whose, str)
             self._handle_named(purpose, whose)
+
+    def _handle_grace(self, channel: ChannelId) -> None:
+        role = self._desk.role_of(channel)
+        if isinstance(role, UpPostRole) and self._servers.passing.handle_silence(role):
+            return
+        self._desk.close(channel, reason="nobody waits for it any more")
 
     def _handle_named(self, purpose: str, whose: str) -> None:
         """What a session waits for, a parked call, or else a link."""

@@ -139,17 +139,16 @@ class Reply:
         status, challenge: the HTTP status and the `WWW-Authenticate` header it has if it is a single message.
     """
 
-    __slots__ = ("can_stream", "challenge", "ends_channel", "gathered", "remaining", "session", "status", "stream")
+    gathered: list[bytes] | None = None
+    session: str | None = None
+    status = 200
+    challenge = ""
 
     def __init__(self, stream: Stream, *, ends_channel: bool, can_stream: bool) -> None:
         self.stream = stream
         self.ends_channel = ends_channel
         self.can_stream = can_stream
         self.remaining = 0
-        self.gathered: list[bytes] | None = None
-        self.session: str | None = None
-        self.status = 200
-        self.challenge = ""
 
 
 class Exchange(Machine[State, Input]):
@@ -165,6 +164,7 @@ class Exchange(Machine[State, Input]):
         upstream_id: the number it travels under, once sent.
         post: the channel of its POST to an HTTP upstream, while that is open.
         attempts: how often it was written upstream.
+        told: how far its client was told that it is.
         may_have_run: whether an earlier attempt may have reached the server.
         leg: what the client said of itself with the request, if it says that with each (2026-07-28).
         park: what its server asks of such a client, once it does.
@@ -184,40 +184,30 @@ class Exchange(Machine[State, Input]):
         awaits: the task whose outcome it waits for, by its id.
     """
 
-    __slots__ = (
-        "attempts",
-        "awaits",
-        "headers",
-        "id_key",
-        "id_raw",
-        "is_augmented",
-        "is_native",
-        "is_plain",
-        "key",
-        "known",
-        "lacking",
-        "leg",
-        "link",
-        "may_have_run",
-        "method",
-        "mirrored",
-        "must_augment",
-        "params",
-        "park",
-        "post",
-        "remote",
-        "reply",
-        "round",
-        "said",
-        "sid",
-        "task",
-        "token_raw",
-        "upstream_id",
-        "visited",
-        "wish",
-    )
-
     TRANSITIONS = TRANSITIONS
+
+    # Most calls go up, come back and are over: what few of them need is the class's until then.
+    upstream_id: int | None = None
+    post: ChannelId | None = None
+    attempts = 0
+    told = float("-inf")
+    may_have_run = False
+    leg: Envelope | None = None
+    park: Park | None = None
+    lacking: bytes | None = None
+    round: Round | None = None
+    mirrored: Headers = ()
+    visited: frozenset[str] = _NOBODY
+    known = _NOTHING
+    is_native = False
+    is_plain = False
+    wish = NO_WISH
+    is_augmented = False
+    must_augment = False
+    remote: Remote | None = None
+    link: str | None = None
+    task: Task | None = None
+    awaits: str | None = None
 
     def __init__(
         self,
@@ -232,7 +222,7 @@ class Exchange(Machine[State, Input]):
         token_raw: bytes | None,
         headers: Headers = (),
     ) -> None:
-        super().__init__(State.PREPARING)
+        self.state = State.PREPARING
         self.key = key
         self.reply = reply
         self.sid = sid
@@ -242,26 +232,6 @@ class Exchange(Machine[State, Input]):
         self.params = self.said = params
         self.token_raw = token_raw
         self.headers = headers
-        self.upstream_id: int | None = None
-        self.post: ChannelId | None = None
-        self.attempts = 0
-        self.may_have_run = False
-        self.leg: Envelope | None = None
-        self.park: Park | None = None
-        self.lacking: bytes | None = None
-        self.round: Round | None = None
-        self.mirrored: Headers = ()
-        self.visited: frozenset[str] = _NOBODY
-        self.known = _NOTHING
-        self.is_native = False
-        self.is_plain = False
-        self.wish = NO_WISH
-        self.is_augmented = False
-        self.must_augment = False
-        self.remote: Remote | None = None
-        self.link: str | None = None
-        self.task: Task | None = None
-        self.awaits: str | None = None
         reply.remaining += 1
 
     @property

@@ -10,13 +10,15 @@ import re
 import unicodedata
 from typing import Final
 
+from .patterns import Pattern
+
 NAME_MAX_BYTES: Final = 255
 """The longest path component that common file systems take."""
 
 SUFFIX_MAX_BYTES: Final = 32
 """What follows the last dot is kept when a name is cut, unless it is longer than any real suffix."""
 
-_UNSAFE: Final = re.compile(
+_UNSAFE: Final = Pattern(
     "[\x00-\x1f\x7f-\x9f"  # control characters
     "/\\\\:"  # what separates paths, drives and streams somewhere
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidirectional controls: they make exe.txt out of txt.exe
@@ -26,7 +28,7 @@ _UNSAFE: Final = re.compile(
 _DEVICES: Final = frozenset(("CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$")) | {
     f"{port}{digit}" for port in ("COM", "LPT") for digit in "0123456789¹²³"
 }
-_MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
+_MEDIA_TYPE: Final = Pattern(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
 
 # What senders write when they do not know.
 _UNSPECIFIC: Final = frozenset(

@@ -127,7 +127,7 @@ class Handshakes:
         link.is_pipe = link.plan.kind is not Kind.HTTP or link.plan.id in self._event_pipes
         is_event_pipe = link.is_pipe and link.plan.kind is Kind.HTTP
         wanted = Era.HANDSHAKE if is_event_pipe or not _is_for_stateless(link) else Era.STATELESS
-        link.era = self.verdicts[link.plan.id].choose(wanted, self._desk.now)
+        link.speak(self.verdicts[link.plan.id].choose(wanted, self._desk.now))
         self._reaching.reach(link)
 
     def turn(self, link: Link, error: bytes | None = None, *, is_said: bool = True) -> bool:
@@ -150,7 +150,7 @@ class Handshakes:
             return False
         link.tried[link.era] = is_said
         link.refused = link.refused or error
-        link.era = other
+        link.speak(other)
         if link.upstream.state is State.INITIALIZING:
             link.upstream.step(Input.REDIAL)
         self._drop_errands(link)
@@ -166,7 +166,7 @@ class Handshakes:
         if link.upstream.state is not State.INITIALIZING or link.tried.get(Era.STATELESS) is not False:
             return False
         link.tried = {Era.HANDSHAKE: True}
-        link.era = Era.STATELESS
+        link.speak(Era.STATELESS)
         self._discover(link)
         return True
 
@@ -323,7 +323,7 @@ class Handshakes:
             return
         link.answered = frame
         self.verdicts[link.plan.id].receive_question(self._desk.now)
-        link.era = Era.STATELESS
+        link.speak(Era.STATELESS)
         self._discover(link)
 
     def _must_ask(self, link: Link, session: str | None) -> bool:
@@ -343,7 +343,7 @@ class Handshakes:
         if frame is None or link.upstream.state is not State.INITIALIZING:
             return False
         self._drop_errands(link)
-        link.era = Era.HANDSHAKE
+        link.speak(Era.HANDSHAKE)
         if is_denied:
             self.verdicts[link.plan.id].receive_denial(Era.STATELESS, self._desk.now)
         self._accept_handshake(link, frame, None)

@@ -17,7 +17,7 @@ from .exchange import State as ExchangeState
 from .handshakes import Handshakes
 from .ids import ChannelId
 from .jsonrpc import Frame
-from .links import ChildRole, Errand, Link, UpPostRole, UpStreamRole
+from .links import SUBSCRIPTION, ChildRole, Errand, Link, UpPostRole, UpStreamRole
 from .listens import Listens
 from .losses import Losses
 from .news import News
@@ -206,7 +206,7 @@ class Hearing:
         is_done = frame.error is None
         if errand.purpose == "discover":
             self._handshakes.receive_discovery(link, frame)
-        elif errand.purpose == "listen":
+        elif errand.purpose == SUBSCRIPTION:
             is_refused = frame.error is not None and jsonrpc.error_code(frame.error) in REFUSALS
             self._news.receive_end(link, number, is_refused=is_refused)
         elif errand.purpose == "schemas":

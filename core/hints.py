@@ -15,6 +15,7 @@ import msgspec
 
 from .enrich import readable_elements, readable_members, readable_text
 from .mentions import LABEL_MAX_CHARS
+from .patterns import Pattern
 from .rewrite import take
 
 NODES_MAX: Final = 1000
@@ -27,24 +28,24 @@ TEXT_MAX_CHARS: Final = 16 * 1024
 """Of an error, or of a description. What matters stands at the beginning."""
 
 _FORMATS: Final = frozenset(("uri", "uri-reference", "iri", "iri-reference", "url"))
-_INDEX: Final = re.compile(r"\[\d+\]")
-_URI_NAME: Final = re.compile(
+_INDEX: Final = Pattern(r"\[\d+\]")
+_URI_NAME: Final = Pattern(
     r"(?:(?i:(?:^|[_\-.\s]|file|image|img|doc|document|source|src|media|video|audio|pdf|page|data)(?:uri|iri|url))"
     r"|(?<=[a-z0-9])(?:Uri|URI|Iri|IRI|Url|URL))[sS]?$"
 )
-_URI_WORD: Final = re.compile(r"(?<![\w-])(?:URI|IRI|URL)s?(?![\w-])", re.IGNORECASE)
-_PATH_WORD: Final = re.compile(r"(?<![A-Za-z])(?:file)?paths?(?![A-Za-z])", re.IGNORECASE)
-_FILE_NAME: Final = re.compile(
+_URI_WORD: Final = Pattern(r"(?<![\w-])(?:URI|IRI|URL)s?(?![\w-])", re.IGNORECASE)
+_PATH_WORD: Final = Pattern(r"(?<![A-Za-z])(?:file)?paths?(?![A-Za-z])", re.IGNORECASE)
+_FILE_NAME: Final = Pattern(
     r"path|(?<!pro)file|document|image|picture|(?:^|[_\-.])uris?$|(?-i:(?<=[a-z])(?:Uri|URI)s?$)", re.IGNORECASE
 )
-_FILE_WORD: Final = re.compile(
+_FILE_WORD: Final = Pattern(
     r"(?<![A-Za-z])(?:(?:file)?paths?|file(?:name)?s?|uris?|documents?|images?)(?![A-Za-z])", re.IGNORECASE
 )
-_RESULT_WORD: Final = re.compile(r"(?<![A-Za-z])(?:sav(?:e|ed|ing)|writ(?:e|ten|ing)|output|destination|export)", re.I)
-_SOURCE_WORD: Final = re.compile(r"(?<![A-Za-z])(?:read|load|input|open|source|upload|existing)", re.I)
-_FILE_URI: Final = re.compile(r"(?<![\w-])file:/|(?<![\w-])file:(?=[^.\n]{0,80}\bUR[IL])")
-_SCHEME: Final = re.compile(r"(?<![\w-])(?:schemes?|URIs?|IRIs?|URLs?)(?![\w-])|(?<![\w-])file:(?!/+\w)", re.IGNORECASE)
-_REFUSAL: Final = re.compile(r"unsupported|not supported|unknown url type|without a base", re.IGNORECASE)
+_RESULT_WORD: Final = Pattern(r"(?<![A-Za-z])(?:sav(?:e|ed|ing)|writ(?:e|ten|ing)|output|destination|export)", re.I)
+_SOURCE_WORD: Final = Pattern(r"(?<![A-Za-z])(?:read|load|input|open|source|upload|existing)", re.I)
+_FILE_URI: Final = Pattern(r"(?<![\w-])file:/|(?<![\w-])file:(?=[^.\n]{0,80}\bUR[IL])")
+_SCHEME: Final = Pattern(r"(?<![\w-])(?:schemes?|URIs?|IRIs?|URLs?)(?![\w-])|(?<![\w-])file:(?!/+\w)", re.IGNORECASE)
+_REFUSAL: Final = Pattern(r"unsupported|not supported|unknown url type|without a base", re.IGNORECASE)
 
 
 class Hints(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,7 +171,7 @@ def _referred(schema: dict[str, Any], reference: object) -> object:
 
 def _verdict(part: dict[str, Any]) -> bool | None:
     """Whether a schema says that it is for a URI; None if it says nothing of it."""
-    if part.get("format") in _FORMATS or "file:" in _text(part.get("pattern")):
+    if _text(part.get("format")) in _FORMATS or "file:" in _text(part.get("pattern")):
         return True
     about = _text(part.get("description"))
     if _FILE_URI.search(about):

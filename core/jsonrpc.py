@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from .errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RemoteProtocolError, Shape
-from .rewrite import Edit, Span, check_depth, check_utf8, deeper, elements, look, members, splice, take
+from .rewrite import DEPTH_SAFE, Edit, Span, check_depth, check_utf8, deeper, elements, look, members, splice, take
 
 IdKey = tuple[str, str | int]
 """An id or token by value: ("s", text) or ("n", integer), so that 1 and "1" differ and 1 and 1.0 do not."""
@@ -92,7 +92,8 @@ def decode(message: bytes) -> Frame:
         except RemoteProtocolError as error:
             raise _recognized(error, message.decode(errors="replace").encode()) from None
     if len(message) < LARGE_BYTES:
-        check_depth(message)
+        if len(message) >= DEPTH_SAFE:  # else there is no room for so many levels
+            check_depth(message)
         frame = _decode_plain(message)
     else:
         frame = deeper(_decode_plain, message)
@@ -265,6 +266,11 @@ def encode_notification(method: str, params: bytes | None) -> bytes:
 
 def encode_result(id_raw: bytes, result: bytes) -> bytes:
     return b"".join((b'{"jsonrpc":"2.0","id":', id_raw, b',"result":', result, b"}"))
+
+
+def begin_result(id_raw: bytes) -> bytes:
+    """What `encode_result` has before the result; behind it is one brace."""
+    return b"".join((b'{"jsonrpc":"2.0","id":', id_raw, b',"result":'))
 
 
 def encode_error_raw(id_raw: bytes | None, error: bytes) -> bytes:

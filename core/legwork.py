@@ -12,6 +12,7 @@ from typing import Protocol
 
 from . import jsonrpc
 from .bridge import faults, results
+from .bridge.discovery import server_info_of
 from .deferring import Deferring
 from .desk import Desk
 from .errors import INTERNAL_ERROR, RemoteProtocolError
@@ -67,7 +68,7 @@ class Legwork:
         if exchange.is_native:
             return jsonrpc.encode_result(exchange.id_raw, frame.result)
         try:
-            result = results.to_modern(exchange.method, frame.result, server_info=server_info_of(session))
+            result = results.to_modern(exchange.method, frame.result, server_info=server_info_of(session.greeting))
         except RemoteProtocolError as fault:
             text = f"the server's answer could not be read: {fault.message}"
             return self._refused(exchange, jsonrpc.error_object(INTERNAL_ERROR, text))
@@ -153,12 +154,3 @@ class Legwork:
         self.visits.close_session(session)
         self.deferring.close_session(session)
         self.parking.close_session(session)
-
-
-def server_info_of(session: Session) -> bytes | None:
-    """The name of the server, as the session was told it; None where it tells none that can be read."""
-    try:
-        meta = jsonrpc.member_of(session.greeting, "_meta")
-        return jsonrpc.member_of(meta, "io.modelcontextprotocol/serverInfo")
-    except RemoteProtocolError:
-        return None

@@ -30,8 +30,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A reader that takes nothing for this long is disconnected."""
     idle_connection_timeout_s: float = 75.0
     """A kept-alive connection without a request. Longer than the usual 60 s of load balancers in front."""
-    connections_max: int = 4096
-    """Open client connections; one more is told 503."""
+    connections_max: int = 12_288
+    """Open client connections; one more is told 503. Each session may hold a stream, and two thousand make calls."""
     keep_alive_s: float = 15.0
     """A comment on an idle event stream, a ping on an idle WebSocket, so that load balancers (30 to 60 s) do not cut
     it."""
@@ -51,7 +51,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     pool_idle_timeout_s: float = 30.0
     """Shorter than servers' own keep-alive time-outs, so that a reused connection is rarely a dead one."""
     upstream_connections_max: int = 1024
-    """Connections to one origin at once, GET streams included."""
+    """Connections to one origin at once, but for those of lasting streams: the share of calls."""
+    upstream_streams_max: int = 10_000
+    """Streams of HTTP servers that last as a session does, to all servers together: one for each session. One more is
+    refused and tried again later, and its session goes on without what its server says unasked."""
     forward_reply_timeout_s: float = 3600.0
     """From the last byte of a request passed on to the head of its response. As long as a call may take: a server that
     answers in JSON says nothing before it has the answer."""

@@ -6,7 +6,7 @@ A link belongs to one session, or, where the plan says so, to all sessions with 
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from .bridge.support import Abilities, Support
 from .desk import Role
@@ -26,6 +26,20 @@ from .wire.cookies import CookieStore
 
 CANCEL: Final = "task-cancel"
 """What a request of ours is for that ends a task of the server's."""
+SUBSCRIPTION: Final = "listen"
+"""What one is for whose answer comes when nobody wants to hear of changes any more."""
+
+
+class Notice(NamedTuple):
+    """A message that waits for the upstream, or for what comes of it, and what of the client's headers goes with it."""
+
+    message: bytes
+    headers: Headers
+
+
+NO_QUEUE: Final[deque[Exchange | Notice]] = deque(maxlen=0)
+NOTHING: Final[frozenset[Any]] = frozenset()
+"""What most links have, of which there may be thousands: each empty queue takes 760 bytes, each empty set 216."""
 
 
 class Link:
@@ -57,6 +71,7 @@ class Link:
     refusal: why the server is not spoken to over Streamable HTTP, if that was tried first.
     handshake: the result of its last `initialize`, or `server/discover`, as clients are shown it.
     era: how the server is spoken to, or is to be.
+    is_stateless: it has no sessions then: each request says all.
     answered: what it answered to `initialize`, while it is asked whether it can do without.
     tried: the eras that failed in this handshake, and whether the server said so, or nothing at all.
     refused: the error that the first of them failed with.
@@ -106,6 +121,7 @@ class Link:
         "is_lent",
         "is_pipe",
         "is_plain",
+        "is_stateless",
         "knows_supports",
         "last_id",
         "learning",
@@ -159,7 +175,7 @@ class Link:
         self.dialled_with: Headers = ()
         self.listen_event_id: str | None = None
         self.pending: dict[int, Exchange | Errand] = {}
-        self.queue: deque[Exchange | Notice] = deque()
+        self.queue = NO_QUEUE
         self.babble = ""
         self.is_plain: bool | None = None
         self.noise = 0
@@ -174,6 +190,7 @@ class Link:
         self.listen_failures = 0
         self.listen_idle = 0
         self.era = Era.HANDSHAKE
+        self.is_stateless = False
         self.answered: Frame | None = None
         self.tried: dict[Era, bool] = {}
         self.refused: bytes | None = None
@@ -181,7 +198,7 @@ class Link:
         self.mirrors: dict[str, tuple[Mirror, ...]] | None = None
         self.pages_read = 0
         self.page_read: bytes | None = None
-        self.wrapped: frozenset[str] = frozenset()
+        self.wrapped: frozenset[str] = NOTHING
         self.learning: list[Exchange] = []
         self.levelling: tuple[str, list[Exchange]] | None = None
         self.ears: dict[int, Ear] = {}
@@ -192,17 +209,17 @@ class Link:
         self.knows_supports = False
         self.remotes: dict[str, Exchange] = {}
         self.tokens: dict[int, Exchange] = {}
-        self.parting: set[ChannelId] = set()
+        self.parting: frozenset[ChannelId] = NOTHING
         self.orphans: dict[int, Exchange] = {}
-        self.leaving: set[int] = set()
+        self.leaving: frozenset[int] = NOTHING
         self.is_furnished = False
         self.is_left = False
         self.is_lent = False
 
-    @property
-    def is_stateless(self) -> bool:
-        """Whether its server has no sessions: each request says all."""
-        return self.era is Era.STATELESS
+    def speak(self, era: Era) -> None:
+        """From now on the server is spoken to so."""
+        self.era = era
+        self.is_stateless = era is Era.STATELESS
 
     @property
     def can_be_told(self) -> bool:
@@ -231,6 +248,12 @@ class Link:
 
     def session_of(self, exchange: Exchange) -> Session:
         return self.sessions[exchange.sid]
+
+    def enqueue(self, entry: Exchange | Notice) -> None:
+        """It goes up when the upstream is ready, after what waits already."""
+        if self.queue is NO_QUEUE:
+            self.queue = deque()
+        self.queue.append(entry)
 
     def next_id(self) -> int:
         self.last_id += 1
@@ -265,13 +288,6 @@ class Ear:
         self.granted: Filter | None = None
 
 
-class Notice(NamedTuple):
-    """A message that waits for the upstream, or for what comes of it, and what of the client's headers goes with it."""
-
-    message: bytes
-    headers: Headers
-
-
 class Errand:
     """A request of our own to the upstream; `about`: the resource it is about, if that is what tells it apart;
     `exchange`: the call it is made for, if it is one's."""
@@ -301,6 +317,24 @@ class ChildRole(Role):
         return self.link.is_shared
 
 
+class Passage:
+    """An answer on its way from a server to a client, of which more is to come.
+
+    Attributes:
+        sink: the client's channel.
+        left_bytes: so much.
+        heard_at: when the last of it came.
+    """
+
+    __slots__ = ("heard_at", "left_bytes", "session", "sink")
+
+    def __init__(self, sink: ChannelId, session: Session, left_bytes: int, *, heard_at: float) -> None:
+        self.sink = sink
+        self.session = session
+        self.left_bytes = left_bytes
+        self.heard_at = heard_at
+
+
 class UpPostRole(Role):
     """One POST to an upstream, and the stream of its reply; or the GET of the rest of that.
 
@@ -321,29 +355,20 @@ class UpPostRole(Role):
         own: what it carries, if that is not a client's request: those are kept elsewhere. Headers go with it.
         is_repeated: that was sent before.
         era: how it was written.
+        passage: its answer is being passed on.
     """
 
-    __slots__ = (
-        "channel",
-        "dialled_at",
-        "era",
-        "failures",
-        "has_begun",
-        "has_spoken",
-        "idle",
-        "incarnation",
-        "is_confirmation",
-        "is_repeated",
-        "is_resumed",
-        "last_event_id",
-        "link",
-        "names_session",
-        "number",
-        "own",
-        "problem",
-        "retry_ms",
-        "session",
-    )
+    channel: ChannelId | None = None
+    problem = ""
+    has_begun = False
+    has_spoken = False
+    dialled_at = float("-inf")
+    idle = 0
+    last_event_id: str | None = None
+    retry_ms: int | None = None
+    failures = 0
+    session: str | None = None
+    passage: Passage | None = None
 
     def __init__(
         self,
@@ -355,24 +380,15 @@ class UpPostRole(Role):
         is_repeated: bool = False,
         is_resumed: bool = False,
     ) -> None:
-        self.channel: ChannelId | None = None
+        upstream = link.upstream
         self.link = link
         self.number = number
-        self.problem = ""
-        self.incarnation = link.upstream.incarnation
+        self.incarnation = upstream.incarnation
         self.own = own
         self.is_confirmation = is_confirmation
         self.is_repeated = is_repeated
         self.is_resumed = is_resumed
-        self.has_begun = False
-        self.has_spoken = False
-        self.dialled_at = float("-inf")
-        self.idle = 0
-        self.last_event_id: str | None = None
-        self.retry_ms: int | None = None
-        self.failures = 0
-        self.names_session = link.upstream.session is not None
-        self.session: str | None = None
+        self.names_session = upstream.session is not None
         self.era = link.era
 
 

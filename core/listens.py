@@ -124,7 +124,7 @@ class Listens:
                 listening.confirmed.add(uri)
                 continue
             if crowd is not None:
-                crowd.shares[session.sid].subscriptions.add(uri)
+                crowd.shares[session.sid].subscriptions[uri] = None
             listening.awaited.add(uri)
             params = msgspec.json.encode({"uri": uri})
             self._uplink.run(link, "subscribe", "resources/subscribe", params, about=uri)
@@ -147,7 +147,7 @@ class Listens:
             crowd = self._crowds.get(link.id)
             for session in link.sessions.values():
                 if crowd is not None and session.is_stateless:
-                    crowd.shares[session.sid].subscriptions.discard(errand.about)
+                    crowd.shares[session.sid].subscriptions.pop(errand.about, None)
 
     def receive_granted(self, link: Link, asked: Filter, granted: Filter) -> None:
         """A server without sessions confirmed what it tells of, of what it was asked for."""
@@ -264,7 +264,7 @@ class Listens:
         held = {uri for other in session.listens.values() for uri in other.confirmed | other.awaited}
         for uri in sorted((listening.confirmed | listening.awaited) - held):
             if crowd is not None:
-                crowd.shares[session.sid].subscriptions.discard(uri)
+                crowd.shares[session.sid].subscriptions.pop(uri, None)
                 if any(uri in share.subscriptions for share in crowd.shares.values()):
                     continue
             link.upstream.forget_subscription(uri)

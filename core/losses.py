@@ -6,6 +6,7 @@ an error that says its outcome is unknown.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final, Protocol
 
 import msgspec
@@ -22,7 +23,7 @@ from .exchange import Exchange
 from .exchange import Input as ExchangeInput
 from .handshakes import Handshakes
 from .ids import ChannelId
-from .links import CANCEL, Errand, FarewellRole, Link, UpPostRole
+from .links import CANCEL, NO_QUEUE, NOTHING, Errand, FarewellRole, Link, UpPostRole
 from .plan import Kind
 from .resuming import Resuming
 from .session import Ask, Session
@@ -141,7 +142,8 @@ class Losses:
     def _let_go(self, link: Link, reason: str) -> None:
         """Nothing of the lost session is waited for any more."""
         self.cancel_timers(link)
-        link.queue.extend(self.crossings.let_go(link))
+        for exchange in self.crossings.let_go(link):
+            link.enqueue(exchange)
         self.listens.receive_lost(link)
         self.tasked.receive_lost(link, reason)
         if link.upstream.is_over:
@@ -163,7 +165,7 @@ class Losses:
         if crowd is not None:
             crowd.forget_ghosts()
             crowd.turn = None
-            link.queue.extendleft(reversed(crowd.waiting))
+            link.queue = deque([*crowd.waiting, *link.queue])
             crowd.waiting.clear()
         for number, entry in list(link.pending.items()):
             if isinstance(entry, Errand):
@@ -207,11 +209,12 @@ class Losses:
     def leave(self, link: Link, reason: str) -> None:
         """Close the two-way stream: at once, or when the server has taken, in its time, that its tasks are not wanted:
         some stop reading when their input ends."""
-        link.leaving = {n for n, entry in link.pending.items() if isinstance(entry, Errand) and entry.purpose == CANCEL}
-        if link.channel is None or not link.is_pipe or not link.leaving:
-            link.leaving.clear()
+        numbers = [n for n, entry in link.pending.items() if isinstance(entry, Errand) and entry.purpose == CANCEL]
+        if link.channel is None or not link.is_pipe or not numbers:
+            link.leaving = NOTHING
             self._desk.close(link.channel, reason=reason)
             return
+        link.leaving = frozenset(numbers)
         at = self._desk.now + self._desk.limits.task_farewell_s
         self._desk.timers.set(("grace", link.channel), at, "cancellation of a task")
 
@@ -221,7 +224,7 @@ class Losses:
             id_raw = jsonrpc.decode(message).id_raw
         except RemoteProtocolError:
             return
-        link.leaving.discard(-1 if id_raw is None else jsonrpc.number_of(id_raw) or -1)
+        link.leaving -= {-1 if id_raw is None else jsonrpc.number_of(id_raw) or -1}
         if not link.leaving:
             self._desk.timers.cancel(("grace", channel))
             self._desk.close(channel, reason="its session is over")
@@ -229,7 +232,7 @@ class Losses:
     def receive_parted(self, link: Link, channel: ChannelId) -> None:
         """The server took, or will not take, that something there is not wanted any more."""
         if channel in link.parting:
-            link.parting.discard(channel)
+            link.parting -= {channel}
             if not link.parting and (target := self._partings.pop(link.id, None)) is not None:
                 self._part(target)
 
@@ -281,7 +284,7 @@ class Losses:
     def _requeue(self, link: Link, exchange: Exchange) -> None:
         exchange.step(ExchangeInput.REQUEUE)
         exchange.upstream_id = None
-        link.queue.append(exchange)
+        link.enqueue(exchange)
 
     def give_up(self, link: Link, reason: str) -> None:
         """The server will not be had: whoever waits for it waits in vain."""
@@ -290,7 +293,7 @@ class Losses:
 
     def fail_queue(self, link: Link, reason: str) -> None:
         """What waits to go up is answered."""
-        waiting, link.queue = link.queue, type(link.queue)()
+        waiting, link.queue = link.queue, NO_QUEUE
         for entry in waiting:
             if isinstance(entry, Exchange) and entry.may_have_run:
                 self._fail_unknown(link, entry, reason)
@@ -321,6 +324,10 @@ class Losses:
             self.files.forget(exchange)
         self.crossings.forget(link, session, exchange)
         self._courier.answer(session, exchange, message)
+
+    def forget(self, link: Link, exchange: Exchange) -> None:
+        """The same, but for the answer."""
+        self.crossings.forget(link, link.session_of(exchange), exchange)
 
 
 def _outlives(ask: Ask, number: int) -> bool:

@@ -18,6 +18,7 @@ from .delivery import ArgumentProblem, form
 from .enrich import readable_text
 from .errors import RemoteProtocolError
 from .handle import ARTIFACT_SCHEME, UPLOAD_SCHEME
+from .patterns import Pattern
 from .plan import Deliver
 from .rewrite import Edit, Span, elements, members, splice
 
@@ -37,16 +38,16 @@ _NAME: Final = r"[\w.~%+@-]*[\w~%+@-]"  # of a file in a URI; the full stop of a
 _BEGINS: Final = r"(?:(?<![0-9A-Za-z+.-])|(?<=\\[nrt]))"  # behind no word, unless it is the escape of a line's end
 _ENDS: Final = r"(?![\w.~%+@/*-])"  # so a slash before it leads nowhere
 
-_ESCAPE: Final = re.compile(r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\[^u]")
+_ESCAPE: Final = Pattern(r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\[^u]")
 _SPACE: Final = " \t\r\n"
 
-_SQL_BEGINNING: Final = re.compile(
+_SQL_BEGINNING: Final = Pattern(
     r"\s*+(?:select|insert|copy|create|attach|from|describe|summarize|pragma|explain|update|delete|with|values)\b",
     re.IGNORECASE,
 )
-_SELECT: Final = re.compile(r"\bselect\b", re.IGNORECASE)
-_FROM: Final = re.compile(r"\bfrom\b", re.IGNORECASE)
-_SQL_TOKEN: Final = re.compile(r"'(?:[^']++|'')*+'?|\"(?:[^\"]++|\"\")*+\"?|--[^\n]*+")
+_SELECT: Final = Pattern(r"\bselect\b", re.IGNORECASE)
+_FROM: Final = Pattern(r"\bfrom\b", re.IGNORECASE)
+_SQL_TOKEN: Final = Pattern(r"'(?:[^']++|'')*+'?|\"(?:[^\"]++|\"\")*+\"?|--[^\n]*+")
 
 Quoting = Literal["json", "sql'", 'sql"', "code'", 'code"']
 """How text is escaped where it stands: in a JSON string; in SQL, where a quote is doubled; in code, where it has a

@@ -21,7 +21,7 @@ from .effects import Cause
 from .errors import INVALID_PARAMS, METHOD_NOT_FOUND, RemoteProtocolError
 from .exchange import Exchange
 from .jsonrpc import Frame
-from .links import Ear, Link, UpPostRole
+from .links import SUBSCRIPTION, Ear, Link, UpPostRole
 from .listen import ACKNOWLEDGED, LISTS, Filter, format_filter, parse_filter, untagged
 from .resuming import Resuming
 from .session import Session
@@ -80,7 +80,7 @@ class News:
         everything = frozenset(
             uri
             for session in link.sessions.values()
-            for uri in (session.subscriptions | {u for each in session.listens.values() for u in each.wanted.uris})
+            for uri in {*session.subscriptions, *(u for each in session.listens.values() for u in each.wanted.uris)}
         )
         uris = everything if _declares(declared, "resources", "subscribe") else frozenset()
         return Filter(tools, prompts, resources, uris)
@@ -126,7 +126,7 @@ class News:
         assert revision is not None
         params = b'{"notifications":' + format_filter(wanted) + b"}"
         who = own_envelope(revision, self._desk.plan.version)
-        number = self._uplink.run(link, "listen", "subscriptions/listen", add(params, who))
+        number = self._uplink.run(link, SUBSCRIPTION, "subscriptions/listen", add(params, who))
         link.ears[number] = Ear(number, wanted)
 
     def _newest(self, link: Link) -> Ear | None:
@@ -234,7 +234,7 @@ class News:
         elif uri is None:
             self._refuse(link, exchange, INVALID_PARAMS, f"got {exchange.method} without a uri, expected one")
         elif exchange.method == "resources/unsubscribe":
-            session.subscriptions.discard(uri)
+            session.subscriptions.pop(uri, None)
             if not any(uri in other.subscriptions for other in link.sessions.values()):
                 link.upstream.forget_subscription(uri)
             self.receive_change(link)
@@ -243,7 +243,7 @@ class News:
             limit = self._desk.limits.subscriptions_per_session_max
             self._refuse(link, exchange, INVALID_PARAMS, f"{limit} resources are subscribed, the most allowed")
         else:
-            session.subscriptions.add(uri)
+            session.subscriptions[uri] = None
             link.subscribing.append(exchange)
             self._uplink.expect_reply(link, exchange)
             self.receive_change(link)
@@ -267,7 +267,7 @@ class News:
                 link.upstream.remember(exchange.method, exchange.params)  # it may come back with sessions
                 self.onward.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
             else:
-                link.session_of(exchange).subscriptions.discard(uri)
+                link.session_of(exchange).subscriptions.pop(uri, None)
                 self._refuse(link, exchange, INVALID_PARAMS, f"the server does not tell of changes of {uri}")
 
     def _refuse(self, link: Link, exchange: Exchange, code: int, text: str) -> None:

@@ -17,6 +17,7 @@ import msgspec
 from . import jsonrpc
 from .bridge import questions
 from .bridge.capabilities import missing
+from .bridge.discovery import server_info_of
 from .bridge.envelope import Envelope
 from .bridge.seal import Claims, Kind
 from .bridge.shapes import METHODS
@@ -190,7 +191,7 @@ class Parking:
         self._desk.timers.set(("park", park.id), self._desk.now + self._desk.limits.park_ttl_s, "client's answers")
         if any(ask.token_raw is not None for ask in session.asks.values() if ask.exchange is exchange):
             self._tick_later(park)
-        self._legs.end_leg(session, exchange, asking(exchange.id_raw, entries, state))
+        self._legs.end_leg(session, exchange, asking(exchange.id_raw, entries, state, server_info_of(session.greeting)))
 
     # --- From the client --------------------------------------------------------------------------------------------
 
@@ -393,11 +394,13 @@ def wants(exchange: Exchange, message: bytes) -> bool:
     return level not in LEVELS or LEVELS.index(level) >= LEVELS.index(wanted)
 
 
-def asking(id_raw: bytes, entries: Mapping[str, bytes], state: str) -> bytes:
-    """The answer that asks: an `InputRequiredResult`."""
+def asking(id_raw: bytes, entries: Mapping[str, bytes], state: str, server_info: bytes | None) -> bytes:
+    """The answer that asks: an `InputRequiredResult`. Like every result it says who the server is, if that is known
+    (2026-07-28 basic, "`_meta`")."""
     listed = b",".join(msgspec.json.encode(key) + b":" + entry for key, entry in entries.items())
     result = b'{"resultType":"input_required","inputRequests":{' + listed + b'},"requestState":'
-    return jsonrpc.encode_result(id_raw, result + msgspec.json.encode(state) + b"}")
+    meta = b"" if server_info is None else b',"_meta":{"io.modelcontextprotocol/serverInfo":' + server_info + b"}"
+    return jsonrpc.encode_result(id_raw, result + msgspec.json.encode(state) + meta + b"}")
 
 
 def fallback(method: str) -> Frame:

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from urllib.parse import unquote
 
+from .patterns import Pattern
+
 CANDIDATES_MAX: Final = 64
 """Mentions that are tried for one text, each a few looks at the disk."""
 
@@ -53,20 +55,20 @@ DEFAULT_PATTERNS: Final = (
     _SKIP_URL + _NOT_INSIDE + r"(?P<path>~?/(?!/)[^\s\"'`<>|][^\n\"'`<>|]{0,255}" + _SUFFIX + r")(?!\w)",
 )
 
-_BEGINS_AS_PATH: Final = re.compile(r"~?/[^/\s]|\.{1,2}/|[A-Za-z]:[\\/]|file:/", re.IGNORECASE)
-_ENDS_AS_PATH: Final = re.compile(r"[^\s./\\]" + _SUFFIX + r"\Z")
+_BEGINS_AS_PATH: Final = Pattern(r"~?/[^/\s]|\.{1,2}/|[A-Za-z]:[\\/]|file:/", re.IGNORECASE)
+_ENDS_AS_PATH: Final = Pattern(r"[^\s./\\]" + _SUFFIX + r"\Z")
 _WORDS_MAX: Final = 8  # more is a sentence
 
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?!\\)")
-_FILE_URI: Final = re.compile(r"file:(?://(?:localhost|127\.0\.0\.1)?(?=/))?", re.IGNORECASE)
-_LINK: Final = re.compile(r"!?\[[^\]\n]*\]\((.*)\)")
-_TITLED: Final = re.compile(r"(\S(?:.*?\S)?)\s++(?:\"[^\"]*\"|'[^']*')")
-_LINE_NUMBER: Final = re.compile(r":\d+(?::\d+)?$")
+_SCHEME: Final = Pattern(r"[A-Za-z][A-Za-z0-9+.-]+:(?!\\)")
+_FILE_URI: Final = Pattern(r"file:(?://(?:localhost|127\.0\.0\.1)?(?=/))?", re.IGNORECASE)
+_LINK: Final = Pattern(r"!?\[[^\]\n]*\]\((.*)\)")
+_TITLED: Final = Pattern(r"(\S(?:.*?\S)?)\s++(?:\"[^\"]*\"|'[^']*')")
+_LINE_NUMBER: Final = Pattern(r":\d+(?::\d+)?$")
 _QUOTES: Final = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "<": ">", "(": ")", "[": "]", "{": "}"}
 _CLOSERS: Final = {")": "(", "]": "[", "}": "{", ">": "<"}
 _PEELS_MAX: Final = 16  # nobody wraps a path deeper
 _TRAILING: Final = ".,;:!?\"'`”’»…。，、；：！？）】」』》"
-_RUN_ON: Final = re.compile(r"([^" + SPACELESS + r"]*" + _SUFFIX + r")[" + SPACELESS + r"]")
+_RUN_ON: Final = Pattern(r"([^" + SPACELESS + r"]*" + _SUFFIX + r")[" + SPACELESS + r"]")
 
 
 def mentions(text: str, patterns: Sequence[str]) -> list[tuple[str, ...]]:

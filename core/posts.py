@@ -19,6 +19,7 @@ from .jsonrpc import Frame
 from .roles import PostRole, RefusedRole, StreamRole
 from .session import Session
 from .session import State as SessionState
+from .shortway import ShortWay
 from .stateless import Stateless, read_leg, unsupported
 from .stream import Stream
 from .streams import Streams
@@ -28,9 +29,14 @@ NO_ROOM = "too much was sent that is not taken yet: wait, and try again"
 
 
 class Posts:
-    """Clients of Streamable HTTP."""
+    """Clients of Streamable HTTP.
+
+    Attributes:
+        short: for those of their calls that can take it.
+    """
 
     def __init__(self, desk: Desk, courier: Courier, clients: Clients, streams: Streams, stateless: Stateless) -> None:
+        self.short: ShortWay | None = None
         self._desk = desk
         self._courier = courier
         self._clients = clients
@@ -127,13 +133,15 @@ class Posts:
         if role.has_body:
             raise LocalProtocolError(f"channel {channel} is a POST, which has one body, and got a second")
         role.has_body = True
-        if jsonrpc.is_batch(body):
+        if body[:1] != b"{" and jsonrpc.is_batch(body):
             self._receive_batch(role, channel, body)
             return
         try:
             frame = jsonrpc.decode(body)
         except RemoteProtocolError as fault:
             self._desk.send(channel, jsonrpc.parse_failure(fault), is_last=True, status=fault.http_status)
+            return
+        if self.short is not None and self.short.receive_call(role, channel, frame):
             return
         opening = role.opening
         if not _is_of_session(frame, opening.revision) and self._receive_stateless(role, channel, frame):

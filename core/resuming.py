@@ -76,6 +76,7 @@ class Resuming:
             headers=link.headers,
             last_event_id=role.last_event_id,
             cookies=link.cookies.pairs,
+            is_of_call=True,
         )
         channel = exchange.post = role.channel = self._desk.dial(role, target)
         link.posts.add(channel)

@@ -22,6 +22,7 @@ import msgspec
 from .claims import is_text_block, member_text
 from .enrich import readable_elements, readable_members
 from .pathtext import SPACELESS
+from .patterns import Pattern
 from .rewrite import Edit, Span, elements, splice, take
 from .stringrules import Path, StringRules
 
@@ -32,20 +33,20 @@ _HIT_WORK: Final = 8000  # what an occurrence costs beside the search, measured
 _STRING_WORK: Final = 256  # and a string, however short
 
 _NO_WORD: Final = rf"(?<![^\W{SPACELESS}])"
-_OPENS_ABSOLUTE: Final = re.compile(rf"(?<![/.\\~$%)}}\]-]){_NO_WORD}|(?<=\\[nrt])")  # `\n` in JSON within the text
-_OPENS_RELATIVE: Final = re.compile(r"(?<![\w/.\\~:+@#%$&?)}\]-])")
-_FILE_SCHEME: Final = re.compile(r"(?<![\w+.-])file:(?://(?:localhost)?)?\Z", re.IGNORECASE)
+_OPENS_ABSOLUTE: Final = Pattern(rf"(?<![/.\\~$%)}}\]-]){_NO_WORD}|(?<=\\[nrt])")  # `\n` in JSON within the text
+_OPENS_RELATIVE: Final = Pattern(r"(?<![\w/.\\~:+@#%$&?)}\]-])")
+_FILE_SCHEME: Final = Pattern(r"(?<![\w+.-])file:(?://(?:localhost)?)?\Z", re.IGNORECASE)
 _FILE_SCHEME_MAX: Final = len("file://localhost")
 # What goes on behind a path makes it a longer one; a full stop, a colon or a fragment does not.
-_CLOSES: Final = re.compile(
+_CLOSES: Final = Pattern(
     rf"(?![^\W{SPACELESS}]|[~/]|\\/|%[0-9A-Fa-f]{{2}}|[$@+=][\w.]|-{{1,3}}[\w.]|\.{{1,3}}(?:[\w/]|\\/))"
 )
-_SLASHES: Final = re.compile(r"(?:\\?/)+")
-_GOES_ON: Final = re.compile(r"[^\s\"'`”’<>|)\]},;:]")
-_STANDS_APART: Final = re.compile(r"(?<![^\s\"'`“‘(\[={<>])")
-_URL: Final = re.compile(r"(?<![\w+.-])(?!(?i:file):)[A-Za-z][A-Za-z0-9+.-]*+://[^\s<>\"'`]*+")
-_SUFFIXED: Final = re.compile(r"[^.].*\.(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{1,9}\Z", re.DOTALL)
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_.~/-]*+")
+_SLASHES: Final = Pattern(r"(?:\\?/)+")
+_GOES_ON: Final = Pattern(r"[^\s\"'`”’<>|)\]},;:]")
+_STANDS_APART: Final = Pattern(r"(?<![^\s\"'`“‘(\[={<>])")
+_URL: Final = Pattern(r"(?<![\w+.-])(?!(?i:file):)[A-Za-z][A-Za-z0-9+.-]*+://[^\s<>\"'`]*+")
+_SUFFIXED: Final = Pattern(r"[^.].*\.(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{1,9}\Z", re.DOTALL)
+_PLAIN: Final = Pattern(r"[A-Za-z0-9_.~/-]*+")
 _QUOTED: Final = frozenset(('""', "''", "``", "“”", "‘’", "<>"))
 _TARGET_MAX_CHARS: Final = 256  # so far back a Markdown link's target is looked for
 

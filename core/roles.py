@@ -20,14 +20,13 @@ class PostRole(Role):
         leg: the call it is a request of, with its reply, where the client has no session.
     """
 
-    __slots__ = ("has_body", "leg", "opening", "session", "stream")
+    has_body = False
+    session: Session | None = None
+    stream: Stream | None = None
+    leg: tuple[Session, Exchange, Reply] | None = None
 
     def __init__(self, opening: PostOpening) -> None:
         self.opening = opening
-        self.has_body = False
-        self.session: Session | None = None
-        self.stream: Stream | None = None
-        self.leg: tuple[Session, Exchange, Reply] | None = None
 
 
 class StreamRole(Role):

@@ -67,10 +67,10 @@ class Schooling:
             self._ask(link, b"{}", link.session_of(exchange))
 
     def _ask(self, link: Link, params: bytes, session: Session) -> None:
-        revision = link.upstream.revision
-        assert revision is not None
         link.pages_read += 1
         if link.is_stateless:
+            revision = link.upstream.revision
+            assert revision is not None, "found by asking for it"
             params = add(params, msgspec.structs.replace(session.client, revision=revision))
         self._uplink.run(link, "schemas", "tools/list", params)
         self._desk.timers.set(("schemas", link.id), self._desk.now + self._desk.limits.lookup_s, "list of tools")

@@ -21,6 +21,8 @@ from .links import ChildRole, Errand, FarewellRole, Link, UpPostRole, UpStreamRo
 from .losses import Losses
 from .news import News
 from .nursery import SpareRole
+from .passing import Passing
+from .progress import Progress, Row
 from .resuming import Resuming
 from .session import Session
 from .tasked import PURPOSES, Tasked
@@ -50,6 +52,7 @@ class ServerChannels:
         hearing: Hearing,
         news: News,
         tasked: Tasked,
+        passing: Passing,
     ) -> None:
         self.files: Folders
         self._desk = desk
@@ -61,6 +64,8 @@ class ServerChannels:
         self._hearing = hearing
         self._news = news
         self._tasked = tasked
+        self._progress = Progress(uplink, courier)
+        self._passing = passing
 
     def receive_open(self, role: UpRole | SpareRole, opening: Connected | Primed) -> None:
         """A channel that was dialled is open, or can be resumed."""
@@ -96,8 +101,21 @@ class ServerChannels:
             self._desk.note("debug", "a spare process spoke before it was spoken to: dropped", role.server)
         elif role.link.leaving:
             self._losses.receive_left(role.link, channel, message)
-        else:
+        elif len(message) < jsonrpc.LARGE_BYTES or not self._passing.receive_whole(role, (message,)):
             self._hearing.receive_message(role, channel, message)
+
+    def receive_progress(self, role: UpRole, row: Row) -> bool:
+        """Several messages that are plain progress. False if they are to be heard one by one."""
+        if role.link.leaving or not self._progress.receive(role.link, row):
+            return False
+        if not isinstance(role, ChildRole):
+            role.has_spoken = True
+        return True
+
+    def receive_pieces(self, role: UpRole | SpareRole, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
+        """One message came, which is large, in pieces."""
+        if isinstance(role, SpareRole) or not self._passing.receive_whole(role, pieces):
+            self.receive_message(role, channel, b"".join(pieces))
 
     def receive_close(self, role: UpRole | SpareRole | FarewellRole, channel: ChannelId, cause: Cause) -> None:
         if isinstance(role, FarewellRole):
@@ -115,6 +133,8 @@ class ServerChannels:
         elif isinstance(role, UpStreamRole):
             self._receive_stream_close(link, role, channel, cause)
         else:
+            if role.passage is not None:
+                self._passing.receive_close(role, describe(cause))
             self._uplink.receive_close(role)
             self._losses.receive_parted(link, channel)
             if link.upstream.state is not State.CLOSED:

@@ -35,6 +35,7 @@ from .links import Link, Notice, UpPostRole
 from .listens import Listens, OwnNews
 from .losses import Losses, Memory
 from .news import News
+from .passing import Passing
 from .plan import Kind, ServerPlan, Sharing
 from .remote import Remote
 from .resuming import Resuming
@@ -73,7 +74,9 @@ class Servers:
 
     Attributes:
         links: by their ids.
+        by_sid: those of sessions, by the public names of these.
         channels: what is told of the channels of servers.
+        passing: large answers that come on them.
     """
 
     def __init__(
@@ -92,7 +95,7 @@ class Servers:
         self._clients = clients
         self._courier = courier
         self._legwork = legwork
-        self._by_sid: dict[str, Link] = {}
+        self.by_sid: dict[str, Link] = {}
         self._shared: dict[str, Link] = {}  # by server
         self.uplink = self._uplink = uplink = Uplink(desk)
         self._resuming = resuming = Resuming(desk)
@@ -113,7 +116,10 @@ class Servers:
         self._hearing = hearing = Hearing(
             desk, uplink, resuming, self._asking, handshakes, losses, crossings, news, listens, tasked
         )
-        self.channels = ServerChannels(desk, courier, uplink, resuming, handshakes, losses, hearing, news, tasked)
+        self.passing = passing = Passing(desk, courier, uplink, resuming, handshakes, losses)
+        self.channels = ServerChannels(
+            desk, courier, uplink, resuming, handshakes, losses, hearing, news, tasked, passing
+        )
         self._calling = calling = Calling(desk, courier, tasking, crossings.schooling)
         self.verbs = listens.tasks = TaskVerbs(desk, courier, tasking, store, table, tasked, self)
         tasked.adopted, tasked.answers, tasked.ends = tasking, hearing, losses
@@ -210,11 +216,11 @@ class Servers:
 
     def _add(self, link: Link, session: Session) -> None:
         link.sessions[session.sid] = session
-        self._by_sid[session.sid] = link
+        self.by_sid[session.sid] = link
         self.links[link.id] = link
 
     def request(self, session: Session, exchange: Exchange) -> None:
-        link = self._by_sid[session.sid]
+        link = self.by_sid[session.sid]
         if link.upstream.state is State.READY and plain.may_go_up(link, exchange):
             self._rest_later(link)
             exchange.step(ExchangeInput.PREPARED)
@@ -244,7 +250,7 @@ class Servers:
         return True
 
     def has_room(self, session: Session) -> bool:
-        link = self._by_sid.get(session.sid)
+        link = self.by_sid.get(session.sid)
         return link is None or self._desk.unsent_bytes(link.channel) <= self._desk.limits.outbox_max_bytes
 
     def forward(self, link: Link, exchange: Exchange) -> None:
@@ -256,7 +262,7 @@ class Servers:
         if link.upstream.state is State.READY:
             self._send_up(link, exchange)
         else:
-            link.queue.append(exchange)
+            link.enqueue(exchange)
             self.handshakes.need(link)
 
     def _send_up(self, link: Link, exchange: Exchange) -> None:
@@ -291,7 +297,7 @@ class Servers:
         if link.upstream.state is State.READY:
             self._send_up(link, exchange)
         else:
-            link.queue.append(exchange)
+            link.enqueue(exchange)
             self.handshakes.need(link)
 
     def renegotiate(self, link: Link, exchange: Exchange, *, for_tasks: bool = False) -> None:
@@ -304,22 +310,22 @@ class Servers:
         verdict.forget(*Era)
         verdict.has_stateless_tasks = verdict.has_stateless_tasks or for_tasks
         exchange.upstream_id = None
-        link.queue.append(exchange)
+        link.enqueue(exchange)
         reason = "it has tasks without a session only" if for_tasks else "it does not speak the revision that it did"
         self._losses.lose(link, reason)
 
     def tick(self, session: Session, ask: Ask, count: int) -> None:
-        link = self._by_sid.get(session.sid)
+        link = self.by_sid.get(session.sid)
         if link is not None and ask.token_raw is not None and ask.incarnation == link.upstream.incarnation:
             params = b'{"progressToken":%b,"progress":%d}' % (ask.token_raw, count)
             self._uplink.tell(link, jsonrpc.encode_notification("notifications/progress", params))
 
     def repeat(self, session: Session, exchange: Exchange) -> None:
-        self.resend(self._by_sid[session.sid], exchange)
+        self.resend(self.by_sid[session.sid], exchange)
 
     def expect_reply(self, session: Session, exchange: Exchange) -> None:
         if exchange.upstream_id is not None and exchange.state is ExchangeState.SENT:
-            self._uplink.expect_reply(self._by_sid[session.sid], exchange)
+            self._uplink.expect_reply(self.by_sid[session.sid], exchange)
 
     def learn(self, link: Link, exchange: Exchange) -> None:
         """The file plane wants to know more of a tool before it is called."""
@@ -367,7 +373,7 @@ class Servers:
             self.handshakes.advance(link, exchange)
 
     def notify(self, session: Session, method: str, params: bytes | None, headers: Headers) -> None:
-        link = self._by_sid[session.sid]
+        link = self.by_sid[session.sid]
         if link.plan.owns_roots and method == "notifications/roots/list_changed":
             return  # its roots are not the client's
         if link.is_stateless:
@@ -385,11 +391,11 @@ class Servers:
         elif sum(isinstance(entry, Notice) for entry in link.queue) >= self._desk.limits.notices_waiting_max:
             self._desk.note("warning", f"{method} dropped: too many wait for the upstream", link.plan.id)
         else:
-            link.queue.append(Notice(message, headers))
+            link.enqueue(Notice(message, headers))
 
     def reply(self, session: Session, ask: Ask, answer: Frame, headers: Headers) -> None:
         call = ask.exchange or ask.of_task
-        link = self._by_sid.get(session.sid) if call is None else self.way_of(call)
+        link = self.by_sid.get(session.sid) if call is None else self.way_of(call)
         if link is None:
             return
         if ask.of_task is not None and answer.result is not None:
@@ -407,7 +413,7 @@ class Servers:
         self._asking.reply(link, ask, answer, headers)
 
     def end(self, session: Session, asks: list[Ask]) -> None:
-        link = self._by_sid.pop(session.sid, None)
+        link = self.by_sid.pop(session.sid, None)
         for lent in [other for other in self.links.values() if other.is_lent and session.sid in other.sessions]:
             self._end(lent, "session over")
         self._files.close_session(session)
@@ -522,17 +528,17 @@ class Servers:
     # --- Tasks ------------------------------------------------------------------------------------------------------
 
     def is_live(self, sid: str) -> bool:
-        return sid in self._by_sid
+        return sid in self.by_sid
 
     def way_of(self, exchange: Exchange) -> Link | None:
         """The link that a call goes by."""
-        return self._by_sid.get(exchange.sid) if exchange.link is None else self.links.get(exchange.link)
+        return self.by_sid.get(exchange.sid) if exchange.link is None else self.links.get(exchange.link)
 
     def way_back(self, session: Session, exchange: Exchange, upstream: str, revision: str) -> Link:
         """The link by which a task of an earlier run is asked for: in the session that it was begun in, if it was in
         one, for there are servers that know it by that only. One that has forgotten the session is asked in a new one.
         """
-        own = self._by_sid[session.sid]
+        own = self.by_sid[session.sid]
         if not upstream:
             return own
         lent = [link for link in self.links.values() if link.is_lent and session.sid in link.sessions]
@@ -547,7 +553,7 @@ class Servers:
         return link
 
     def session_with(self, session: Session) -> tuple[str, str]:
-        link = self._by_sid[session.sid]
+        link = self.by_sid[session.sid]
         if link.is_stateless or link.upstream.session is None:
             return "", ""
         return link.upstream.session, link.upstream.revision or ""
@@ -562,7 +568,7 @@ class Servers:
             link.is_left = True
 
     def handle_round(self, session: Session, key: ExchangeKey) -> None:
-        if (link := self._by_sid.get(session.sid)) is not None:
+        if (link := self.by_sid.get(session.sid)) is not None:
             self._rounds.handle_pause(link, key)
 
     def handle_ack(self, session: Session, key: ExchangeKey) -> None:

@@ -7,7 +7,6 @@ stream open.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final, NamedTuple
 
 from .bridge.envelope import Envelope
@@ -108,11 +107,12 @@ class Ask(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A message of the server for which the client has no stream open."""
+    """A message of the server for which the client has no stream open. `about` names what it tells the state of."""
 
     message: bytes
     method: str
     ask: int | None
+    about: str = ""
 
 
 class Session(Machine[State, Input]):
@@ -139,6 +139,7 @@ class Session(Machine[State, Input]):
         subscriptions: the resources it wants to hear of, for such a server.
         listens: its subscriptions, if its client has no sessions.
         adopted: how many of its exchanges are tasks, which no request of its client waits for.
+        passing: how many large answers are on their way to its client, and not here in full. See `passing`.
     """
 
     __slots__ = (
@@ -154,12 +155,14 @@ class Session(Machine[State, Input]):
         "held",
         "id",
         "is_own",
+        "is_stateless",
         "kept_bytes",
         "last_ask",
         "last_stream",
         "level",
         "listens",
         "opener",
+        "passing",
         "pipe",
         "principal",
         "resumable",
@@ -197,20 +200,17 @@ class Session(Machine[State, Input]):
         self.opener: Exchange | None = None
         self.exchanges: dict[ExchangeKey, Exchange] = {}
         self.asks: dict[int, Ask] = {}
-        self.held: deque[Held] = deque()
+        self.held: list[Held] = []
         self.last_ask = 0
         self.affinity: Affinities | None = None
+        self.is_stateless = False
         self.client = Envelope("", b"{}")
         self.greeting: bytes | None = None
         self.level: str | None = None
-        self.subscriptions: set[str] = set()
+        self.subscriptions: dict[str, None] = {}
         self.listens: dict[ExchangeKey, Listening] = {}
         self.adopted = 0
-
-    @property
-    def is_stateless(self) -> bool:
-        """Whether its client knows nothing of it."""
-        return self.affinity is not None
+        self.passing = 0
 
     def receive_headers(self, headers: Headers) -> None:
         """A request of the client brought these. Others than before are normal: credentials are renewed."""
@@ -219,12 +219,12 @@ class Session(Machine[State, Input]):
     @property
     def is_busy(self) -> bool:
         """Whether something is going on that idleness must not end. A question that nobody answers is not."""
-        return bool(self.exchanges or self.streams)
+        return bool(self.exchanges or self.streams or self.passing)
 
     @property
     def in_flight(self) -> int:
-        """How many requests of its client are open."""
-        return len(self.exchanges) - self.adopted
+        """How many requests of its client are open: not answered, or not in full."""
+        return len(self.exchanges) - self.adopted + self.passing
 
     def find_by_id(self, id_key: IdKey) -> Exchange | None:
         """The open request with that id; None if there is none, or more than one, which nobody can tell apart."""

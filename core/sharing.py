@@ -182,9 +182,9 @@ class Crowd:
         if uri is None:
             return False
         if exchange.method == "resources/subscribe":
-            share.subscriptions.add(uri)
+            share.subscriptions[uri] = None
             return False
-        share.subscriptions.discard(uri)
+        share.subscriptions.pop(uri, None)
         return self._is_wanted(uri)
 
     def leave(self, session: Session) -> list[str]:

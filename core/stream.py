@@ -13,9 +13,11 @@ import enum
 import re
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
-from itertools import islice
+from collections.abc import Callable, Sequence
+from itertools import islice, repeat
 from typing import Final
+
+import msgspec
 
 from .ids import ChannelId
 
@@ -31,18 +33,15 @@ class Place(enum.Enum):
     GONE = "gone"  # nowhere: it was dropped
 
 
-class Kept:
+class Kept(msgspec.Struct, eq=False, gc=False):
     """An event that may be asked for again. One that is lossy may be dropped to make room: a notification."""
 
-    __slots__ = ("is_last", "is_lossy", "message", "ordinal", "place", "size_bytes")
-
-    def __init__(self, ordinal: int, message: bytes, *, is_last: bool, is_lossy: bool) -> None:
-        self.ordinal = ordinal
-        self.message: bytes | None = message
-        self.size_bytes = len(message)
-        self.is_last = is_last
-        self.is_lossy = is_lossy
-        self.place = Place.HELD
+    ordinal: int
+    message: bytes | None
+    size_bytes: int
+    is_last: bool = False
+    is_lossy: bool = False
+    place: Place = Place.HELD
 
 
 _NOTHING: Final[deque[Kept]] = deque(maxlen=0)
@@ -82,36 +81,22 @@ class Stream:
         stored_bytes: they together.
     """
 
-    __slots__ = (
-        "_kept",
-        "channel",
-        "faded_ordinal",
-        "held_bytes",
-        "held_count",
-        "is_listening",
-        "is_over",
-        "last_ordinal",
-        "may_resume",
-        "number",
-        "replay",
-        "stored_bytes",
-        "stored_count",
-    )
+    # Most streams have one message, and nothing of it is kept.
+    number: int | None = None
+    last_ordinal = 0
+    faded_ordinal = 0
+    is_over = False
+    replay: Replay | None = None
+    held_count = 0
+    held_bytes = 0
+    stored_count = 0
+    stored_bytes = 0
+    _kept = _NOTHING
 
     def __init__(self, channel: ChannelId | None, *, may_resume: bool = False, is_listening: bool = False) -> None:
         self.channel: ChannelId | None = channel
         self.is_listening = is_listening
         self.may_resume = may_resume
-        self.number: int | None = None
-        self.last_ordinal = 0
-        self.faded_ordinal = 0
-        self.is_over = False
-        self.replay: Replay | None = None
-        self.held_count = 0
-        self.held_bytes = 0
-        self.stored_count = 0
-        self.stored_bytes = 0
-        self._kept = _NOTHING
 
     @property
     def kept_count(self) -> int:
@@ -132,11 +117,34 @@ class Stream:
         event_id = self.next_event_id()
         if self._kept is _NOTHING:
             self._kept = deque()
-        self._kept.append(Kept(self.last_ordinal, message, is_last=is_last, is_lossy=is_lossy))
+        self._kept.append(Kept(self.last_ordinal, message, len(message), is_last, is_lossy))
         self.held_count += 1
         self.held_bytes += len(message)
         self.is_over = is_last
         return event_id
+
+    def keep_lossy(self, messages: Sequence[bytes], size_bytes: int) -> tuple[str, ...]:
+        """Add lossy events, `size_bytes` together. Returns their ids."""
+        assert self.number is not None
+        assert not self.is_over
+        if self._kept is _NOTHING:
+            self._kept = deque()
+        first = self.last_ordinal + 1
+        self.last_ordinal += len(messages)
+        ordinals = range(first, self.last_ordinal + 1)
+        self._kept.extend(map(Kept, ordinals, messages, map(len, messages), repeat(False), repeat(True)))
+        self.held_count += len(messages)
+        self.held_bytes += size_bytes
+        return tuple(map(f"{self.number}-".__add__, map(str, ordinals)))
+
+    def drop_lossy(self, held_max: int) -> int:
+        """While more events than that are here, and the first that is kept is one of them and lossy, it goes. Returns
+        how many bytes went."""
+        kept, before = self._kept, self.held_bytes
+        while self.held_count > held_max and kept[0].is_lossy and kept[0].place is Place.HELD:
+            self.held_bytes -= kept.popleft().size_bytes
+            self.held_count -= 1
+        return before - self.held_bytes
 
     def next_victim(self, *, of_held: bool) -> Kept:
         """What goes first to make room: the oldest lossy event, be it the newest of all, else the oldest.

@@ -10,7 +10,7 @@ plan says so, events go into the storage, in the same order, before anything is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from .archive import Archive
@@ -80,6 +80,41 @@ class Streams:
             self._retain(session, stream)
         self._make_room(session, stream)
         return True
+
+    def put_lossy(self, session: Session, stream: Stream, messages: Sequence[bytes]) -> None:
+        """Send notifications that came at once to a client of HTTP: the same as `put` for each, with one look at what
+        there is room for."""
+        if stream.number is None and stream.may_resume:
+            self.put(session, stream, messages[0], is_lossy=True)
+            messages = messages[1:]
+        size_bytes = sum(map(len, messages))
+        if not messages or stream.is_over:
+            return
+        if stream.number is None:
+            if stream.channel is not None:
+                self._desk.send_events(stream.channel, tuple(messages), (), size_bytes)
+        elif stream.channel is None or stream.replay is not None or not self._has_room(session, size_bytes):
+            for message in messages:
+                self.put(session, stream, message, is_lossy=True)
+        else:
+            event_ids = stream.keep_lossy(messages, size_bytes)
+            self._account(session, size_bytes)
+            self._fed.pop(stream, None)
+            self._fed[stream] = session
+            self._desk.send_events(stream.channel, tuple(messages), event_ids, size_bytes)
+            if stream.held_count > self._desk.limits.events_max:
+                self._account(session, -stream.drop_lossy(self._desk.limits.events_max))
+                self._make_room(session, stream)
+
+    def _has_room(self, session: Session, size_bytes: int) -> bool:
+        """Whether so much can be kept without a look at what else is, but for the number of events. With a storage,
+        more becomes of events than that they go."""
+        limits = self._desk.limits
+        return (
+            not self._desk.plan.stores_events
+            and session.kept_bytes + size_bytes <= limits.events_per_session_max_bytes
+            and self._kept_bytes + size_bytes <= limits.events_max_bytes
+        )
 
     def prime(self, session: Session, stream: Stream) -> None:
         """Tell the client where to resume before there is a message, once.

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
+from .patterns import Pattern
+
 Path = tuple[str | int, ...]
 """Keys and indices, from the root."""
 
@@ -29,17 +31,17 @@ _OPAQUE: Final = ("$dynamicRef", "$recursiveRef", "extends", "disallow")
 _URI: Final = r"[A-Za-z][A-Za-z0-9+.-]*:"
 _REFERENCE: Final = r"(?:[\w.~:/?@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*(?:#(?:[\w.~:/?@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)?"
 _FORMATS: Final = {
-    "uri": re.compile(_URI + _REFERENCE, re.ASCII),
-    "url": re.compile(_URI + _REFERENCE, re.ASCII),
-    "iri": re.compile(_URI + _REFERENCE),
-    "uri-reference": re.compile(_REFERENCE, re.ASCII),
-    "iri-reference": re.compile(_REFERENCE),
-    "path": re.compile(r".*", re.DOTALL),  # what libraries write for a path: it says nothing of its form
-    "file-path": re.compile(r".*", re.DOTALL),
+    "uri": Pattern(_URI + _REFERENCE, re.ASCII),
+    "url": Pattern(_URI + _REFERENCE, re.ASCII),
+    "iri": Pattern(_URI + _REFERENCE),
+    "uri-reference": Pattern(_REFERENCE, re.ASCII),
+    "iri-reference": Pattern(_REFERENCE),
+    "path": Pattern(r".*", re.DOTALL),  # what libraries write for a path: it says nothing of its form
+    "file-path": Pattern(r".*", re.DOTALL),
 }
 
 # Patterns without groups and alternatives, whose dialects agree.
-_ATOM: Final = re.compile(
+_ATOM: Final = Pattern(
     r"(?:[^\\^$.|?*+(){}\[\]]|\\[dwsDWS.\\/^$|?*+(){}\[\]-]|\.|\[\^?(?:[^\[\]\\]|\\[dwsDWS.\\/^$\[\]-])+\])"
     r"(?P<many>[*+?]|\{[0-9]{1,3}(?:,[0-9]{0,3})?\})?"
 )

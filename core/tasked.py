@@ -469,7 +469,7 @@ class Tasked:
             number = self.run(link, exchange, CANCEL, "tasks/cancel", {"taskId": remote.id})
             channel = self._channel_of(link, number)
             if channel is not None:
-                link.parting.add(channel)
+                link.parting |= {channel}
                 at = self._desk.now + self._desk.limits.notice_timeout_s
                 self._desk.timers.set(("grace", channel), at, "cancellation of a task")
         else:

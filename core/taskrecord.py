@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from .task import State
+
 PREFIX = "task/"
 """What the keys of all these records start with."""
 
@@ -40,7 +42,7 @@ class StoredTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     owner: str
     payer: str = ""
     sid: str = ""
-    status: str
+    status: State
     message: str = ""
     created_at: str
     updated_at: str

@@ -163,7 +163,7 @@ def record_of(
         owner=task.owner,
         payer=task.payer,
         sid=task.sid,
-        status=(state or task.state).value,
+        status=state or task.state,
         message=task.message,
         created_at=task.created_at,
         updated_at=task.updated_at,
@@ -206,9 +206,8 @@ def restored(record: StoredTask, *, ordinal: int, now_unix: float) -> Task:
     task.upstream_task, task.is_remote = record.upstream_task, record.is_remote
     task.upstream_session = record.upstream_session, record.upstream_revision
     task.is_error, task.size_bytes, task.blob = record.is_error, record.size_bytes, record.blob
-    state = State(record.status)
-    if state not in (State.WORKING, State.INPUT_REQUIRED):
-        task.state = state
+    if record.status not in (State.WORKING, State.INPUT_REQUIRED):
+        task.state = record.status
         if record.outcome:
             task.outcome = Outcome(record.outcome.encode(), record.is_error)
     return task

@@ -96,4 +96,5 @@ class TaskTelling:
         session = self.session_by(task.counted_for)
         if session is not None and session.state is SessionState.READY:
             method = "notifications/tasks/status"
-            self._courier.deliver(session, method, jsonrpc.encode_notification(method, self.shown(task)), None)
+            message = jsonrpc.encode_notification(method, self.shown(task))
+            self._courier.deliver(session, method, message, None, about=task.id)

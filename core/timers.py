@@ -23,7 +23,8 @@ class Timers(Generic[K]):
     """At most one deadline a key. Setting a key again replaces its deadline.
 
     Replaced and cancelled entries stay in the heap until they surface, and the heap is rebuilt when they are the
-    majority, so memory stays proportional to the live deadlines.
+    majority, so memory stays proportional to the live deadlines. What is put off keeps its entry until that surfaces:
+    many deadlines are put off time and again.
 
     Attributes:
         earliest_at: nothing is due before that; what was due then may have been cancelled since.
@@ -32,7 +33,7 @@ class Timers(Generic[K]):
     def __init__(self) -> None:
         self.earliest_at = float("inf")
         self._heap: list[tuple[float, int, K]] = []
-        self._live: dict[K, tuple[float, int, str]] = {}
+        self._live: dict[K, tuple[float, int, str, int]] = {}  # when, which setting, why, and that of the heap's entry
         self._serial = 0
 
     def __len__(self) -> int:
@@ -40,7 +41,11 @@ class Timers(Generic[K]):
 
     def set(self, key: K, at: float, why: str) -> None:
         self._serial = serial = self._serial + 1
-        self._live[key] = (at, serial, why)
+        live = self._live.get(key)
+        if live is not None and live[0] <= at:
+            self._live[key] = (at, serial, why, live[3])  # its entry comes up too early, and is put off then
+            return
+        self._live[key] = (at, serial, why, serial)
         heap = self._heap
         heapq.heappush(heap, (at, serial, key))
         if at < self.earliest_at:
@@ -55,13 +60,19 @@ class Timers(Generic[K]):
 
     def next_timeout(self) -> Deadline | None:
         """The earliest deadline, or None."""
-        while self._heap:
-            at, serial, key = self._heap[0]
+        heap = self._heap
+        while heap:
+            _, entry, key = heap[0]
             live = self._live.get(key)
-            if live is not None and live[1] == serial:
+            if live is None or live[3] != entry:
+                heapq.heappop(heap)
+                continue
+            at, serial, why, _ = live
+            if serial == entry:
                 self.earliest_at = at
-                return Deadline(at, live[2])
-            heapq.heappop(self._heap)
+                return Deadline(at, why)
+            self._live[key] = (at, serial, why, serial)
+            heapq.heapreplace(heap, (at, serial, key))
         self.earliest_at = float("inf")
         return None
 
@@ -79,5 +90,6 @@ class Timers(Generic[K]):
 
     def _shrink(self) -> None:
         if len(self._heap) > HEAP_MIN and len(self._heap) > 2 * len(self._live):
-            self._heap = [(due, serial, key) for key, (due, serial, _) in self._live.items()]
+            self._heap = [(at, serial, key) for key, (at, serial, _, _) in self._live.items()]
             heapq.heapify(self._heap)
+            self._live = {key: (at, serial, why, serial) for key, (at, serial, why, _) in self._live.items()}

@@ -10,12 +10,12 @@ Treat it as a secret.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from .effects import Cause, Effect, Opening, StorageAnswer
+from .effects import Cause, Connected, Effect, Opening, StorageAnswer
 from .engine import Engine
 from .errors import LocalProtocolError
 from .filerecord import FileEnds, FileStatus, StoredArtifact, StoredUpload
@@ -42,6 +42,8 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     ticket: int | None = None
     size_bytes: int | None = None
     message: bytes | None = None
+    messages: tuple[bytes, ...] | None = None
+    pieces: tuple[bytes, ...] = ()
     opening: Opening | None = None
     cause: Cause | None = None
     answer: StorageAnswer | None = None
@@ -115,6 +117,9 @@ class Recorder:
     def owes(self, channel: ChannelId) -> bool:
         return self._engine.owes(channel)
 
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
+        return self._engine.passes(channel, beginning, size_bytes)
+
     def report(self) -> tuple[Status, ...]:
         return self._engine.report()
 
@@ -146,6 +151,28 @@ class Recorder:
     def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]:
         line = Line("receive_message", now, channel, message=message)
         return self._record(line, self._engine.receive_message(channel, message, now))
+
+    def receive_messages(self, channel: ChannelId, messages: Sequence[bytes], now: float) -> list[Effect]:
+        line = Line("receive_messages", now, channel, messages=tuple(messages))
+        return self._record(line, self._engine.receive_messages(channel, messages, now))
+
+    def receive_pieces(self, channel: ChannelId, pieces: tuple[bytes, ...], now: float) -> list[Effect]:
+        line = Line("receive_pieces", now, channel, pieces=pieces)
+        return self._record(line, self._engine.receive_pieces(channel, pieces, now))
+
+    def receive_part(
+        self,
+        channel: ChannelId,
+        pieces: tuple[bytes, ...],
+        now: float,
+        *,
+        opening: Connected | None = None,
+        size_bytes: int = 0,
+        cause: Cause | None = None,
+    ) -> list[Effect]:
+        effects = self._engine.receive_part(channel, pieces, now, opening=opening, size_bytes=size_bytes, cause=cause)
+        line = Line("receive_part", now, channel, pieces=pieces, opening=opening, size_bytes=size_bytes, cause=cause)
+        return self._record(line, effects)
 
     def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
         line = Line("receive_close", now, channel, cause=cause)
@@ -267,6 +294,13 @@ def _feed(engine: Engine, line: Line, number: int) -> list[Effect]:
             size_bytes=line.size_bytes or 0,
             cause=line.cause,
         )
+    if line.input == "receive_part":
+        opening = line.opening if isinstance(line.opening, Connected) else None
+        return engine.receive_part(
+            channel, line.pieces, line.now, opening=opening, size_bytes=line.size_bytes or 0, cause=line.cause
+        )
+    if line.input == "receive_pieces":
+        return engine.receive_pieces(channel, line.pieces, line.now)
     if line.opening is not None:
         return engine.receive_open(channel, line.opening, line.now)
     if line.cause is not None:
@@ -281,6 +315,8 @@ def _feed(engine: Engine, line: Line, number: int) -> list[Effect]:
         return engine.receive_file_delete(line.file, line.now)
     if line.size_bytes is not None:
         return engine.receive_sent(channel, line.size_bytes, line.now)
+    if line.messages is not None:
+        return engine.receive_messages(channel, line.messages, line.now)
     if line.input == "receive_message":
         return engine.receive_message(channel, line.message or b"", line.now)
     simple = {

@@ -9,7 +9,7 @@ from .eras import LATEST_MODERN
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
 from .ids import ChannelId
-from .links import Errand, Link, Notice, UpPostRole
+from .links import SUBSCRIPTION, Errand, Link, Notice, UpPostRole
 from .repeating import may_send_again
 from .upstream import State
 from .wire.mirroring import headers_for
@@ -57,7 +57,16 @@ class Uplink:
             exchange.remote.requests[purpose] = number
         message = jsonrpc.encode_request(b"%d" % number, method, params)
         mirrored = headers_for(method, params) if link.is_stateless and not link.is_pipe else ()
-        self._emit(link, message, number, link.headers, is_own=True, is_repeated=is_repeated, mirrored=mirrored)
+        self._emit(
+            link,
+            message,
+            number,
+            link.headers,
+            is_own=True,
+            is_repeated=is_repeated,
+            is_lasting=purpose == SUBSCRIPTION,
+            mirrored=mirrored,
+        )
         return number
 
     def give_up(self, link: Link, purpose: str) -> None:
@@ -122,7 +131,7 @@ class Uplink:
 
     def expect_reply(self, link: Link, exchange: Exchange) -> None:
         """The server's time to say something about the exchange begins anew; not while it waits for the client."""
-        if exchange.waits_for_client or exchange.task is not None:
+        if exchange.task is not None or (exchange.park is not None and exchange.waits_for_client):
             return  # a task ends at its deadline
         at = self._desk.now + (link.plan.reply_timeout_s or self._desk.limits.reply_timeout_s)
         self._desk.timers.set(("reply", (exchange.sid, exchange.key)), at, "upstream reply")
@@ -140,6 +149,7 @@ class Uplink:
         is_own: bool = False,
         is_confirmation: bool = False,
         is_repeated: bool = False,
+        is_lasting: bool = False,
         mirrored: Headers = (),
     ) -> ChannelId | None:
         """Write one message. Returns the POST's channel, on HTTP."""
@@ -166,6 +176,7 @@ class Uplink:
             headers=headers,
             cookies=link.cookies.pairs,
             mirrored=mirrored,
+            is_lasting=is_lasting,
         )
         channel = role.channel = self._desk.dial(role, target)
         link.posts.add(channel)
@@ -182,6 +193,15 @@ class Uplink:
         assert role.channel is not None
         if not (self._desk.ends_source and role.channel == self._desk.source):
             self._end_within(role.channel, self._desk.limits.cancel_grace_s)
+
+    def expect_part(self, role: UpPostRole, heard_at: float) -> bool:
+        """The server's time to go on with its answer runs from `heard_at`. False if it is over."""
+        assert role.channel is not None
+        at = heard_at + (role.link.plan.reply_timeout_s or self._desk.limits.reply_timeout_s)
+        if at <= self._desk.now:
+            return False
+        self._desk.timers.set(("grace", role.channel), at, "upstream reply that does not go on")
+        return True
 
     def receive_close(self, role: UpPostRole) -> None:
         """A POST is over."""

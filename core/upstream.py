@@ -14,6 +14,7 @@ from .errors import RemoteProtocolError
 from .jsonrpc import member_of, text_of
 from .limits import Limits
 from .machine import Machine, Symbol
+from .memo import remembered
 from .rewrite import members, remove_member, take
 
 REVISION: Final = re.compile(r"[!-~]{1,64}")
@@ -133,16 +134,11 @@ class Upstream(Machine[State, Input]):
         Raises:
             RemoteProtocolError: the result is no object, or has a member twice. Nothing has changed.
         """
-        spans = members(result)
-        revision = text_of(take(result, spans.get("protocolVersion")))
-        if revision is not None and not REVISION.fullmatch(revision):
-            revision = None  # it could not be said back in a header
-        declared = take(result, spans.get("capabilities"))
-        names = members(declared) if declared is not None and declared.startswith(b"{") else {}
+        revision, names = _introduction(result)
         self.step(Input.INITIALIZED)
         self.revision = revision
         self.session = session
-        self.capabilities = frozenset(names)
+        self.capabilities = names
 
     def receive_discovered(self, result: bytes, revision: str) -> None:
         """It answered `server/discover`, and is spoken to in a revision without sessions.
@@ -150,12 +146,11 @@ class Upstream(Machine[State, Input]):
         Raises:
             RemoteProtocolError: the result is no object, or has a member twice. Nothing has changed.
         """
-        declared = take(result, members(result).get("capabilities"))
-        names = members(declared) if declared is not None and declared.startswith(b"{") else {}
+        _, names = _introduction(result)
         self.step(Input.DISCOVERED)
         self.revision = revision
         self.session = None
-        self.capabilities = frozenset(names)
+        self.capabilities = names
 
     def receive_replayed(self, now: float) -> None:
         self.step(Input.REPLAYED)
@@ -240,3 +235,18 @@ class Upstream(Machine[State, Input]):
     def has_subscriptions(self) -> bool:
         """Whether the client waits for updates, so that a lost upstream is made anew without being asked."""
         return bool(self._subscriptions)
+
+
+@remembered
+def _introduction(result: bytes) -> tuple[str | None, frozenset[str]]:
+    """The revision that a server names, if it can be said back in a header, and the names of what it can do.
+
+    Raises:
+        RemoteProtocolError: the result is no object, or has a member twice.
+    """
+    spans = members(result)
+    revision = text_of(take(result, spans.get("protocolVersion")))
+    if revision is not None and not REVISION.fullmatch(revision):
+        revision = None
+    declared = take(result, spans.get("capabilities"))
+    return revision, frozenset(members(declared) if declared is not None and declared.startswith(b"{") else ())

@@ -18,6 +18,7 @@ from . import jsonrpc
 from .artifact import tool_error
 from .bridge import questions
 from .bridge.capabilities import missing
+from .bridge.discovery import server_info_of
 from .bridge.seal import Claims, Kind, digest_of_value
 from .desk import Desk
 from .errors import INPUT_REFUSED, MISSING_CAPABILITY, RemoteProtocolError
@@ -88,7 +89,7 @@ class Visits:
             self._down.answer(session, exchange, jsonrpc.encode_error(exchange.id_raw, MISSING_CAPABILITY, text, data))
             return True
         state = self._stating.state(session, exchange, Kind.URL, questions=visits)
-        self._down.answer(session, exchange, asking(exchange.id_raw, entries, state))
+        self._down.answer(session, exchange, asking(exchange.id_raw, entries, state, server_info_of(session.greeting)))
         return True
 
     def resume(self, session: Session, exchange: Exchange, claims: Claims, responses: Mapping[str, bytes]) -> None:

@@ -39,6 +39,7 @@ from isthmus.app.settings import (
 from isthmus.app.sizes import GIB, KIB, MIB
 from isthmus.core.bridge.lossy import LOSSES
 from isthmus.core.limits import Limits
+from isthmus.core.oracle import METHODS, RULES, Severity
 
 DOCS: Final = Path(__file__).parent
 
@@ -85,6 +86,7 @@ def pages() -> dict[Path, str]:
         "settings": _settings(),
         "limits": _limits(),
         "losses": _losses(),
+        "rules": _rules(),
         **{f"machine {name}": _machine(module) for name, module in MACHINES.items()},
     }
     made = {}
@@ -248,6 +250,23 @@ def _losses() -> str:
         sides = [f"{loss.from_era} {loss.speaker}", f"{loss.to_era} {listener}"]
         rows.append([loss.feature, *sides, hangs_on, loss.fate, loss.carried])
     return _table(heads, rows)
+
+
+# --- The oracle's rules -----------------------------------------------------------------------------------------------
+
+
+def _rules() -> str:
+    """Each with the place it has in the newest revision that has it."""
+    rows = []
+    for rule in RULES.values():
+        where = [
+            f"{severity.value.upper()}, {'all' if found == list(METHODS['tools/list'].revisions) else ', '.join(found)}"
+            for severity in Severity
+            if (found := [revision for revision in rule.clauses if rule.severity(revision) is severity])
+        ]
+        who = " and ".join(role.value for role in rule.who)
+        rows.append([f"`{rule.id}`", rule.says, who, "; ".join(where), list(rule.clauses.values())[-1]])
+    return _table(["Rule", "What it says", "Who", "In", "Where, in the newest of these"], rows)
 
 
 # --- State machines -------------------------------------------------------------------------------------------------

@@ -3,12 +3,10 @@
 The first byte says whose bytes they are: bit 0 a server's, else a client's; bit 1 that requests are HEAD, or answers
 chunked; bit 2 that requests close, or are answered at their heads; bit 3 that their bodies leave late. The second sets
 the limit of heads. The rest is the stream. Accepted outcomes: any number of heads, data and signals, then at most one
-refusal, with h11's hint. To search for others: `python -P fuzz/http1.py fuzz/corpus/http1`.
+refusal, with h11's hint.
 """
 
 from __future__ import annotations
-
-import sys
 
 import h11
 from isthmus.core.wire.http1 import CLOSED, END, NEED_DATA, PAUSED, ClientEvent, Data, RequestHead, ServerEvent
@@ -123,15 +121,3 @@ def test_one_input(data: bytes) -> None:
             for only_h11 in (False, True)
         ]
         assert stories[0] == stories[1]
-
-
-def main() -> None:
-    import atheris  # type: ignore[import-untyped]
-
-    atheris.instrument_all()
-    atheris.Setup(sys.argv, test_one_input)
-    atheris.Fuzz()
-
-
-if __name__ == "__main__":
-    main()

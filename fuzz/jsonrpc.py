@@ -1,15 +1,13 @@
 """Whatever bytes arrive, decoding gives a frame or one refusal, and the standard library's json agrees which.
 
 Accepted outcomes: a `Frame`, which encoded anew decodes to itself and whose parts mean what an independent reader finds
-there; or `RemoteProtocolError`, whose reply is itself a message. To search for others:
-`python -P fuzz/jsonrpc.py fuzz/corpus/jsonrpc`.
+there; or `RemoteProtocolError`, whose reply is itself a message.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from typing import NoReturn
 
 from isthmus.core import jsonrpc
@@ -114,15 +112,3 @@ def check_frame(data: bytes, value: object, frame: Frame) -> None:
             assert raw in data
         elif frame.method is None or name in ("id", "params"):
             assert members.get(name) is None
-
-
-def main() -> None:
-    import atheris  # type: ignore[import-untyped]
-
-    atheris.instrument_all()
-    atheris.Setup(sys.argv, test_one_input)
-    atheris.Fuzz()
-
-
-if __name__ == "__main__":
-    main()

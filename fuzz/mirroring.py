@@ -3,13 +3,12 @@
 The input is lines: the method; the value of `Mcp-Name`; that of `Mcp-Param-A`; the input schema of the tool; and, to
 the end, the params. An empty value stands for no such header. Accepted outcomes: `RemoteProtocolError`, with
 HEADER_MISMATCH where it is about the headers; or acceptance, where an independent reader of the body finds the values
-of the headers in it. To search for others: `python -P fuzz/mirroring.py fuzz/corpus/mirroring`.
+of the headers in it.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -89,15 +88,3 @@ def check_agreement(method: str, params: bytes, headers: dict[str, str], mirrors
             assert sent is None
     if method == "tools/call" and type(value_at(body, ("name",))) is str:
         assert decode_value(headers["mcp-name"]) == body["name"]
-
-
-def main() -> None:
-    import atheris  # type: ignore[import-untyped]
-
-    atheris.instrument_all()
-    atheris.Setup(sys.argv, test_one_input)
-    atheris.Fuzz()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,10 @@
 """Whatever bytes arrive, lines are the split at LF within the limit, however they are cut; and each can be sent on.
 
 The first byte sets the limit, the rest is the stream. Accepted outcomes: `Line`, `Oversize`, and one `Truncated` at the
-end. To search for others: `python -P fuzz/ndjson.py fuzz/corpus/ndjson`.
+end.
 """
 
 from __future__ import annotations
-
-import sys
 
 from isthmus.core.wire.ndjson import Line, LineReader, Oversize, Truncated, encode_line
 
@@ -39,15 +37,3 @@ def test_one_input(data: bytes) -> None:
             case Truncated(head):
                 assert len(head) <= limit
                 assert event is whole[-1]
-
-
-def main() -> None:
-    import atheris  # type: ignore[import-untyped]
-
-    atheris.instrument_all()
-    atheris.Setup(sys.argv, test_one_input)
-    atheris.Fuzz()
-
-
-if __name__ == "__main__":
-    main()

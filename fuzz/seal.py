@@ -2,13 +2,10 @@
 
 The first two bytes are where a good token is changed, the third how; the rest is a token of its own, a zero byte, and
 the params of the request. Accepted outcomes: `Unsealed`, with one message for every reason; `RemoteProtocolError` where
-the params cannot be read; the very claims, where token and request are the good ones. To search for others:
-`python -P fuzz/seal.py fuzz/corpus/seal`.
+the params cannot be read; the very claims, where token and request are the good ones.
 """
 
 from __future__ import annotations
-
-import sys
 
 from isthmus.core.bridge.seal import Claims, Kind, Seal, Unsealed, digest_of, is_ours, target_of
 from isthmus.core.errors import RemoteProtocolError
@@ -56,15 +53,3 @@ def test_one_input(data: bytes) -> None:
     if opened(TOKEN, params) is not None:
         assert target_of("tools/call", params) == "deploy"
         assert digest_of(params) == CLAIMS.digest
-
-
-def main() -> None:
-    import atheris  # type: ignore[import-untyped]
-
-    atheris.instrument_all()
-    atheris.Setup(sys.argv, test_one_input)
-    atheris.Fuzz()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,9 @@
 """Whatever bytes arrive, the events are the same however they are cut, within the limit, and can be sent on.
 
-The first byte sets the limit, the rest is the stream. Accepted outcomes: `Event`, `Identified`, `Retry`, `Oversize`. To
-search for others: `python -P fuzz/sse.py fuzz/corpus/sse`.
+The first byte sets the limit, the rest is the stream. Accepted outcomes: `Event`, `Identified`, `Retry`, `Oversize`.
 """
 
 from __future__ import annotations
-
-import sys
 
 from isthmus.core.wire.sse import (
     COMMENT,
@@ -29,12 +26,24 @@ def events(chunks: list[bytes], limit: int) -> list[SseEvent]:
     return [*arrived, *reader.receive_eof()]
 
 
+def plain_first(chunks: list[bytes], limit: int) -> list[SseEvent]:
+    """The same with a look for plain events first."""
+    reader = EventReader(event_size_max_bytes=limit)
+    arrived: list[SseEvent] = []
+    for chunk in chunks:
+        messages, rest = reader.take_plain(chunk)
+        arrived += [Event("message", message, reader.last_event_id) for message in messages]
+        arrived += reader.receive_bytes(rest)
+    return [*arrived, *reader.receive_eof()]
+
+
 def test_one_input(data: bytes) -> None:
     limit, stream = 1 + (data[0] if data else 0), data[1:]
     whole = events([stream], limit)
     middle = len(stream) // 2
     assert events([stream[:middle], stream[middle:]], limit) == whole
     assert events([stream[i : i + 1] for i in range(len(stream))], limit) == whole
+    assert plain_first([stream], limit) == plain_first([stream[:middle], stream[middle:]], limit) == whole
     for event in whole:
         match event:
             case Event(type, text, id):
@@ -53,15 +62,3 @@ def test_one_input(data: bytes) -> None:
                 assert type
                 assert len(head) <= limit
                 assert bool(head) == bool(tail)
-
-
-def main() -> None:
-    import atheris  # type: ignore[import-untyped]
-
-    atheris.instrument_all()
-    atheris.Setup(sys.argv, test_one_input)
-    atheris.Fuzz()
-
-
-if __name__ == "__main__":
-    main()

@@ -2,12 +2,10 @@
 
 The first byte says how many bytes of the rest are the data of the endpoint event (none: there is no such event); what
 follows is the stream behind it. Accepted outcomes: `Opened`, then `Arrived` and `Dropped`, then one `Ended`; or `Ended`
-alone. To search for others: `python -P fuzz/sse_client.py fuzz/corpus/sse_client`.
+alone.
 """
 
 from __future__ import annotations
-
-import sys
 
 from isthmus.core.limits import Limits
 from isthmus.core.wire.http_client import Arrived, Dropped, Ended, Opened, ReplyEvent
@@ -45,15 +43,3 @@ def test_one_input(data: bytes) -> None:
         assert before[0] == Opened()
         assert all(isinstance(event, Arrived | Dropped) and event.event == "message" for event in before[1:])
         assert parse_url(URL.removesuffix("/a/sse") + endpoint.decode()).target == endpoint
-
-
-def main() -> None:
-    import atheris  # type: ignore[import-untyped]
-
-    atheris.instrument_all()
-    atheris.Setup(sys.argv, test_one_input)
-    atheris.Fuzz()
-
-
-if __name__ == "__main__":
-    main()

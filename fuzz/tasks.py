@@ -3,14 +3,12 @@
 The input is taken for a server's answer to a call, for a task in either era, for one with its details, and for the
 params of a client's call. Accepted outcomes: `RemoteProtocolError`, with INTERNAL_ERROR or INVALID_PARAMS where the
 JSON could be read; None from `read_created`; or a task whose members the standard library's json finds in the input,
-and which, written anew in each era, is read as itself. To search for others:
-`python -P fuzz/tasks.py fuzz/corpus/tasks`.
+and which, written anew in each era, is read as itself.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -126,15 +124,3 @@ def check_wish(data: bytes, value: Any, is_wanted: bool, ttl_ms: int | None) -> 
     assert bare is not None
     assert tasks.wanted(bare) == (False, None)
     assert tasks.plain(tasks.augmented(data, ttl_ms)) == bare
-
-
-def main() -> None:
-    import atheris  # type: ignore[import-untyped]
-
-    atheris.instrument_all()
-    atheris.Setup(sys.argv, test_one_input)
-    atheris.Fuzz()
-
-
-if __name__ == "__main__":
-    main()

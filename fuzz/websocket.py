@@ -3,13 +3,10 @@
 The first byte says what was agreed on: bit 0 compression, bit 1 that the peer keeps its window, bit 2 that binary may
 be text, bit 3 that we are the client; the second sets the limit. The rest is the stream. Accepted outcomes: any number
 of `Text` and `Ping`, then at most one `Failed`, then at most one `Closed`. Cutting may show in one place only: where a
-message cannot be inflated just as it passes the limit, it is the one failure or the other. To search for others:
-`python -P fuzz/websocket.py fuzz/corpus/websocket`.
+message cannot be inflated just as it passes the limit, it is the one failure or the other.
 """
 
 from __future__ import annotations
-
-import sys
 
 from isthmus.core.wire.websocket import Deflate, may_close_with
 from isthmus.transports.websocket_frames import Closed, Failed, FrameEvent, Frames, Part, Ping, Text
@@ -65,15 +62,3 @@ def test_one_input(data: bytes) -> None:
                 state = 2
             case Part():
                 raise AssertionError("filtered out above")
-
-
-def main() -> None:
-    import atheris  # type: ignore[import-untyped]
-
-    atheris.instrument_all()
-    atheris.Setup(sys.argv, test_one_input)
-    atheris.Fuzz()
-
-
-if __name__ == "__main__":
-    main()

@@ -16,8 +16,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-CHUNK_SIZE_MAX: Final = 64 * 1024
-"""Bytes: the longest chunk a blob is read in, one usual socket write."""
+CHUNK_SIZE_MAX: Final = 512 * 1024
+"""Bytes: the longest chunk a blob is read in. What is done for each beside moving it (turns of the event loop, a write)
+takes as long as moving 128 KiB, and each client that takes its time holds one."""
 
 
 class StorageError(Exception):

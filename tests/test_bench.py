@@ -13,6 +13,7 @@ import pytest
 BENCH = Path(__file__).parent.parent / "bench"
 sys.path.insert(0, str(BENCH))
 
+import interpreter  # noqa: E402
 import programs  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
@@ -88,7 +89,7 @@ def test_the_tables_of_a_run() -> None:
     rows = {"direct": measured(0, 100), "isthmus": measured(120), "floor": measured(60), "nginx": measured(40)}
     run.add_differences(rows)
     given = {
-        "python": "3.11",
+        "python": {"version": "CPython 3.11.2", "from": "/usr", "says_optimised": False, "loop_ms": 7.78},
         "rounds": 1,
         "workloads": {"http_c16": rows},
         "absent": {"http_c16 haproxy": "not\nhere"},
@@ -98,10 +99,52 @@ def test_the_tables_of_a_run() -> None:
     assert "| http_c16 | isthmus | µs CPU | 3 | ≤ 3.5 × nginx | yes |" in text
     assert "| http_c16 | isthmus | µs CPU | – | 480 × cheaper than fastmcp | not measured |" in text
     assert "- haproxy (http_c16): not here" in text
+    assert text.startswith("CPython 3.11.2 of /usr, which does not say whether it was optimised;")
+    assert "its calibration loop takes 7.8 ms. 1 rounds, medians.\n" in text
+    assert text.endswith("Bounds held: 2; not held: 0; not measured: 4.\n")
     page = report.fill("# A\n<!-- measured figures -->\nold\n<!-- end of measured figures -->\nrest\n", text)
     assert text in page and "old" not in page and page.endswith("rest\n")
     with pytest.raises(ValueError, match="expected one part"):
         report.fill("# A\n", text)
+
+
+@pytest.mark.parametrize(
+    ("variables", "says"),
+    [
+        ({"CONFIG_ARGS": "'--prefix=/usr' '--enable-optimizations'"}, True),
+        ({"CONFIG_ARGS": "'--prefix=/usr'", "PY_CORE_CFLAGS": "-O3 -fprofile-use -fprofile-correction"}, True),
+        ({"CONFIG_ARGS": "'--prefix=/usr'", "PGO_PROF_USE_FLAG": "-fprofile-use"}, False),  # said of what could be
+        ({"CONFIG_ARGS": None}, False),
+    ],
+)
+def test_how_an_interpreter_was_built(variables: dict[str, str | None], says: bool) -> None:
+    assert interpreter.says_optimised(variables) is says
+
+
+def test_an_interpreter_that_is_not_there_is_named() -> None:
+    with pytest.raises(FileNotFoundError, match=r"'python0\.1'"):
+        interpreter.prepared("python0.1")
+
+
+def test_what_fails_is_left_out_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A subject that cannot be started, or does not end, in one workload; and what is measured apart from those."""
+    told = iter([OSError("no such program"), subprocess.TimeoutExpired("it", 1), programs.Failed("it ended")])
+
+    def fail(*arguments: object) -> subjects.Start:
+        raise next(told)
+
+    monkeypatch.setitem(subjects.STARTERS, "floor", fail)
+    monkeypatch.setattr(run, "measure_start", fail)
+    monkeypatch.setattr(run, "measure_storage", lambda folder: {"record_save": {"memory": {"cpu_us": 1.0}}})
+    monkeypatch.setattr(programs.Programs, "stub", lambda self, era: programs.Program(0, 0))
+    tiny = [workloads.Workload(name, workloads.HTTP, ("floor",)) for name in ("one", "two")]
+    with programs.Programs() as started:
+        measuring = run.Run(started, seconds=0.05, calls_max=20)
+        assert list(run.measured(measuring, tiny, 1)) == [("one", {}), ("two", {})]
+        options = run.parser().parse_args(["--only", "st", "--rounds", "1"])
+        assert [name for name, _ in run.measured_apart(measuring, options)] == ["record_save"]
+    why = {"one floor": "no such program", "two floor": "Command 'it' timed out after 1 seconds"}
+    assert measuring.absent == why | {"start isthmus": "it ended"}
 
 
 @compiled

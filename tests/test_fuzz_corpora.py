@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ def target(name: str) -> Callable[[bytes], None]:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look themselves up
     spec.loader.exec_module(module)
     test_one_input: Callable[[bytes], None] = module.test_one_input
     return test_one_input

@@ -36,6 +36,7 @@ PURE = {
     "hashlib",
     "heapq",
     "hmac",
+    "ipaddress",  # to judge what is written like one
     "itertools",
     "json",
     "math",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -98,6 +99,52 @@ def test_a_copy_under_another_name_holds_a_conversation(vendored: Path) -> None:
     trace = converse(vendored, 1)
     assert trace.count(b"\n") > 10
     assert trace == converse(vendored, 2)
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Path:
+    """The same with links, which need not be compiled again: for what a copy is not needed for."""
+    (tmp_path / "msgspec").symlink_to(Path(msgspec.__file__).parent)
+    package = tmp_path / "acme_gateway"
+    package.mkdir()
+    for name in ("proxy", "older", "mcp_engine"):
+        (package / name).symlink_to(ROOT / "core")
+    return tmp_path
+
+
+def run_alone(folder: Path, text: str) -> bytes:
+    """Run a program in an interpreter without site packages. Returns what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-S", "-s", "-P", "-W", "error", "-c", text, str(folder)],
+        env={"PYTHONHASHSEED": "1", "PYTHONPATH": str(folder)},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+def test_the_page_s_gateway_works(linked: Path) -> None:
+    """As `docs/vendoring.md` has it: another name, a server that is a function, and msgspec alone."""
+    page = (ROOT / "docs" / "vendoring.md").read_text(encoding="utf-8")
+    (gateway,) = re.findall(r"^```python gateway\.py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert run_alone(linked, gateway) == b""
+
+
+def test_every_module_of_a_copy_can_be_imported(linked: Path) -> None:
+    """Not only those that the engine needs."""
+    paths = sorted(path.relative_to(ROOT / "core").with_suffix("") for path in (ROOT / "core").rglob("*.py"))
+    names = [".".join(("acme_gateway.proxy", *path.parts)).removesuffix(".__init__") for path in paths]
+    assert len(names) > 100
+    assert run_alone(linked, "\n".join(f"import {name}" for name in names)) == b""
+
+
+def test_two_copies_do_not_meet(linked: Path) -> None:
+    """In one process each does what it would do alone, and replays it."""
+    both = run_alone(linked, CONVERSATION + CONVERSATION.replace("acme_gateway.proxy", "acme_gateway.older"))
+    half = len(both) // 2
+    assert both[:half] == both[half:] != b""
 
 
 def test_a_copy_is_not_this_package(vendored: Path) -> None:

@@ -14,30 +14,27 @@ LAST_WORDS: Final = "last stderr: "
 
 
 # What is found in the stderr of children that die at start, most telling first.
-HINTS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
-    (re.compile(pattern, re.IGNORECASE), hint)
-    for pattern, hint in (
-        (r"npm (ERR!|error) (code )?E?404", "npm knows no such package: check its name and version"),
-        (r"Not found in the package registry|No solution found", "no such Python package: check its name and version"),
-        (
-            r"\bENOTFOUND\b|EAI_AGAIN|name resolution|dns error",
-            "a download failed: check network and proxy settings",
-        ),
-        (
-            r"\bEADDRINUSE\b|address already in use",
-            "another process listens on that port: stop it or choose another",
-        ),
-        (r"ModuleNotFoundError|No module named", "a Python module is missing: install it where this command runs"),
-        (r"ERR_MODULE_NOT_FOUND|Cannot find module", "a Node.js module is missing: run its installation first"),
-        (r"Unsupported engine|EBADENGINE", "it wants another version of Node.js"),
-        (r"\bEACCES\b|\bEPERM\b|Permission denied", "it may not use a file or port: check owner and permissions"),
-        (r"command not found", "it calls a command that is not on PATH: install it"),
-        (
-            r"\bENOENT\b|No such file or directory",
-            "a file or folder it needs is missing: check the paths given to it",
-        ),
-        (r"unrecognized arguments?|unknown (option|argument|flag)", "it does not know one of its arguments"),
-    )
+HINTS: Final = (
+    (r"npm (ERR!|error) (code )?E?404", "npm knows no such package: check its name and version"),
+    (r"Not found in the package registry|No solution found", "no such Python package: check its name and version"),
+    (
+        r"\bENOTFOUND\b|EAI_AGAIN|name resolution|dns error",
+        "a download failed: check network and proxy settings",
+    ),
+    (
+        r"\bEADDRINUSE\b|address already in use",
+        "another process listens on that port: stop it or choose another",
+    ),
+    (r"ModuleNotFoundError|No module named", "a Python module is missing: install it where this command runs"),
+    (r"ERR_MODULE_NOT_FOUND|Cannot find module", "a Node.js module is missing: run its installation first"),
+    (r"Unsupported engine|EBADENGINE", "it wants another version of Node.js"),
+    (r"\bEACCES\b|\bEPERM\b|Permission denied", "it may not use a file or port: check owner and permissions"),
+    (r"command not found", "it calls a command that is not on PATH: install it"),
+    (
+        r"\bENOENT\b|No such file or directory",
+        "a file or folder it needs is missing: check the paths given to it",
+    ),
+    (r"unrecognized arguments?|unknown (option|argument|flag)", "it does not know one of its arguments"),
 )
 
 INSTALLERS: Final[Mapping[str, str]] = {
@@ -92,7 +89,7 @@ def describe_end(code: int | None, stderr: Sequence[str], *, has_spoken: bool) -
         parts.append(last_words(stderr))
     if not has_spoken:
         text = "\n".join(stderr)
-        parts += [f"hint: {hint}" for pattern, hint in HINTS if pattern.search(text)][:1]
+        parts += [f"hint: {hint}" for pattern, hint in HINTS if re.search(pattern, text, re.IGNORECASE)][:1]
     return "; ".join(parts)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import ipaddress
 import socket
 import ssl
 from typing import Final
@@ -42,8 +44,10 @@ class Dialler:
         self.address = address
         self._ca_file = endpoint.ca_file
         self._is_verified = endpoint.verify_tls
-        self._timeout_s = limits.connect_timeout_s
+        self.timeout_s = limits.connect_timeout_s
         self._tls: ssl.SSLContext | None = None
+        self.is_direct = address.scheme in ("http", "ws") and is_literal(address.host)
+        """The host is an address, and there is no TLS: whoever can may connect there without a stream."""
 
     async def connect(self) -> ByteStream:
         """Connect, with TLS where the scheme says so.
@@ -56,10 +60,10 @@ class Dialler:
         except OSError as error:
             raise Unreachable(f"cannot use ca_file {self._ca_file}: {error}") from error
         try:
-            with anyio.fail_after(self._timeout_s):
+            with anyio.fail_after(self.timeout_s):
                 return await self._open(tls)
         except LOST as error:
-            raise Unreachable(self._describe(error), is_timeout=isinstance(error, TimeoutError)) from error
+            raise Unreachable(self.describe(error), is_timeout=isinstance(error, TimeoutError)) from error
 
     async def _open(self, tls: ssl.SSLContext | None) -> ByteStream:
         stream = await anyio.connect_tcp(self.address.host, self.address.port)
@@ -88,7 +92,7 @@ class Dialler:
             self._tls = context
         return self._tls
 
-    def _describe(self, error: Exception) -> str:
+    def describe(self, error: Exception) -> str:
         """Why no connection came about, and what to look at."""
         cause: BaseException | None = error
         while isinstance(cause, Exception):
@@ -106,9 +110,20 @@ class Dialler:
             case socket.gaierror():
                 return f"cannot resolve {self.address.host}: {error.strerror}; is the host name right?"
             case TimeoutError():
-                return f"no connection to {where} within {self._timeout_s:g} s"
+                return f"no connection to {where} within {self.timeout_s:g} s"
             case ConnectionRefusedError():
                 return f"connection refused by {where}; is the server running?"
+            case OSError() if error.errno in (errno.EMFILE, errno.ENFILE):
+                return f"no connection to {where}: {error.strerror}; raise the limit of open files (ulimit -n)"
             case OSError():
                 return f"no connection to {where}: {error.strerror or error}"
         return f"{where} closed the connection during set-up; does it speak {scheme}?"
+
+
+def is_literal(host: str) -> bool:
+    """Whether a host is an IP address, rather than a name of one or more."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -37,6 +37,7 @@ class Transparent:
     reply_timeout_s: float | None = None
     idle: list[Link] = field(default_factory=list)  # the last used is the first used again
     links: int = 0  # those in use and those idle
+    streams: int = 0  # of them those that a client listens on
 
 
 class Forwarder:
@@ -97,23 +98,38 @@ class Forwarder:
         await anyio.aclose_forcefully(stream)
         return ""
 
-    async def link(self, id: str, *, is_new: bool = False) -> Link:
+    async def link(self, id: str, *, is_call: bool, is_new: bool = False) -> Link:
         """A connection to the server, which `take_back` or `drop` is to be called for.
 
         Args:
+            is_call: for a request that is to be answered, rather than a stream to listen on. Either has its share.
             is_new: no idle one will do.
 
         Raises:
             ForwardFailed: there is none to be had.
         """
-        server = self._servers[id]
+        server, limits = self._servers[id], self._limits
+        if not is_call and server.streams >= limits.upstream_streams_max:
+            detail = f"overloaded: {server.streams} streams of this server are open"
+            raise ForwardFailed(503, "overloaded", detail)
+        server.streams += not is_call
+        try:
+            link = await self._link(id, server, is_call=is_call, is_new=is_new)
+        except BaseException:
+            server.streams -= not is_call
+            raise
+        link.is_stream = not is_call
+        return link
+
+    async def _link(self, id: str, server: Transparent, *, is_call: bool, is_new: bool) -> Link:
         while server.idle and not is_new:
             link = server.idle.pop()
             if link.is_alive():
                 return link
             await self.drop(id, link)
-        if server.links >= self._limits.upstream_connections_max:
-            raise ForwardFailed(503, "overloaded", f"overloaded: {server.links} connections to this server are busy")
+        busy = server.links - server.streams
+        if is_call and busy >= self._limits.upstream_connections_max:
+            raise ForwardFailed(503, "overloaded", f"overloaded: {busy} connections to this server are busy")
         server.links += 1
         try:
             return Link(await self._connect(id), self._limits)
@@ -130,16 +146,20 @@ class Forwarder:
 
     async def take_back(self, id: str, link: Link) -> None:
         """A response is through: the connection may serve for another request."""
-        idle = self._servers[id].idle
+        server = self._servers[id]
+        idle = server.idle
         if len(idle) < self._limits.pool_idle_max and link.recycle():
             self._now = self._now or loop_clock()
             link.idle_since = self._now()
+            server.streams -= link.is_stream
+            link.is_stream = False
             idle.append(link)
         else:
             await self.drop(id, link)
 
     async def drop(self, id: str, link: Link) -> None:
         self._servers[id].links -= 1
+        self._servers[id].streams -= link.is_stream
         await link.close()
 
     async def close_idle(self, *, since: float = float("inf")) -> None:

@@ -19,6 +19,7 @@ class Link:
     Attributes:
         was_used: it has carried a request before, so the server may have closed it since.
         has_heard: something of the response has arrived.
+        is_stream: it is in use for what a client listens on.
     """
 
     def __init__(self, stream: ByteStream, limits: Limits) -> None:
@@ -26,6 +27,7 @@ class Link:
         self.http = h11.Connection(h11.CLIENT, max_incomplete_event_size=limits.head_size_max_bytes)
         self.was_used = False
         self.has_heard = False
+        self.is_stream = False
         self.idle_since = 0.0
         self._read_size = limits.read_size_bytes
         self._write_timeout_s = limits.write_timeout_s

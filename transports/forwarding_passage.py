@@ -213,7 +213,7 @@ class Passage:
                 await self._forwarder.drop(self._route.server, link)
 
     async def _open(self, *, is_new: bool) -> Link:
-        self._link = link = await self._forwarder.link(self._route.server, is_new=is_new)
+        self._link = link = await self._forwarder.link(self._route.server, is_call=self.is_call, is_new=is_new)
         events: list[h11.Event] = [self._request]
         if self._body_left == 0:
             events.append(h11.EndOfMessage())

@@ -21,11 +21,12 @@ from .http1_h11 import H11Chunked
 
 KNOWN_HEAD_SIZE_MAX_BYTES: Final = 2048
 """A head up to this size is kept for comparison with the next: three times what MCP peers send."""
-CHUNKS_MAX: Final = 64
+CHUNKS_MAX: Final = 128
 """Chunks given out as one piece. Each costs its reader about half a microsecond, and others want their turn."""
 
 _UNUSUAL_END: Final = re.compile(rb"\n\r?\n")
 _CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})\r\n")
+_BETWEEN: Final = re.compile(rb"\r\n([0-9A-Fa-f]{1,15})\r\n")
 _LAST_CHUNK: Final = re.compile(rb"0{1,15}\r\n\r\n")
 _BEGUN: Final = re.compile(rb"[0-9A-Fa-f]{0,15}\r?|0{1,15}\r\n\r?")
 _LINE_END: Final = b"\r\n"
@@ -122,6 +123,22 @@ class Incoming:
         else:
             self._reading, self._left = SIZED, size_bytes
 
+    def take_rest(self) -> bytes | None:
+        """The whole body, if it has arrived and comes by length: then the message is complete, and its end has been
+        told with it. None: it has to be asked for piece by piece. Only for what comes right behind a head."""
+        if self._reading is not SIZED:
+            return None
+        buffer, at = self._buffer, self._at
+        stop = at + self._left
+        if stop > len(buffer):
+            return None
+        self._reading, self._left = DONE, 0
+        if stop == len(buffer):
+            self._buffer, self._at = b"", 0
+        else:
+            self._at = stop
+        return buffer[at:stop]
+
     def _next_of_body(self) -> Data | Signal:
         """What comes behind a head.
 
@@ -164,12 +181,21 @@ class Incoming:
         if at == len(buffer) and not self._is_ended:
             return NEED_DATA
         pieces: list[bytes] = []
+        between, size = _LINE_END, 0  # what stood before the last chunk, and its size: many have the next one's
         while len(pieces) < CHUNKS_MAX:
             if left:
-                piece = buffer[at : at + left]
+                end = at + left
+                piece = buffer[at:end]
                 if not piece:
                     break
                 pieces.append(piece)
+                if size and buffer.startswith(between, end):
+                    at, left = end + len(between), size
+                    continue
+                matched = _BETWEEN.match(buffer, end)
+                if matched is not None and (size := int(matched[1], 16)):
+                    between, at, left = matched[0], matched.end(), size
+                    continue
                 at += len(piece)
                 left -= len(piece)
                 if left:

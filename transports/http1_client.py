@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ..core.wire.http1 import BODILESS, NEED_DATA, ClientEvent, InformationalHead, ResponseHead
 from ..core.wire.http1_fields import NotPlain
-from ..core.wire.http1_heads import HEAD_END, encode_request_head, read_response_head
+from ..core.wire.http1_heads import HEAD_END, PostHead, encode_request_head, read_response_head
 from ..core.wire.http_headers import Headers
 from .http1_body import DONE, HEAD, KNOWN_HEAD_SIZE_MAX_BYTES, Incoming
 from .http1_h11 import H11Client
@@ -27,13 +27,14 @@ class ClientCodec(Incoming):
         only_h11: whether h11 reads and writes everything.
     """
 
-    __slots__ = ("_asked", "_h11", "_is_sent", "_known", "_only_h11", "_request")
+    __slots__ = ("_asked", "_h11", "_is_sent", "_known", "_only_h11", "_post", "_request")
 
     def __init__(self, *, head_size_max_bytes: int, only_h11: bool = False) -> None:
         super().__init__(head_size_max_bytes)
         self._only_h11 = only_h11
         self._h11 = H11Client(head_size_max_bytes=head_size_max_bytes) if only_h11 else None
         self._request: Request | None = None  # the one at hand
+        self._post: tuple[PostHead, bytes, int] | None = None  # or this, with its target and the size of its body
         # The last one: itself, its head, and whether it closes.
         self._asked: tuple[Request, bytes, bool] | None = None
         self._is_sent = False  # its body too
@@ -64,6 +65,17 @@ class ClientCodec(Incoming):
         self._is_sent = False
         return encoded
 
+    def encode_post(self, head: PostHead, target: bytes, size_bytes: int) -> bytes:
+        """The head of a POST with a body of that size: `encode_request`, of what is encoded already."""
+        start = head.start(target) if self._h11 is None else None
+        if start is None:
+            return self.encode_request("POST", target, head.sized(size_bytes))
+        assert self._request is None and self._post is None
+        self._post = head, target, size_bytes
+        self._is_closing = head.is_closing
+        self._is_sent = False
+        return b"%b%d\r\n\r\n" % (start, size_bytes)
+
     def note_sent(self) -> None:
         """The body has left in full, or there is none."""
         if self._h11 is None:
@@ -71,12 +83,20 @@ class ClientCodec(Incoming):
         else:
             self._h11.note_sent()
 
+    def forget_heads(self) -> None:
+        """The response at hand will last: nothing is kept for the next, nor of its request what nobody looks at."""
+        self._asked = self._known = None
+        if self._request is not None:
+            self._request = (self._request[0], b"", ())
+
     def receive_data(self, data: bytes) -> None:
         """Take what has arrived; b"" is the stream's end."""
-        if self._h11 is None:
-            self._take(data)
-        else:
+        if self._h11 is not None:
             self._h11.receive_data(data)
+        elif data and self._at == len(self._buffer) and self._by_h11 is None:  # as nearly always
+            self._buffer, self._at = data, 0
+        else:
+            self._take(data)
 
     def next_event(self) -> ClientEvent:
         """What has arrived next.
@@ -92,7 +112,7 @@ class ClientCodec(Incoming):
 
     def _next_head(self) -> ClientEvent:
         buffer, at, known = self._buffer, self._at, self._known
-        if self._request is None and (at < len(buffer) or self._is_ended):
+        if self._request is None and self._post is None and (at < len(buffer) or self._is_ended):
             return self._hand_over().next_event()  # which knows what that means
         if known is None or not buffer.startswith(known[0], at):
             end = buffer.find(HEAD_END, at + self._searched_size)
@@ -110,8 +130,7 @@ class ClientCodec(Incoming):
             known = (raw, *read)
             self._known = known if len(raw) <= KNOWN_HEAD_SIZE_MAX_BYTES else None
         raw, head, size, is_closing = known
-        assert self._request is not None
-        if self._request[0] == "HEAD" or head.status in BODILESS:
+        if (self._request is not None and self._request[0] == "HEAD") or head.status in BODILESS:
             size = 0
         elif size == -1:  # until the connection ends
             return self._hand_over().next_event()
@@ -124,6 +143,9 @@ class ClientCodec(Incoming):
     def _hand_over(self) -> H11Client:
         """h11 takes the response that comes next, and the next request if none was made."""
         self._h11 = H11Client(head_size_max_bytes=self._head_size_max)
+        if self._post is not None:
+            head, target, size = self._post
+            self._request, self._post = ("POST", target, head.sized(size)), None
         if self._request is not None:
             self._h11.encode_request(*self._request)  # which has left
             if self._is_sent:
@@ -153,9 +175,24 @@ class ClientCodec(Incoming):
         """Go on to the next request. Only if `is_through`."""
         if self._h11 is None:
             assert self.is_through
-            self._reading, self._request = HEAD, None
+            self._reading, self._request, self._post = HEAD, None, None
             return
         self._h11.start_next_cycle()
         if not self._only_h11:
             self._buffer, self._is_ended = self._h11.trailing_data
             self._reading, self._h11 = HEAD, None
+
+    def go_on(self) -> bool:
+        """`start_next_cycle`, if it may be and nothing stands behind the response: nobody has asked for that. Returns
+        whether it was."""
+        if self._h11 is None:
+            if self._reading is not DONE or not self._is_sent or self._is_closing or self._is_ended:
+                return False
+            if self._at < len(self._buffer):
+                return False
+            self._reading, self._request, self._post = HEAD, None, None
+            return True
+        if not self._h11.is_through or self._h11.trailing_data != (b"", False):
+            return False
+        self.start_next_cycle()
+        return True

@@ -14,6 +14,7 @@ import h11
 
 from ..core.wire.http1 import BODILESS, REASONS
 from ..core.wire.http1_fields import NotPlain, asks_to_close, encode_field, read_framing, read_size
+from ..core.wire.http_headers import Headers
 
 SMALL_CHUNK_SIZE_MAX_BYTES: Final = 4096
 """Data up to this size is copied into its chunk: cheaper than three pieces."""
@@ -57,13 +58,15 @@ class ResponseWriter:
         is_closing: no other response follows, because the client wants none, or was told so.
     """
 
-    __slots__ = ("_is_head_only", "_left", "_writing", "is_closing")
+    __slots__ = ("_is_head_only", "_known", "_left", "_writing", "is_closing")
 
     def __init__(self) -> None:
         self.is_closing = False
         self._writing = DONE
         self._is_head_only = False
         self._left = 0  # of what the Content-Length has promised
+        # The last document's headers and status, and the head these make up to the length.
+        self._known: tuple[Headers, int, bytes] | None = None
 
     def begin(self, method: str, *, is_closing: bool) -> None:
         """There is a request to answer."""
@@ -111,6 +114,15 @@ class ResponseWriter:
             pieces += self.encode_data(body)
             pieces.append(self.encode_end())
         return b"".join(pieces)
+
+    def encode_document(self, status: int, headers: Headers, body: bytes) -> bytes:
+        known = self._known
+        if known is None or known[0] is not headers or known[1] != status:
+            known = self._known = _learn(status, headers)
+        if known is None or self._writing is not HEAD or self.is_closing or self._is_head_only:
+            return self.encode_whole(status, (*headers, (b"content-length", b"%d" % len(body))), body)
+        self._writing = DONE
+        return b"%b%d\r\n\r\n%b" % (known[2], len(body), body)
 
     def encode_informational(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
         if self._writing is not HEAD or status == 101:
@@ -172,3 +184,14 @@ class ResponseWriter:
         """To raise: our own side is wrong, and nothing that followed would make sense to the client."""
         self._writing = FAILED
         return h11.LocalProtocolError(text)
+
+
+def _learn(status: int, headers: Headers) -> tuple[Headers, int, bytes] | None:
+    """None: they are not plain, or say something of the body or the connection."""
+    try:
+        lines = [_STATUS_LINES[status], *map(encode_field, headers)]
+        if status in BODILESS or read_framing(headers):
+            return None
+    except (KeyError, NotPlain):
+        return None
+    return headers, status, b"".join(lines) + b"content-length: "

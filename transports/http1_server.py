@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ..core.wire.http1 import NEED_DATA, RequestHead, ServerEvent
 from ..core.wire.http1_fields import NotPlain
 from ..core.wire.http1_heads import HEAD_END, read_request_head
+from ..core.wire.http_headers import Headers
 from .http1_body import DONE, HEAD, KNOWN_HEAD_SIZE_MAX_BYTES, Incoming
 from .http1_h11 import H11Server
 from .http1_response import ResponseWriter
@@ -43,6 +44,8 @@ class ServerCodec(Incoming):
         """Take what has arrived; b"" is the stream's end."""
         if self._h11 is not None:
             self._h11.receive_data(data)
+        elif data and self._at == len(self._buffer) and self._by_h11 is None:  # as nearly always
+            self._buffer, self._at = data, 0
         else:
             self._take(data)
 
@@ -72,7 +75,8 @@ class ServerCodec(Incoming):
                 known = read_request_head(raw)
             except NotPlain:
                 return self._hand_over().next_event()
-            self._known = known if len(raw) <= KNOWN_HEAD_SIZE_MAX_BYTES else None
+            may_come_again = len(raw) <= KNOWN_HEAD_SIZE_MAX_BYTES and known[1].method != "GET"
+            self._known = known if may_come_again else None  # a stream lasts, and there may be thousands
         raw, head, self._is_closing, self._awaits_continue = known
         self._searched_size = 0
         self._skip_to(at + len(raw))
@@ -91,6 +95,13 @@ class ServerCodec(Incoming):
         if is_ended:
             self._h11.receive_data(b"")
         return self._h11
+
+    def take_rest(self) -> bytes | None:
+        """See `Incoming`. A client that has sent it does not wait for a 100."""
+        body = super().take_rest()
+        if body is not None:
+            self._awaits_continue = False
+        return body
 
     @property
     def trailing_data(self) -> tuple[bytes, bool]:
@@ -125,6 +136,18 @@ class ServerCodec(Incoming):
             self._version = self._h11.version
             self._buffer, self._is_ended = self._h11.trailing_data
             self._reading, self._h11 = HEAD, None
+
+    def go_on(self) -> bytes | None:
+        """`start_next_cycle`, if it may be: what has arrived of the next request. None: there can be none."""
+        if self._h11 is None:
+            if self._reading is not DONE or self._is_closing or not self._response.is_done:
+                return None
+            self._reading = HEAD
+            return self._buffer[self._at :]
+        if not self._h11.is_through:
+            return None
+        self.start_next_cycle()
+        return self.trailing_data[0]
 
     # --- Out --------------------------------------------------------------------------------------------------------
 
@@ -169,6 +192,19 @@ class ServerCodec(Incoming):
         encoded = self._out.encode_whole(status, headers, body)
         self._note_head()
         return encoded
+
+    def encode_document(self, status: int, headers: Headers, body: bytes) -> bytes:
+        """A whole response whose length is said for it: `encode_whole`, with a Content-Length behind `headers`.
+
+        Args:
+            headers: the same object as last time, on this connection, costs next to nothing.
+        """
+        if self._h11 is None and self._reading is not HEAD:
+            encoded = self._response.encode_document(status, headers, body)
+            self._awaits_continue = False
+            self._is_closing = self._is_closing or self._response.is_closing
+            return encoded
+        return self.encode_whole(status, (*headers, (b"content-length", b"%d" % len(body))), body)
 
     def encode_informational(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
         """A 1xx response. After a 101, which the client must have asked for, what follows both ways is not HTTP."""

@@ -7,30 +7,37 @@ limit on a reply is kept in any of them, and none on silence: that is the engine
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
+from typing import Final
 
 import anyio
 from anyio.abc import ByteStream, TaskGroup, TaskStatus
 
-from ..core.effects import Cause, Delete, Listen, Post
+from ..core.effects import Cause, Delete, End, Listen, Post
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.limits import Limits
-from ..core.wire.http_client import ReplyReader
 from ..core.wire.http_request import RequestForms
 from .clock import loop_clock
 from .dialling import Dialler
 from .driver import uses_protocols
+from .http_client_connecting import ConnectingDriver
 from .http_client_connection import Connection
 from .http_client_exchange import Exchange, Reader, Route, stopped
 from .http_client_protocol import ProtocolDriver, transport_of
 from .http_client_streams import StreamDriver
 from .http_endpoint import Endpoint
 from .http_pool import Pool
-from .input_probe import InputProbe
 from .port import Port
+
+WARN_EVERY_S: Final = 60.0
+"""Between two warnings that streams are refused: each of thousands of sessions asks for one, again and again."""
+
+_log: Final = logging.getLogger("isthmus.http")
 
 
 class HttpClient:
@@ -49,11 +56,14 @@ class HttpClient:
         self.only_h11 = only_h11
         self.unheld: dict[Connection, float] = {}
         """Connections that no exchange holds, with the time since when, oldest first."""
+        self.lasting = 0
+        """Streams that last, to all origins."""
+        self._warned_at = float("-inf")  # that there are too many
         self._routes: dict[Endpoint, Route] = {}
         self._pools: dict[tuple[str, str, int, bool, str | None], Pool] = {}
         self._protocols = protocols
         self._uses_protocols = False
-        self._drivers: set[ProtocolDriver] = set()  # with an open transport
+        self._drivers: set[ConnectingDriver | ProtocolDriver] = set()  # with an open transport, or about to have one
         self._all_lost = anyio.Event()  # there are none, and the client stops
         self._has_unheld = anyio.Event()
         self._now: Callable[[], float]
@@ -120,20 +130,39 @@ class HttpClient:
         route = self._routes.get(endpoint)
         if route is None:
             route = self._routes[endpoint] = self._new_route(endpoint)
-        exchange = Exchange(route, target, channel, port, reader or ReplyReader(target, self.limits), path)
+        exchange = Exchange(route, target, channel, port, reader, path)
         exchange.when_written = when_written
         if self._is_stopping:
             self.end_soon(exchange, stopped(is_unsent=True))
-        else:
+        elif not (target.is_lasting if isinstance(target, Post) else _is_stream(target)):
             route.pool.dispatch(exchange)
+        elif self.lasting < self.limits.upstream_streams_max:
+            exchange.is_lasting = True
+            route.pool.note_lasting(1)
+            route.pool.dispatch(exchange)
+        else:
+            self._refuse_stream(exchange)
         return exchange
+
+    def _refuse_stream(self, exchange: Exchange) -> None:
+        detail = f"overloaded: {self.lasting} streams of servers are open, the most there may be"
+        if self._now() - self._warned_at >= WARN_EVERY_S:
+            self._warned_at = self._now()
+            _log.warning("%s; further sessions do without what their servers say unasked", detail)
+        self.end_soon(exchange, Cause(End.UNREACHABLE, detail, unsent=True))
 
     def start(self, connection: Connection, dialler: Dialler) -> None:
         """Give a new connection its driver."""
         assert self._tasks is not None
-        driver = StreamDriver(connection, dialler, self.limits.read_size_bytes, partial(self._hand_over, connection))
-        connection.driver = driver
-        self._tasks.start_soon(driver.run)
+        if self._uses_protocols and dialler.is_direct and not self._is_stopping:
+            take_over = partial(self._take_over, connection)
+            connection.driver = connecting = ConnectingDriver(connection, dialler, take_over, self._note_lost)
+            self._drivers.add(connecting)
+            connecting.start()
+        else:
+            take = partial(self._hand_over, connection)
+            connection.driver = driver = StreamDriver(connection, dialler, self.limits.read_size_bytes, take)
+            self._tasks.start_soon(driver.run)
 
     def end_soon(self, exchange: Exchange, cause: Cause) -> None:
         """Report the end from a task of its own: the caller may be in the midst of carrying out orders."""
@@ -149,16 +178,19 @@ class HttpClient:
 
     def _hand_over(self, connection: Connection, stream: ByteStream) -> bool:
         """Make a protocol of a connection that was just made. False: it stays what it is."""
-        transport = transport_of(stream) if self._uses_protocols and not self._is_stopping else None
-        if transport is None:
+        transport = transport_of(stream) if self._uses_protocols else None
+        return transport is not None and self._take_over(connection, transport)
+
+    def _take_over(self, connection: Connection, transport: asyncio.Transport) -> bool:
+        if self._is_stopping:
             return False
-        driver = ProtocolDriver(connection, InputProbe(stream), transport, self._note_lost)
+        driver = ProtocolDriver(connection, transport, self._note_lost)
         self._drivers.add(driver)
         connection.driver = driver
         driver.start()
         return True
 
-    def _note_lost(self, driver: ProtocolDriver) -> None:
+    def _note_lost(self, driver: ConnectingDriver | ProtocolDriver) -> None:
         self._drivers.discard(driver)
         if self._is_stopping and not self._drivers:
             self._all_lost.set()
@@ -189,3 +221,8 @@ class HttpClient:
                 await anyio.sleep(rest_s)
             else:
                 oldest.give_up()
+
+
+def _is_stream(target: Listen | Delete) -> bool:
+    """Whether the reply goes on as long as the session does, so that it is to leave calls their connections."""
+    return isinstance(target, Listen) and not target.is_of_call

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 import h11
 import msgspec
 
-from ..core.effects import Cause, End
+from ..core.effects import Cause, Connected, End
 from ..core.wire.http1 import END, NEED_DATA, Data, InformationalHead, ResponseHead
-from ..core.wire.http_client import Ended, ReplyEvent
+from ..core.wire.http_client import Ended, ReplyEvent, promise_of
 from .http1_client import ClientCodec
 from .http_client_exchange import Exchange, stopped
 
@@ -93,6 +93,7 @@ class Connection:
         "_is_written",
         "_moved",
         "_pool",
+        "_promise",
         "_sending",
         "_unsent",
         "driver",
@@ -118,7 +119,9 @@ class Connection:
         self._body = b""
         self._given_size = 0  # of the body, to the driver
         self._is_written = False
-        # Its response.
+        # The last head of a response, and what it tells if it promises one document.
+        self._promise: tuple[ResponseHead | None, Connected | None] = (None, None)
+        # The response at hand.
         self._has_heard = False  # a byte of it
         self._has_head = False
         self._head_size = 0
@@ -157,8 +160,11 @@ class Connection:
             return False
         exchange.is_unsent = False
         self._sending = exchange
-        self._head = self._http.encode_request(exchange.method, exchange.target, exchange.headers)
-        self._body = exchange.body
+        self._body = body = exchange.body
+        if exchange.post is not None:
+            self._head = self._http.encode_post(exchange.post, exchange.target, len(body))
+        else:
+            self._head = self._http.encode_request(exchange.method, exchange.target, exchange.headers)
         self._given_size = 0
         return True
 
@@ -257,11 +263,16 @@ class Connection:
             elif event is NEED_DATA:
                 if not self._has_head:
                     self._check_head_size(0)
-                self._send_on()
+                if self._moved is not None:
+                    self._send_on()
                 return READ
             elif event is END:
                 return self._finish()
             elif isinstance(event, ResponseHead):
+                if self._is_written and self._head_size <= self._head_size_max:
+                    step = self._receive_document(event)
+                    if step is not None:
+                        return step
                 told = self._receive_head(event)
                 if told is None:
                     if not self._is_written:
@@ -280,6 +291,25 @@ class Connection:
                     return step
         return Step.TURN
 
+    def _receive_document(self, head: ResponseHead) -> Step | None:
+        """Tell of a response that is one document, and is there in full. None: it is not, and nothing was done."""
+        exchange = self._exchange
+        if exchange is None or not exchange.expects_document or exchange.is_paused:
+            return None
+        known, opened = self._promise
+        if known is not head:  # else the codec knew it again
+            opened = promise_of(head.status, head.headers, size_max_bytes=self._pool.client.limits.reply_size_max_bytes)
+            self._promise = head, opened
+        body = None if opened is None else self._http.take_rest()
+        if opened is None or body is None:
+            return None
+        self._exchange = exchange.connection = None
+        if exchange.is_lasting:
+            exchange.give_up_place()
+        step = self._recycle()  # the connection is free before that is told: see `_finish`
+        exchange.report_document(opened, body)
+        return step
+
     def _receive_head(self, head: ResponseHead) -> list[ReplyEvent] | None:
         """What it tells; None: the exchange is to be asked elsewhere, and has let go."""
         self._has_head = True
@@ -290,17 +320,26 @@ class Connection:
         told = exchange.receive_head(head.status, head.headers)
         if told is None:
             self._moved, self._exchange, exchange.connection = exchange, None, None
+        elif exchange.is_lasting:
+            self._promise = (None, None)
+            self._http.forget_heads()
+            exchange.forget_request()
         return told
 
     def _tell(self, facts: list[ReplyEvent]) -> Step | None:
         """Tell the exchange, as far as its port wants to hear. None: there may be more."""
         exchange = self._exchange
         assert exchange is not None
-        for index, fact in enumerate(facts):
-            if exchange.is_paused or index == TURN_EVENTS:
-                self._facts = facts[index:]
-                return Step.HOLD if exchange.is_paused else Step.TURN
-            exchange.report(fact)
+        facts, later = facts[:TURN_EVENTS], facts[TURN_EVENTS:]
+        if not exchange.report_messages(facts):
+            for index, fact in enumerate(facts):
+                if exchange.is_paused:
+                    self._facts = facts[index:] + later
+                    return Step.HOLD
+                exchange.report(fact)
+        if later:
+            self._facts = later
+            return Step.HOLD if exchange.is_paused else Step.TURN
         if exchange.is_abandoned or self._is_broken:
             return Step.CLOSE
         if exchange.is_over:
@@ -326,17 +365,17 @@ class Connection:
             return Step.HOLD
         facts = exchange.reader.receive_eof(is_complete=True)
         self._exchange = exchange.connection = None
+        if exchange.is_lasting:
+            exchange.give_up_place()
         step = self._recycle()
         for fact in facts:
             exchange.report(fact)
         return step
 
     def _recycle(self) -> Step:
-        http = self._http
         # Bytes behind the response were never asked for; its end may have been the stream's.
-        if not self._is_written or not http.is_through or http.trailing_data != (b"", False):
+        if not self._is_written or not self._http.go_on():
             return Step.CLOSE
-        http.start_next_cycle()
         self.is_idle = self._has_served = True
         return READ if self._pool.take_back(self) else Step.CLOSE
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -14,7 +15,18 @@ from ..core.effects import Cause, Close, Connected, CookieChanges, Delete, End, 
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.wire.cookies import CookieStore, read_cookies
-from ..core.wire.http_client import ENDED_ORDERLY, Arrived, Dropped, Ended, Opened, ReplyEvent
+from ..core.wire.http1_heads import PostHead
+from ..core.wire.http_client import (
+    ENDED_ORDERLY,
+    Arrived,
+    Begun,
+    Dropped,
+    Ended,
+    Opened,
+    Piece,
+    ReplyEvent,
+    ReplyReader,
+)
 from ..core.wire.http_headers import Headers
 from ..core.wire.http_request import RequestForms
 from ..core.wire.redirects import Redirect, judge_redirect
@@ -24,6 +36,8 @@ if TYPE_CHECKING:
     from .http_client_connection import Connection
     from .http_pool import Pool
 
+_MESSAGES: Final = {Arrived}
+_message_of: Final = attrgetter("message")
 _log: Final = logging.getLogger("isthmus.http")
 
 
@@ -48,7 +62,12 @@ class Reader(Protocol):
 
 
 class Exchange:
-    """One request and its response: the `Outlet` of its channel. `Port.closed` is called for it exactly once."""
+    """One request and its response: the `Outlet` of its channel. `Port.closed` is called for it exactly once.
+
+    Attributes:
+        is_lasting: it has a place among the streams that last, until it is over.
+        post: the head of a request that has nothing of its own; `method` and `headers` of any other.
+    """
 
     __slots__ = (
         "_channel",
@@ -60,6 +79,7 @@ class Exchange:
         "_order",
         "_pool",
         "_port",
+        "_reader",
         "_redirects",
         "_refusal",
         "_route",
@@ -67,12 +87,13 @@ class Exchange:
         "connection",
         "headers",
         "is_abandoned",
+        "is_lasting",
         "is_over",
         "is_paused",
         "is_unsent",
         "may_be_whole",
         "method",
-        "reader",
+        "post",
         "target",
         "when_written",
     )
@@ -83,14 +104,17 @@ class Exchange:
         target: Post | Listen | Delete,
         channel: ChannelId,
         port: Port,
-        reader: Reader,
+        reader: Reader | None,
         path: bytes | None,
     ) -> None:
         self._order = target
         self._forms = route.forms
+        self._reader = reader
+        self.method = "POST"
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.post: PostHead | None = None
         self._write()
         self.target = (route.moved or route.target) if path is None else path
-        self.reader = reader
         self.when_written: Callable[[], None] | None = None  # called once it is on its way whole
         self.connection: Connection | None = None
         self.is_unsent = True  # no byte of it was given to a socket
@@ -98,6 +122,7 @@ class Exchange:
         self.is_abandoned = False
         self.is_over = False
         self.is_paused = False
+        self.is_lasting = False
         self._route = route if path is None else None  # what is learnt of others' paths is of no further use
         self._pool = route.pool
         self._redirects = 0
@@ -130,6 +155,25 @@ class Exchange:
             self.is_paused = False
             if self.connection is not None:
                 self.connection.driver.resume()
+
+    @property
+    def reader(self) -> Reader:
+        """What the response is fed to."""
+        if self._reader is None:
+            self._reader = ReplyReader(self._order, self._pool.client.limits)
+        return self._reader
+
+    @property
+    def expects_document(self) -> bool:
+        """Whether a success that is one document is all that is to be known of it: then no reader is needed."""
+        if self.post is None or self._reader is not None or self._redirects:
+            return False
+        return self._route is None or self._route.moved is None
+
+    def report_document(self, opened: Connected, document: bytes) -> None:
+        """The response is this, and is there in full. Only if it `expects_document`."""
+        self.is_over = True
+        self._port.replied(self._channel, opened, document)
 
     def receive_head(self, status: int, headers: Headers) -> list[ReplyEvent] | None:
         """What the head of the final response tells. None: the server wants to be asked elsewhere, and has done nothing
@@ -171,7 +215,12 @@ class Exchange:
         return False
 
     def _write(self) -> None:
-        self.method, self.headers, self.body = self._forms.fill(self._order)
+        order = self._order
+        self.post = self._forms.post_head(order) if isinstance(order, Post) else None
+        if self.post is not None and isinstance(order, Post):
+            self.body = order.message
+            return
+        self.method, self.headers, self.body = self._forms.fill(order)
         if self.method == "POST":
             self.headers.append((b"content-length", b"%d" % len(self.body)))
 
@@ -191,12 +240,34 @@ class Exchange:
             self._opened = self._connected(fact)
         elif isinstance(fact, Arrived) and self._opened is not None:
             self._document = fact.message
+        elif isinstance(fact, Begun):
+            self._begin(fact)
+        elif isinstance(fact, Piece):
+            self.is_over = fact.is_last
+            self._port.part(self._channel, (fact.data,), is_last=fact.is_last)
         elif self._document is not None and isinstance(fact, Ended) and fact.cause is ENDED_ORDERLY:
             assert self._opened is not None
             self.is_over = True
+            self.give_up_place()
             self._port.replied(self._channel, self._opened, self._document)
         else:
             self._report(fact)
+
+    def report_messages(self, facts: Sequence[ReplyEvent]) -> bool:
+        """Tell the port of several messages at once, if these facts are that and nothing else, and are wanted now. They
+        come on an event stream: of a document there is one."""
+        if self.is_paused or self.is_abandoned or set(map(type, facts)) != _MESSAGES:
+            return False
+        self._port.arrived(self._channel, list(map(_message_of, facts)))
+        return True
+
+    def _begin(self, fact: Begun) -> None:
+        """Have the document passed on as it comes, if it may be."""
+        opened, reader = self._opened, self.reader
+        if opened is not None and self._port.passes(self._channel, fact.beginning, fact.size_bytes):
+            assert isinstance(reader, ReplyReader)
+            self._opened = None
+            self._port.part(self._channel, reader.pass_on(), opening=opened, size_bytes=fact.size_bytes)
 
     def _report_held(self) -> None:
         """What waited for more does so in vain."""
@@ -227,6 +298,7 @@ class Exchange:
     def end(self, cause: Cause) -> None:
         if not self.is_over:
             self.is_over = True
+            self.give_up_place()
             if not self.is_abandoned:
                 self._report_held()
             if self._refusal and cause.end is End.REFUSED:
@@ -234,6 +306,16 @@ class Exchange:
             if self._cookies and not self.is_abandoned:
                 cause = msgspec.structs.replace(cause, cookies=self._cookies)
             self._port.closed(self._channel, Cause(End.DONE) if self.is_abandoned else cause)
+
+    def forget_request(self) -> None:
+        """The server has taken it: it will not be sent again. Of streams that last there may be thousands."""
+        self.headers, self.body = [], b""
+
+    def give_up_place(self) -> None:
+        """It is about to be over: what its connection does from here on is no stream that lasts."""
+        if self.is_lasting:
+            self.is_lasting = False
+            self._pool.note_lasting(-1)
 
     async def end_later(self, cause: Cause) -> None:
         self.end(cause)

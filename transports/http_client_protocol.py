@@ -45,7 +45,6 @@ class ProtocolDriver(asyncio.Protocol):
     def __init__(
         self,
         connection: Connection,
-        probe: InputProbe,
         transport: asyncio.Transport,
         when_lost: Callable[[ProtocolDriver], None],
     ) -> None:
@@ -53,7 +52,7 @@ class ProtocolDriver(asyncio.Protocol):
         self._transport = transport
         self._when_lost = when_lost
         self._loop = asyncio.get_running_loop()
-        self._probe = probe
+        self._probe = InputProbe(transport.get_extra_info("socket"))
         self._step = READ
         self._is_reading = False
         self._is_due = False  # `_advance`

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 import anyio
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, SocketAttribute
 from anyio.lowlevel import checkpoint
 
 from ..core.effects import Cause, End
@@ -68,7 +68,7 @@ class StreamDriver:
                 stream = await self._dialler.connect()
                 is_ours = self._scope.cancel_called or not self._hand_over(stream)
                 if is_ours:
-                    self._probe = InputProbe(stream)
+                    self._probe = InputProbe(stream.extra(SocketAttribute.raw_socket, None))
                     async with anyio.create_task_group() as tasks:
                         tasks.start_soon(self._write, stream)
                         await self._read(stream)

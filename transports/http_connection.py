@@ -177,12 +177,12 @@ class Connection:
             except h11.RemoteProtocolError as error:
                 self._refuse_malformed(error)
                 return
-            if type(event) is Data:
+            if type(event) is RequestHead:
+                self._begin(event)
+            elif type(event) is Data:
                 self._gather(event.data)
             elif event is END:
                 self._complete()
-            elif type(event) is RequestHead:
-                self._begin(event)
             else:
                 return
         framing.is_behind = True
@@ -220,7 +220,11 @@ class Connection:
         elif framing.body_left is not None and framing.body_left > self._body_size_max:
             self._refuse_size()
         else:
-            framing.ask_body()
+            body = framing.take_rest()
+            if body is None:
+                framing.ask_body()
+            else:
+                self._handle(body)
 
     def _forward(self, route: ForwardRoute, head: RequestHead) -> None:
         assert self._on.forwarder is not None
@@ -263,6 +267,10 @@ class Connection:
                 self._writer.next_cycle()
             return
         body, self._body = bytes(self._body), b""
+        self._handle(body)
+
+    def _handle(self, body: bytes) -> None:
+        """The request is complete, and not answered yet."""
         route = self._route
         if isinstance(route, McpRoute):
             self._tell(route, body)

@@ -56,6 +56,8 @@ PARSED: Final = (Phase.BODY, Phase.HEAD, Phase.IDLE, Phase.SKIP)
 """Where what arrives is parsed at once."""
 HANDED_ON: Final = (Phase.UPLOAD, Phase.FORWARD, Phase.TUNNEL)
 """Where a task asks for what arrives, and nothing is read before it does."""
+NOT_READ: Final = (*HANDED_ON, Phase.SWITCHED)
+"""Where it is not simply read on."""
 
 
 class Framing:
@@ -141,7 +143,7 @@ class Framing:
 
     def tell_wire(self) -> None:
         """Whether to read on, and for how long to wait."""
-        is_read = self._wants_more()
+        is_read = self._wants_more() if self._may_be_full or self.is_ending or self.phase in NOT_READ else True
         if is_read is not self._is_read:
             self._is_read = is_read
             self._wire.read(is_read)
@@ -210,7 +212,20 @@ class Framing:
         """A head was parsed: its body follows."""
         self.head = head
         self.body_left = head.body_size
-        self.enter(Phase.BODY, self._limits.body_timeout_s)
+        self.phase = Phase.BODY
+        self._timeout_s = self._limits.body_timeout_s
+        self._is_retimed = True
+        self._is_late = False
+
+    def take_rest(self) -> bytes | None:
+        """The body, right behind the head, if it is there in full: then the request is complete. None: it is to be
+        gathered, and its client told to go on if it waits with it."""
+        body = self.codec.take_rest()
+        if body is not None:
+            self.phase = Phase.DONE
+            self._timeout_s = FOREVER
+            self.body_left = 0
+        return body
 
     def note_given(self, size_bytes: int) -> None:
         """So much of the body was given out."""
@@ -280,12 +295,10 @@ class Framing:
 
     def start_next_cycle(self) -> bool:
         """Request and response are through. Returns whether there can be another request."""
-        codec = self.codec
-        if not codec.is_through:
+        held = self.codec.go_on()
+        if held is None:
             return False
-        codec.start_next_cycle()
         self.head = None
-        held = codec.trailing_data[0]
         if held and held[0] in EMPTY_LINES:  # which h11 would take for a malformed request line
             codec = self.codec = self._make_codec()
             held = held.lstrip(EMPTY_LINES)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from email.utils import formatdate
 from typing import Final
 
 from ..core.effects import Serve
 from ..core.limits import Limits
+from ..core.wire.dates import format_date
 from ..core.wire.http1 import RequestHead
 from ..core.wire.http_headers import Headers
 from ..core.wire.http_refusals import refusal
@@ -29,6 +29,11 @@ LENGTH_MAX_BYTES: Final = len(b"18446744073709551615")
 """Of a Content-Length's value, in a head that is remembered."""
 
 
+DATED_MAX: Final = 64
+"""Sets of headers that replies of one second share. They differ in the type of what is said, and in what a page of
+another site is told."""
+
+
 class Admitted:
     """What a request's head came to. A client that asks again in the same words need not be judged again.
 
@@ -36,27 +41,32 @@ class Admitted:
         may_be_kept: nothing else than these words decided, and the client may well use them again.
     """
 
-    __slots__ = ("_count", "_method", "_named", "_target", "_version", "may_be_kept", "route", "shared_headers")
+    __slots__ = ("_head", "_named", "may_be_kept", "route", "shared_headers")
 
     def __init__(self, head: RequestHead, route: Route, shared_headers: Headers, *, may_be_kept: bool) -> None:
         self.route = route
         self.shared_headers = shared_headers
         self.may_be_kept = may_be_kept
-        self._method = head.method
-        self._target = head.target
-        self._version = head.version
-        self._count = len(head.headers)
-        self._named = _without_length(head.headers) if may_be_kept else ()
+        self._head = head
+        self._named: Headers | None = None  # its headers but the length, once they were asked for
 
     def fits(self, head: RequestHead) -> bool:
         """Whether `head` says the same: only how long the body is may differ."""
-        return (
-            head.target == self._target
-            and head.method == self._method
-            and head.version == self._version
-            and len(head.headers) == self._count
-            and _without_length(head.headers) == self._named
-        )
+        known = self._head
+        if head is known:  # a codec knew it again
+            return True
+        if self._named is None:
+            self._named = _without_length(known.headers)
+        if (
+            head.target != known.target
+            or head.method != known.method
+            or head.version != known.version
+            or len(head.headers) != len(known.headers)
+            or _without_length(head.headers) != self._named
+        ):
+            return False
+        self._head = head
+        return True
 
 
 def _without_length(headers: Headers) -> Headers:
@@ -76,6 +86,7 @@ class Listening:
     only_h11: bool = False
     is_draining: bool = False
     _date: tuple[int, bytes] = field(default=(0, b""))
+    _dated: dict[tuple[Headers, Headers], Headers] = field(default_factory=dict)  # of this second
 
     def make_codec(self) -> ServerCodec:
         return ServerCodec(head_size_max_bytes=self.limits.head_size_max_bytes, only_h11=self.only_h11)
@@ -107,5 +118,18 @@ class Listening:
         """The Date header's value, formatted once a second."""
         now = int(time.time())
         if self._date[0] != now:
-            self._date = (now, formatdate(now, usegmt=True).encode())
+            self._date = (now, format_date(now).encode())
+            self._dated.clear()
         return self._date[1]
+
+    def dated(self, headers: Headers, shared: Headers) -> Headers:
+        """A reply's headers, what all replies to its request carry, and the date: for equal ones, the same object as
+        long as the date is the same."""
+        date = self.date()
+        found = self._dated.get((headers, shared))
+        if found is None:
+            if len(self._dated) >= DATED_MAX:
+                self._dated.clear()
+            dates = () if any(name == b"date" for name, _ in headers) else ((b"date", date),)
+            found = self._dated[headers, shared] = (*headers, *shared, *dates)
+        return found

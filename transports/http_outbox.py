@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import anyio
@@ -63,18 +64,32 @@ class Outbox:
             Silent: the client took nothing for `write_timeout_s`.
             anyio.BrokenResourceError: the client is gone.
         """
-        data = b"".join(self._queued)
-        self._queued.clear()
+        queued, self._queued = self._queued, []
         message_bytes, self.message_bytes = self.message_bytes, 0
         with anyio.CancelScope() as scope:
-            start = 0
-            while start < len(data):
-                began_at = self._now()
-                scope.deadline = began_at + self._write_timeout_s
-                await self._stream.send(data[start : start + self._piece_bytes])
-                start += self._piece_bytes
-                is_brisk = self._now() - began_at < BRISK_S
-                self._piece_bytes = min(2 * self._piece_bytes, PIECE_MAX_BYTES) if is_brisk else PIECE_MIN_BYTES
+            for data in _runs(queued):
+                start = 0
+                while start < len(data):
+                    began_at = self._now()
+                    scope.deadline = began_at + self._write_timeout_s
+                    await self._stream.send(data[start : start + self._piece_bytes])
+                    start += self._piece_bytes
+                    is_brisk = self._now() - began_at < BRISK_S
+                    self._piece_bytes = min(2 * self._piece_bytes, PIECE_MAX_BYTES) if is_brisk else PIECE_MIN_BYTES
         if scope.cancelled_caught:
             raise Silent
         return message_bytes
+
+
+def _runs(queued: list[bytes]) -> Iterator[bytes]:
+    """All that is queued, in order: what is small is joined, what is large is not copied for it."""
+    run: list[bytes] = []
+    size_bytes = 0
+    for data in queued:
+        run.append(data)
+        size_bytes += len(data)
+        if size_bytes >= PIECE_MAX_BYTES:
+            yield b"".join(run)
+            run, size_bytes = [], 0
+    if run:
+        yield b"".join(run)

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 class Pool:
-    """The connections to one origin. While exchanges wait, none is idle and there are as many as may be."""
+    """The connections to one origin. While exchanges wait, none is idle and there are as many as may be.
+
+    Streams that last have a share of their own, of all origins: they are admitted by `HttpClient` and never wait, and
+    what they hold is not counted here, so that however many there are, calls have all of theirs.
+    """
 
     def __init__(self, client: HttpClient, endpoint: Endpoint, address: Address) -> None:
         self.address = address
@@ -25,6 +29,7 @@ class Pool:
         self.waiting: deque[Exchange] = deque()
         self.idle: list[Connection] = []  # the last used is the first used again
         self._connections = 0
+        self._lasting = 0  # exchanges that last, with a connection or about to have one
 
     def dispatch(self, exchange: Exchange) -> None:
         """Find `exchange` a connection, now or later."""
@@ -33,7 +38,7 @@ class Pool:
             connection = self.idle.pop()
             del self.client.unheld[connection]
             connection.take(exchange)
-        elif self._connections < limit:
+        elif exchange.is_lasting or self._connections - self._lasting < limit:
             self._connections += 1
             connection = Connection(self)
             self.client.start(connection, self.dialler)
@@ -46,6 +51,8 @@ class Pool:
 
     def take_back(self, connection: Connection) -> bool:
         """A connection can be used again. False if there is no use for it."""
+        if self._connections - self._lasting > self.client.limits.upstream_connections_max:
+            return False  # it had a stream that lasts, and there are enough for calls
         if self.waiting:
             self.client.unheld.pop(connection, None)
             connection.take(self.waiting.popleft())
@@ -71,6 +78,11 @@ class Pool:
         """A connection is closed: another may be opened."""
         self._connections -= 1
 
+    def note_lasting(self, change: int) -> None:
+        """So many exchanges more are streams that last, or fewer."""
+        self._lasting += change
+        self.client.lasting += change
+
     def dispatch_waiting(self) -> None:
-        if self.waiting and self._connections < self.client.limits.upstream_connections_max:
+        if self.waiting and self._connections - self._lasting < self.client.limits.upstream_connections_max:
             self.dispatch(self.waiting.popleft())

@@ -18,6 +18,7 @@ from anyio.abc import ByteStream, TaskGroup
 from ..core.limits import KIB
 from .http_connection import Connection
 from .http_cut import cut
+from .http_framing import FOREVER
 from .http_listening import Listening
 from .transport_stream import TransportStream
 
@@ -39,7 +40,7 @@ class HttpProtocol(asyncio.Protocol):
 
     Args:
         tasks: where the connection's tasks run.
-        on_end: called once, when all is over.
+        on_end: called once, with its connection, when all is over.
     """
 
     __slots__ = (
@@ -59,15 +60,15 @@ class HttpProtocol(asyncio.Protocol):
         "connection",
     )
 
-    def __init__(self, listening: Listening, tasks: TaskGroup, on_end: Callable[[], None]) -> None:
+    def __init__(self, listening: Listening, tasks: TaskGroup, on_end: Callable[[Connection], None]) -> None:
         self._listening = listening
         self._tasks = tasks
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        self._deadline = float("inf")
-        self._write_deadline = float("inf")
+        self._deadline = FOREVER
+        self._write_deadline = FOREVER
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = float("inf")
+        self._timer_at = FOREVER
         self._is_blocked = False
         self._unsent_bytes = 0
         self._has_ended = False
@@ -117,7 +118,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_blocked = False
-        self._write_deadline = float("inf")
+        self._write_deadline = FOREVER
         try:
             self.connection.handle_written()
         except Exception:
@@ -155,12 +156,18 @@ class HttpProtocol(asyncio.Protocol):
             self._transport.pause_reading()
 
     def set_timeout(self, timeout_s: float) -> None:
+        if timeout_s == FOREVER:
+            self._deadline = FOREVER
+            return
         self._deadline = deadline = self._loop.time() + timeout_s
         if deadline < self._timer_at:
             self._ring_by(deadline)
 
-    def wake(self) -> None:
-        self._loop.call_soon(self._wake)
+    def wake(self, at_once: bool) -> None:
+        if at_once:
+            self._wake()
+        else:
+            self._loop.call_soon(self._wake)
 
     def _wake(self) -> None:
         try:
@@ -187,7 +194,7 @@ class HttpProtocol(asyncio.Protocol):
             self._timer.cancel()
         if self._is_made:
             self._transport.abort()
-        self._on_end()
+        self._on_end(self.connection)
 
     def cut(self) -> None:
         raw = self._transport.get_extra_info("socket")
@@ -210,13 +217,13 @@ class HttpProtocol(asyncio.Protocol):
             self._timer = self._loop.call_at(at, self._ring)
 
     def _ring(self) -> None:
-        self._timer, self._timer_at = None, float("inf")
+        self._timer, self._timer_at = None, FOREVER
         now = self._loop.time()
         try:
             if now >= self._write_deadline:
                 self._look_at_progress(now)
             if now >= self._deadline:
-                self._deadline = float("inf")
+                self._deadline = FOREVER
                 self.connection.handle_timeout()
         except Exception:
             self._fail()
@@ -227,7 +234,7 @@ class HttpProtocol(asyncio.Protocol):
         """Who takes little, but steadily, is not taken for one who takes nothing."""
         unsent_bytes = self._transport.get_write_buffer_size()
         if unsent_bytes >= self._unsent_bytes:
-            self._write_deadline = float("inf")
+            self._write_deadline = FOREVER
             self.connection.handle_stalled()
         else:
             self._unsent_bytes = unsent_bytes

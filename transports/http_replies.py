@@ -7,10 +7,10 @@ from typing import Protocol
 
 import anyio
 
-from ..core.effects import Append, Cease, Close, Receive, Send, Serve
+from ..core.effects import Append, Cease, Close, Pass, Receive, Send, SendEvents, Serve
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
-from ..core.wire.http_reply import Out, Reply, ReplyBody, ReplyEnd, ReplyHead, State
+from ..core.wire.http_reply import Out, Reply, ReplyBody, ReplyCut, ReplyDocument, ReplyEnd, ReplyHead, State
 from ..core.wire.http_routes import Refused
 from .traffic import Traffic
 
@@ -32,9 +32,12 @@ class Exchange:
     Attributes:
         channel: set once the engine knows of it; None before, and again when it was told of the end.
         is_ended: the end of the reply is queued.
+        leaves_at_once: whoever queues the end has nothing to add to it.
     """
 
     __slots__ = ("_reply", "_sink", "_was_silent", "channel", "head_only", "is_ended")
+
+    leaves_at_once = True
 
     def __init__(self, sink: Sink, reply: Reply, *, head_only: bool = False) -> None:
         self.channel: ChannelId | None = None
@@ -46,6 +49,12 @@ class Exchange:
 
     def send(self, order: Send) -> None:
         self.put(self._reply.receive_send(order), len(order.message))
+
+    def send_events(self, order: SendEvents) -> None:
+        self._sink.queue(self, self._reply.receive_events(order), sum(map(len, order.messages)))
+
+    def pass_on(self, order: Pass) -> None:
+        self.put(self._reply.receive_pass(order), sum(map(len, order.pieces)))
 
     def close(self, order: Close) -> None:
         if not self.is_ended:
@@ -75,7 +84,7 @@ class Exchange:
 
     def put(self, outs: Sequence[Out], message_bytes: int = 0) -> None:
         """Queue what follows next of the reply; `message_bytes` of it are a message's."""
-        if isinstance(outs[-1], ReplyEnd):
+        if isinstance(outs[-1], (ReplyDocument, ReplyEnd, ReplyCut)):
             self.is_ended = True
         self._sink.queue(self, outs, message_bytes)
 
@@ -90,6 +99,8 @@ class FileExchange(Exchange):
     """
 
     __slots__ = ("_is_serving", "decided", "receiving", "traffic")
+
+    leaves_at_once = False  # how an upload failed is told after it was answered
 
     def __init__(self, sink: Sink, traffic: Traffic, *, head_only: bool = False) -> None:
         super().__init__(sink, Reply(accepts_events=False), head_only=head_only)
@@ -127,7 +138,7 @@ class FileExchange(Exchange):
 
     def put(self, outs: Sequence[Out], message_bytes: int = 0) -> None:
         super().put(outs, message_bytes)
-        if isinstance(outs[0], ReplyHead):
+        if isinstance(outs[0], (ReplyDocument, ReplyHead)):
             self.traffic.status = outs[0].status
         if self.is_ended:
             self.decided.set()

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import anyio
 from anyio.abc import ByteStream, Listener, SocketAttribute, SocketListener, SocketStream, TaskGroup, TaskStatus
+from anyio.lowlevel import checkpoint
 from anyio.streams.stapled import MultiListener
 
 from ..core.limits import Limits
@@ -34,6 +35,8 @@ TURNED_AWAY_MAX: Final = 64
 ACCEPT_PAUSE_S: Final = 0.1
 """Before accepting is tried again where the system had no room for a connection."""
 ACCEPT_LOG_EVERY_S: Final = 60.0
+TURN_STREAMS: Final = 256
+"""Streams kept alive before others get their turn: some milliseconds of work."""
 
 # What accept(2) says of one connection that is gone already, or never came about.
 _LOST: Final = frozenset(
@@ -59,6 +62,9 @@ _UNUSABLE: Final = frozenset({errno.EBADF, errno.ENOTSOCK})
 _log: Final = logging.getLogger("isthmus.http")
 
 T = TypeVar("T")
+
+OnEnd = Callable[[Connection | None], None]
+"""Called when a connection is over; None: one that was turned away."""
 
 
 class HttpServer:
@@ -207,13 +213,13 @@ class HttpServer:
 
     # --- Protocols --------------------------------------------------------------------------------------------------
 
-    def handle_transport(self, connect: Connect, tasks: TaskGroup, on_end: Callable[[], None]) -> Connection | None:
+    def handle_transport(self, connect: Connect, tasks: TaskGroup, on_end: OnEnd) -> Connection | None:
         """As `handle`, without a stream: serve one connection through a protocol.
 
         Args:
             connect: gives a protocol its transport.
             tasks: where the connection's tasks run. They outlast it.
-            on_end: called when all is over.
+            on_end: called when all is over, with what is returned.
 
         Returns:
             What serves it; None if it is turned away.
@@ -222,54 +228,41 @@ class HttpServer:
             tasks.start_soon(self._turn_away_transport, connect, on_end)
             return None
 
-        def end() -> None:
-            self._forget(protocol.connection)
-            on_end()
-
-        protocol = HttpProtocol(self._on, tasks, end)
+        protocol = HttpProtocol(self._on, tasks, partial(self._end, on_end))
         self._connections.add(protocol.connection)
         tasks.start_soon(protocol.connect, connect)
         return protocol.connection
 
-    async def _turn_away_transport(self, connect: Connect, on_end: Callable[[], None]) -> None:
+    def _end(self, on_end: OnEnd, connection: Connection) -> None:
+        self._forget(connection)
+        on_end(connection)
+
+    async def _turn_away_transport(self, connect: Connect, on_end: OnEnd) -> None:
         try:
             stream = TransportStream()
             with contextlib.suppress(OSError):  # it is gone already
                 await connect(stream)
                 await _turn_away(stream)
         finally:
-            on_end()
+            on_end(None)
 
     async def _serve_protocols(self, listener: SocketListener, tasks: TaskGroup) -> None:
         """Until the listener is closed, and every connection that it accepted."""
-        served: set[Connection] = set()
-        count = 0
-        all_gone = anyio.Event()
+        served = _Served()
 
         def take(accepted: socket.socket) -> None:
-            nonlocal count
-            count += 1
-
-            def end() -> None:
-                nonlocal count
-                count -= 1
-                self._note_closed()
-                if connection is not None:
-                    served.discard(connection)
-                if not count:
-                    all_gone.set()
-
             connection = self.handle_transport(partial(_connect_socket, accepted), tasks, end)
-            if connection is not None:
-                served.add(connection)
+            served.add(connection)
+
+        def end(connection: Connection | None) -> None:
+            self._note_closed()
+            served.discard(connection)
 
         try:
             await self._accept(partial(self._accept_socket, listener.extra(SocketAttribute.raw_socket)), take)
-            while count:
-                all_gone = anyio.Event()
-                await all_gone.wait()
+            await served.wait_none()
         finally:
-            for connection in list(served):
+            for connection in list(served.connections):
                 connection.stop()
 
     async def _accept_socket(self, raw: socket.socket) -> socket.socket:
@@ -294,8 +287,48 @@ class HttpServer:
             await anyio.sleep(self._on.limits.keep_alive_s)
             if self._on.forwarder is not None:
                 await self._on.forwarder.close_idle(since=anyio.current_time() - self._on.limits.pool_idle_timeout_s)
-            for connection in list(self._connections):
-                connection.keep_alive()
+            for number, connection in enumerate(list(self._connections), 1):
+                if connection in self._connections:
+                    connection.keep_alive()
+                if number % TURN_STREAMS == 0:
+                    await checkpoint()
+
+
+class _Served:
+    """The connections that one listener accepted.
+
+    Attributes:
+        connections: those that are served; the others are turned away.
+    """
+
+    def __init__(self) -> None:
+        self.connections: set[Connection] = set()
+        self._turned_away = 0
+        self._none_left = anyio.Event()
+
+    def add(self, connection: Connection | None) -> None:
+        if connection is None:
+            self._turned_away += 1
+        else:
+            self.connections.add(connection)
+
+    def discard(self, connection: Connection | None) -> None:
+        if connection is None:
+            self._turned_away -= 1
+        else:
+            self.connections.discard(connection)
+        if not self._count:
+            self._none_left.set()
+
+    @property
+    def _count(self) -> int:
+        return len(self.connections) + self._turned_away
+
+    async def wait_none(self) -> None:
+        """Return when all are closed. None is added meanwhile."""
+        while self._count:
+            self._none_left = anyio.Event()
+            await self._none_left.wait()
 
 
 async def _connect_socket(accepted: socket.socket, protocol: asyncio.Protocol) -> None:

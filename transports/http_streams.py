@@ -72,7 +72,7 @@ class StreamWire:
         if self._receiving is not None:
             self._receiving.deadline = self._deadline
 
-    def wake(self) -> None:
+    def wake(self, at_once: bool) -> None:
         self._is_woken = True
         self._outbox.wake()
 

@@ -32,8 +32,8 @@ class Wire(Protocol):
     def set_timeout(self, timeout_s: float) -> None:
         """Call `Connection.handle_timeout` when so much time has passed, instead of what was asked before."""
 
-    def wake(self) -> None:
-        """Call `Connection.handle_wake` soon, once."""
+    def wake(self, at_once: bool) -> None:
+        """Call `Connection.handle_wake` soon, once; `at_once`: there is no reason to wait."""
 
     def start(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
         """Run it as a task. It raises nothing but cancellation."""

@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 from ..core.effects import Cause, End, Serve
 from ..core.wire.download import plan_download
 from ..core.wire.http_headers import Headers
-from ..core.wire.http_reply import Out, Reply, ReplyBody, ReplyEnd, ReplyHead
+from ..core.wire.http_reply import Out, Reply, ReplyBody, ReplyCut, ReplyDocument, ReplyEnd, ReplyHead
 from ..core.wire.http_routes import Refused
 from .http_files import deliver
 from .http_framing import Framing, Phase
@@ -129,11 +129,12 @@ class Writer:
             self._left = self._left or anyio.Event()
             await self._left.wait()
 
-    def wake(self) -> None:
-        """Have what is queued sent, in one write with whatever else comes before others get their turn."""
+    def wake(self, *, at_once: bool = False) -> None:
+        """Have what is queued sent, in one write with whatever else comes before others get their turn; at once where
+        nothing else will come."""
         if not (self.is_settling or self._is_woken or self.is_over):
             self._is_woken = True
-            self._wire.wake()
+            self._wire.wake(at_once)
 
     def handle_wake(self) -> None:
         self._is_woken = False
@@ -168,9 +169,8 @@ class Writer:
             return  # its client is gone
         framing = self.framing
         head = outs[0]
-        if len(outs) == 3 and type(head) is ReplyHead and type(outs[1]) is ReplyBody and type(outs[2]) is ReplyEnd:
-            body = b"" if exchange.head_only else outs[1].data
-            framing.put_whole(head.status, self._headers(head), body)
+        if type(head) is ReplyDocument:
+            self._put_document(head, is_head_only=exchange.head_only)
         else:
             for out in outs:
                 if type(out) is ReplyBody:
@@ -178,10 +178,25 @@ class Writer:
                         framing.put_data(out.data)
                 elif type(out) is ReplyHead:
                     framing.put_head(out.status, self._headers(out))
+                elif type(out) is ReplyCut:
+                    self.stop(Cause(End.BROKEN, "the server's answer was cut off"))
+                    return
+                elif type(out) is ReplyDocument:
+                    raise AssertionError("a document is a whole reply")
                 else:
                     framing.put_end()
         self._message_bytes += message_bytes
-        self.wake()
+        self.wake(at_once=exchange.is_ended and exchange.leaves_at_once)
+
+    def _put_document(self, document: ReplyDocument, *, is_head_only: bool) -> None:
+        framing, data = self.framing, document.data
+        if framing.phase is Phase.DONE and not (is_head_only or self._on.is_draining):  # as nearly always
+            headers = self._on.dated(document.headers, self.shared_headers)
+            framing.queued.append(framing.codec.encode_document(document.status, headers, data))
+        else:
+            sized = (*document.headers, (b"content-length", b"%d" % len(data)))
+            headers = tuple(self._headers(ReplyHead(document.status, sized)))
+            framing.put_whole(document.status, headers, b"" if is_head_only else data)
 
     def _headers(self, head: ReplyHead) -> list[tuple[bytes, bytes]]:
         framing = self.framing

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import select
 import sys
+from typing import Protocol
 
-from anyio.abc import ByteStream, SocketAttribute
+
+class Socket(Protocol):
+    def fileno(self) -> int: ...
 
 
 class InputProbe:
     """Of one connection. One that has no socket never has input."""
 
-    def __init__(self, stream: ByteStream) -> None:
-        socket = stream.extra(SocketAttribute.raw_socket, None)
+    __slots__ = ("_fd", "_poll")
+
+    def __init__(self, socket: Socket | None) -> None:
         self._fd = -1 if socket is None else socket.fileno()
         if self._fd >= 0 and sys.platform != "win32":
             self._poll = select.poll()

@@ -11,7 +11,7 @@ import asyncio
 import collections
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ..core.wire.ndjson import Line, LineReader, Oversize, Truncated, encode_lines
@@ -23,15 +23,20 @@ TURN_LINES: Final = 100
 """Lines handed over before others get their turn: some milliseconds of work."""
 
 
+Take = Callable[[Sequence[Line | Oversize | Truncated]], None]
+"""Who is given lines: those that were read at once, in their order; at least one."""
+
+
 class Reading:
-    """Hands each line of `source`, whose readiness is known, to `take` while the gate is open."""
+    """Hands the lines of `source`, whose readiness is known, to `take` while the gate is open, those of one read at
+    once."""
 
     def __init__(
         self,
         source: Descriptor,
         lines: LineReader,
         gate: Gate,
-        take: Callable[[Line | Oversize | Truncated], None],
+        take: Take,
         *,
         read_size_bytes: int,
     ) -> None:
@@ -41,7 +46,7 @@ class Reading:
         self._gate = gate
         self._take = take
         self._read_size_bytes = read_size_bytes
-        self._left: collections.deque[Line | Oversize] = collections.deque()  # read, but not handed over yet
+        self._left: list[Line | Oversize] = []  # read, but not handed over yet
         self._is_listening = False
         self._loop = asyncio.get_running_loop()
         self._end: asyncio.Future[None] = self._loop.create_future()
@@ -57,8 +62,8 @@ class Reading:
         try:
             await self._end
         except asyncio.CancelledError:
-            for line in self._left:  # they have been read, and nobody could read them again
-                self._take(line)
+            if self._left:  # they have been read, and nobody could read them again
+                self._take(self._left)
             raise
         finally:
             self._gate.watcher = None
@@ -81,10 +86,10 @@ class Reading:
         try:
             data = self._source.read_now(self._read_size_bytes)
             if data:
-                self._left.extend(self._lines.receive_bytes(data))
+                self._left = self._lines.receive_bytes(data)
                 self._hand_over()
             elif data is not None:
-                for cut in self._lines.receive_eof():
+                if cut := self._lines.receive_eof():
                     self._take(cut)
                 self._finish(None)
         except Exception as error:
@@ -100,10 +105,10 @@ class Reading:
 
     def _hand_over(self) -> None:
         """A read may hold thousands of short lines: now and then others get their turn."""
-        left, take = self._left, self._take
-        for _ in range(min(len(left), TURN_LINES)):
-            take(left.popleft())
-        if left:
+        lines, self._left = self._left[:TURN_LINES], self._left[TURN_LINES:]
+        if lines:
+            self._take(lines)
+        if self._left:
             self._loop.call_soon(self._go_on)
 
     def _finish(self, error: Exception | None) -> None:

@@ -16,7 +16,7 @@ from ..core.wire.oversize import answer_for
 from .descriptors import Descriptor
 from .driver import uses_protocols
 from .gate import Gate
-from .line_callbacks import TURN_LINES, Reading, Writing
+from .line_callbacks import TURN_LINES, Reading, Take, Writing
 from .line_outbox import Outbox
 
 
@@ -24,12 +24,13 @@ async def read_lines(
     source: Descriptor,
     lines: LineReader,
     gate: Gate,
-    take: Callable[[Line | Oversize | Truncated], None],
+    take: Take,
     *,
     read_size_bytes: int,
     protocols: bool | None = None,
 ) -> None:
-    """Hand each line of `source` to `take` while the gate is open; return at the end of the stream.
+    """Hand the lines of `source` to `take` while the gate is open, those of one read at once; return at the end of the
+    stream.
 
     Args:
         protocols: whether the event loop's callbacks do it; None: wherever that is possible.
@@ -46,7 +47,7 @@ async def read_lines(
         if data == b"":
             break
         await _hand_over(lines.receive_bytes(data or b""), take)
-    for cut in lines.receive_eof():
+    if cut := lines.receive_eof():
         take(cut)
 
 
@@ -84,30 +85,37 @@ async def write_lines(
         outbox.watcher = None
 
 
-async def _hand_over(lines: Sequence[Line | Oversize], take: Callable[[Line | Oversize | Truncated], None]) -> None:
+async def _hand_over(lines: Sequence[Line | Oversize], take: Take) -> None:
     """A read may hold thousands of short lines: now and then others get their turn."""
-    left = iter(lines)
-    try:
-        for count, line in enumerate(left, 1):
-            take(line)
-            if count % TURN_LINES == 0:
+    while lines:
+        now, lines = lines[:TURN_LINES], lines[TURN_LINES:]
+        take(now)
+        try:
+            if len(now) == TURN_LINES:
                 await checkpoint()
-    except anyio.get_cancelled_exc_class():
-        for line in left:  # they have been read, and nobody could read them again
-            take(line)
-        raise
+        except anyio.get_cancelled_exc_class():
+            if lines:  # they have been read, and nobody could read them again
+                take(lines)
+            raise
 
 
-def salvage(
-    line: Oversize | Truncated, size_max_bytes: int, log: Callable[[str], None], *, source: str
-) -> bytes | None:
-    """What a server's line that is no message is taken for: an answer in its place, if it may be one.
+def messages_in(
+    lines: Sequence[Line | Oversize | Truncated], size_max_bytes: int, log: Callable[[str], None], *, source: str
+) -> list[bytes]:
+    """What a server said in these lines; of one that is no message, the answer in its place, if it may have been one.
 
     Args:
-        source: what it stood in, for people.
+        source: what they stood in, for people.
     """
-    if isinstance(line, Truncated):
-        log(f"{source} ended within a line, which is dropped: {line.data[:80]!r}")
-        return None
-    log(f"dropped a line of {line.size_bytes} bytes, the limit is {size_max_bytes}: {line.head[:80]!r}")
-    return answer_for(line.head, line.size_bytes, size_max_bytes, tail=line.tail)
+    messages: list[bytes] = []
+    for line in lines:
+        if type(line) is Line:
+            messages.append(b"".join((line.data, *line.rest)) if line.rest else line.data)
+        elif isinstance(line, Oversize):
+            log(f"dropped a line of {line.size_bytes} bytes, the limit is {size_max_bytes}: {line.head[:80]!r}")
+            answer = answer_for(line.head, line.size_bytes, size_max_bytes, tail=line.tail)
+            if answer is not None:
+                messages.append(answer)
+        else:
+            log(f"{source} ended within a line, which is dropped: {line.data[:80]!r}")
+    return messages

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
 import anyio
@@ -137,9 +137,12 @@ class _PipeClient:
             await self._written.wait()
         self._written.set()
 
-    def _take(self, line: Line | Oversize | Truncated) -> None:
-        if self._is_closing:
-            return
+    def _take(self, lines: Sequence[Line | Oversize | Truncated]) -> None:
+        for line in lines:
+            if not self._is_closing:
+                self._take_line(line)
+
+    def _take_line(self, line: Line | Oversize | Truncated) -> None:
         if isinstance(line, Line):
             self._port.message(self._channel, line.data)
         elif isinstance(line, Truncated):

@@ -6,10 +6,23 @@ the `Outlet` it registered for that channel. No method here awaits, blocks or ra
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
-from ..core.effects import Append, Cause, Cease, Close, Connected, Opening, PostOpening, Receive, Send, Serve
+from ..core.effects import (
+    Append,
+    Cause,
+    Cease,
+    Close,
+    Connected,
+    Opening,
+    Pass,
+    PostOpening,
+    Receive,
+    Send,
+    SendEvents,
+    Serve,
+)
 from ..core.ids import ChannelId
 
 
@@ -26,6 +39,16 @@ class Outlet(Protocol):
         """Stop reading from the peer until `resume`."""
 
     def resume(self) -> None: ...
+
+
+class ReplyOutlet(Outlet, Protocol):
+    """An HTTP request of the protocol."""
+
+    def send_events(self, order: SendEvents) -> None:
+        """Queue several messages, as `send` does one."""
+
+    def pass_on(self, order: Pass) -> None:
+        """Queue a part of a message. The transport reports `Port.sent` for it as for a message."""
 
 
 class FileOutlet(Outlet, Protocol):
@@ -55,6 +78,28 @@ class Port(Protocol):
 
     def message(self, channel: ChannelId, message: bytes) -> None:
         """One message arrived, without its framing. It may be malformed: that is the engine's to judge."""
+
+    def arrived(self, channel: ChannelId, messages: Sequence[bytes]) -> None:
+        """`message`, of several that arrived at once, at least one. What is ordered for any of them is carried out
+        when all are told."""
+
+    def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
+        """`message`, of a large one that was not joined: the less is done about it, the better."""
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
+        """Whether a message of so many bytes that begins so is to be given to `part` as it comes."""
+
+    def part(
+        self,
+        channel: ChannelId,
+        pieces: tuple[bytes, ...],
+        *,
+        opening: Connected | None = None,
+        size_bytes: int = 0,
+        is_last: bool = False,
+    ) -> None:
+        """A part of a message that `passes`: the first with the opening of its channel and the message's size, the last
+        with the channel's orderly end."""
 
     def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
         """A channel that the engine dialled opened, said one message, and ended as it should."""
@@ -101,4 +146,4 @@ class FileService(Protocol):
         """
 
     def give_out(self, order: Serve, start: int, stop: int) -> AsyncIterator[bytes]:
-        """The bytes `start:stop` of the blob, in chunks of at most 64 KiB."""
+        """The bytes `start:stop` of the blob, in chunks of at most 512 KiB."""

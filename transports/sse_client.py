@@ -9,7 +9,7 @@ that says so only when it has answered could wait for our next message meanwhile
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import anyio
@@ -139,6 +139,10 @@ class SseUpstream:
         if not self._is_closing and not self._is_over:
             self._port.message(self._channel, message)
 
+    def receive_messages(self, messages: Sequence[bytes]) -> None:
+        if not self._is_closing and not self._is_over:
+            self._port.arrived(self._channel, messages)
+
     def receive_end(self, cause: Cause) -> None:
         """The session is over; only the first cause counts."""
         if not self._is_over:
@@ -221,6 +225,26 @@ class _Stream:
 
     def message(self, channel: ChannelId, message: bytes) -> None:
         self._upstream.receive_message(message)
+
+    def arrived(self, channel: ChannelId, messages: Sequence[bytes]) -> None:
+        self._upstream.receive_messages(messages)
+
+    def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
+        self.message(channel, b"".join(pieces))
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
+        return False
+
+    def part(
+        self,
+        channel: ChannelId,
+        pieces: tuple[bytes, ...],
+        *,
+        opening: Connected | None = None,
+        size_bytes: int = 0,
+        is_last: bool = False,
+    ) -> None:
+        raise AssertionError("nothing passes")
 
     def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
         raise AssertionError("nobody posts here")

@@ -18,7 +18,7 @@ import collections
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Final
 
 import anyio
@@ -27,13 +27,15 @@ from anyio import to_thread
 
 from ..core.effects import Cause, Close, Connected, End, Send
 from ..core.ids import ChannelId
+from ..core.jsonrpc import LARGE_BYTES
 from ..core.limits import Limits
 from ..core.wire.ndjson import Line, LineReader, Oversize, Truncated
 from .child_ends import describe_end, explain_start
 from .descriptors import Descriptor
 from .gate import Gate
+from .line_callbacks import Take
 from .line_outbox import Outbox
-from .lines import read_lines, salvage, write_lines
+from .lines import messages_in, read_lines, write_lines
 from .port import Port
 from .processes import exits_within, has_exited, signal_group, wait_exit
 from .warden import MARK_NAME, WARDEN, Warden, end_marked
@@ -197,7 +199,7 @@ class Child:
         assert process.stdout is not None
         assert process.stderr is not None
         with Descriptor(process.stdout.fileno()) as stdout, Descriptor(process.stderr.fileno()) as stderr:
-            said = LineReader(line_size_max_bytes=self._limits.reply_size_max_bytes)
+            said = LineReader(line_size_max_bytes=self._limits.reply_size_max_bytes, joined_size_max_bytes=LARGE_BYTES)
             complained = LineReader(line_size_max_bytes=STDERR_LINE_MAX_BYTES)
             if not self._is_closing:
                 self._port.opened(self._channel, Connected())
@@ -243,27 +245,28 @@ class Child:
     async def _read_stderr(self, source: Descriptor, lines: LineReader) -> None:
         await self._read(source, lines, Gate(), self._take_stderr)
 
-    async def _read(
-        self, source: Descriptor, lines: LineReader, gate: Gate, take: Callable[[Line | Oversize | Truncated], None]
-    ) -> None:
+    async def _read(self, source: Descriptor, lines: LineReader, gate: Gate, take: Take) -> None:
         size_bytes = self._limits.read_size_bytes
         await read_lines(source, lines, gate, take, read_size_bytes=size_bytes, protocols=self._protocols)
 
-    def _take_stdout(self, line: Line | Oversize | Truncated) -> None:
+    def _take_stdout(self, lines: Sequence[Line | Oversize | Truncated]) -> None:
         if self._is_closing:
             return
-        if isinstance(line, Line):
-            message: bytes | None = line.data
-        else:
-            message = salvage(line, self._limits.reply_size_max_bytes, self._log, source="stdout")
-        if message is not None:
+        first = lines[0]
+        if isinstance(first, Line) and first.rest:  # the end of a long line stands first in what was read
             self._has_spoken = True
-            self._port.message(self._channel, message)
+            self._port.pieces(self._channel, (first.data, *first.rest))
+            lines = lines[1:]
+        messages = messages_in(lines, self._limits.reply_size_max_bytes, self._log, source="stdout")
+        if messages:
+            self._has_spoken = True
+            self._port.arrived(self._channel, messages)
 
-    def _take_stderr(self, line: Line | Oversize | Truncated) -> None:
-        text = (line.head if isinstance(line, Oversize) else line.data).decode("utf-8", "replace")
-        self._stderr.append(text)
-        self._log(text)
+    def _take_stderr(self, lines: Sequence[Line | Oversize | Truncated]) -> None:
+        for line in lines:
+            text = (line.head if isinstance(line, Oversize) else line.data).decode("utf-8", "replace")
+            self._stderr.append(text)
+            self._log(text)
 
     def _report_sent(self, size_bytes: int) -> None:
         if not self._is_closing:
@@ -312,12 +315,12 @@ class Child:
         return describe_end(process.wait() if is_gone else None, self.last_stderr, has_spoken=self._has_spoken)
 
 
-def _read_last(source: Descriptor, lines: LineReader, take: Callable[[Line | Oversize | Truncated], None]) -> None:
+def _read_last(source: Descriptor, lines: LineReader, take: Take) -> None:
     """Take what is in the pipe already. A process that has exited adds nothing, and others are not waited for."""
     left = LAST_WORDS_MAX_BYTES
     while left > 0 and (data := source.read_now(left)):
         left -= len(data)
-        for line in lines.receive_bytes(data):
-            take(line)
-    for cut in lines.receive_eof():
+        if read := lines.receive_bytes(data):
+            take(read)
+    if cut := lines.receive_eof():
         take(cut)

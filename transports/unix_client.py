@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +18,7 @@ from ..core.wire.ndjson import Line, LineReader, Oversize, Truncated
 from .descriptors import Descriptor
 from .gate import Gate
 from .line_outbox import Outbox
-from .lines import read_lines, salvage, write_lines
+from .lines import messages_in, read_lines, write_lines
 from .port import Port
 
 FLUSH_GRACE_S: Final = 1.0
@@ -137,16 +137,12 @@ class UnixServer:
             self._over.set()
         self._written.set()
 
-    def _take(self, line: Line | Oversize | Truncated) -> None:
+    def _take(self, lines: Sequence[Line | Oversize | Truncated]) -> None:
         if self._is_closing:
             return
-        if isinstance(line, Line):
-            self._port.message(self._channel, line.data)
-        else:
-            limit = self._limits.reply_size_max_bytes
-            message = salvage(line, limit, self._log, source="the server's output")
-            if message is not None:
-                self._port.message(self._channel, message)
+        limit = self._limits.reply_size_max_bytes
+        if messages := messages_in(lines, limit, self._log, source="the server's output"):
+            self._port.arrived(self._channel, messages)
 
     def _report_sent(self, size_bytes: int) -> None:
         if not self._is_closing:

@@ -17,6 +17,7 @@ import msgspec
 from ..eras import MODERN, Features, features_of
 from ..errors import INTERNAL_ERROR, UNSUPPORTED_VERSION, RemoteProtocolError
 from ..jsonrpc import member_of, text_of
+from ..memo import remembered
 from ..rewrite import build_object, elements, members, remove_members, set_member, take
 from .capabilities import client_to_legacy, client_to_modern, server_to_legacy, server_to_modern
 from .envelope import PREFIX, Envelope, is_implementation
@@ -117,6 +118,7 @@ def initialize_params(envelope: Envelope, *, server: Features, version: str) -> 
     )
 
 
+@remembered
 def introduction(initialize: bytes) -> Envelope:
     """What a client said of itself in the params of `initialize`, as it would say it with each request.
 
@@ -190,3 +192,11 @@ def _is_code(raw: bytes | None, code: int) -> bool:
 def _unusable(method: str, seen: str) -> RemoteProtocolError:
     text = f"got a result of {method} with {seen}, expected what the server supports"
     return RemoteProtocolError(text, rpc_code=INTERNAL_ERROR)
+
+
+def server_info_of(discovered: bytes | None) -> bytes | None:
+    """The name of the server in a `DiscoverResult`; None where it tells none that can be read."""
+    try:
+        return member_of(member_of(discovered, "_meta"), SERVER_INFO)
+    except RemoteProtocolError:
+        return None

@@ -19,6 +19,7 @@ from ..jsonrpc import text_of
 from ..levels import LEVELS
 from ..rewrite import (
     LOOK_MAX_BYTES,
+    LOOKS_KEPT,
     Span,
     build_object,
     insert_members,
@@ -88,9 +89,16 @@ def revision_of(params: bytes | None) -> str | None:
     """
     if params is None or not may_name_sender(params):
         return None
+    return _revision_again(params) if len(params) <= LOOK_MAX_BYTES else _revision_in(params)
+
+
+def _revision_in(params: bytes) -> str | None:
     meta = _meta_of(params)
     raw = None if meta is None else take(meta, look(meta).get(REVISION))
     return None if raw is None else text_of(raw) or ""
+
+
+_revision_again = lru_cache(maxsize=LOOKS_KEPT)(_revision_in)
 
 
 def read(params: bytes | None) -> Envelope:
@@ -193,8 +201,15 @@ def may_name_sender(params: bytes | None) -> bool:
 
 def _meta_of(params: bytes) -> bytes | None:
     """The JSON object under `_meta`, if there is one."""
+    return _meta_again(params) if len(params) <= LOOK_MAX_BYTES else _meta_in(params)
+
+
+def _meta_in(params: bytes) -> bytes | None:
     meta = take(params, look(params).get("_meta")) if params.startswith(b"{") else None
     return meta if meta is not None and meta.startswith(b"{") else None
+
+
+_meta_again = lru_cache(maxsize=LOOKS_KEPT)(_meta_in)
 
 
 def _present(meta: bytes | None, span: Span | None) -> bytes | None:

@@ -14,13 +14,14 @@ from urllib.parse import quote
 import msgspec
 
 from ..effects import Serve
+from ..patterns import Pattern
 from .conditions import Validators
 from .http_headers import Headers
 from .ranges import parse_ranges
 
 INLINE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain"})
 
-_MEDIA_TYPE: Final = re.compile(r"([a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+)(; ?[a-z0-9-]+=[A-Za-z0-9._-]+)*", re.I)
+_MEDIA_TYPE: Final = Pattern(r"([a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+)(; ?[a-z0-9-]+=[A-Za-z0-9._-]+)*", re.I)
 _ATTR_CHARS: Final = "!#$&+-.^_`|~"  # RFC 5987, attr-char, besides letters and digits
 
 

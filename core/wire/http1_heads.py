@@ -64,6 +64,37 @@ def encode_request_head(method: str, target: bytes, headers: Headers) -> tuple[b
     return b"".join((first, *map(encode_field, headers), b"\r\n")), asks_to_close(framing)
 
 
+class PostHead:
+    """The heads of POSTs that differ only in how long their bodies are: encoded once, while the target is the same.
+
+    Args:
+        headers: names in lower case, Host among them, without a Content-Length.
+    """
+
+    __slots__ = ("_start", "_target", "headers", "is_closing")
+
+    def __init__(self, headers: Headers) -> None:
+        self.headers = headers
+        self.is_closing = False
+        self._target = b""
+        self._start: bytes | None = None
+
+    def start(self, target: bytes) -> bytes | None:
+        """All up to the value of the Content-Length, which two line ends follow. None: they are not plain."""
+        if target is not self._target:
+            self._target = target
+            try:
+                head, self.is_closing = encode_request_head("POST", target, (*self.headers, (b"content-length", b"0")))
+                self._start = head[: -len(b"0" + HEAD_END)]
+            except NotPlain:
+                self._start = None
+        return self._start
+
+    def sized(self, size_bytes: int) -> Headers:
+        """The headers of one of them."""
+        return (*self.headers, (b"content-length", b"%d" % size_bytes))
+
+
 def read_response_head(raw: bytes) -> InformationalHead | tuple[ResponseHead, int | None, bool]:
     """What a head says, the size of its body (None: chunks, -1: not said), and whether the connection ends with it.
 

@@ -23,7 +23,8 @@ from typing import Final
 
 import msgspec
 
-from ..effects import Cause, Delete, End, Listen, Post
+from ..edges import EDGE_BYTES, PARTS_MIN_BYTES
+from ..effects import Cause, Connected, Delete, End, Listen, Post
 from ..errors import LocalProtocolError
 from ..limits import Limits
 from .http_request import can_be_named, is_value
@@ -71,6 +72,21 @@ class Arrived(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, gc=Fals
     event: str = "message"
 
 
+class Begun(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """A document of so many bytes has begun to come, with `beginning`. Whoever wants the rest as it comes says so with
+    `ReplyReader.pass_on`, before more is fed."""
+
+    beginning: bytes
+    size_bytes: int
+
+
+class Piece(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, gc=False):
+    """More of a document that was begun. With the last, which the end follows at once, it is complete."""
+
+    data: bytes
+    is_last: bool = False
+
+
 class Dropped(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """An event over the limit was dropped: `detail` for people. If it can be told who waits for it, the error that they
     get for it has `Arrived` next."""
@@ -85,7 +101,7 @@ class Ended(msgspec.Struct, frozen=True, tag=True):
     cause: Cause
 
 
-ReplyEvent = Opened | Primed | Arrived | Dropped | Ended
+ReplyEvent = Opened | Primed | Arrived | Begun | Piece | Dropped | Ended
 
 
 class State(enum.Enum):
@@ -93,6 +109,7 @@ class State(enum.Enum):
 
     WAITING = "waiting"  # for the head
     GATHERING = "gathering"  # a JSON document
+    PASSING = "passing"  # a JSON document that somebody wants as it comes
     STREAMING = "streaming"  # events
     REFUSED = "refused"  # an error's body
     ENDED = "ended"
@@ -107,6 +124,7 @@ class Input(enum.Enum):
     PROMISED_OTHER = "promised other"  # a head: success, with a body nobody can read
     DENIED = "denied"  # a head: no success
     FED = "fed"  # a piece of the body, within its limit
+    WANTED = "wanted"  # what is gathered, as it comes
     OVERFED = "overfed"  # a piece of the body that passes the limit
     FINISHED = "finished"  # the framing's own end
     CUT = "cut"  # the connection ended before that
@@ -124,7 +142,13 @@ TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
     },
     State.GATHERING: {
         Input.FED: State.GATHERING,
+        Input.WANTED: State.PASSING,
         Input.OVERFED: State.ENDED,
+        Input.FINISHED: State.ENDED,
+        Input.CUT: State.ENDED,
+    },
+    State.PASSING: {
+        Input.FED: State.PASSING,
         Input.FINISHED: State.ENDED,
         Input.CUT: State.ENDED,
     },
@@ -150,8 +174,12 @@ class ReplyReader:
     own: it is then that of the only request whose answer can come here. A document that is too long is not read on; an
     event that is too long is read to its end, and the stream goes on.
 
-    How the body was cut into pieces never shows in the events. Once `is_ended`, the rest of the response means nothing
-    and is not to be fed; at most `limits.reply_size_max_bytes` of one message are held at any time.
+    A large document whose length is known is `Begun` once some of it is there. It is gathered nevertheless, unless
+    somebody wants it as it comes.
+
+    How the body was cut into pieces never shows in the events, but for such pieces. Once `is_ended`, the rest of the
+    response means nothing and is not to be fed; at most `limits.reply_size_max_bytes` of one message are held at any
+    time.
 
     Args:
         event_types: those whose data arrive; others are somebody's extension.
@@ -172,6 +200,10 @@ class ReplyReader:
         self._has_messages = has_messages and not isinstance(target, Delete)
         self._size_max = limits.reply_size_max_bytes
         self._body = Pieces()  # gathered, or kept for the error message
+        self._promised_bytes = 0  # in GATHERING: of the whole, if that is to be told of
+        self._begun_bytes = 0  # in GATHERING: what was there when that was told of
+        self._left_bytes = 0  # since then: what was to come; in PASSING: what is
+        self._last_piece = b""  # in PASSING: to be told with the end
         self._status = 0  # in REFUSED
         self._detail = ""  # in REFUSED
         self._challenge = ""  # in REFUSED
@@ -229,9 +261,13 @@ class ReplyReader:
             return self._receive_events(self._events, bytes(data))
         is_refused = self.state is State.REFUSED
         size_max = REFUSAL_BODY_MAX_BYTES if is_refused else self._size_max
+        if self.state is State.PASSING:
+            return self._receive_piece(bytes(data))
         if self._body.size_bytes + len(data) <= size_max:
             self._step(Input.FED)
             self._body.append(data)
+            if self._promised_bytes and self._body.size_bytes >= EDGE_BYTES:
+                return self._tell_begun()
             return []
         self._step(Input.OVERFED)
         if is_refused:
@@ -244,6 +280,36 @@ class ReplyReader:
         self._body.take()
         return out
 
+    def pass_on(self) -> tuple[bytes, ...]:
+        """From now on what is fed is told as it comes. Returns what was gathered.
+
+        Raises:
+            LocalProtocolError: no document was `Begun`, or more was fed since. Nothing has changed.
+        """
+        if not self._begun_bytes or self._begun_bytes != self._body.size_bytes:
+            raise LocalProtocolError(f"got 'wanted' while {self.state.value}, expected it right after the beginning")
+        self._step(Input.WANTED)
+        return self._body.take_pieces()
+
+    def _tell_begun(self) -> list[ReplyEvent]:
+        """Once, unless all of it is there already."""
+        size_bytes, self._promised_bytes = self._promised_bytes, 0
+        gathered_bytes = self._body.size_bytes
+        if gathered_bytes >= size_bytes:
+            return []
+        self._begun_bytes, self._left_bytes = gathered_bytes, size_bytes - gathered_bytes
+        return [Begun(self._body.copy_beginning(EDGE_BYTES), size_bytes)]
+
+    def _receive_piece(self, data: bytes) -> list[ReplyEvent]:
+        if len(data) > self._left_bytes:
+            raise LocalProtocolError(f"got {len(data)} bytes of a document of which {self._left_bytes} were to come")
+        self._step(Input.FED)
+        self._left_bytes -= len(data)
+        if not self._left_bytes:
+            self._last_piece = self._last_piece or data
+            return []
+        return [Piece(data)] if data else []
+
     def receive_eof(self, is_complete: bool, problem: str = "") -> list[ReplyEvent]:
         """The response is over: `is_complete` if its framing says so, not just because the connection ended.
 
@@ -254,6 +320,7 @@ class ReplyReader:
             LocalProtocolError: after `Ended`, or complete before the head. Nothing has changed.
         """
         state = self.state
+        is_complete = is_complete and not (state is State.PASSING and self._left_bytes)
         self._step(Input.FINISHED if is_complete else Input.CUT)
         out: list[ReplyEvent] = []
         dropped = self._events.receive_eof() if self._events is not None else []
@@ -263,6 +330,8 @@ class ReplyReader:
             out.append(self._broken(problem or _CUT_DETAIL[state]))
         elif dropped:  # it was cut off, though the response was not
             out.append(self._broken(_over(dropped[0].size_bytes, self._size_max)))
+        elif state is State.PASSING:
+            out += (Piece(self._last_piece, is_last=True), Ended(ENDED_ORDERLY))
         else:
             if self._body.size_bytes:
                 out.append(Arrived(self._body.take()))
@@ -286,12 +355,29 @@ class ReplyReader:
             wanted = "text/event-stream" if is_listening else "application/json or text/event-stream"
             return self._broken(f"got {seen}, expected {wanted}; is this the MCP URL?")
         self._step(given)
-        if given is Input.PROMISED_EVENTS:
+        if given is Input.PROMISED_DOCUMENT:
+            self._promised_bytes = self._promise_of(fields)
+        else:
             self._events = EventReader(event_size_max_bytes=self._size_max)
         return Opened(_session(fields))
 
+    def _promise_of(self, fields: dict[bytes, bytes]) -> int:
+        """How large the document will be, if that is known, and worth telling of."""
+        said = fields.get(b"content-length", b"")
+        if not said.isdigit() or len(said) > 15 or b"transfer-encoding" in fields or not isinstance(self._target, Post):
+            return 0
+        size_bytes = int(said)
+        return size_bytes if PARTS_MIN_BYTES <= size_bytes <= self._size_max else 0
+
     def _receive_events(self, reader: EventReader, data: bytes) -> list[ReplyEvent]:
         out: list[ReplyEvent] = []
+        if self._event_types is MESSAGES:
+            messages, data = reader.take_plain(data)
+            if messages:
+                self._has_begun = True
+                out += map(Arrived, messages)
+            if not data:
+                return out
         for event in reader.receive_bytes(data):
             if isinstance(event, Retry):
                 self._retry_ms = event.ms
@@ -337,6 +423,18 @@ class ReplyReader:
         self.state = state
 
 
+def promise_of(status: int, headers: Sequence[tuple[bytes, bytes]], *, size_max_bytes: int) -> Connected | None:
+    """What the head of a response to a `Post` tells that promises one JSON document of a known and allowed length, and
+    nothing else that is to be looked at. None: a `ReplyReader` has to."""
+    fields = dict(reversed(headers))
+    length = fields.get(b"content-length", b"0")
+    if status != 200 or b"set-cookie" in fields or b"content-encoding" in fields or not length.isdigit():
+        return None
+    if _PROMISES.get(fields.get(b"content-type", b"")) is not Input.PROMISED_DOCUMENT:
+        return None
+    return Connected(_session(fields)) if 0 < int(length) <= size_max_bytes else None
+
+
 _VISIBLE: Final = re.compile(rb"[!-~]+")
 
 _PROMISES: Final = {b"application/json": Input.PROMISED_DOCUMENT, b"text/event-stream": Input.PROMISED_EVENTS}
@@ -344,6 +442,7 @@ _PROMISES: Final = {b"application/json": Input.PROMISED_DOCUMENT, b"text/event-s
 _CUT_DETAIL: Final = {
     State.WAITING: "the connection ended before a response",
     State.GATHERING: "the connection ended within the response",
+    State.PASSING: "the connection ended within the response",
     State.STREAMING: "the connection ended within the event stream",
 }
 

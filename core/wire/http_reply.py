@@ -11,16 +11,17 @@ from typing import Final
 
 import msgspec
 
-from ..effects import Close, Send
+from ..effects import Close, Pass, Send, SendEvents
 from ..errors import LocalProtocolError
 from ..machine import Symbol
 from .http_headers import EVENTS, JSON, Headers
-from .sse import COMMENT, encode_event
+from .sse import COMMENT, encode_event, encode_events, without_line_ends
 
 
 class State(Symbol):
     SILENT = "silent"  # nothing written, everything still possible
     STREAMING = "streaming"  # an event stream is open
+    PASSING = "passing"  # the last message is on its way, in parts
     ENDED = "ended"
 
 
@@ -28,6 +29,9 @@ class Input(Symbol):
     OPENED = "opened"  # show the client an open stream before there is an event
     MESSAGE = "message"  # a message that others follow
     COMMENT = "comment"  # keep idle middle boxes from cutting the stream
+    BEGUN = "begun"  # the first part of the last message
+    PART = "part"  # a further part of it
+    LAST_PART = "last part"  # the part of it that ends it, or all of it
     LAST = "last"  # the last message
     CLOSED = "closed"  # the end, without another message
 
@@ -39,13 +43,22 @@ TRANSITIONS: Final[dict[State, dict[Input, State]]] = {
         Input.OPENED: State.STREAMING,
         Input.MESSAGE: State.STREAMING,
         Input.COMMENT: State.STREAMING,
+        Input.BEGUN: State.PASSING,
+        Input.LAST_PART: State.ENDED,
         Input.LAST: State.ENDED,
         Input.CLOSED: State.ENDED,
     },
     State.STREAMING: {
         Input.MESSAGE: State.STREAMING,
         Input.COMMENT: State.STREAMING,
+        Input.BEGUN: State.PASSING,
+        Input.LAST_PART: State.ENDED,
         Input.LAST: State.ENDED,
+        Input.CLOSED: State.ENDED,
+    },
+    State.PASSING: {
+        Input.PART: State.PASSING,
+        Input.LAST_PART: State.ENDED,
         Input.CLOSED: State.ENDED,
     },
     State.ENDED: {},
@@ -67,7 +80,20 @@ class ReplyEnd(msgspec.Struct, frozen=True, tag=True):
     pass
 
 
-Out = ReplyHead | ReplyBody | ReplyEnd
+class ReplyCut(msgspec.Struct, frozen=True, tag=True):
+    """There will be no more of it: the connection is to be closed, which tells the client that something is missing."""
+
+
+class ReplyDocument(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """A whole reply with a body of known length: head, body and end in one. Its `headers` leave the length to the
+    framing; equal ones of two replies are the same object."""
+
+    headers: Headers
+    data: bytes
+    status: int = 200
+
+
+Out = ReplyHead | ReplyBody | ReplyEnd | ReplyCut | ReplyDocument
 
 
 class Reply:
@@ -79,9 +105,12 @@ class Reply:
         is_stream: this answers a GET for an event stream, which ends as an empty one rather than with 202.
         may_commit: nothing that belongs into the head is still to come, so a reply that is long in coming may become
             an event stream before its first message, to be kept alive.
+
+    Attributes:
+        left_bytes: of the last message, so many are to come, while it is PASSING.
     """
 
-    __slots__ = ("_accepts_events", "_accepts_json", "_is_stream", "_may_commit", "state")
+    __slots__ = ("_accepts_events", "_accepts_json", "_is_event", "_is_stream", "_may_commit", "left_bytes", "state")
 
     def __init__(
         self,
@@ -98,6 +127,8 @@ class Reply:
         self._accepts_json = accepts_json
         self._accepts_events = accepts_events
         self._is_stream = is_stream
+        self._is_event = False  # in PASSING
+        self.left_bytes = 0
 
     def open(self) -> list[Out]:
         """Begin the event stream before there is a message.
@@ -130,6 +161,48 @@ class Reply:
             return _whole(order, JSON, order.message)
         return _whole(order, EVENTS, _event(order))
 
+    def receive_events(self, order: SendEvents) -> list[Out]:
+        """Several messages for the client, none of them the last.
+
+        Raises:
+            LocalProtocolError: as `receive_send`.
+        """
+        body = ReplyBody(encode_events(order.messages, order.event_ids))
+        if self.state is State.STREAMING:  # which `MESSAGE` goes on with
+            return [body]
+        self._require_events()
+        self._step(Input.MESSAGE)
+        return [_stream_head(None), body]
+
+    def receive_pass(self, order: Pass) -> list[Out]:
+        """A part of the last message for the client. It is laid out as the whole would be, and not looked at.
+
+        Raises:
+            LocalProtocolError: it is not the time for such a part, or more than was announced. Nothing has changed.
+        """
+        before, part_bytes = self.state, sum(map(len, order.pieces))
+        is_first = order.size_bytes > 0
+        left_bytes = (order.size_bytes if is_first else self.left_bytes) - part_bytes
+        if left_bytes < 0 or is_first is (before is State.PASSING):
+            raise LocalProtocolError(f"got a part of {part_bytes} bytes while the reply is {before.value}")
+        self._step(Input.LAST_PART if not left_bytes else Input.BEGUN if is_first else Input.PART)
+        self.left_bytes = left_bytes
+        out: list[Out] = []
+        if is_first:
+            self._is_event = before is State.STREAMING or not self._accepts_json
+            if before is State.SILENT:
+                size_bytes = order.size_bytes + self._is_event * (len(_EVENT_HEAD) + len(_EVENT_END))
+                length = (b"content-length", b"%d" % size_bytes)
+                out.append(ReplyHead(200, (*_TYPES[EVENTS if self._is_event else JSON], length)))
+            if self._is_event:
+                out.append(ReplyBody(_EVENT_HEAD))
+        out += [ReplyBody(without_line_ends(piece) if self._is_event else piece) for piece in order.pieces]
+        if not left_bytes:
+            if self._is_event:
+                out.append(ReplyBody(_EVENT_END))
+            out.append(_END)
+        return out
+
     def receive_close(self, order: Close) -> list[Out]:
         """The end, without another message.
 
@@ -138,6 +211,8 @@ class Reply:
         """
         before = self.state
         self._step(Input.CLOSED)
+        if before is State.PASSING:
+            return [ReplyCut()]
         if before is State.STREAMING:
             return [ReplyEnd()]
         if self._is_stream and order.status < 300:
@@ -150,7 +225,7 @@ class Reply:
     def keep_alive(self) -> list[Out]:
         """A comment, on an event stream that is open or may be opened for it; nothing otherwise."""
         before = self.state
-        if before is State.ENDED or (before is State.SILENT and not self._may_commit):
+        if before in (State.ENDED, State.PASSING) or (before is State.SILENT and not self._may_commit):
             return []
         self._step(Input.COMMENT)
         head = [_stream_head(None)] if before is State.SILENT else []
@@ -183,23 +258,26 @@ def _stream_head(session: str | None) -> ReplyHead:
     )
 
 
-_TYPES: Final = {type: (b"content-type", type.encode()) for type in (JSON, EVENTS)}
+_DESCRIBED: Final = (204, 401, 403, 405)
+"""Statuses that have a header, or no body, of their own."""
+_TYPES: Final[dict[str, Headers]] = {type: ((b"content-type", type.encode()),) for type in (JSON, EVENTS)}
 _END: Final = ReplyEnd()
+_EVENT_HEAD, _EVENT_END = encode_event(b"|").split(b"|")
 
 
 def _whole(order: Send, content_type: str, body: bytes) -> list[Out]:
-    if order.status == 200 and order.session is None and not order.headers and not order.challenge:  # as most are
-        headers: Headers = (_TYPES[content_type], (b"content-length", b"%d" % len(body)))
-        return [ReplyHead(200, headers), ReplyBody(body), _END]
-    described = ((b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode()))
+    type = _TYPES[content_type]
+    if order.session is None and not order.headers and order.status not in _DESCRIBED:  # as most are
+        return [ReplyDocument(type, body, order.status)]
     headers = (
-        *(() if order.status == 204 else described),
         *((name.lower().encode(), value.encode()) for name, value in order.headers),
         *_session(order.session),
         *_allow(order.status),
         *_challenge(order.challenge),
     )
-    return [ReplyHead(order.status, headers), ReplyBody(body), ReplyEnd()]
+    if order.status == 204:
+        return [ReplyHead(204, headers), ReplyEnd()]
+    return [ReplyDocument((*type, *headers), body, order.status)]
 
 
 def _session(session: str | None) -> Headers:

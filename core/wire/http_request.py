@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..effects import Delete, Listen, Post
+from ..effects import Headers as Pairs
 from ..errors import LocalProtocolError
 from .cookies import cookie_header
+from .http1_heads import PostHead
 
 PROTOCOL_HEADERS: Final = frozenset(
     {b"accept", b"accept-encoding", b"content-type", b"last-event-id", b"mcp-session-id", b"mcp-protocol-version"}
@@ -32,7 +34,7 @@ EVENT_ID_MAX_BYTES: Final = 8 * 1024
 """A longer event id fits into no header that a server would take."""
 
 FORMS_MAX: Final = 1024
-"""As many sessions at one URL have their headers kept encoded: some hundred bytes each."""
+"""As many heads of POSTs to one URL are kept, of sessions or of what is called: less than a kilobyte each."""
 
 _VISIBLE: Final = re.compile(rb"[!-~]+")
 _NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -84,7 +86,7 @@ def request_for(
 
 
 class RequestForms:
-    """The requests to one URL. What those of one session have in common is checked and encoded once.
+    """The requests to one URL. What POSTs of one session have in common is checked and encoded once.
 
     Args:
         own: see `request_for`.
@@ -92,20 +94,23 @@ class RequestForms:
 
     def __init__(self, own: Sequence[tuple[bytes, bytes]] = ()) -> None:
         self._own = own
-        self._posts: dict[tuple[str | None, str | None], list[tuple[bytes, bytes]]] = {}
+        self._posts: dict[tuple[str | None, str | None, Pairs], PostHead] = {}
+
+    def post_head(self, target: Post) -> PostHead | None:
+        """The head of such a POST; None where it has something of its own. See `request_for` for what is raised."""
+        if target.headers or target.cookies:
+            return None
+        key = target.session, target.revision, target.mirrored
+        head = self._posts.get(key)
+        if head is None:
+            if len(self._posts) >= FORMS_MAX:
+                self._posts.clear()
+            head = self._posts[key] = PostHead(tuple(request_for(target, self._own)[1]))
+        return head
 
     def fill(self, target: Post | Listen | Delete) -> tuple[str, list[tuple[bytes, bytes]], bytes]:
         """See `request_for`."""
-        if not isinstance(target, Post) or target.headers or target.cookies:
-            return request_for(target, self._own)
-        key = target.session, target.revision
-        headers = self._posts.get(key)
-        if headers is None:
-            if len(self._posts) >= FORMS_MAX:
-                self._posts.clear()
-            _, headers, _ = request_for(Post("", b"", target.session, target.revision), self._own)
-            self._posts[key] = headers
-        return "POST", headers + _encode_mirrored(target) if target.mirrored else headers.copy(), target.message
+        return request_for(target, self._own)
 
 
 def _encode_mirrored(target: Post) -> list[tuple[bytes, bytes]]:

@@ -10,6 +10,7 @@ Source: 2024-11-05 to 2026-07-28, basic/transports, "stdio": messages are delimi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -24,10 +25,12 @@ JOINED_SIZE_MAX_BYTES: Final = 64 * 1024
 """A larger message is a write of its own: copying it costs more than a write."""
 
 
-class Line(msgspec.Struct, frozen=True, tag=True):
-    """One line that is not blank: its bytes without the line end."""
+class Line(msgspec.Struct, frozen=True, tag=True, omit_defaults=True, gc=False):
+    """One line that is not blank: its bytes without the line end. Of a long line that is not joined, `data` is the
+    first piece and `rest` are the others."""
 
     data: bytes
+    rest: tuple[bytes, ...] = ()
 
 
 class Oversize(msgspec.Struct, frozen=True, tag=True):
@@ -53,10 +56,12 @@ class LineReader:
 
     Args:
         line_size_max_bytes: longest line taken, counting everything before the LF. No more than this is ever buffered.
+        joined_size_max_bytes: a longer line is given in the pieces it came in. None: every line is joined.
     """
 
-    def __init__(self, *, line_size_max_bytes: int) -> None:
+    def __init__(self, *, line_size_max_bytes: int, joined_size_max_bytes: int | None = None) -> None:
         assert line_size_max_bytes > 0
+        self._joined_size_max = line_size_max_bytes if joined_size_max_bytes is None else joined_size_max_bytes
         self._size_max = line_size_max_bytes
         self._head_max = min(HEAD_SIZE_MAX_BYTES, line_size_max_bytes)
         self._pieces: list[bytes] = []  # the unfinished line, or its head once it is over the limit
@@ -81,8 +86,12 @@ class LineReader:
                 self._keep(data)
             return out
         *ends, rest = data.split(b"\n")
-        for piece in ends:
-            self._finish(piece, out)
+        self._finish(ends[0], out)
+        for piece in islice(ends, 1, None):  # nothing is kept, and the first line was before
+            if len(piece) > self._size_max:
+                self._finish(piece, out)
+            elif (line := piece.removesuffix(b"\r")) and not line.isspace():
+                out.append(Line(line))
         if rest:
             self._keep(rest)
         return out
@@ -100,6 +109,11 @@ class LineReader:
             self._keep(piece)
             size_bytes, tail = self._dropped_size, self._tail
             out.append(Oversize(self._take(b""), size_bytes, tail))
+            return
+        if self._kept_size > self._joined_size_max and self._pieces:
+            first, *rest = self._take_long(piece)
+            if any(part and not part.isspace() for part in (first, *rest)):
+                out.append(Line(first, tuple(rest)))
             return
         # One CR belongs to the line end. It goes before the parts are joined, so that a long line is copied only once.
         line = self._take(piece.removesuffix(b"\r")) if piece else self._take(b"").removesuffix(b"\r")
@@ -139,6 +153,18 @@ class LineReader:
             self._is_first_line = False
             line = line.removeprefix(BOM)
         return line
+
+    def _take_long(self, piece: bytes) -> list[bytes]:
+        """The same, in pieces. The last of them is no crumb, so that it shows how the line ends."""
+        pieces, last = self._pieces, bytes(self._crumbs) + piece
+        if len(last) < CRUMB_SIZE_MAX_BYTES:
+            last = pieces.pop() + last
+        pieces.append(last.removesuffix(b"\r"))
+        self._pieces, self._crumbs, self._kept_size = [], bytearray(), 0
+        if self._is_first_line:
+            self._is_first_line = False
+            pieces[0] = pieces[0].removeprefix(BOM)
+        return pieces
 
     def _join(self, piece: bytes) -> bytes:
         """What was kept with `piece` at its end; nothing is kept any more."""

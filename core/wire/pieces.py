@@ -33,6 +33,17 @@ class Pieces:
         """Whether the first piece does."""
         return bool(self._pieces) and self._pieces[0].startswith(prefix)
 
+    def copy_beginning(self, size_bytes: int) -> bytes:
+        """The first so many bytes, or all there are."""
+        first = bytes(self._pieces[0][:size_bytes]) if self._pieces else b""
+        return first if len(first) == min(size_bytes, self.size_bytes) else b"".join(self._pieces)[:size_bytes]
+
+    def take_pieces(self) -> tuple[bytes, ...]:
+        """All, as it came, but for what was small. Nothing is left here."""
+        pieces, self._pieces = self._pieces, []
+        self.size_bytes = 0
+        return tuple(map(bytes, pieces))
+
     def take(self, skip: int = 0) -> bytes:
         """All but the first `skip` bytes, which the first piece must hold. Nothing is left here."""
         pieces, self._pieces = self._pieces, []

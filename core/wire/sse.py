@@ -11,6 +11,7 @@ Source: WHATWG HTML, "Server-sent events", sections "Parsing" and "Interpreting 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -148,6 +149,25 @@ class EventReader:
         if start < len(data):
             self._keep(data[start:])
         return out
+
+    def take_plain(self, data: bytes) -> tuple[list[bytes], bytes]:
+        """The data of events of type `message` at the beginning of what arrived, and the rest, for `receive_bytes`.
+
+        They are taken where everything up to the last blank line is just that, written as most servers do, without
+        ids: then each stands between two equal texts. How many line ends there are shows that nothing else is there.
+        """
+        head = PLAIN if data.startswith(PLAIN) else DATA
+        if self._size or self._line.size_bytes or self._ends_in_cr or self._is_at_eof or not data.startswith(head):
+            return [], data
+        stop = data.rfind(b"\n\n")
+        if not 0 <= stop <= self._size_max:
+            return [], data
+        found = data[len(head) : stop].split(b"\n\n" + head)
+        lines = head.count(b"\n") + 2
+        if data.count(b"\n", 0, stop) != lines * len(found) - 2 or b"" in found or b"\r" in data:
+            return [], data
+        self._is_first_line = False
+        return found, data[stop + 2 :]
 
     def receive_eof(self) -> list[Oversize]:
         """The stream ended. An event cut off by that is discarded, and reported only if it was over the limit already.
@@ -313,7 +333,29 @@ def encode_event(data: bytes, *, event: str = "message", id: str | None = None, 
         head += f"id: {_one_line('id', id)}\n"
     if retry_ms is not None:
         head += f"retry: {retry_ms:d}\n"
-    return b"".join((head.encode(), b"data: ", data.replace(b"\r", b" ").replace(b"\n", b" "), b"\n\n"))
+    return b"".join((head.encode(), b"data: ", without_line_ends(data), b"\n\n"))
+
+
+def without_line_ends(data: bytes) -> bytes:
+    """JSON text, or a part of it, with spaces for CR and LF."""
+    return data.replace(b"\r", b" ").replace(b"\n", b" ")
+
+
+def encode_events(messages: Sequence[bytes], ids: Sequence[str]) -> bytes:
+    """`encode_event` of each message, with its id.
+
+    Args:
+        ids: as many as there are messages, of printable ASCII; or none.
+    """
+    whole = b"".join(messages)
+    if b"\n" in whole or b"\r" in whole:
+        messages = [message.replace(b"\r", b" ").replace(b"\n", b" ") for message in messages]
+    if not ids:
+        return b"".join([b"event: message\ndata: %b\n\n" % message for message in messages])
+    out: list[bytes] = []
+    for message, id in zip(messages, ids, strict=True):
+        out += (b"event: message\nid: ", id.encode(), b"\ndata: ", message, b"\n\n")
+    return b"".join(out)
 
 
 def _one_line(field: str, value: str) -> str:

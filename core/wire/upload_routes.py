@@ -19,6 +19,7 @@ from urllib.parse import unquote
 from ..effects import DraftOpening, RawFile, UploadOpening, Verb
 from ..errors import RemoteProtocolError
 from ..ids import is_minted
+from ..patterns import Pattern
 from . import tus
 from .http_headers import Headers, read_fields, read_session
 from .http_routes import Head, NotAllowed, Refused, Surface, UploadRoute
@@ -32,7 +33,7 @@ FILENAME_MAX_BYTES: Final = 8 * 1024
 """A name as it stands in a header: 255 bytes of UTF-8 are 765 percent-encoded, and what is longer is cut later on."""
 
 _SHA256: Final = re.compile(r"[0-9A-Fa-f]{64}")
-_DIGEST: Final = re.compile(r"sha-256[ \t]*=[ \t]*(?::([A-Za-z0-9+/=]{44}):|([A-Za-z0-9+/=]{44}))", re.IGNORECASE)
+_DIGEST: Final = Pattern(r"sha-256[ \t]*=[ \t]*(?::([A-Za-z0-9+/=]{44}):|([A-Za-z0-9+/=]{44}))", re.IGNORECASE)
 
 
 def upload_route(

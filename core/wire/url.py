@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Final
 
@@ -40,7 +41,7 @@ def parse_url(url: str) -> Address:
         raise ValueError("got a URL with a space or a non-ASCII character, expected them percent-encoded")
     parts = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+))(?::([0-9]{0,5}))?", authority)
     port = DEFAULT_PORTS[scheme] if parts is None or not parts[3] else int(parts[3])
-    if parts is None or not 1 <= port <= 65535:
+    if parts is None or not 1 <= port <= 65535 or not _is_address(parts[1] or "::"):
         raise ValueError(f"got {authority!r} between // and the path, expected HOST or HOST:PORT")
     host = parts[1] or parts[2]
     shown = f"[{host}]" if ":" in host else host
@@ -48,3 +49,12 @@ def parse_url(url: str) -> Address:
         shown += f":{port}"
     target = target if target.startswith("/") else "/" + target
     return Address(scheme, host, port, shown.encode(), target.encode())
+
+
+def _is_address(text: str) -> bool:
+    """Whether that is an IPv6 address."""
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True

@@ -39,8 +39,8 @@ import anyio._backends._asyncio  # otherwise each run would import it
 import anyio.lowlevel
 import msgspec
 from anyio import to_thread
+from isthmus.app.blob_files import BlobFiles
 from isthmus.app.holding import LOCK_NAME, holding
-from isthmus.app.intake import BlobFiles
 from isthmus.app.workspaces import Workspaces
 from isthmus.core.effects import (
     Allocate,

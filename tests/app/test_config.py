@@ -860,6 +860,10 @@ def test_settings_can_be_shown() -> None:
     """Names of headers and variables, and none of their values."""
     shown = repr(read(upstream("url: 'http://h', headers: {Authorization: Bearer 4711}")))
     shown += repr(read(upstream("command: [x], env: {TOKEN: '4711'}")))
+    shown += repr(read("core: {management: {token: 4711-4711-4711-4711}}" + MINIMAL))
+    shown += repr(
+        read("servers: [{id: a, inspect: false, upstream: {url: 'http://h'}, forwarding: {set: {x-key: '4711'}}}]")
+    )
     assert "Authorization" in shown and "TOKEN" in shown
     assert "4711" not in shown
 
@@ -1018,3 +1022,18 @@ def test_the_schema_is_a_schema_and_describes_every_key() -> None:
         assert definition["additionalProperties"] is False
         for key, value in definition["properties"].items():
             assert "description" in value or "$ref" in value or key == "type", f"{name}.{key}"
+
+
+@pytest.mark.parametrize("value", ["null", "5", "[]", '""'])
+@pytest.mark.parametrize(
+    "section", [field.encode_name for field in msgspec.structs.fields(Settings) if field.encode_name != "$schema"]
+)
+def test_a_section_that_is_none_is_said_to_be_none(section: str, value: str) -> None:
+    """What stands below it is then not asked for: YAML has null where nothing follows a key."""
+    usual = {"servers": '[{"id":"a","upstream":{"command":["x"]}}]'}
+    text = ",".join(f'"{name}":{raw}' for name, raw in (usual | {section: value}).items())
+    if (section, value) == ("servers", "[]"):
+        return
+    with pytest.raises(ConfigError) as caught:
+        loads(f"{{{text}}}", "json", "/base", {})
+    assert caught.value.message.startswith(f"{section}: got ")

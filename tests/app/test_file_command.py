@@ -15,9 +15,9 @@ import pytest
 from command import run as run_apart
 from filed import CONTENT, NOTE, OTHER_SID, PLOT, SID, TOKEN, VIDEO, left, served
 from isthmus.app import cli
-from isthmus.app.file_command import parse_duration
+from isthmus.app.durations import parse_duration
+from isthmus.app.errors import Failed
 from isthmus.app.file_export import export
-from isthmus.app.remote import Failed
 from isthmus.app.service import Service
 from isthmus.core.engine import Engine
 from prometheus_client.parser import text_string_to_metric_families

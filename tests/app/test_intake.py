@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from isthmus.app.intake import BlobFiles
+from isthmus.app.blob_files import BlobFiles
 from isthmus.core.effects import RawFile, Receive, Serve, StoredFile, UploadManifest
 from isthmus.core.ids import ChannelId
 from isthmus.storage.interface import BlobStat, StorageFull

@@ -14,7 +14,8 @@ from command import Json
 from command import run as run_apart
 from isthmus.app import cli, remote_tasks
 from isthmus.app import service as service_module
-from isthmus.app.remote import Failed, Isthmus
+from isthmus.app.errors import Failed
+from isthmus.app.remote import Isthmus
 from isthmus.app.service import Service, running
 from isthmus.app.settings import Core, Management, Server, Settings, Upstream
 from isthmus.app.sizes import told_size

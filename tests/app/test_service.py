@@ -22,7 +22,8 @@ from isthmus.app.errors import StartError
 from isthmus.app.file_settings import UploadConsumerAdapter
 from isthmus.app.holding import holding
 from isthmus.app.listening import LOOPBACK_NAMES, surface_of
-from isthmus.app.service import OPEN_FILES_MAX, Service, running
+from isthmus.app.open_files import OPEN_FILES_MAX
+from isthmus.app.service import Service, running
 from isthmus.app.settings import Core, Server, Settings, Storage, Upstream
 from isthmus.app.version import VERSION
 from isthmus.core.filerecord import StoredArtifact, StoredUpload

@@ -17,6 +17,7 @@ from http_caller import PATIENCE_S
 from isthmus.app import service as service_module
 from isthmus.app.service import Service, running
 from isthmus.app.settings import Core, Server, Settings, Storage, Upstream
+from isthmus.core.task import State
 from isthmus.core.taskrecord import StoredTask
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.sqlite import SqliteRecords
@@ -39,7 +40,9 @@ def stored_task(id: str, *, left_s: float = 3600.0, **members: Any) -> StoredTas
         "ttl_ms": 3_600_000,
         "poll_ms": 1000,
     }
-    return StoredTask(id=id, expires_at_unix=time.time() + left_s, **(usual | members))
+    members = usual | members
+    members["status"] = State(members["status"])
+    return StoredTask(id=id, expires_at_unix=time.time() + left_s, **members)
 
 
 @pytest.fixture(autouse=True)
@@ -152,6 +155,7 @@ async def test_a_task_whose_blob_is_gone_goes_too(tmp_path: Path) -> None:
         b'{"x":' + b"[" * 100_000,
         b"[" * 100_000,
         b'{"id":"x","tool":null}',
+        msgspec.json.encode(msgspec.to_builtins(stored_task("4" * 32)) | {"status": "of a later version"}),
     ],
     ids=lambda value: repr(value[:12]),
 )

@@ -11,11 +11,11 @@ import asyncio
 import inspect
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import anyio
 import isthmus.core
@@ -61,6 +61,13 @@ TOOLS: Final = (
 ECHO: Final = b'{"jsonrpc":"2.0","id":%b,"result":{"content":[{"type":"text","text":"hello"}]%b}}'
 UNKNOWN: Final = b'{"jsonrpc":"2.0","id":%b,"error":{"code":-32601,"message":"Method not found"}}'
 
+EVENTS: Final = 100
+PROGRESS: Final = (
+    b'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/progress",'
+    b'"params":{"progressToken":%b,"progress":%d}}\n\n'
+)
+
+_TOKEN: Final = re.compile(rb'"progressToken":([0-9]+)')
 _ID: Final = re.compile(rb'"id":("[^"]*"|[0-9]+)')
 _LENGTH: Final = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)
 
@@ -112,6 +119,36 @@ class ModernStub(Stub):
     is_modern = True
 
 
+class TellingStub(Stub):
+    """One that tells of its progress first: all at once, or a step whenever it is asked to."""
+
+    at_once = True
+    latest: ClassVar[TellingStub]
+
+    def reply(self, head: bytes, body: bytes) -> bytes:
+        token = _TOKEN.search(body)
+        if token is None:
+            return super().reply(head, body)
+        TellingStub.latest = self
+        found = _ID.search(body)
+        assert found is not None
+        events = [PROGRESS % (token[1], step) for step in range(EVENTS)]
+        begun, *self.due = [b"%x\r\n%b\r\n" % (len(event), event) for event in events]
+        last = b"event: message\ndata: %b\n\n" % (ECHO % (found[1], b""))
+        self.due.append(b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last))
+        if self.at_once:
+            begun, self.due = b"".join((begun, *self.due)), []
+        form = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n%b"
+        return form % begun
+
+    def tell(self) -> None:
+        self.transport.write(self.due.pop(0))
+
+
+class PacedStub(TellingStub):
+    at_once = False
+
+
 class Client:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_modern: bool) -> None:
         self.reader, self.writer, self.is_modern = reader, writer, is_modern
@@ -132,9 +169,23 @@ class Client:
         _, body = await self.post(said[:-2] + META if self.is_modern else said)
         assert b'"hello"' in body and b'"result"' in body, body
 
-    async def post(self, body: bytes) -> tuple[bytes, bytes]:
+    async def call_for_progress(self, number: int) -> None:
+        """A call that is told of its progress; where that is due step by step, the next when one has come."""
+        told = CALL % number
+        body = told[:-2] + b',"_meta":{"progressToken":%d}}}' % number
         form = b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\n%bcontent-length: %d\r\n\r\n%b"
         self.writer.write(form % (self.headers, len(body), body))
+        await self.reader.readuntil(b"\r\n\r\n")
+        for step in range(EVENTS):
+            event = await self.reader.readuntil(b"}}\n\n")
+            assert b'"progressToken":%d,"progress":%d}' % (number, step) in event, event
+            if TellingStub.latest.due:
+                TellingStub.latest.tell()
+        assert b'"hello"' in await self.reader.readuntil(b"\r\n0\r\n\r\n")
+
+    async def post(self, body: bytes, *, method: bytes = b"POST") -> tuple[bytes, bytes]:
+        form = b"%b /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\n%bcontent-length: %d\r\n\r\n%b"
+        self.writer.write(form % (method, self.headers, len(body), body))
         head = await self.reader.readuntil(b"\r\n\r\n")
         found = _LENGTH.search(head)
         return head, await self.reader.readexactly(int(found[1]) if found else 0)
@@ -182,24 +233,24 @@ class Counter:
             self.steps += bool(frame.f_code.co_flags & inspect.CO_COROUTINE)
 
 
-async def counted(client: Client) -> Work:
+async def counted(call: Callable[[int], Awaitable[None]], calls: int = CALLS) -> Work:
     for number in range(1, 11):  # what is learnt once is learnt
-        await client.call(number)
+        await call(number)
     counter, before = Counter(), sys.getprofile()
     sys.setprofile(counter)
     try:
-        for number in range(11, 11 + CALLS):
-            await client.call(number)
+        for number in range(11, 11 + calls):
+            await call(number)
     finally:
         sys.setprofile(before)
-    return Work(counter.functions / CALLS, counter.steps / CALLS)
+    return Work(counter.functions / calls, counter.steps / calls)
 
 
 BUDGETS: Final = {
-    ("legacy", "legacy"): Work(279, 0),
-    ("modern", "modern"): Work(435, 0),
-    ("modern", "legacy"): Work(466, 0),
-    ("legacy", "modern"): Work(390, 0),
+    ("legacy", "legacy"): Work(164, 0),
+    ("modern", "modern"): Work(333, 0),
+    ("modern", "legacy"): Work(365, 0),
+    ("legacy", "modern"): Work(310, 0),
 }
 """By the eras of client and server, over HTTP."""
 
@@ -210,9 +261,71 @@ def test_a_call_over_http_takes_no_more_work_than_it_did(client_era: str, server
         stub = ModernStub if server_era == "modern" else Stub
         with anyio.fail_after(PATIENCE_S):
             async with connected(stub, is_modern=client_era == "modern") as client:
-                return await counted(client)
+                return await counted(client.call)
 
     work, budget = anyio.run(run), BUDGETS[client_era, server_era]
     assert work.functions <= budget.functions * ROOM
     assert work.steps <= budget.steps + 0.2
     assert work.functions > budget.functions * 0.8, f"it takes less now, which is to be kept: write {work}"
+
+
+PROGRESS_BUDGETS: Final = {TellingStub: Work(3.8, 0), PacedStub: Work(64.4, 0)}
+"""For one step of progress, a hundredth of its call included: where all of them come at once, and one by one."""
+
+
+@pytest.mark.parametrize("stub", PROGRESS_BUDGETS)
+def test_a_step_of_progress_takes_no_more_work_than_it_did(stub: type[TellingStub]) -> None:
+    async def run() -> Work:
+        with anyio.fail_after(PATIENCE_S):
+            async with connected(stub, is_modern=False) as client:
+                return await counted(client.call_for_progress, calls=5)
+
+    work, budget = anyio.run(run), PROGRESS_BUDGETS[stub]
+    functions, steps = work.functions / EVENTS, work.steps / EVENTS
+    assert functions <= budget.functions * ROOM
+    assert steps <= budget.steps + 0.2
+    assert functions > budget.functions * 0.8, f"it takes less now, which is to be kept: write {functions:.1f}"
+
+
+class SessionStub(Stub):
+    """It has a stream for each session."""
+
+    def reply(self, head: bytes, body: bytes) -> bytes:
+        if head.startswith(b"GET"):
+            return b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        if head.startswith(b"DELETE"):
+            return b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+        return super().reply(head, body)
+
+
+SESSIONS: Final = 20
+SESSION_BUDGET: Final = Work(1302, 3.0)
+"""Of a session: opened, with one call in it, and closed. The steps make the connection of its stream to the server."""
+
+
+def test_a_session_over_http_takes_no_more_work_than_it_did() -> None:
+    async def live(client: Client, headers: bytes) -> None:
+        client.headers = headers
+        await client.open()
+        await client.call(1)
+        await client.post(b"", method=b"DELETE")
+
+    async def run() -> Work:
+        with anyio.fail_after(PATIENCE_S):
+            async with connected(SessionStub, is_modern=False) as client:
+                headers = client.headers[: client.headers.index(b"mcp-session-id")]
+                for _ in range(5):
+                    await live(client, headers)
+                counter, before = Counter(), sys.getprofile()
+                sys.setprofile(counter)
+                try:
+                    for _ in range(SESSIONS):
+                        await live(client, headers)
+                finally:
+                    sys.setprofile(before)
+                return Work(counter.functions / SESSIONS, counter.steps / SESSIONS)
+
+    work = anyio.run(run)
+    assert work.functions <= SESSION_BUDGET.functions * ROOM
+    assert work.steps <= SESSION_BUDGET.steps + 0.5
+    assert work.functions > SESSION_BUDGET.functions * 0.8, f"it takes less now, which is to be kept: write {work}"

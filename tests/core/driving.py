@@ -28,6 +28,7 @@ from isthmus.core.effects import (
     Listen,
     Note,
     Opening,
+    Pass,
     PipeOpening,
     Post,
     PostOpening,
@@ -48,6 +49,7 @@ from isthmus.core.filerecord import StoredArtifact, StoredUpload
 from isthmus.core.ids import ChannelId, Ticket
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, Plan, ServerPlan
+from overheard import Overheard
 
 LINK_KEY = b"0123456789abcdef"
 UNIX_AT_ZERO = 1_000_000_000.0
@@ -107,6 +109,8 @@ class Driver:
     now: float = 100.0
     log: list[Effect] = field(default_factory=list)
     sent: dict[ChannelId, list[Send]] = field(default_factory=lambda: defaultdict(list))
+    passed: dict[ChannelId, bytearray] = field(default_factory=dict)
+    passing: dict[ChannelId, int] = field(default_factory=dict)
     primed: dict[ChannelId, Send] = field(default_factory=dict)
     closed: dict[ChannelId, Close] = field(default_factory=dict)
     over: set[ChannelId] = field(default_factory=set)
@@ -124,6 +128,22 @@ class Driver:
 
     def say(self, channel: ChannelId, message: bytes) -> list[Effect]:
         return self._note(self.engine.receive_message(channel, message, self.now))
+
+    def say_pieces(self, channel: ChannelId, *pieces: bytes) -> list[Effect]:
+        return self._note(self.engine.receive_pieces(channel, pieces, self.now))
+
+    def say_part(self, channel: ChannelId, *pieces: bytes, size_bytes: int = 0, is_last: bool = False) -> list[Effect]:
+        """A part of the reply to a POST: the first with its size, the last with the end of its channel."""
+        opening, cause = Connected() if size_bytes else None, DONE if is_last else None
+        if is_last:
+            self.over.add(channel)
+        return self._note(
+            self.engine.receive_part(channel, pieces, self.now, opening=opening, size_bytes=size_bytes, cause=cause)
+        )
+
+    def take(self, channel: ChannelId, size_bytes: int) -> list[Effect]:
+        """So much has left for the client."""
+        return self._note(self.engine.receive_sent(channel, size_bytes, self.now))
 
     def end(self, channel: ChannelId, cause: Cause = DONE) -> list[Effect]:
         """The channel is gone, and with it what nobody has heard of it."""
@@ -160,6 +180,8 @@ class Driver:
                     self.over.add(effect.channel)
                 if effect.channel in self.children:
                     self.heard.append(Heard(effect.channel, effect.message, None))
+            elif isinstance(effect, Pass):
+                self._take_part(effect)
             elif isinstance(effect, Close):
                 self.closed[effect.channel] = effect
                 self.over.add(effect.channel)
@@ -171,6 +193,19 @@ class Driver:
                     self.heard.append(Heard(effect.channel, effect.target.message, effect.target))
         self.log += effects
         return effects
+
+    def _take_part(self, part: Pass) -> None:
+        """What is passed in full was sent."""
+        channel = part.channel
+        assert (channel in self.passing) is not bool(part.size_bytes), f"out of turn: {part}"
+        assert channel not in self.over, f"ordered for a channel that is over: {part}"
+        got = self.passed.setdefault(channel, bytearray())
+        got += b"".join(part.pieces)
+        size_bytes = self.passing.setdefault(channel, part.size_bytes)
+        assert len(got) <= size_bytes
+        if len(got) == size_bytes:
+            self.sent[channel].append(Send(channel, bytes(got), is_last=True))
+            self.over.add(channel)
 
     # --- What a server hears and says -------------------------------------------------------------------------------
 
@@ -343,13 +378,16 @@ def driver(
     seed: int = 1,
     stored: Iterable[StoredArtifact] = (),
     stored_uploads: Iterable[StoredUpload] = (),
+    is_overheard: bool = True,
     **plan: Any,
 ) -> Driver:
-    """An engine with seeded entropy; without servers, with one of each kind: "pipe" and "http"."""
+    """An engine with seeded entropy; without servers, with one of each kind: "pipe" and "http". It is overheard, unless
+    its peers are too wild for anybody to follow."""
     both = (ServerPlan(id="pipe", kind=Kind.PIPE), ServerPlan(id="http", kind=Kind.HTTP))
     whole = Plan(servers=servers or both, link_key=LINK_KEY, workspaces_path="/w", **plan)
     entropy = random.Random(seed).randbytes
-    engine = Engine(
+    kind = Overheard if is_overheard else Engine
+    engine = kind(
         whole,
         entropy=entropy,
         unix_at_zero=UNIX_AT_ZERO,

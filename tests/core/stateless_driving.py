@@ -322,7 +322,7 @@ def tables(engine: Any) -> dict[str, Any]:
         "deferred": {sid: waiting for sid, waiting in legwork.deferring._waiting.items() if waiting},
         "rounds": [e for s in engine._clients.sessions.values() for e in s.exchanges.values() if e.round is not None],
         "links": links,
-        "links by session": servers._by_sid,
+        "links by session": servers.by_sid,
         "timers": engine._desk.timers._live,
         "pending": [entry for link in links for entry in link.pending.values()],
         "queues": [entry for link in links for entry in link.queue],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -159,3 +161,31 @@ def _with(
     if isinstance(target, Listen):
         return Listen(target.server, target.session, headers=headers, cookies=cookies)
     return Delete(target.server, target.session, headers=headers, cookies=cookies)
+
+
+@pytest.mark.parametrize("month", range(1, 13))
+def test_every_month_is_known(month: int) -> None:
+    """By its first three letters, whatever their case and whatever follows."""
+    begins = datetime(2024, month, 2, tzinfo=UTC)
+    for name in (f"{begins:%b}", f"{begins:%B}".upper()):
+        lines = [(b"set-cookie", f"a=1; Expires=Tue, 02 {name} 2024 00:00:00 GMT".encode())]
+        for early_s, value in ((1, "1"), (0, None)):
+            now_unix = begins.timestamp() - early_s
+            assert read_cookies(lines, host="h.example", is_secure=True, now_unix=now_unix) == (("a", value),)
+
+
+@pytest.mark.parametrize(("size_bytes", "is_kept"), [(COOKIE_MAX_BYTES, True), (COOKIE_MAX_BYTES + 1, False)])
+def test_the_longest_cookie(size_bytes: int, is_kept: bool) -> None:
+    """Name and value together; blanks round them, and attributes, do not count."""
+    line = b" name = " + b"v" * (size_bytes - 4) + b" ; Path=/"
+    assert bool(read(line)) == is_kept
+
+
+@pytest.mark.parametrize(("text", "year"), [("70", 1970), ("99", 1999), ("00", 2000), ("69", 2069), ("2024", 2024)])
+def test_a_year_of_two_digits_is_in_the_century_it_is_nearest_to(text: str, year: int) -> None:
+    """Source: RFC 6265, 5.1.1."""
+    begins_unix = datetime(year, 3, 4, tzinfo=UTC).timestamp()
+    lines = [(b"set-cookie", f"a=1; Expires=Mon, 04-Mar-{text} 00:00:00 GMT".encode())]
+    for early_s, value in ((1, "1"), (0, None)):
+        now_unix = begins_unix - early_s
+        assert read_cookies(lines, host="h.example", is_secure=True, now_unix=now_unix) == (("a", value),)

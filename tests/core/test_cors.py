@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from isthmus.core.wire.cors import ALLOWED_HEADERS, NAME_MAX_CHARS, NAMES_MAX
+from isthmus.core.wire.cors import ALLOWED_HEADERS, EXPOSED_FILE_HEADERS, EXPOSED_HEADERS, NAME_MAX_CHARS, NAMES_MAX
 from isthmus.core.wire.http_routes import Head, McpRoute, Refused, Route, Surface
 from isthmus.core.wire.http_server import judge, shared_headers
 
@@ -119,3 +119,13 @@ def test_a_preflight_under_a_foreign_name_is_refused() -> None:
     foreign = Head(asked.method, asked.target, ((b"host", b"evil.example"), *asked.headers[1:]))
     refused = judge(foreign, SURFACE)
     assert isinstance(refused, Refused) and refused.status == 403
+
+
+def test_pages_may_read_what_the_answers_to_files_and_calls_say() -> None:
+    """Of tus all that the protocol has in answers; of HTTP what says where a file is, which it is, and which part."""
+    assert {name.lower() for name in EXPOSED_FILE_HEADERS.split(b", ")} == {
+        *(b"upload-offset", b"upload-length", b"upload-metadata", b"upload-expires", b"upload-handle"),
+        *(b"tus-resumable", b"tus-version", b"tus-max-size", b"tus-extension", b"tus-checksum-algorithm"),
+        *(b"location", b"etag", b"accept-ranges", b"content-range", b"content-disposition"),
+    }
+    assert EXPOSED_HEADERS.lower().split(b", ") == [b"mcp-session-id", b"mcp-protocol-version", b"www-authenticate"]

@@ -30,6 +30,7 @@ from isthmus.core.effects import (
     UploadOpening,
     Verb,
 )
+from isthmus.core.errors import LocalProtocolError
 from isthmus.core.handle import sign_upload
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
@@ -154,6 +155,20 @@ def test_a_file_comes_in_pieces_and_is_an_upload_at_the_end() -> None:
     assert tus.reply(tus.append(10, 0)).status == 204
     channel = client.request("1", "tools/call", json.dumps({"name": "eat", "arguments": {"path": handle}}))
     assert not world.sent[channel], "it is found"
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"{}", b'{"size_bytes":-1}', b'{"size_bytes":11}', b'{"sha256":"\xff"}', b"[" * 100_000]
+)
+def test_what_is_no_report_of_what_was_ordered_is_the_drivers_mistake(said: bytes) -> None:
+    """It is told so, and the upload is as it was."""
+    world, _, tus = drafting()
+    tus.begin(10)
+    channel = tus.append(0, 5)
+    with pytest.raises(LocalProtocolError, match=r"got (no report|a draft)"):
+        world.engine.receive_message(channel, said, world.now)
+    tus.tell(channel, 5)
+    assert tus.offset() == 5
 
 
 def test_a_file_may_come_with_its_creation() -> None:

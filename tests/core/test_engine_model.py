@@ -50,9 +50,9 @@ from isthmus.core.effects import (
     Send,
     Spawn,
 )
-from isthmus.core.engine import Engine
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, Plan, ServerPlan
+from overheard import Overheard
 
 SAFE = "prompts/get"
 UNSAFE = "tools/call"
@@ -136,7 +136,7 @@ class World(RuleBasedStateMachine):
             link_key=b"0123456789abcdef",
             stores_events=True,
         )
-        self.engine = Engine(plan, entropy=self.random.randbytes, unix_at_zero=1e9, limits=LIMITS)
+        self.engine = Overheard(plan, entropy=self.random.randbytes, unix_at_zero=1e9, limits=LIMITS)
         self.now = 0.0
         self.count = 0
         self.clients: list[Client] = []
@@ -395,7 +395,7 @@ class World(RuleBasedStateMachine):
         if is_pipe:
             client.pipe = channel
         self.expect(client, channel, "x", f"initialize:{len(self.clients) - 1}", None)
-        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "who": len(self.clients) - 1}
+        params = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "who": len(self.clients) - 1}
         self.carry_out(self.engine.receive_open(channel, opening, self.tick()))
         body = message(id="x", method="initialize", params=params)
         self.carry_out(self.engine.receive_message(channel, body, self.tick()))
@@ -629,7 +629,8 @@ class World(RuleBasedStateMachine):
             name = next((name for name, u in self.by_session.items() if u is upstream), None)
             if post is not None:
                 self.carry_out(self.engine.receive_open(post, Connected(session=name), self.tick()))
-            outcome: dict[str, Any] = {"result": {"protocolVersion": "2025-11-25", "capabilities": {}}}
+            able = {"tools": {"listChanged": True}, "prompts": {}, "logging": {}}
+            outcome: dict[str, Any] = {"result": {"protocolVersion": "2025-11-25", "capabilities": able}}
         else:
             outcome = {"result": {"tag": tag}}
         if fails == 0:

@@ -547,3 +547,13 @@ def test_a_refused_subscription_over_http_is_had_again() -> None:
     assert world.hears("prompts/list")
     world.wait(5.0)
     assert world.hears("subscriptions/listen")
+
+
+def test_a_subscription_is_said_to_last() -> None:
+    """Drivers leave calls their connections."""
+    world = World("http", Kind.HTTP)
+    assert world.listen is not None and world.listen.post is not None
+    assert world.listen.post.is_lasting
+    world.client.request("2", "tools/list")
+    call = world.driver.hear("tools/list").post
+    assert call is not None and not call.is_lasting

@@ -102,7 +102,7 @@ def test_a_reply_is_taken_up_where_it_ended_after_the_pause_its_server_wants(
     assert not resumptions(world)
     world.wait(0.02)
     ((rest, target),) = resumptions(world)
-    assert target == Listen(server="http", session="S7", revision="2025-11-25", last_event_id="e1")
+    assert target == Listen(server="http", session="S7", revision="2025-11-25", last_event_id="e1", is_of_call=True)
     assert not world.sent[channel]
     world.open(rest, Connected())
     world.say(rest, result(str(call.id), '{"n":1}'))

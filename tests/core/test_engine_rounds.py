@@ -539,12 +539,13 @@ def test_a_client_that_takes_no_events_is_not_left_hanging(up: Kind) -> None:
 
 @KINDS
 def test_progress_follows_each_retry(up: Kind) -> None:
-    """A token of ours is the number of the leg that is under way: those of finished legs mean nothing any more."""
+    """A token of ours is the number of the leg that is under way: those of finished legs mean nothing any more. What a
+    leg says before it is further than the one before was is no news to the client, whose token is one."""
     both = pair("pipe", up)
     world = both.world
     channel, heard = both.call("1", '{"name":"t","_meta":{"progressToken":"p"}}')
 
-    def progress(leg: Any, value: int) -> list[Any]:
+    def progress(leg: Any, value: float) -> list[Any]:
         if leg.post is not None and leg.channel not in world.opened:
             world.open(leg.channel, Connected())
             world.opened.add(leg.channel)
@@ -564,6 +565,9 @@ def test_progress_follows_each_retry(up: Kind) -> None:
     again = world.hear("tools/call")
     assert again.frame["params"]["_meta"]["progressToken"] == again.id
     assert progress(heard, 3) == []
+    assert progress(again, 0) == progress(again, 1) == []
+    assert progress(again, 1.5) == [{"progressToken": "p", "progress": 1.5}]
+    assert progress(again, 1.5) == []
     assert progress(again, 4) == [{"progressToken": "p", "progress": 4}]
 
 

@@ -304,7 +304,7 @@ def test_the_proxy_may_stop_while_the_outcome_of_a_servers_task_is_stored() -> N
     world.stop()
     save(world)
     stored = [msgspec.json.decode(order.value, type=StoredTask) for order in world.every(Save)]
-    assert stored[-1].status == "completed"
+    assert stored[-1].status.value == "completed"
     assert stored[-1].outcome
 
 
@@ -369,7 +369,7 @@ def test_who_takes_a_task_over_does_not_undo_how_it_ended() -> None:
     second.request("2", "tasks/get", json.dumps({"taskId": task}))
     save(world)
     stored = [msgspec.json.decode(order.value, type=StoredTask) for order in world.every(Save)]
-    assert stored[-1].status == "completed"
+    assert stored[-1].status.value == "completed"
     assert stored[-1].sid != stored[0].sid
 
 

@@ -7,9 +7,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from driving import UNIX_AT_ZERO, Client, Driver, ask_link, connect, driver, manifest, send_in
-from isthmus.core.effects import RawFile, Receive, Save, Saved, UploadOpening
-from isthmus.core.handle import sign_upload
+from driving import LINK_KEY, UNIX_AT_ZERO, Client, Driver, ask_link, connect, driver, manifest, send_in
+from isthmus.core.effects import (
+    DownloadOpening,
+    Load,
+    Loaded,
+    RawFile,
+    Receive,
+    Save,
+    Saved,
+    UploadOpening,
+)
+from isthmus.core.errors import LocalProtocolError
+from isthmus.core.handle import sign_download, sign_upload
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, ServerPlan, UploadConsumer
@@ -52,6 +62,28 @@ def test_a_file_that_is_put_is_one_upload() -> None:
     assert world.said(channel)["upload"]["filename"] == "a b.txt"
     assert world.said(channel)["upload_handle"] == f"upload://sessions/{record.sid}/{record.uid}"
     assert not record.is_bearer
+
+
+@pytest.mark.parametrize("said", [b"", b"{}", b'{"files":"\xff"}', b"[" * 100_000, manifest(("a", 1), ("b", 1))])
+def test_what_is_no_manifest_of_what_was_ordered_is_the_drivers_mistake(said: bytes) -> None:
+    """It is told so, and the upload is as it was."""
+    world, client = filing()
+    channel = put(world, ask_link(client, HELPER))
+    with pytest.raises(LocalProtocolError, match="manifest"):
+        world.engine.receive_message(channel, said, world.now)
+    assert save(world, channel, ("a", 5)).size_bytes == 5
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b'{"blob":"\xff"}', b"[" * 100_000])
+def test_a_record_that_nobody_can_read_is_of_no_file(value: bytes) -> None:
+    """Whoever follows a link to it is told what is told of one that has expired."""
+    world, _ = filing()
+    sid, aid = "1" * 32, "2" * 32
+    expires_at_unix = int(UNIX_AT_ZERO) + 1000
+    query = sign_download(LINK_KEY, server="f", sid=sid, artifact=aid, filename="a", expires_at_unix=expires_at_unix)
+    channel = send_in(world, DownloadOpening("f", sid, aid, "a", query))
+    world.store(world.last(Load).ticket, Loaded(value))
+    assert refused(world, channel) == (404, "not_found")
 
 
 def test_what_cannot_be_taken_is_refused_before_its_body() -> None:

@@ -20,6 +20,15 @@ def string(**more: object) -> dict[str, object]:
     return {"type": "string", **more}
 
 
+@pytest.mark.parametrize("odd", [[], {}, 7, None, [["uri"]]])
+@pytest.mark.parametrize("name", ["format", "pattern", "description", "type", "items", "anyOf", "$ref", "properties"])
+def test_a_schema_may_hold_anything_anywhere(name: str, odd: object) -> None:
+    """What is no keyword's value says nothing, and is no reason to fail."""
+    schema = {**string(), name: odd}
+    assert not hints({"path": schema}).wants_uri("path", "path")
+    takes_files(json.dumps({"inputSchema": {"properties": {"path": schema}}}).encode())
+
+
 # --- Which arguments want a URI -------------------------------------------------------------------------------------
 
 

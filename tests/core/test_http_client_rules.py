@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from isthmus.core.edges import EDGE_BYTES, PARTS_MIN_BYTES
 from isthmus.core.effects import Cause, Delete, End, Listen, Post
 from isthmus.core.errors import OVERLOADED, LocalProtocolError
 from isthmus.core.limits import Limits
@@ -18,10 +19,12 @@ from isthmus.core.wire.http_client import (
     REFUSAL_BODY_MAX_BYTES,
     TRANSITIONS,
     Arrived,
+    Begun,
     Dropped,
     Ended,
     Input,
     Opened,
+    Piece,
     Primed,
     ReplyEvent,
     ReplyReader,
@@ -35,6 +38,7 @@ DELETE = Delete("s", "abc")
 DONE = Ended(Cause(End.DONE))
 JSON = [(b"content-type", b"application/json")]
 EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8")]
+LARGE = [*JSON, (b"content-length", b"%d" % PARTS_MIN_BYTES)]
 SMALL = Limits(reply_size_max_bytes=100)
 
 # --- Requests -------------------------------------------------------------------------------------------------------
@@ -140,22 +144,24 @@ def test_a_carried_header_that_breaks_the_framing_is_refused(header: tuple[str, 
 Act = Callable[[ReplyReader], list[ReplyEvent]]
 ACTS: dict[Input, Act] = {
     Input.ACCEPTED: lambda reader: reader.receive_head(202, []),
-    Input.PROMISED_DOCUMENT: lambda reader: reader.receive_head(200, JSON),
+    Input.PROMISED_DOCUMENT: lambda reader: reader.receive_head(200, LARGE),
     Input.PROMISED_EVENTS: lambda reader: reader.receive_head(200, EVENTS),
     Input.PROMISED_OTHER: lambda reader: reader.receive_head(200, [(b"content-type", b"text/html")]),
     Input.DENIED: lambda reader: reader.receive_head(404, JSON),
-    Input.FED: lambda reader: reader.receive_body(b"x"),
-    Input.OVERFED: lambda reader: reader.receive_body(b"data: " + b"x" * REFUSAL_BODY_MAX_BYTES + b"\n\n"),
+    Input.FED: lambda reader: reader.receive_body(b"x" * EDGE_BYTES),
+    Input.WANTED: lambda reader: [Arrived(piece) for piece in reader.pass_on()],
+    Input.OVERFED: lambda reader: reader.receive_body(b"data: " + b"x" * PARTS_MIN_BYTES + b"\n\n"),
     Input.FINISHED: lambda reader: reader.receive_eof(True),
     Input.CUT: lambda reader: reader.receive_eof(False),
 }
 
 
 def reader_in(state: State) -> ReplyReader:
-    reader = ReplyReader(POST, SMALL)
+    reader = ReplyReader(POST, Limits(reply_size_max_bytes=PARTS_MIN_BYTES))
     path: dict[State, list[Input]] = {
         State.WAITING: [],
-        State.GATHERING: [Input.PROMISED_DOCUMENT],
+        State.GATHERING: [Input.PROMISED_DOCUMENT, Input.FED],
+        State.PASSING: [Input.PROMISED_DOCUMENT, Input.FED, Input.WANTED],
         State.STREAMING: [Input.PROMISED_EVENTS],
         State.REFUSED: [Input.DENIED],
         State.ENDED: [Input.ACCEPTED],
@@ -328,6 +334,82 @@ def test_a_redirect_is_refused_with_the_origin_it_names(status: int, location: b
     assert (cause.end, cause.status) == (End.REFUSED, status)
     assert shown in cause.detail
     assert "secret" not in cause.detail
+
+
+# --- Documents as they come -------------------------------------------------------------------------------------------
+
+
+def passed(pieces: list[bytes], size_bytes: int, *, is_complete: bool = True) -> list[ReplyEvent]:
+    """What is told of a large document by somebody who wants it as it comes; what was gathered by then as one piece."""
+    reader = ReplyReader(POST, Limits())
+    events = reader.receive_head(200, [*JSON, (b"content-length", b"%d" % size_bytes)])
+    for piece in pieces:
+        told = reader.receive_body(piece)
+        events += told
+        if told and isinstance(told[0], Begun):
+            events.append(Piece(b"".join(reader.pass_on())))
+    return events + reader.receive_eof(is_complete)
+
+
+@given(
+    at=st.lists(st.integers(0, 3 * EDGE_BYTES) | st.integers(0, PARTS_MIN_BYTES), max_size=8),
+    lost_bytes=st.none() | st.integers(1, PARTS_MIN_BYTES - 3 * EDGE_BYTES),
+)
+def test_a_document_as_it_comes_is_the_document(at: list[int], lost_bytes: int | None) -> None:
+    """However it is cut, all of it is told, once, and its end with the last; and what breaks off has no last piece."""
+    document = bytes(range(256)) * (PARTS_MIN_BYTES // 256)
+    places = sorted({0, *at, PARTS_MIN_BYTES - (lost_bytes or 0)})
+    places = [place for place in places if place <= PARTS_MIN_BYTES - (lost_bytes or 0)]
+    pieces = [document[start:stop] for start, stop in itertools.pairwise(places)]
+    opened, *events, ended = passed(pieces, PARTS_MIN_BYTES, is_complete=lost_bytes is None)
+    assert opened == Opened()
+    if events and isinstance(events[0], Arrived):
+        assert events == [Arrived(document)] and ended == DONE
+        return
+    told = [event for event in events if isinstance(event, Piece)]
+    assert [Begun(document[:EDGE_BYTES], PARTS_MIN_BYTES), *told] == events
+    assert len(told) <= len(pieces)
+    if lost_bytes is None:
+        assert b"".join(piece.data for piece in told) == document
+        assert [piece.is_last for piece in told] == [False] * (len(told) - 1) + [True] and ended == DONE
+    else:
+        assert document.startswith(b"".join(piece.data for piece in told))
+        assert not any(piece.is_last for piece in told)
+        assert cause_of([ended]) == Cause(End.BROKEN, "the connection ended within the response")
+
+
+@pytest.mark.parametrize(
+    ("headers", "limits"),
+    [
+        (JSON, Limits()),
+        ([*JSON, (b"content-length", b"%d" % (PARTS_MIN_BYTES - 1))], Limits()),
+        ([*JSON, (b"content-length", b"+%d" % PARTS_MIN_BYTES)], Limits()),
+        ([*LARGE, (b"transfer-encoding", b"chunked")], Limits()),
+        (LARGE, Limits(reply_size_max_bytes=PARTS_MIN_BYTES - 1)),
+        ([(b"content-type", b"text/event-stream"), LARGE[-1]], Limits()),
+    ],
+)
+def test_what_is_not_known_to_be_large_is_gathered(headers: list[tuple[bytes, bytes]], limits: Limits) -> None:
+    reader = ReplyReader(POST, limits)
+    reader.receive_head(200, headers)
+    assert reader.receive_body(b"x" * EDGE_BYTES) == []
+    with pytest.raises(LocalProtocolError):
+        reader.pass_on()
+
+
+def test_a_document_that_nobody_wants_as_it_comes_is_told_whole() -> None:
+    events = feed((200, LARGE), [b"x" * EDGE_BYTES, b"y" * (PARTS_MIN_BYTES - EDGE_BYTES)], limits=Limits())
+    document = b"x" * EDGE_BYTES + b"y" * (PARTS_MIN_BYTES - EDGE_BYTES)
+    assert events == [Opened(), Begun(b"x" * EDGE_BYTES, PARTS_MIN_BYTES), Arrived(document), DONE]
+
+
+def test_only_what_was_just_begun_can_be_wanted() -> None:
+    reader = ReplyReader(POST, Limits())
+    reader.receive_head(200, LARGE)
+    reader.receive_body(b"x" * EDGE_BYTES)
+    reader.receive_body(b"x")
+    with pytest.raises(LocalProtocolError):
+        reader.pass_on()
 
 
 def test_sizes_at_and_over_the_limit() -> None:

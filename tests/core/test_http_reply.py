@@ -7,10 +7,21 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.effects import Close, Send
+from isthmus.core.effects import Close, Pass, Send, SendEvents
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
-from isthmus.core.wire.http_reply import TRANSITIONS, Input, Out, Reply, ReplyBody, ReplyEnd, ReplyHead, State
+from isthmus.core.wire.http_reply import (
+    TRANSITIONS,
+    Input,
+    Out,
+    Reply,
+    ReplyBody,
+    ReplyCut,
+    ReplyDocument,
+    ReplyEnd,
+    ReplyHead,
+    State,
+)
 from isthmus.core.wire.sse import COMMENT
 
 ONE = ChannelId(1)
@@ -30,6 +41,13 @@ def give(reply: Reply, taken: Input) -> list[Out]:
         return reply.receive_close(Close(ONE))
     if taken is Input.COMMENT:
         return reply.keep_alive()
+    if taken is Input.BEGUN:
+        return reply.receive_pass(Pass(ONE, (b"12",), 9))
+    if taken is Input.PART:
+        return reply.receive_pass(Pass(ONE, (b"34",)))
+    if taken is Input.LAST_PART:
+        is_begun = reply.state is State.PASSING
+        return reply.receive_pass(Pass(ONE, (b"0" * reply.left_bytes,)) if is_begun else Pass(ONE, (b"{}",), 2))
     return reply.receive_send(Send(ONE, b"{}", is_last=taken is Input.LAST))
 
 
@@ -48,8 +66,8 @@ def test_a_reply_follows_its_table(path: tuple[Input, ...]) -> None:
             with pytest.raises(LocalProtocolError):
                 give(reply, taken)
         assert reply.state is state
-    heads = [i for i, out in enumerate(outs) if isinstance(out, ReplyHead)]
-    ends = [i for i, out in enumerate(outs) if isinstance(out, ReplyEnd)]
+    heads = [i for i, out in enumerate(outs) if isinstance(out, (ReplyDocument, ReplyHead))]
+    ends = [i for i, out in enumerate(outs) if isinstance(out, (ReplyCut, ReplyDocument, ReplyEnd))]
     assert heads == ([0] if outs else [])
     assert ends == ([len(outs) - 1] if state is State.ENDED else [])
 
@@ -57,8 +75,12 @@ def test_a_reply_follows_its_table(path: tuple[Input, ...]) -> None:
 def parse(outs: list[Out]) -> tuple[int, dict[bytes, bytes], list[bytes]]:
     """Status, headers and messages, as a client would see them."""
     head, *rest = outs
-    assert isinstance(head, ReplyHead)
-    assert isinstance(rest.pop(), ReplyEnd)
+    if isinstance(head, ReplyDocument):  # whose length is left to the framing
+        assert not rest and b"content-length" not in dict(head.headers)
+        head, rest = ReplyHead(head.status, head.headers), [ReplyBody(head.data)]
+    else:
+        assert isinstance(head, ReplyHead)
+        assert isinstance(rest.pop(), ReplyEnd)
     body = b"".join(out.data for out in rest if isinstance(out, ReplyBody))
     headers = dict(head.headers)
     if b"content-length" in headers:
@@ -103,6 +125,51 @@ def test_a_client_reads_exactly_what_was_sent(
     assert was_silent <= (not is_stream)
 
 
+@given(
+    message=st.binary(min_size=1, max_size=40).filter(lambda m: b"\r" not in m and b"\n" not in m),
+    accepts_json=st.booleans(),
+    is_open=st.booleans(),
+    data=st.data(),
+)
+def test_a_message_in_parts_reads_as_it_would_whole(
+    message: bytes, accepts_json: bool, is_open: bool, data: st.DataObject
+) -> None:
+    """However it is cut; and what is cut off is never taken for whole."""
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(message)), max_size=5)) | {0, len(message)})
+    parts = [message[start:stop] for start, stop in itertools.pairwise(cuts)]
+    whole, parted, broken = (Reply(accepts_json=accepts_json) for _ in range(3))
+    outs: dict[Reply, list[Out]] = {reply: reply.open() if is_open else [] for reply in (whole, parted, broken)}
+    outs[whole] += whole.receive_send(Send(ONE, message, is_last=True))
+    for index, part in enumerate(parts):
+        assert parted.keep_alive() == [] or (is_open and not index)
+        order = Pass(ONE, (part[:1], part[1:]), 0 if index else len(message))
+        outs[parted] += parted.receive_pass(order)
+        if index < len(parts) - 1:
+            outs[broken] += broken.receive_pass(order)
+    status, headers, messages = parse(outs[parted])
+    assert is_open or b"content-length" in headers
+    headers.pop(b"content-length", None)  # which a whole reply leaves to the framing
+    assert (status, headers, messages) == parse(outs[whole])
+    if len(parts) > 1:
+        assert broken.receive_close(Close(ONE)) == [ReplyCut()]
+        assert not any(isinstance(out, ReplyEnd) for out in outs[broken])
+
+
+def test_line_ends_in_a_part_of_an_event_are_spaces_as_in_a_whole_one() -> None:
+    reply = Reply()
+    outs = [*reply.open(), *reply.receive_pass(Pass(ONE, (b"{\r", b"\n}"), 4))]
+    assert parse(outs)[2] == [b"{  }"]
+
+
+def test_no_more_is_passed_than_was_announced() -> None:
+    reply = Reply()
+    reply.receive_pass(Pass(ONE, (b"12",), 5))
+    for order in (Pass(ONE, (b"3456",)), Pass(ONE, (b"3",), 5)):
+        with pytest.raises(LocalProtocolError):
+            reply.receive_pass(order)
+        assert reply.left_bytes == 3
+
+
 @pytest.mark.parametrize("status", [200, 400, 404])
 @pytest.mark.parametrize("accepts", [(True, True), (True, False), (False, True)])
 def test_a_single_message_keeps_its_status(status: int, accepts: tuple[bool, bool]) -> None:
@@ -135,6 +202,28 @@ def test_only_json_clients_get_no_message_before_the_last() -> None:
     assert parse(reply.receive_send(Send(ONE, b"{}", is_last=True)))[2] == [b"{}"]
 
 
+@pytest.mark.parametrize("is_open", [False, True])
+def test_several_messages_are_what_each_would_be(is_open: bool) -> None:
+    """They begin the stream too, if nobody did, and none of them is its end."""
+    together, apart = Reply(), Reply()
+    if is_open:
+        assert together.open() == apart.open()
+    outs = together.receive_events(SendEvents(ONE, (b"{}", b"[]"), ("1-1", "1-2")))
+    singly = apart.receive_send(Send(ONE, b"{}", event_id="1-1")) + apart.receive_send(Send(ONE, b"[]", event_id="1-2"))
+    assert isinstance(outs[-1], ReplyBody) and outs[:-1] == singly[:-2]
+    assert outs[-1].data == b"".join(out.data for out in singly if isinstance(out, ReplyBody))
+    assert together.receive_close(Close(ONE)) == [ReplyEnd()]
+    with pytest.raises(LocalProtocolError):
+        together.receive_events(SendEvents(ONE, (b"{}",)))
+
+
+def test_only_json_clients_get_no_several_messages() -> None:
+    reply = Reply(accepts_events=False)
+    with pytest.raises(LocalProtocolError):
+        reply.receive_events(SendEvents(ONE, (b"{}", b"[]")))
+    assert reply.state is State.SILENT
+
+
 @pytest.mark.parametrize("status, is_stream", list(itertools.product([200, 202, 204, 404, 405], [False, True])))
 def test_closing_in_silence(status: int, is_stream: bool) -> None:
     outs = Reply(is_stream=is_stream).receive_close(Close(ONE, status=status))
@@ -152,8 +241,8 @@ def test_closing_in_silence(status: int, is_stream: bool) -> None:
 def test_a_challenge_goes_into_a_head_that_is_still_to_be_written() -> None:
     order = Send(channel=ChannelId(1), message=b"{}", is_last=True, status=401, challenge="Bearer x")
     for reply in (Reply(), Reply(accepts_json=False), Reply(accepts_events=False)):
-        head = reply.receive_send(order)[0]
-        assert isinstance(head, ReplyHead)
+        (head,) = reply.receive_send(order)
+        assert isinstance(head, ReplyDocument)
         assert head.status == 401
         assert (b"www-authenticate", b"Bearer x") in head.headers
     late = Reply()
@@ -173,3 +262,57 @@ def test_a_long_silence_opens_the_stream_where_nothing_is_missing_from_the_head(
     assert [type(out) for out in last] == [ReplyBody, ReplyEnd]
     assert Reply().keep_alive() == []
     assert Reply(may_commit=True, accepts_events=False).keep_alive() == []
+
+
+PLAIN = ((b"content-type", b"application/json"),)
+
+
+@pytest.mark.parametrize(
+    ("order", "headers"),
+    [
+        (Send(ONE, b"{}", is_last=True), PLAIN),
+        (Send(ONE, b"{}", is_last=True, session="s"), (*PLAIN, (b"mcp-session-id", b"s"))),
+        (Send(ONE, b"{}", is_last=True, headers=(("Retry-After", "1"),)), (*PLAIN, (b"retry-after", b"1"))),
+        (Send(ONE, b"{}", is_last=True, status=405), (*PLAIN, (b"allow", b"POST"))),
+        (Send(ONE, b"{}", is_last=True, status=401, challenge="Basic"), (*PLAIN, (b"www-authenticate", b"Basic"))),
+        (Send(ONE, b"", is_last=True, status=204), ()),
+        (Send(ONE, b"", is_last=True, status=204, session="s"), ((b"mcp-session-id", b"s"),)),
+    ],
+)
+def test_the_head_of_a_whole_reply(order: Send, headers: tuple[tuple[bytes, bytes], ...]) -> None:
+    """Line by line: nothing is said of a body where there is none."""
+    if order.message:
+        wanted: list[Out] = [ReplyDocument(headers, order.message, order.status)]
+    else:
+        wanted = [ReplyHead(order.status, headers), ReplyEnd()]
+    assert Reply().receive_send(order) == wanted
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (202, ((b"content-length", b"0"),)),
+        (204, ()),
+        (404, ((b"content-length", b"0"),)),
+        (405, ((b"content-length", b"0"), (b"allow", b"POST"))),
+    ],
+)
+def test_the_head_of_an_empty_reply(status: int, headers: tuple[tuple[bytes, bytes], ...]) -> None:
+    assert Reply().receive_close(Close(ONE, status=status)) == [ReplyHead(status, headers), ReplyEnd()]
+
+
+def test_the_head_of_an_event_stream() -> None:
+    """It is the same whether an event, a comment or nothing comes first; only an event can name a session."""
+    lines = (
+        (b"content-type", b"text/event-stream"),
+        (b"cache-control", b"no-cache, no-transform"),
+        (b"x-accel-buffering", b"no"),
+    )
+    assert Reply().open() == [ReplyHead(200, lines)]
+    assert Reply(may_commit=True).keep_alive() == [ReplyHead(200, lines), ReplyBody(COMMENT)]
+    head, _ = Reply().receive_send(Send(ONE, b"{}", session="s"))
+    assert head == ReplyHead(200, (*lines, (b"mcp-session-id", b"s")))
+    refused = Reply(is_stream=True, accepts_json=False).receive_close(Close(ONE, status=404))
+    assert refused == [ReplyHead(404, ((b"content-length", b"0"),)), ReplyEnd()]
+    ended = Reply(is_stream=True, accepts_json=False).receive_close(Close(ONE, status=200))
+    assert ended == [ReplyHead(200, lines), ReplyEnd()]

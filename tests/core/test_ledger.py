@@ -80,6 +80,8 @@ def test_folders_above_a_root_hide_nothing() -> None:
     file = seen("/home/.cache/node_modules/ws/a")
     assert Ledger(8).changed([file], ("/home/.cache/node_modules/ws/",)) == [file]
     assert Ledger(8).changed([file], ("/home/.cache",)) == []
+    dotted = seen("/w/etc./a")
+    assert Ledger(8).changed([dotted], ("/w/etc.",)) == [dotted]
 
 
 def test_what_is_not_finished_is_new_later() -> None:
@@ -123,5 +125,31 @@ def test_it_holds_the_files_noted_last(limit: int, noted: list[SeenFile], listed
         entry = ledger.find(path)
         assert (entry is not None) == (path in kept)
         assert entry is None or entry.stamp == last[path]
+    assert {path: entry.stamp for path, entry in ledger.entries()} == {path: last[path] for path in kept}
     new = [file for file in listed if file.path not in kept or last[file.path] != file.stamp]
     assert ledger.changed(listed, ("/w/ws",)) == new
+
+
+def test_only_what_is_seen_where_a_copy_is_being_laid_is_no_news() -> None:
+    """Each folder until as many copies have arrived as were on their way; a folder whose name goes on is another."""
+    ledger = Ledger(8)
+    inside, beside, longer = seen("/w/in/u1/a"), seen("/w/in/u2/a"), seen("/w/in/u11/a")
+    assert ledger.is_new(inside)
+    ledger.begin_placing("/w/in/u1")
+    ledger.begin_placing("/w/in/u1")
+    ledger.end_placing("/w/in/u1")
+    assert [ledger.is_new(file) for file in (inside, beside, longer)] == [False, True, True]
+    ledger.begin([inside, beside, longer])
+    assert [path for path, _ in ledger.entries()] == [beside.path, longer.path]
+    ledger.end_placing("/w/in/u1")
+    assert ledger.is_new(inside)
+
+
+def test_a_copy_that_was_laid_is_known_and_one_that_was_changed_since_is_news() -> None:
+    ledger = Ledger(8)
+    ledger.place("/w/in/u1/a", "1", "upload://a")
+    assert ledger.find("/w/in/u1/a") == Entry("1", "", "upload://a", 1)
+    changed = seen("/w/in/u1/a", "2")
+    ledger.note(changed)
+    ledger.place("/w/in/u1/a", "1", "upload://a")
+    assert ledger.knows(changed)

@@ -55,6 +55,33 @@ def expected(stream: bytes, limit: int) -> list[Line | Oversize | Truncated]:
 
 
 @given(stream=STREAMS, limit=st.integers(1, 24) | st.just(EVERYTHING), at=st.lists(st.integers(0, 120), max_size=8))
+def test_long_lines_in_pieces_are_the_same_lines(stream: bytes, limit: int, at: list[int]) -> None:
+    """Whatever counts as long, and as a crumb."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ndjson, "CRUMB_SIZE_MAX_BYTES", 3)
+        reader = LineReader(line_size_max_bytes=limit, joined_size_max_bytes=4)
+        events: list[Line | Oversize | Truncated] = []
+        for chunk in cut(stream, at):
+            events += reader.receive_bytes(chunk)
+        events += reader.receive_eof()
+    joined = [Line(b"".join((line.data, *line.rest))) if isinstance(line, Line) else line for line in events]
+    assert joined == expected(stream, limit)
+
+
+def test_a_long_line_is_not_copied() -> None:
+    """But for its last pieces, where these are crumbs."""
+    pieces = [bytes([65 + i]) * 5000 for i in range(9)]
+    reader = LineReader(line_size_max_bytes=EVERYTHING, joined_size_max_bytes=40_000)
+    for piece in pieces:
+        assert reader.receive_bytes(piece) == []
+    (line,) = reader.receive_bytes(b"x\r\n")
+    assert isinstance(line, Line)
+    assert line.data is pieces[0]
+    assert all(got is piece for got, piece in zip(line.rest, pieces[1:-1], strict=False))
+    assert line.rest[-1] == pieces[-1] + b"x"
+
+
+@given(stream=STREAMS, limit=st.integers(1, 24) | st.just(EVERYTHING), at=st.lists(st.integers(0, 120), max_size=8))
 def test_lines_are_the_split_at_lf_however_they_arrive(stream: bytes, limit: int, at: list[int]) -> None:
     """Any cutting gives what the obvious reader gives, below and above the limit."""
     assert feed(cut(stream, at), limit) == expected(stream, limit)

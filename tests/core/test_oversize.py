@@ -8,7 +8,8 @@ import json
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from isthmus.core.wire.oversize import answer_for
+from isthmus.core.errors import OVERLOADED
+from isthmus.core.wire.oversize import answer_for, refusal_of
 
 SIZE, LIMIT = 70_000_000, 64_000_000
 plain_ids = st.one_of(
@@ -164,3 +165,19 @@ def test_a_response_where_one_only_can_come_need_not_say_whose_it_is(head: bytes
         assert json.loads(answer)["id"] is None
     known = answer_for(b'{"jsonrpc":"2.0","id":7,"result":{', SIZE, LIMIT, is_addressed=True)
     assert known is not None and json.loads(known)["id"] == 7
+
+
+def test_what_is_said_of_the_size() -> None:
+    """Whose message it was, how large as far as that is known, and what would have been taken."""
+    told = {
+        refusal_of(b'"a"', size_bytes, 10, is_request=is_request): (size_bytes, is_request)
+        for size_bytes in (None, 11)
+        for is_request in (False, True)
+    }
+    error = b'{"jsonrpc":"2.0","id":"a","error":{"code":%d,"message":"%b"}}'
+    assert told == {
+        error % (OVERLOADED, b"the server's answer is over the limit of 10 bytes"): (None, False),
+        error % (OVERLOADED, b"the request is over the limit of 10 bytes"): (None, True),
+        error % (OVERLOADED, b"the server's answer has 11 bytes, over the limit of 10 bytes"): (11, False),
+        error % (OVERLOADED, b"the request has 11 bytes, over the limit of 10 bytes"): (11, True),
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.wire.redirects import TARGET_MAX_BYTES, Redirect, judge_redirect
+from isthmus.core.wire.redirects import TARGET_MAX_BYTES, Redirect, judge_redirect, show_origin
 from isthmus.core.wire.url import parse_url
 
 ASKED = b"/a/mcp?k=v"
@@ -101,3 +101,18 @@ def test_whatever_is_followed_can_be_asked_for(location: bytes, status: int) -> 
     if isinstance(found, Redirect):
         assert found.target.startswith(b"/") and all(0x21 <= c <= 0x7E for c in found.target)
         assert parse_url(f"http://host.example:81{found.target.decode()}").target == found.target
+
+
+def test_people_see_what_can_be_printed() -> None:
+    """Every character that ASCII has, in the place of a host; and no more than fits a line."""
+    for code in (*range(0x21, 0x23), *range(0x61, 0x80)):
+        shown = chr(code) if code < 0x7F else "?"
+        if chr(code) not in "[]":
+            assert show_origin(b"//a%cz/p" % code) == f"//a{shown}z"
+    assert show_origin(b"//" + b"h" * 200) == "//" + "h" * 98
+
+
+@pytest.mark.parametrize(("size_bytes", "is_followed"), [(TARGET_MAX_BYTES, True), (TARGET_MAX_BYTES + 1, False)])
+def test_the_longest_target(size_bytes: int, is_followed: bool) -> None:
+    found = judge_redirect(HTTP, ASKED, 307, [(b"location", b"/".ljust(size_bytes, b"a"))])
+    assert isinstance(found, Redirect) == is_followed

@@ -24,6 +24,7 @@ from isthmus.core.wire.sse import (
     Retry,
     SseEvent,
     encode_event,
+    encode_events,
 )
 
 EVERYTHING = 1 << 30
@@ -68,6 +69,17 @@ def feed(chunks: list[bytes], event_size_max_bytes: int = EVERYTHING) -> list[Ss
     events: list[SseEvent] = []
     for chunk in chunks:
         events += reader.receive_bytes(chunk)
+    return [*events, *reader.receive_eof()]
+
+
+def feed_plain(chunks: list[bytes], event_size_max_bytes: int = EVERYTHING) -> list[SseEvent]:
+    """The same with a look for plain events first."""
+    reader = EventReader(event_size_max_bytes=event_size_max_bytes)
+    events: list[SseEvent] = []
+    for chunk in chunks:
+        messages, rest = reader.take_plain(chunk)
+        events += [Event("message", message, reader.last_event_id) for message in messages]
+        events += reader.receive_bytes(rest)
     return [*events, *reader.receive_eof()]
 
 
@@ -244,6 +256,48 @@ def test_what_is_encoded_is_read_again_within_the_limit(events: list[Event], lim
     assert feed(cut(stream, at), limit) == expected
 
 
+BLOCKS = st.sampled_from(
+    [
+        *4 * [b"event: message\ndata: {}\n\n", b"event: message\ndata: [1]\n\n"],
+        *2 * [b"data: {}\n\n", b"data: 1\n\n"],
+        b"event: message\ndata: \n\n",
+        b"event: message\ndata: 1\ndata: 2\n\n",
+        b"event: message\r\ndata: 1\r\n\r\n",
+        b"event: ping\ndata: 1\n\n",
+        b"id: 7\ndata: 1\n\n",
+        b": comment\n\n",
+        b"\xef\xbb\xbf",
+        b"\n",
+        b"data: 1\r",
+        b"event: message\ndata: 1",
+    ]
+)
+
+
+@given(blocks=st.lists(BLOCKS, max_size=8), limit=st.integers(1, 60), at=CUTS)
+def test_a_look_for_plain_events_changes_nothing(blocks: list[bytes], limit: int, at: list[int]) -> None:
+    """Whatever is among them, however it is cut, and at the limit."""
+    stream = b"".join(blocks)
+    assert feed_plain(cut(stream, at)) == feed([stream])
+    assert feed_plain(cut(stream, at), limit) == feed([stream], limit)
+
+
+def test_plain_events_are_taken_as_they_are_and_the_rest_is_left() -> None:
+    reader = EventReader(event_size_max_bytes=EVERYTHING)
+    assert reader.take_plain(3 * b"event: message\ndata: {}\n\n" + b"event: mes") == (3 * [b"{}"], b"event: mes")
+    assert reader.take_plain(2 * b"data: {}\n\n") == (2 * [b"{}"], b"")
+    assert reader.take_plain(b"data: {}\n\nid: 1\ndata: {}\n\n")[0] == []
+    reader.receive_bytes(b"data: ")
+    assert reader.take_plain(b"data: {}\n\n")[0] == [], "it is within an event"
+
+
+@given(messages=st.lists(st.binary(min_size=1, max_size=8), max_size=4), has_ids=st.booleans())
+def test_several_events_are_encoded_as_each_is(messages: list[bytes], has_ids: bool) -> None:
+    ids = [f"3-{number}" for number in range(len(messages))] if has_ids else []
+    singly = [encode_event(m, id=ids[at] if ids else None) for at, m in enumerate(messages)]
+    assert encode_events(messages, ids) == b"".join(singly)
+
+
 def test_one_event_is_three_lines() -> None:
     """LF only, one data line, line ends in the message flattened; an id where one is given."""
     assert encode_event(b'{"a":\r\n1}') == b'event: message\ndata: {"a":  1}\n\n'
@@ -273,7 +327,16 @@ def test_an_event_is_known_at_its_last_byte(end: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("value", "ms"),
-    [(b"0", 0), (b"007", 7), (b"86400001", RETRY_MAX_MS), (b"9" * 5000, RETRY_MAX_MS), (b"0" * 5000 + b"1", 1)],
+    [
+        (b"0", 0),
+        (b"007", 7),
+        (b"10000000", 10_000_000),
+        (b"86399999", RETRY_MAX_MS - 1),
+        (b"86400001", RETRY_MAX_MS),
+        (b"100000000", RETRY_MAX_MS),
+        (b"9" * 5000, RETRY_MAX_MS),
+        (b"0" * 5000 + b"1", 1),
+    ],
 )
 def test_retry_is_a_number_of_any_length(value: bytes, ms: int) -> None:
     """Digits are a time, at most a day however many they are; it holds at once, before its event ends."""
@@ -461,3 +524,9 @@ def test_what_the_usual_libraries_write_before_the_data_is_read_as_line_by_line(
     for block in blocks:
         assert plain.receive_bytes(block) == hidden.receive_bytes(b"event:\n" + block)
         assert plain.last_event_id == hidden.last_event_id
+
+
+@pytest.mark.parametrize("id", [b"\0", b"a\0", b"\0b", b"a\0b"])
+def test_an_id_with_a_nul_is_none(id: bytes) -> None:
+    """The id before it stays what it was."""
+    assert feed([b"id: 1\n\nid: " + id + b"\n\ndata: x\n\n"])[-1] == Event("message", b"x", "1")

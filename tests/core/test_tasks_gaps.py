@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 
 import pytest
-from driving import UNIX_AT_ZERO
-from isthmus.core.effects import Cause, End
+from driving import UNIX_AT_ZERO, Client, driver
+from isthmus.core.effects import Cause, Connected, End, PipeOpening
 from isthmus.core.eras import Era
 from isthmus.core.errors import OVERLOADED
 from isthmus.core.limits import Limits
-from isthmus.core.plan import Kind, Offer
+from isthmus.core.plan import Kind, Offer, ServerPlan
 from stateless_driving import ACCEPT
 from task_clients import handle
 from task_scenes import GRACE_S, scene
@@ -473,3 +473,18 @@ def test_what_is_not_known_any_more_goes_on_where_it_was(kind: Kind) -> None:
     world.wait(5.0)
     assert works["t2"].stops == ["tasks/cancel"]
     assert not works["t4"].stops, "nobody has asked for it"
+
+
+@pytest.mark.parametrize("revision", ['{"type":"text"}', "null", "7", '"no date, and too odd for a header"'])
+def test_a_server_may_name_a_revision_that_is_none(revision: str) -> None:
+    """What its list of tools says is learnt all the same, before a call that is to be a task goes up."""
+    world = driver(ServerPlan(id="a", kind=Kind.PIPE))
+    client = Client(world, "a", pipe=world.engine.new_channel())
+    world.open(client.pipe, PipeOpening("a"))
+    client.request("1", "initialize", '{"protocolVersion":"2025-11-25","capabilities":{}}')
+    world.open(world.dials[-1].channel, Connected())
+    serves = '{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}}'
+    world.answer(world.hear("initialize"), f'{{"protocolVersion":{revision},"capabilities":{serves}}}')
+    client.request("2", "tools/call", '{"name":"dig","task":{"ttl":5000}}')
+    world.answer(world.hear("tools/list"), '{"tools":[{"name":"dig","execution":{"taskSupport":"optional"}}]}')
+    assert world.hear("tools/call").frame["params"]["name"] == "dig"

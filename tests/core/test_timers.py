@@ -47,7 +47,9 @@ class AgainstADict(RuleBasedStateMachine):
     def the_next_is_the_earliest(self) -> None:
         first = min(self.model.values(), default=None)
         expected = None if first is None else Deadline(first[0], first[2])
+        assert self.timers.earliest_at <= (float("inf") if expected is None else expected.at)
         assert self.timers.next_timeout() == expected
+        assert self.timers.earliest_at == (float("inf") if expected is None else expected.at)
         assert self.timers.next_timeout() == expected  # asking changes nothing
         assert len(self.timers) == len(self.model)
 
@@ -68,6 +70,7 @@ def test_equal_deadlines_go_in_the_order_they_were_set() -> None:
     timers.set(keys[0], 1.0, "")
     assert timers.take_due(0.5) is None
     assert [timers.take_due(1.0) for _ in range(6)] == [*keys[1:], keys[0], None]
+    assert len(timers) == 0
 
 
 @given(random=st.randoms(use_true_random=True), live=st.integers(1, 60))
@@ -89,3 +92,16 @@ def test_memory_is_given_back_after_a_crowd() -> None:
     timers.set(0, 5.0, "last")
     assert len(timers._heap) <= 64
     assert timers.next_timeout() == Deadline(5.0, "last")
+
+
+def test_a_crowd_that_leaves_takes_its_memory_along_and_the_rest_stay_in_order() -> None:
+    """Cancelling alone does it; what is rebuilt is a heap again, whatever the order in which its deadlines were set."""
+    timers: Timers[int] = Timers()
+    for key in range(1000):
+        timers.set(key, float(key * 377 % 1000), "")
+    for key in range(900):
+        timers.cancel(key)
+        assert len(timers._heap) <= 2 * len(timers)
+    taken = [timers.take_due(1000.0) for _ in range(100)]
+    assert taken == sorted(range(900, 1000), key=lambda key: key * 377 % 1000)
+    assert timers.take_due(1000.0) is None

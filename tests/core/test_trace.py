@@ -17,6 +17,7 @@ from isthmus.core.ids import ChannelId, Ticket
 from isthmus.core.limits import Limits
 from isthmus.core.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, Plan, ServerPlan, UploadConsumer
 from isthmus.core.report import Command
+from isthmus.core.task import State
 from isthmus.core.taskrecord import StoredTask
 from isthmus.core.trace import Recorder, replay
 
@@ -46,7 +47,7 @@ TASK = StoredTask(
     tool="dig",
     era="handshake",
     owner="0" * 32,
-    status="working",
+    status=State.WORKING,
     created_at="2001-09-09T01:46:39Z",
     updated_at="2001-09-09T01:46:39Z",
     expires_at_unix=1.0e9 + 9999.0,
@@ -112,10 +113,13 @@ def scripted(seed: int) -> list[bytes]:
     engine.receive_sent(pipe, len(answer.message), 3.0)
     engine.receive_answer(Ticket(99), effects.StorageFailed(reason="late"), 3.0)
     engine.receive_message(pipe, call(8, "other"), 3.5)
+    engine.receive_messages(child, (b"no message", b'{"jsonrpc":"2.0","method":"notifications/other"}'), 3.5)
     engine.receive_close(child, Cause(End.BROKEN, "exit code 1"), 4.0)
     engine.handle_timeout(4000.0)
     lost = effects.DownloadOpening(server="files", sid="s", artifact="a", filename="f", query={})
     engine.receive_at_once(engine.new_channel(), 4000.5, opening=lost, cause=Cause(End.GONE))
+    engine.receive_pieces(pipe, (WELCOME[:9], WELCOME[9:]), 4000.5)
+    engine.receive_part(child, (b"crossed its end",), 4000.5, cause=Cause(End.DONE))
     engine.receive_command("files", Command.RESTART, 4000.5)
     engine.receive_task_cancel(TASK.id, 4000.5)
     engine.receive_file_delete(FILE.id, 4000.5)

@@ -13,7 +13,16 @@ from isthmus.core.effects import Checksum, RawFile
 from isthmus.core.errors import RemoteProtocolError
 from isthmus.core.wire.http_routes import Head, Refused, Surface, UploadRoute
 from isthmus.core.wire.http_server import judge, shared_headers
-from isthmus.core.wire.tus import ALGORITHMS, format_metadata, read_checksum, read_metadata, read_number
+from isthmus.core.wire.tus import (
+    ALGORITHMS,
+    METADATA_MAX_BYTES,
+    METADATA_PAIRS_MAX,
+    format_metadata,
+    read_checksum,
+    read_metadata,
+    read_number,
+    supported,
+)
 
 SURFACE = Surface(("files",), frozenset({"localhost"}), frozenset())
 TEXTS = st.text(max_size=40)
@@ -71,3 +80,61 @@ def test_every_head_has_one_answer(method: str, path: str, headers: list[tuple[s
         assert isinstance(route, UploadRoute)
     is_tus = "/tus/" in path or any(name == "tus-resumable" for name, _ in headers)
     assert (b"tus-resumable" in dict(shared_headers(head, SURFACE))) == (is_tus and method != "OPTIONS")
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("", "got a checksum by ''"),
+        ("crc32 AAAAAA==", "got a checksum by 'crc32'"),
+        ("SHA1 AAAA", "got a checksum by 'SHA1'"),
+        ("sha1", "no sha1 in base64"),
+        ("sha1 AAAA", "no sha1 in base64"),
+        ("md5 " + base64.b64encode(bytes(17)).decode(), "no md5 in base64"),
+        ("md5 " + base64.b64encode(bytes(15)).decode(), "no md5 in base64"),
+        ("sha256 " + "*" * 44, "no sha256 in base64"),
+    ],
+)
+def test_a_checksum_that_is_none(value: str, problem: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=problem):
+        read_checksum(value)
+
+
+def test_no_checksum_need_be_given() -> None:
+    assert read_checksum(None) is None
+
+
+def test_what_is_supported() -> None:
+    """A size only where there is one to name."""
+    lines = dict(supported(5))
+    assert lines == dict(supported(None)) | {b"tus-max-size": b"5"}
+    assert lines == {
+        b"tus-resumable": b"1.0.0",
+        b"tus-version": b"1.0.0",
+        b"tus-max-size": b"5",
+        b"tus-extension": b"creation,creation-with-upload,expiration,termination,checksum",
+        b"tus-checksum-algorithm": b"sha1,sha256,md5",
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("name YQ==,name YQ==", "malformed"),
+        ("name Y", "malformed"),
+        ("name *", "malformed"),
+        (",", "malformed"),
+        ("na\tme YQ==", "malformed"),
+        ("sha256 YQ==", "expected 64 hexadecimal digits"),
+        ("a".ljust(METADATA_MAX_BYTES + 1), f"expected {METADATA_MAX_BYTES} at most"),
+        (",".join(f"k{at}" for at in range(METADATA_PAIRS_MAX + 1)), f"expected {METADATA_PAIRS_MAX} at most"),
+    ],
+)
+def test_metadata_that_is_none(value: str, problem: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=problem):
+        read_metadata(value)
+
+
+def test_the_most_metadata_there_may_be() -> None:
+    assert read_metadata("a".ljust(METADATA_MAX_BYTES)) == RawFile()
+    assert read_metadata(",".join(f"k{at}" for at in range(METADATA_PAIRS_MAX))) == RawFile()

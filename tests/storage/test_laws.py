@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import sqlite3
@@ -14,7 +15,7 @@ import laws
 import pytest
 from hypothesis import HealthCheck, given, settings
 from isthmus.storage.files import FileBlobs
-from isthmus.storage.interface import Blobs, NotStored, Records, StorageError, StorageFull
+from isthmus.storage.interface import CHUNK_SIZE_MAX, Blobs, NotStored, Records, StorageError, StorageFull
 from isthmus.storage.memory import MemoryBlobs, MemoryRecords
 from isthmus.storage.sqlite import SqliteRecords
 
@@ -169,3 +170,36 @@ async def test_who_gives_up_takes_no_other_changes_along(tmp_path: Path) -> None
             records._turn.release_on_behalf_of("a reader")
         assert [key async for key, _ in records.scan("k/")] == ["k/2"]
     await records.aclose()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("cached", ["all", "pages", "nothing", "unknown"])
+async def test_reading_waits_for_the_disk_in_a_thread_and_for_nothing_else(
+    cached: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel says at once what it has in memory: all that was asked for, a part of it, nothing, or that it cannot
+    say. The bytes are the same, and a thread is visited to open the file and where the answer was of no use."""
+    content = bytes(range(251)) * 6000
+    blobs = FileBlobs(str(tmp_path))
+    await laws.put(blobs, "k", content)
+    visits: list[object] = []
+    run_sync = anyio.to_thread.run_sync
+
+    def at_once(file: int, buffers: list[bytearray], at: int, flags: int) -> int:
+        if cached in ("nothing", "unknown"):
+            raise OSError(errno.EAGAIN if cached == "nothing" else errno.EOPNOTSUPP, "no")
+        (buffer,) = buffers
+        found = os.pread(file, len(buffer) if cached == "all" else min(len(buffer), 300_000), at)
+        buffer[: len(found)] = found
+        return len(found)
+
+    async def visit(work: Callable[..., object], *args: object) -> object:
+        visits.append(work)
+        return await run_sync(work, *args)
+
+    monkeypatch.setattr("isthmus.storage.files._NOWAIT", 8)
+    monkeypatch.setattr("isthmus.storage.files.os.preadv", at_once, raising=False)
+    monkeypatch.setattr("isthmus.storage.files.to_thread.run_sync", visit)
+    assert await laws.whole(blobs.read("k", 7, len(content) - 7)) == content[7:-7]
+    reads = 0 if cached in ("all", "pages") else -(-len(content) // CHUNK_SIZE_MAX)
+    assert len(visits) == 1 + reads

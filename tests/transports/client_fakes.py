@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ssl
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 import anyio
 import pytest
@@ -46,7 +47,14 @@ def new_client(limits: Limits, *, only_h11: bool = False) -> HttpClient:
     return HttpClient(limits, protocols=uses_protocols, only_h11=only_h11)
 
 
-Told = Connected | Primed | bytes | Cause
+class Part(NamedTuple):
+    """A part of a message; the first says how large that is."""
+
+    data: bytes
+    size_bytes: int
+
+
+Told = Connected | Primed | bytes | Part | Cause
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -61,6 +69,8 @@ class FakePort:
 
     def __init__(self) -> None:
         self.told: dict[ChannelId, list[Told]] = {}
+        self.wants_parts = False
+        self.begun: list[tuple[bytes, int]] = []
         self.on_told: Callable[[ChannelId, Told], None] | None = None
         self._changed = anyio.Event()
 
@@ -69,6 +79,11 @@ class FakePort:
 
     def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
         raise AssertionError("no client opens a downstream channel")
+
+    def arrived(self, channel: ChannelId, messages: Sequence[bytes]) -> None:
+        assert messages
+        for message in messages:
+            self.message(channel, message)
 
     def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
         self.opened(channel, opening)
@@ -87,6 +102,29 @@ class FakePort:
     def message(self, channel: ChannelId, message: bytes) -> None:
         assert isinstance(self.told[channel][0], Connected)
         self._tell(channel, message)
+
+    def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
+        self.message(channel, b"".join(pieces))
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
+        self.begun.append((beginning, size_bytes))
+        return self.wants_parts
+
+    def part(
+        self,
+        channel: ChannelId,
+        pieces: tuple[bytes, ...],
+        *,
+        opening: Connected | None = None,
+        size_bytes: int = 0,
+        is_last: bool = False,
+    ) -> None:
+        assert (opening is not None) is bool(size_bytes)
+        if opening is not None:
+            self.opened(channel, opening)
+        self._tell(channel, Part(b"".join(pieces), size_bytes))
+        if is_last:
+            self.closed(channel, Cause(End.DONE))
 
     def sent(self, channel: ChannelId, size_bytes: int) -> None:
         raise AssertionError("no request is sent in parts")

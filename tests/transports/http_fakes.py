@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -146,7 +146,19 @@ class FakePort:
     def opened(self, channel: ChannelId, opening: Opening) -> None:
         raise AssertionError("nothing was dialled")
 
+    def arrived(self, channel: ChannelId, messages: Sequence[bytes]) -> None:
+        raise AssertionError("nothing was dialled")
+
     def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
+        raise AssertionError("nothing was dialled")
+
+    def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
+        raise AssertionError("nothing was dialled")
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
+        raise AssertionError("nothing was dialled")
+
+    def part(self, channel: ChannelId, pieces: tuple[bytes, ...], **said: object) -> None:
         raise AssertionError("nothing was dialled")
 
     def message(self, channel: ChannelId, message: bytes) -> None:
@@ -400,7 +412,7 @@ def serve_transport(server: HttpServer, stream: MemoryStream, tasks: TaskGroup) 
     async def connect(protocol: asyncio.Protocol) -> None:
         PipeTransport(stream, protocol)
 
-    server.handle_transport(connect, tasks, lambda: None)
+    server.handle_transport(connect, tasks, lambda connection: None)
 
 
 def post(body: bytes = b"{}", *extra: str, path: str = "/mcp", chunked: bool = False) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import anyio
 from isthmus.core.effects import Cause, Connected, End, Opening, PostOpening
@@ -36,6 +36,11 @@ class RecordingPort:
         self.message(channel, message)
         return channel
 
+    def arrived(self, channel: ChannelId, messages: Sequence[bytes]) -> None:
+        assert messages
+        for message in messages:
+            self.message(channel, message)
+
     def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
         self.opened(channel, opening)
         self.message(channel, message)
@@ -55,6 +60,15 @@ class RecordingPort:
         self._check_open(channel)
         self.messages[channel].append(message)
         self._change()
+
+    def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
+        self.message(channel, b"".join(pieces))
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
+        return False
+
+    def part(self, channel: ChannelId, pieces: tuple[bytes, ...], **said: object) -> None:
+        raise AssertionError("nothing passes")
 
     def sent(self, channel: ChannelId, size_bytes: int) -> None:
         self._check_open(channel)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 
 import anyio
 import h11
@@ -402,6 +404,7 @@ async def test_a_server_that_does_not_answer_in_http(monkeypatch: pytest.MonkeyP
     [
         (ConnectionRefusedError(), 502, "connection refused by up.example:80"),
         (TimeoutError(), 504, "no connection to up.example:80 within 10 s"),
+        (OSError(errno.EMFILE, os.strerror(errno.EMFILE)), 502, "; raise the limit of open files (ulimit -n)"),
         (anyio.BrokenResourceError(), 502, "closed the connection during set-up"),
     ],
 )
@@ -424,12 +427,24 @@ async def test_a_server_that_cannot_be_reached(
             assert (await w.client.read()).body == b"back"
 
 
-async def test_too_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with forward_world(monkeypatch, limits=Limits(upstream_connections_max=1)) as w:
-        await begun(w, get())
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_too_many_connections(monkeypatch: pytest.MonkeyPatch, is_stream: bool) -> None:
+    """Streams that clients listen on have a share of their own, and leave calls theirs."""
+    limits = Limits(upstream_connections_max=1, upstream_streams_max=1)
+    async with forward_world(monkeypatch, limits=limits) as w:
+        request = get() if is_stream else post(b"1")
+        peer = await begun(w, request)
         other = w.http.connect()
-        await other.send(post(b"1"))
+        await other.send(request)
         assert code(await other.read()) == (503, "overloaded")
+        third = w.http.connect()
+        await third.send(post(b"2") if is_stream else get())
+        assert await (await w.upstream.accept()).request()
+        await peer.answer(b"back")
+        assert (await w.client.read()).body == b"back"
+        again = w.http.connect()
+        await again.send(request)
+        assert await peer.request(), "on the connection that is free again"
 
 
 async def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from isthmus.core.effects import Cause, Close, Connected, Delete, End, Listen, P
 from isthmus.core.errors import OVERLOADED, LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
-from isthmus.transports import http_client_connection, http_client_streams
+from isthmus.transports import dialling, http_client_connection, http_client_streams
 from isthmus.transports.http_client import HttpClient
 from isthmus.transports.http_endpoint import Endpoint
 from isthmus.transports.input_probe import InputProbe
@@ -592,6 +592,7 @@ class Puppet:
         self.requests = 0
         self.say, self._said = anyio.create_memory_object_stream[bytes](9)
         connect = anyio.connect_tcp
+        monkeypatch.setattr(dialling, "is_literal", lambda host: False)  # else there is no stream
 
         async def connect_here(host: str, port: int) -> Puppet:
             monkeypatch.setattr(anyio, "connect_tcp", connect)
@@ -812,10 +813,18 @@ async def test_pausing_stops_the_server_and_resuming_loses_nothing(is_stream: bo
 async def test_what_came_before_the_connections_end_is_told_when_it_is_wanted() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
-        await peer.send(EVENTS_HEAD + event(b"1") + event(b"2"))
+        await peer.send(EVENTS_HEAD + event(b"1"))
+        await is_paused.wait()
+        await peer.send(event(b"2"))
 
+    def pause_at_first(channel: ChannelId, told: Told) -> None:
+        if told == b"1":
+            outlet.pause()
+            is_paused.set()
+
+    is_paused = anyio.Event()
     async with serving(script) as server, dialer() as dial:
-        dial.port.on_told = lambda channel, told: outlet.pause() if told == b"1" else None
+        dial.port.on_told = pause_at_first
         outlet = dial(server.endpoint)
         assert await dial.port.until_told(1, 2) == [Connected(), b"1"]
         await server.wait_finished(0)
@@ -845,13 +854,18 @@ async def test_pausing_at_the_end_holds_nothing_up(sent: bytes) -> None:
 async def test_closing_a_request_in_progress_hangs_up(is_paused: bool) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
-        await peer.send(EVENTS_HEAD + event(b"1") + event(b"2"))
+        await peer.send(EVENTS_HEAD + event(b"1"))
+        if is_paused:
+            await has_heard.wait()
+            await peer.send(event(b"2"))
         await peer.wait_gone()
 
+    has_heard = anyio.Event()
     async with serving(script) as server, dialer() as dial:
 
         def pause_or_close(channel: ChannelId, told: Told) -> None:
             if told == b"1":
+                has_heard.set()
                 if is_paused:
                     outlet.pause()
                 else:

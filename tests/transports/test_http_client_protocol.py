@@ -14,11 +14,12 @@ import pytest
 from anyio.abc import ByteStream
 from client_fakes import serving
 from isthmus.core.effects import Cause, End
+from isthmus.transports.dialling import Dialler
+from isthmus.transports.http_client_connecting import ConnectingDriver
 from isthmus.transports.http_client_connection import Connection, Step
 from isthmus.transports.http_client_protocol import ProtocolDriver, transport_of
 from isthmus.transports.http_client_streams import StreamDriver
 from isthmus.transports.http_endpoint import Endpoint
-from isthmus.transports.input_probe import InputProbe
 from test_http_client import DONE, Dialer, answer_all, dialer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
@@ -35,9 +36,8 @@ class Stage:
         self.is_closed = False
         self.room = 100  # pieces that the transport takes before it is blocked
         self.lost = 0
-        probe = cast(InputProbe, SimpleNamespace(has_input=lambda: False))
         transport = cast(asyncio.Transport, self)
-        self.driver = ProtocolDriver(cast(Connection, self), probe, transport, self._lose)
+        self.driver = ProtocolDriver(cast(Connection, self), transport, self._lose)
 
     def _lose(self, driver: ProtocolDriver) -> None:
         self.lost += 1
@@ -48,6 +48,9 @@ class Stage:
         if isinstance(step, Exception):
             raise step
         return step
+
+    def get_extra_info(self, name: str) -> None:
+        """There is no socket."""
 
     # As the connection.
 
@@ -218,6 +221,19 @@ async def test_a_stream_that_something_was_read_from_stays_one() -> None:
     assert found(fresh) is fresh
     for used in (FakeTransport([b"1"]), FakeTransport([], is_at_eof=True), FakeTransport([], is_closed=True), object()):
         assert found(used) is None
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_a_connection_that_is_made_too_late_is_nobodys(is_late: bool) -> None:
+    """Whoever wanted it has gone meanwhile, or the client stops."""
+    aborted: list[bool] = []
+    transport = cast(asyncio.Transport, SimpleNamespace(abort=lambda: aborted.append(True)))
+    offered: list[asyncio.Transport] = []
+    driver = ConnectingDriver(cast(Connection, None), cast(Dialler, None), offered.append, print)  # type: ignore[arg-type]
+    if is_late:
+        driver.close()
+    driver.connection_made(transport)
+    assert (offered, aborted) == ([] if is_late else [transport], [True])
 
 
 async def test_plain_connections_become_protocols_and_those_with_tls_do_not(

@@ -201,7 +201,7 @@ async def test_who_takes_little_but_steadily_is_kept(takes: bool) -> None:
         protocol.data_received(post())
 
     async with anyio.create_task_group() as tasks:
-        server.handle_transport(connect, tasks, lambda: None)
+        server.handle_transport(connect, tasks, lambda connection: None)
         await port.wait_message()
         (transport,) = made
         for _ in range(20):

@@ -146,10 +146,21 @@ async def test_continue_is_said_only_when_the_body_is_wanted() -> None:
         assert answer.headers[b"connection"] == b"close"
 
 
+async def test_who_does_not_wait_with_the_body_is_not_told_to_go_on() -> None:
+    """RFC 9110, 10.1.1: a server MAY omit it "if it has already received some or all of the content"."""
+    async with world() as w:
+        w.port.on_message = echo
+        await w.client.send(post(b"1", "Expect: 100-continue"))
+        answer = await w.client.read()
+        assert (answer.status, answer.informational, answer.body) == (200, [], b"1")
+
+
 async def test_a_reply_queued_behind_a_blocked_write_ends_only_when_it_has_left() -> None:
     async with world(capacity=10) as w:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(w.client.send, post(b"1", "Expect: 100-continue"))
+            tasks.start_soon(w.client.send, post(b"1", "Expect: 100-continue")[:-1])
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(w.client.send, b"1")
             await w.port.wait_message()
             echo(ONE, b"1", w.port.outlets[ONE])
             await anyio.wait_all_tasks_blocked()

@@ -16,7 +16,7 @@ from isthmus.core.effects import Cause, Close, Connected, End, Join, Send
 from isthmus.core.errors import OUTCOME_UNKNOWN, OVERLOADED, UPSTREAM_UNAVAILABLE
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
-from isthmus.transports import sse_client
+from isthmus.transports import dialling, sse_client
 from isthmus.transports.http_client import HttpClient
 from isthmus.transports.http_endpoint import Endpoint
 from isthmus.transports.sse_client import SseUpstream
@@ -288,6 +288,7 @@ async def test_what_has_not_left_whole_is_not_overtaken(monkeypatch: pytest.Monk
         return Narrow(await connect(host, port), go)
 
     monkeypatch.setattr(anyio, "connect_tcp", connect_narrowly)
+    monkeypatch.setattr(dialling, "is_literal", lambda host: False)  # addresses are connected to without anyio
     async with serving(script) as server, stage(server, HASTY) as on:
         on.send(b"large", b"2")
         await until(lambda: server.connections == 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -405,6 +406,6 @@ SAMPLES = {
 
 
 async def test_each_hint_has_a_sample_that_finds_it_first() -> None:
-    found = {line: next(hint for pattern, hint in HINTS if pattern.search(line)) for line in SAMPLES}
+    found = {line: next(hint for pattern, hint in HINTS if re.search(pattern, line, re.IGNORECASE)) for line in SAMPLES}
     assert all(found[line].startswith(start) for line, start in SAMPLES.items()), found
     assert set(found.values()) == {hint for _, hint in HINTS}

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import tty
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 import anyio
@@ -24,7 +24,7 @@ from isthmus.core.limits import Limits
 from isthmus.core.wire.ndjson import Line, LineReader, Oversize, Truncated
 from isthmus.transports.descriptors import Descriptor
 from isthmus.transports.gate import Gate
-from isthmus.transports.line_callbacks import TURN_LINES
+from isthmus.transports.line_callbacks import TURN_LINES, Take
 from isthmus.transports.lines import read_lines
 from isthmus.transports.pipe import serve_pipe
 from line_drivers import anyio_backend, driver, protocols  # noqa: F401
@@ -349,7 +349,7 @@ def test_stdout_carries_messages_only(driver: str) -> None:  # noqa: F811
 MANY = b"".join(b"%d\n" % number for number in range(5 * TURN_LINES + 7))
 
 
-async def read_many(take: Callable[[Line | Oversize | Truncated], None]) -> None:
+async def read_many(take: Take) -> None:
     reading, writing = os.pipe()
     try:
         os.write(writing, MANY)
@@ -373,7 +373,7 @@ async def test_who_says_much_at_once_leaves_others_their_turn() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(be_another)
             await anyio.lowlevel.checkpoint()
-            await read_many(lambda line: seen.extend(b"l"))
+            await read_many(lambda lines: seen.extend(b"l" * len(lines)))
             tasks.cancel_scope.cancel()
     runs = [len(run) for run in seen.split(b"o") if run]
     assert sum(runs) == MANY.count(b"\n")
@@ -384,9 +384,10 @@ async def test_what_was_read_is_handed_over_also_when_reading_ends() -> None:
     taken: list[bytes] = []
     with anyio.fail_after(PATIENCE_S), anyio.CancelScope() as scope:
 
-        def take(line: Line | Oversize | Truncated) -> None:
-            assert isinstance(line, Line)
-            taken.append(line.data)
+        def take(lines: Sequence[Line | Oversize | Truncated]) -> None:
+            for line in lines:
+                assert isinstance(line, Line)
+                taken.append(line.data)
             scope.cancel()
 
         await read_many(take)

@@ -40,7 +40,7 @@ PARENT = """if True:
 
     class Port:
         def opened(self, channel, opening): pass
-        def message(self, channel, message): print(message.decode(), flush=True)
+        def arrived(self, channel, messages): print(messages[0].decode(), flush=True)
         def closed(self, channel, cause): pass
 
     child = Child(ChildSpec((sys.executable, "-c", CHILD)), ChannelId(1), Port(), Limits(), log=lambda line: None)

@@ -1,0 +1,1 @@
+"""Tests of somebody else's server: conversations are made up, played, judged by `core.oracle`, and made small."""

@@ -1,0 +1,116 @@
+"""What `core.oracle` says of what was seen, as far as it is the server's doing, and which rules had their chance."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...core.oracle import RULES, Oracle, Rule, Severity, Transport, Violation
+from ...core.oracle.observations import AnyObservation, Head, Opened, Role, Said, Verb
+from .steps import Conversation, decoded
+from .survey import Played
+
+LEFT_OUT: Final = frozenset({"schema", "endpoint-first", "message-on-post"})
+"""Rules that nothing here looks at: there are no schemas, and no conversations over HTTP+SSE."""
+
+SERVER_RULES: Final[dict[str, Rule]] = {
+    id: rule for id, rule in RULES.items() if Role.SERVER in rule.who and id not in LEFT_OUT
+}
+
+CHANCES: Final[dict[str, tuple[str, ...]]] = {
+    "message": ("not-json", "not-jsonrpc"),
+    "response": ("response-shape", "response-unknown", "response-twice", "unanswered", "response-stream"),
+    "result": ("result-type", "result-kind-leaked", "result-kind-missing", "result-kind-unknown", "server-info"),
+    "error": ("error-shape", "error-without-id", "error-code-withdrawn", "error-code-reserved"),
+    "call": ("method-foreign", "method-direction", "method-kind", "capability-undeclared"),
+    "question": ("id-type", "id-reused", "server-early"),
+    "notifications/progress": ("progress-unknown", "progress-late", "progress-stands"),
+    "notifications/message": ("log-unasked", "log-stream"),
+    "notifications/cancelled": ("cancel-unknown", "cancel-by-server", "cancel-of-task"),
+    "initialize": ("initialize-result", "version-answered"),
+    "meta": ("meta-reserved",),
+    "list": ("cache-hints",),
+    "stateless": ("request-by-server", "batch-unknown"),
+    "post": ("content-type",),
+    "stateless-post": ("session-stateless", "error-status"),
+    "notice": ("accepted-status",),
+    "events": ("stream-goes-on", "stream-ended-early", "unrelated-on-stream"),
+    "get": ("response-on-get",),
+    "session": ("session-id-form", "session-id-given"),
+    "gone": ("session-revived",),
+    "event-id": ("event-id-reused", "replay-stream"),
+    "notifications/subscriptions/acknowledged": ("listen-first", "listen-acknowledged", "subscription-id"),
+}
+"""What was seen → the rules that it could have broken. A rule in no row counts as tried only when it is broken."""
+
+
+def judge(conversation: Conversation, played: Played, transport: Transport) -> list[Violation]:
+    """What the server broke, each rule once, in the order it showed."""
+    oracles: dict[int, Oracle] = {}
+    found: list[Violation] = []
+    for wire, seen in played.seen:
+        if wire not in oracles:
+            oracles[wire] = Oracle(conversation.revision if conversation.is_stateless else None, transport)
+        found += oracles[wire].receive(seen)
+    if not played.is_cut:
+        for oracle in oracles.values():
+            found += oracle.finish()
+    first: dict[str, Violation] = {}
+    for violation in found:
+        if violation.who is Role.SERVER:
+            first.setdefault(violation.rule, violation)
+    return list(first.values())
+
+
+def chances(conversation: Conversation, played: Played) -> set[str]:
+    """The rules that the server could have broken in a conversation, and that hold in its revision."""
+    facts = {fact for _, seen in played.seen for fact in _facts(seen)}
+    facts |= _by_http(played)
+    if conversation.is_stateless:
+        facts |= {"stateless"} | ({"stateless-post"} if "post" in facts else set())
+    rules = {rule for fact in facts for rule in CHANCES.get(fact, ())}
+    return {rule for rule in rules if conversation.revision in SERVER_RULES[rule].clauses}
+
+
+def _facts(seen: AnyObservation) -> list[str]:
+    if isinstance(seen, Head):
+        return ["session"] if seen.session else []
+    if not isinstance(seen, Said) or seen.sender is Role.CLIENT:
+        return []
+    facts = ["message"] + (["event-id"] if seen.event_id is not None else [])
+    for message in decoded(seen.message):
+        if "method" in message:
+            facts += ["call", str(message["method"])] + (["question"] if "id" in message else [])
+            continue
+        facts += ["response", "result" if "result" in message else "error"]
+        result = message.get("result")
+        if isinstance(result, dict):
+            facts += ["initialize"] if "serverInfo" in result else []
+            facts += ["meta"] if "_meta" in result else []
+            facts += ["list"] if {"tools", "prompts", "resources", "contents", "supportedVersions"} & {*result} else []
+    return facts
+
+
+def _by_http(played: Played) -> set[str]:
+    facts: set[str] = set()
+    opened: dict[tuple[int, int], Verb] = {}
+    asking: set[tuple[int, int]] = set()
+    for wire, seen in played.seen:
+        at = (wire, seen.channel)
+        if isinstance(seen, Opened):
+            opened[at] = seen.verb
+        elif isinstance(seen, Said) and seen.sender is Role.CLIENT:
+            if any("method" in message and "id" in message for message in decoded(seen.message)):
+                asking.add(at)
+        elif isinstance(seen, Head):
+            if opened.get(at) is Verb.POST:
+                facts.add("post" if at in asking else "notice")
+                facts |= {"gone"} if seen.status == 404 else set()
+                facts |= {"events"} if seen.content_type == "text/event-stream" else set()
+            elif opened.get(at) is Verb.GET and seen.status < 300:
+                facts.add("get")
+    return facts
+
+
+def is_severe(violation: Violation, *, is_strict: bool) -> bool:
+    """Whether it makes a run fail."""
+    return is_strict or violation.severity is Severity.MUST

@@ -1,0 +1,151 @@
+"""What a run says: for people, as JSON, as JUnit has it, and as JSON Lines that are played again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from xml.etree import ElementTree
+
+import msgspec
+
+from ...core.oracle import RULES, Ended, Head, Opened, Role, Said
+from .. import screen
+from .findings import Finding, Outcome
+from .judging import is_severe
+from .steps import Conversation
+
+SHOWN_MAX_CHARS: Final = 400
+"""Of a message that is printed; the record has all of it."""
+
+
+class Recorded(msgspec.Struct):
+    """A line of a record."""
+
+    rule: str
+    text: str
+    clause: str
+    conversation: Conversation
+
+
+_records: Final = msgspec.json.Decoder(Recorded)
+
+
+def encode_record(findings: Sequence[Finding]) -> bytes:
+    return b"".join(
+        msgspec.json.encode(
+            Recorded(each.violation.rule, each.violation.text, each.violation.clause, each.conversation)
+        )
+        + b"\n"
+        for each in findings
+    )
+
+
+def decode_record(text: bytes) -> list[Recorded]:
+    """Raises:
+    ValueError: it is no record; the message says which line.
+    """
+    found: list[Recorded] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            found.append(_records.decode(line))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ValueError(f"line {number}: {error}") from None
+    return found
+
+
+def state_of(rule: str, outcome: Outcome) -> str:
+    """What the table says of a rule: "kept", "broken", "broken at times", or "not exercised"."""
+    for finding in outcome.findings:
+        if finding.violation.rule == rule:
+            return "broken at times" if finding.is_flaky else "broken"
+    return "kept" if rule in outcome.tried else "not exercised"
+
+
+def describe(finding: Finding) -> str:
+    """A finding and its exchange, for people."""
+    violation = finding.violation
+    flaky = "; not each time that the same was said" if finding.is_flaky else ""
+    lines = [
+        f"{violation.rule} ({violation.severity.value.upper()}{flaky}): {RULES[violation.rule].says}",
+        f"  seen: {screen.plain(violation.text)}",
+        f"  clause: {violation.clause}",
+        *(f"  {line}" for line in exchange(finding)),
+    ]
+    return "\n".join(lines)
+
+
+def exchange(finding: Finding) -> list[str]:
+    """Who said what, a line each."""
+    lines = []
+    for wire, seen in finding.played.seen:
+        where = f"[{wire}.{seen.channel}] " if isinstance(seen, Opened | Head | Ended) or seen.channel else ""
+        if isinstance(seen, Opened):
+            named = (("session", seen.session), ("version", seen.revision), ("accept", seen.accept))
+            about = " ".join([seen.verb.value, *(f"{name}={value}" for name, value in named if value)])
+            lines.append(f"-> {where}{about}")
+        elif isinstance(seen, Head):
+            lines.append(f"<- {where}{seen.status} {seen.content_type or ''}".rstrip())
+        elif isinstance(seen, Said):
+            arrow = "->" if seen.sender is Role.CLIENT else "<-"
+            text = seen.message.decode(errors="replace")
+            cut = "…" if len(text) > SHOWN_MAX_CHARS else ""
+            lines.append(f"{arrow} {where}{text[:SHOWN_MAX_CHARS]}{cut}")
+    return [screen.plain(line) for line in lines]
+
+
+def table(outcome: Outcome, rules: Sequence[str]) -> str:
+    """A line for each rule that was tried, and how many were not."""
+    states = {rule: state_of(rule, outcome) for rule in rules}
+    width = max((len(rule) for rule, state in states.items() if state != "not exercised"), default=0)
+    lines = [f"{rule:{width}}  {state}" for rule, state in states.items() if state != "not exercised"]
+    untried = [rule for rule, state in states.items() if state == "not exercised"]
+    if untried:
+        lines.append(f"not exercised: {', '.join(untried)}")
+    return "\n".join(lines)
+
+
+def to_json(target: str, seed: int, revisions: Sequence[str], outcome: Outcome, rules: Sequence[str]) -> bytes:
+    by_rule = {finding.violation.rule: finding for finding in outcome.findings}
+    told: list[dict[str, Any]] = []
+    for rule in rules:
+        about: dict[str, Any] = {"rule": rule, "says": RULES[rule].says, "state": state_of(rule, outcome)}
+        if rule in by_rule:
+            violation = by_rule[rule].violation
+            about |= {"severity": violation.severity.value, "text": violation.text, "clause": violation.clause}
+            about |= {"conversation": by_rule[rule].conversation, "exchange": exchange(by_rule[rule])}
+        told.append(about)
+    whole = {
+        "target": target,
+        "seed": seed,
+        "revisions": list(revisions),
+        "conversations": outcome.count,
+        "rules": told,
+    }
+    return msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
+
+
+def to_junit(target: str, outcome: Outcome, rules: Sequence[str], *, is_strict: bool) -> bytes:
+    """A test case for each rule; one that is not severe enough to fail a run is no failure."""
+    by_rule = {finding.violation.rule: finding for finding in outcome.findings}
+    suite = ElementTree.Element("testsuite", name=f"isthmus conform {_printable(target)}")
+    for rule in rules:
+        case = ElementTree.SubElement(suite, "testcase", classname="mcp", name=rule)
+        finding = by_rule.get(rule)
+        if finding is not None and is_severe(finding.violation, is_strict=is_strict):
+            failure = ElementTree.SubElement(case, "failure", message=_printable(finding.violation.text))
+            failure.text = _printable(describe(finding))
+        elif finding is not None:
+            ElementTree.SubElement(case, "system-out").text = _printable(describe(finding))
+        elif rule not in outcome.tried:
+            ElementTree.SubElement(case, "skipped", message="not exercised")
+    for name in ("failure", "skipped"):
+        plural = "failures" if name == "failure" else name
+        suite.set(plural, str(len(suite.findall(f"testcase/{name}"))))
+    suite.set("tests", str(len(rules)))
+    text: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def _printable(text: str) -> str:
+    """XML has no other characters."""
+    return "".join(character if character.isprintable() or character == "\n" else " " for character in text)

@@ -1,0 +1,119 @@
+"""What a server says of itself, before it is tested: the revisions it can be brought to, and what there is to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from ...core.eras import is_known_modern
+from ...core.oracle.methods import declares
+from ...core.oracle.observations import AnyObservation, Role, Said
+from .steps import REVISIONS, Conversation, Json, Step, decoded, handshake, request
+
+NAMES_MAX = 50
+"""Tools, prompts and resources, each, that are tried: enough for nearly every server, and a bound for the rest."""
+
+
+class Played(msgspec.Struct):
+    """What was seen while a conversation was played.
+
+    Attributes:
+        seen: each observation with its wire, in the order they happened.
+        is_cut: there was more than is kept, so nothing can be said of what is missing.
+    """
+
+    seen: list[tuple[int, AnyObservation]]
+    is_cut: bool = False
+
+
+Play = Callable[[Conversation], Played]
+
+
+class Tool(msgspec.Struct, frozen=True):
+    name: str
+    schema: Json
+    is_read_only: bool
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """Of one revision that the server speaks."""
+
+    revision: str
+    is_http: bool
+    has_session: bool = False
+    capabilities: Json = {}
+    tools: tuple[Tool, ...] = ()
+    prompts: tuple[Json, ...] = ()
+    resources: tuple[str, ...] = ()
+
+
+def survey(play: Play, *, is_http: bool, is_safe: bool, only: str | None = None) -> list[Survey]:
+    """One for each revision that the server can be brought to, or for `only`; the oldest first.
+
+    Args:
+        is_safe: leave out tools that do not say that they only read.
+    """
+    found = (_ask(play, revision, is_http, is_safe) for revision in REVISIONS if only in (None, revision))
+    return [each for each in found if each is not None]
+
+
+def _ask(play: Play, revision: str, is_http: bool, is_safe: bool) -> Survey | None:
+    lists = [request(revision, name, f"{name}/list") for name in ("tools", "prompts", "resources")]
+    if is_known_modern(revision):
+        begin: tuple[Step, ...] = (request(revision, "hello-0", "server/discover"),)
+        greeting = _results(play(Conversation(revision, begin)).seen).get("hello-0", {})
+        if revision not in _listed(greeting, "supportedVersions", str):
+            return None
+    else:
+        begin = handshake(revision)[:1]
+        greeting = _results(play(Conversation(revision, begin)).seen).get("hello-0", {})
+        if greeting.get("protocolVersion") != revision:
+            return None
+        begin = handshake(revision)
+    capabilities = greeting.get("capabilities")
+    capabilities = capabilities if isinstance(capabilities, dict) else {}
+    asked = [step for step, name in zip(lists, ("tools", "prompts", "resources"), strict=True) if name in capabilities]
+    played = play(Conversation(revision, (*begin, *asked)))
+    results = _results(played.seen)
+    tools = tuple(_tool(each) for each in _listed(results.get("tools", {}), "tools", dict) if "name" in each)
+    return Survey(
+        revision,
+        is_http,
+        any(getattr(seen, "session", None) for _, seen in played.seen),
+        capabilities,
+        tuple(tool for tool in tools if tool.is_read_only or not is_safe)[:NAMES_MAX],
+        tuple(each for each in _listed(results.get("prompts", {}), "prompts", dict) if "name" in each)[:NAMES_MAX],
+        tuple(str(each.get("uri")) for each in _listed(results.get("resources", {}), "resources", dict))[:NAMES_MAX],
+    )
+
+
+def _results(seen: Sequence[tuple[int, AnyObservation]]) -> dict[str, Json]:
+    """The results that came, by their ids."""
+    found: dict[str, Json] = {}
+    for _, each in seen:
+        if isinstance(each, Said) and each.sender is Role.SERVER:
+            for message in decoded(each.message):
+                if isinstance(message.get("result"), dict):
+                    found[str(message.get("id"))] = message["result"]
+    return found
+
+
+def _listed(result: Json, name: str, kind: type) -> list[Any]:
+    """A list of a result, without what cannot be in it."""
+    found = result.get(name)
+    return [each for each in found if isinstance(each, kind)] if isinstance(found, list) else []
+
+
+def _tool(told: Json) -> Tool:
+    schema, hints = told.get("inputSchema"), told.get("annotations")
+    return Tool(
+        str(told["name"]),
+        schema if isinstance(schema, dict) else {},
+        isinstance(hints, dict) and hints.get("readOnlyHint") is True,
+    )
+
+
+def can(survey: Survey, capability: str) -> bool:
+    return declares(survey.capabilities, capability)

@@ -1,0 +1,109 @@
+"""Which Python a run measures with: `python bench/interpreter.py [PYTHON]` prints the path of one that can.
+
+Without an argument that is this one. Another one gets an environment of its own below `build/`, with the product and
+what makes it fast. How fast an interpreter is depends on how it was built more than on its version, so a report says
+both, and how long a loop takes that has nothing to do with the product.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from programs import BUILD, ROOT
+
+LOOPS: Final = 15
+"""Of which the fastest counts: the others were disturbed."""
+STEPS: Final = 40_000
+
+
+def prepared(python: str) -> Path:
+    """An interpreter like `python`, a path or a command, that can run the product.
+
+    Raises:
+        FileNotFoundError: there is no such command.
+        subprocess.CalledProcessError: it has no `venv`, or something could not be installed, as was said.
+    """
+    found = shutil.which(python)
+    if found is None:
+        raise FileNotFoundError(f"got {python!r}, expected an interpreter's path or command")
+    asked = "import sys; print('%d.%d' % sys.version_info[:2], sys.base_prefix)"
+    told = subprocess.run([found, "-c", asked], capture_output=True, text=True, check=True).stdout
+    version, _, prefix = told.strip().partition(" ")
+    folder = BUILD / f"venv-{version}-{hashlib.sha256(prefix.encode()).hexdigest()[:8]}"
+    made = folder / "installed"
+    if not made.exists() or made.stat().st_mtime < (ROOT / "pyproject.toml").stat().st_mtime:
+        print(f"setting up {found} in {folder} …", file=sys.stderr, flush=True)
+        # What is set up half is done anew, and of two that do it at once the later one has it right.
+        subprocess.run([found, "-m", "venv", "--clear", folder], stdout=sys.stderr, check=True)
+        pip = [folder / "bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        subprocess.run([*pip, "-e", f"{ROOT}[fast]"], stdout=sys.stderr, check=True)
+        made.touch()
+    return folder / "bin/python"
+
+
+def description() -> dict[str, Any]:
+    """Of this interpreter: its version, where it is from, what is known of how it was built, and how fast it is."""
+    return {
+        "version": f"{platform.python_implementation()} {platform.python_version()}",
+        "from": sys.base_prefix.replace(os.path.expanduser("~"), "~", 1),
+        "says_optimised": says_optimised(sysconfig.get_config_vars()),
+        "loop_ms": loop_ms(),
+    }
+
+
+def says_optimised(variables: dict[str, Any]) -> bool:
+    """Whether it says that it was built by a profile of its own running.
+
+    One does that `configure` was told to. A distribution may do the same by rules of its own, and nothing but the loop
+    shows it: Debian's does.
+    """
+    if "--enable-optimizations" in (variables.get("CONFIG_ARGS") or ""):
+        return True
+    flags = [variables.get(name) or "" for name in ("PY_CFLAGS", "PY_CFLAGS_NODIST", "PY_CORE_CFLAGS")]
+    return "-fprofile-use" in " ".join(flags)
+
+
+def loop_ms() -> float:
+    """CPU time of a loop of calls, attributes, dictionaries and bytes: what a proxy is made of."""
+    return min(_timed() for _ in range(LOOPS)) * 1000
+
+
+def _timed() -> float:
+    before = time.process_time()
+    counter, kept, pieces = Counter(), {}, []
+    for step in range(STEPS):
+        key = step & 255
+        kept[key] = counter.add(key)
+        pieces.append(b"%d" % key)
+        if key == 0:
+            b"".join(pieces)
+            pieces.clear()
+    assert kept[255] <= counter.sum == sum(step & 255 for step in range(STEPS))
+    return time.process_time() - before
+
+
+class Counter:
+    __slots__ = ("sum",)
+
+    def __init__(self) -> None:
+        self.sum = 0
+
+    def add(self, number: int) -> int:
+        self.sum += number
+        return self.sum
+
+
+if __name__ == "__main__":
+    try:
+        print(prepared(sys.argv[1]) if sys.argv[1:] else sys.executable)
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"cannot measure with it: {error}")

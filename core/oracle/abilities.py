@@ -1,0 +1,124 @@
+"""Methods in their revisions, and capabilities: what was not declared is not used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .book import Book
+from .methods import AUGMENTED, METHODS, V4, V5, declares, senders
+from .observations import Role, Transport
+from .seen import LOG_LEVEL, Breach, Frame, JsonObject, Kind, Memory, key_of, shown
+from .watch import Watch, breach
+
+_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+class Abilities(Watch):
+    """Each method where it belongs, by whom it belongs to, after what it needs was declared."""
+
+    def __init__(self, book: Book) -> None:
+        super().__init__(book)
+        self._elicitations: Memory[str, None] = book.memory()
+
+    def frame(self, frame: Frame) -> Iterator[Breach]:
+        if frame.kind is Kind.ERROR:
+            self._keep_elicitations(frame)
+        if frame.method not in METHODS:
+            return
+        yield from self._place(frame)
+        if frame.sender in senders(frame.method, frame.revision):
+            yield from self._need(frame)
+        if frame.sender is Role.CLIENT:
+            return
+        if frame.method == "elicitation/create":
+            yield from self._elicitation(frame)
+        elif frame.method == "sampling/createMessage":
+            yield from self._sampling(frame)
+        elif frame.method == "notifications/elicitation/complete":
+            yield from self._elicited(frame)
+        elif frame.method == "notifications/message" and frame.revision == V5:
+            yield from self._log(frame)
+
+    def _place(self, frame: Frame) -> Iterator[Breach]:
+        use = METHODS[frame.method]
+        if frame.revision == V5 and frame.sender is Role.SERVER and frame.kind is Kind.REQUEST:
+            yield breach(frame, "request-by-server", f"got the request {frame.method}")
+        elif frame.revision not in use.revisions:
+            yield breach(frame, "method-foreign", f"got {frame.method}, which {frame.revision} does not have")
+        elif frame.sender not in senders(frame.method, frame.revision):
+            yield breach(frame, "method-direction", f"got {frame.method} from the {frame.sender.value}")
+        if use.is_request != (frame.kind is Kind.REQUEST):
+            what = "without" if use.is_request else "with"
+            yield breach(frame, "method-kind", f"got {frame.method} {what} an id")
+
+    # --- Capabilities -----------------------------------------------------------------------------------------------
+
+    def _need(self, frame: Frame) -> Iterator[Breach]:
+        use = METHODS[frame.method]
+        if not use.needs or frame.revision not in use.needs_in:
+            return
+        owner = use.of or frame.sender.other
+        declared = self.book.capabilities[owner]
+        if declared is not None and not declares(declared, use.needs):
+            text = f"got {frame.method}, and the {owner.value} has not declared {use.needs}"
+            yield breach(frame, "capability-undeclared", text)
+        path = AUGMENTED.get(frame.method)
+        if "task" in frame.params and path is not None and frame.revision == V4:
+            receiver = self.book.capabilities[frame.sender.other]
+            if receiver is not None and not declares(receiver, path):
+                text = f"got {frame.method} with a task, and {path} is not declared"
+                yield breach(frame, "capability-undeclared", text)
+
+    @property
+    def _client(self) -> JsonObject:
+        return self.book.capabilities[Role.CLIENT] or {}
+
+    def _elicitation(self, frame: Frame) -> Iterator[Breach]:
+        mode = frame.params.get("mode", "form")
+        declared = self._client.get("elicitation")
+        known = declared if isinstance(declared, dict) else {}
+        has_mode = mode in known or (mode == "form" and not known)
+        if declares(self._client, "elicitation") and not has_mode:
+            yield breach(frame, "elicitation-mode", f"got the mode {shown(mode)}, which the client has not declared")
+        self._keep_elicitation(frame.params)
+
+    def _sampling(self, frame: Frame) -> Iterator[Breach]:
+        uses = [name for name in ("tools", "toolChoice") if name in frame.params]
+        if uses and not declares(self._client, "sampling.tools"):
+            yield breach(frame, "sampling-tools", f"got {' and '.join(uses)}, and sampling.tools is not declared")
+
+    def _keep_elicitation(self, said: JsonObject) -> None:
+        id = said.get("elicitationId")
+        if isinstance(id, str):
+            self._elicitations[id] = None
+
+    def _keep_elicitations(self, frame: Frame) -> None:
+        """A refusal with -32042 names what has to be visited."""
+        error = frame.message["error"]
+        detail = error.get("data") if isinstance(error, dict) else None
+        listed = detail.get("elicitations") if isinstance(detail, dict) else None
+        for each in listed if isinstance(listed, list) else ():
+            if isinstance(each, dict):
+                self._keep_elicitation(each)
+
+    def _elicited(self, frame: Frame) -> Iterator[Breach]:
+        id = frame.params.get("elicitationId")
+        if id not in self._elicitations and not self._elicitations.has_forgotten:
+            yield breach(frame, "elicitation-id", f"got the elicitation {shown(id)}, which there was not")
+
+    # --- Log messages without sessions ------------------------------------------------------------------------------
+
+    def _log(self, frame: Frame) -> Iterator[Breach]:
+        asks = frame.stream.origin.asks
+        if self.book.transport is not Transport.HTTP:  # all on one channel: some request must want it
+            asks = [ask for ask in self.book.open_asks() if ask.sender is Role.CLIENT]
+        elif any(ask.method == "subscriptions/listen" for ask in asks):
+            yield breach(frame, "log-stream", "got a log message on the stream of subscriptions/listen")
+            return
+        wanted = [key_of(ask.meta.get(LOG_LEVEL)) for ask in asks if ask.revision == V5]
+        lowest = min((_LEVELS.index(level) for level in wanted if level in _LEVELS), default=len(_LEVELS))
+        level = frame.params.get("level")
+        if level not in _LEVELS or _LEVELS.index(level) < lowest:
+            text = f"got a log message of level {shown(level)}, and "
+            text += f"{_LEVELS[lowest]} was asked for" if lowest < len(_LEVELS) else "none was asked for"
+            yield breach(frame, "log-unasked", text)

@@ -1,0 +1,118 @@
+"""Bytes to messages, by the standard library's parser: what is no message at all, and what it is no message of."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple, NoReturn
+
+from .seen import JsonObject, Kind, key_of, shown
+
+
+class Problem(NamedTuple):
+    """Why something is no message, or not a good one: `rule`, and what was seen."""
+
+    rule: str
+    text: str
+
+
+class Reading(NamedTuple):
+    """What came of some bytes.
+
+    Attributes:
+        messages: those that can be judged further, each with its kind.
+        problems: of the rest, and of members that do not decide what a message is.
+        is_batch: they came in an array.
+        is_ambiguous: a name is in one object twice, so that others may read something else, or nothing.
+    """
+
+    messages: list[tuple[Kind, JsonObject]]
+    problems: list[Problem]
+    is_batch: bool
+    is_ambiguous: bool = False
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def read(text: bytes) -> Reading:
+    """What bytes say, whatever they are."""
+    is_ambiguous = False
+
+    def join(pairs: list[tuple[str, Any]]) -> JsonObject:
+        nonlocal is_ambiguous
+        joined = dict(pairs)
+        is_ambiguous |= len(joined) < len(pairs)
+        return joined
+
+    try:
+        value: Any = json.loads(text.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=join)
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is one
+        return Reading([], [Problem("not-json", f"got what is no JSON: {shown(str(error))}")], False)
+    if not isinstance(value, list):
+        return _read_all([value], is_batch=False)._replace(is_ambiguous=is_ambiguous)
+    if not value:
+        return Reading([], [Problem("not-jsonrpc", "got an empty array")], True)
+    return _read_all(value, is_batch=True)
+
+
+def _read_all(values: list[Any], *, is_batch: bool) -> Reading:
+    reading = Reading([], [], is_batch)
+    for value in values:
+        kind = _kind_of(value, reading.problems)
+        if kind is not None:
+            reading.messages.append((kind, value))
+    return reading
+
+
+def _kind_of(value: Any, problems: list[Problem]) -> Kind | None:
+    """What a value is as a message; None if it is none, for which a problem is told."""
+    if not isinstance(value, dict):
+        problems.append(Problem("not-jsonrpc", f"got {shown(value)}, expected an object"))
+        return None
+    if value.get("jsonrpc") != "2.0":
+        problems.append(Problem("not-jsonrpc", f'got jsonrpc {shown(value.get("jsonrpc"))}, expected "2.0"'))
+        return None
+    if "method" in value:
+        return _kind_of_call(value, problems)
+    if "result" not in value and "error" not in value:
+        what = "neither" if "id" in value else "no method either"
+        rule = "response-shape" if "id" in value else "not-jsonrpc"
+        problems.append(Problem(rule, f"expected a result or an error, got {what}"))
+        return None
+    return _kind_of_response(value, problems)
+
+
+def _kind_of_call(value: JsonObject, problems: list[Problem]) -> Kind | None:
+    if not isinstance(value["method"], str):
+        problems.append(Problem("not-jsonrpc", f"got the method {shown(value['method'])}, expected a string"))
+        return None
+    if not isinstance(value.get("params", {}), dict):
+        problems.append(Problem("not-jsonrpc", f"got params {shown(value['params'])}, expected an object"))
+    if "id" not in value:
+        return Kind.NOTIFICATION
+    if key_of(value["id"]) is None:
+        problems.append(Problem("id-type", f"got the id {shown(value['id'])} for {shown(value['method'])}"))
+        return None
+    return Kind.REQUEST
+
+
+def _kind_of_response(value: JsonObject, problems: list[Problem]) -> Kind | None:
+    if "result" in value and "error" in value:
+        problems.append(Problem("response-shape", f"got both a result and an error for {shown(value.get('id'))}"))
+        return None
+    if "result" in value:
+        if key_of(value.get("id")) is None:
+            problems.append(Problem("response-shape", f"got a result with the id {shown(value.get('id'))}"))
+            return None
+        if not isinstance(value["result"], dict):
+            problems.append(Problem("result-type", f"got the result {shown(value['result'])}, expected an object"))
+        return Kind.RESULT
+    error = value["error"]
+    code, text = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
+    if not isinstance(code, int) or isinstance(code, bool) or not isinstance(text, str):
+        problems.append(Problem("error-shape", f"got the error {shown(error)}, expected an integer code and a message"))
+    if value.get("id") is not None and key_of(value["id"]) is None:
+        problems.append(Problem("id-type", f"got an error with the id {shown(value['id'])}"))
+        return None
+    return Kind.ERROR

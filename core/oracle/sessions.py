@@ -1,0 +1,192 @@
+"""Headers of Streamable HTTP: sessions, versions, and what a request's head says again of its body."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from typing import Any, Final
+
+from .book import Book
+from .methods import NAMED, V5
+from .observations import Role, Verb
+from .seen import VERSION, Breach, Frame, JsonObject, Kind, Memory, Stream, shown
+from .watch import Watch, breach
+
+_BEGIN, _END = "=?base64?", "?="
+_ACCEPTED: Final = {
+    Verb.POST: ("application/json", "text/event-stream"),
+    Verb.GET: ("text/event-stream",),
+    Verb.DELETE: (),
+}
+
+
+class Sessions(Watch):
+    """The session's id and the version, in the heads of both sides."""
+
+    def __init__(self, book: Book) -> None:
+        super().__init__(book)
+        self._lost: int | None = None
+        """The observation that said that the session is over: a 404, or a success for DELETE."""
+        self._has_listened = False
+
+    def opened(self, stream: Stream) -> Iterator[Breach]:
+        if stream.verb is not Verb.POST:
+            yield from self._head(stream, self.book.revision_of_head(stream), None)
+
+    def frame(self, frame: Frame) -> Iterator[Breach]:
+        if frame.sender is Role.CLIENT and frame.is_first and frame.stream.verb is Verb.POST:
+            yield from self._head(frame.stream, frame.revision, frame)
+
+    def headed(self, stream: Stream, index: int, session: str | None) -> Iterator[Breach]:
+        revision = stream.asks[0].revision if stream.asks else self.book.revision_of_head(stream)
+        is_mine = stream.session is not None and stream.session == self.book.session
+        if self._lost is not None and is_mine and stream.index > self._lost and (stream.status or 0) < 300:
+            text = f"got {stream.status} for a session that is over, expected 404"
+            yield Breach("session-revived", Role.SERVER, text, revision, (self._lost, stream.index, index))
+        if self._lost is None and is_mine and self._ends(stream):
+            self._lost = index
+        if session is not None:
+            yield from (
+                Breach(rule, Role.SERVER, text, revision, (stream.index, index))
+                for rule, text in self._given(stream, session)
+            )
+        if session is not None and self._greets(stream):
+            self.book.session, self._lost = session, None
+
+    def _ends(self, stream: Stream) -> bool:
+        """Whether a response says that the session is over. A server without event streams may answer any GET so."""
+        self._has_listened |= stream.verb is Verb.GET and stream.status == 200
+        if stream.status == 404:
+            return stream.verb is not Verb.GET or self._has_listened
+        return stream.verb is Verb.DELETE and 200 <= (stream.status or 0) < 300
+
+    @staticmethod
+    def _greets(stream: Stream) -> bool:
+        return (stream.status or 0) < 300 and any(ask.method == "initialize" for ask in stream.asks)
+
+    def _given(self, stream: Stream, session: str) -> Iterator[tuple[str, str]]:
+        if stream.asks and stream.asks[0].revision == V5:
+            yield "session-stateless", "got an Mcp-Session-Id header"
+            return
+        if not session or not all("!" <= each <= "~" for each in session):
+            yield "session-id-form", f"got {shown(session)}"
+        if not self._greets(stream) and session != self.book.session:
+            yield "session-id-given", "got a session's id with a response that is not that to initialize"
+
+    def _head(self, stream: Stream, revision: str, frame: Frame | None) -> Iterator[Breach]:
+        def found(rule: str, text: str) -> Breach:
+            numbers = (stream.index,) if frame is None else (stream.index, frame.index)
+            return Breach(rule, Role.CLIENT, text, revision, numbers)
+
+        assert stream.verb is not None
+        missing = [kind for kind in _ACCEPTED[stream.verb] if stream.accept is not None and kind not in stream.accept]
+        if missing:
+            yield found("accept", f"got Accept {shown(stream.accept)}, expected {' and '.join(missing)} as well")
+        is_hello = frame is not None and frame.method == "initialize"
+        if revision == V5:
+            said = None if frame is None else frame.meta.get(VERSION)
+            if stream.revision is None:
+                yield found("version-header-missing", "got no MCP-Protocol-Version header")
+            elif said is not None and said != stream.revision:
+                yield found("version-header", f"got {shown(stream.revision)}, and {shown(said)} in the body")
+            return
+        if self._lost is not None and stream.index > self._lost and stream.session is not None:
+            yield found("session-id-lost", "got the id of a session that is over")
+        if is_hello or not self.book.is_greeted:
+            return
+        if self.book.session is not None and stream.session != self.book.session:
+            what = "no Mcp-Session-Id header" if stream.session is None else "another session's id"
+            yield found("session-id-missing", f"got {what}")
+        if stream.revision is None:
+            yield found("version-header-missing", "got no MCP-Protocol-Version header")
+        elif self.book.negotiated is not None and stream.revision != self.book.negotiated:
+            text = f"got {shown(stream.revision)}, and {shown(self.book.negotiated)} was negotiated"
+            yield found("version-header", text)
+
+
+class Mirrors(Watch):
+    """What 2026-07-28 has a request's head say of its body; of arguments, for tools whose list was seen."""
+
+    def __init__(self, book: Book) -> None:
+        super().__init__(book)
+        self._tools: Memory[str, dict[str, tuple[str, ...]]] = book.memory()
+        """Of each tool: header → path to the argument."""
+
+    def frame(self, frame: Frame) -> Iterator[Breach]:
+        if frame.ask is not None and frame.ask.method == "tools/list" and frame.kind is Kind.RESULT:
+            self._learn(frame.result)
+        mirrored = frame.stream.mirrored
+        if mirrored is None or frame.sender is Role.SERVER or not frame.method or frame.revision != V5:
+            return
+        lines: dict[str, list[str]] = {}
+        for name, value in mirrored:
+            lines.setdefault(name.lower(), []).append(value)
+        if frame.kind is Kind.REQUEST:
+            yield from self._compare(frame, "mirrored-method", "Mcp-Method", lines, frame.method, is_plain=True)
+            named = NAMED.get(frame.method)
+            if named is not None and isinstance(frame.params.get(named), str):
+                yield from self._compare(frame, "mirrored-name", "Mcp-Name", lines, frame.params[named])
+        if frame.method == "tools/call":
+            yield from self._arguments(frame, lines)
+
+    def _arguments(self, frame: Frame, lines: dict[str, list[str]]) -> Iterator[Breach]:
+        name = frame.params.get("name")
+        wanted = self._tools.get(name, {}) if isinstance(name, str) else {}
+        for header, path in wanted.items():
+            value: Any = frame.params.get("arguments")
+            for step in path:
+                value = value.get(step) if isinstance(value, dict) else None
+            full = f"Mcp-Param-{header}"
+            if value is not None:
+                yield from self._compare(frame, "mirrored-argument", full, lines, value)
+            elif full.lower() in lines:
+                yield breach(frame, "mirrored-argument", f"got {full}, and there is no such argument")
+
+    def _compare(
+        self, frame: Frame, rule: str, header: str, lines: dict[str, list[str]], wanted: Any, *, is_plain: bool = False
+    ) -> Iterator[Breach]:
+        got = lines.get(header.lower(), [])
+        if len(got) != 1:
+            yield breach(frame, rule, f"got {len(got)} {header} headers, expected one")
+            return
+        said = got[0] if is_plain else _unwrapped(got[0])
+        if said is None or not _is_same(said, wanted):
+            yield breach(frame, rule, f"got {header} {shown(got[0])}, and {shown(wanted)} in the body")
+
+    def _learn(self, result: JsonObject) -> None:
+        listed = result.get("tools")
+        for tool in listed if isinstance(listed, list) else ():
+            if isinstance(tool, dict) and isinstance(tool.get("name"), str):
+                self._tools[tool["name"]] = dict(_mirrored_in(tool.get("inputSchema"), ()))
+
+
+def _mirrored_in(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """(header, path) of each argument that a schema wants in a header: reached through `properties` alone."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    for name, below in properties.items() if isinstance(properties, dict) else ():
+        if isinstance(below, dict) and isinstance(below.get("x-mcp-header"), str):
+            yield below["x-mcp-header"], (*path, name)
+        yield from _mirrored_in(below, (*path, name))
+
+
+def _unwrapped(value: str) -> str | None:
+    """A header's value as it is meant; None: it says that it is Base64, and is not."""
+    if not (value.startswith(_BEGIN) and value.endswith(_END)):
+        return value.strip()
+    try:
+        return base64.b64decode(value[len(_BEGIN) : -len(_END)], validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _is_same(said: str, wanted: Any) -> bool:
+    """Whether a header says an argument: a text, true or false, or a number, which is compared as one."""
+    if isinstance(wanted, bool):
+        return said == ("true" if wanted else "false")
+    if isinstance(wanted, int | float):
+        try:
+            return float(said) == float(wanted)
+        except ValueError:
+            return False
+    return bool(said == wanted)

@@ -1,0 +1,426 @@
+"""An engine's inputs and effects as the wires that they are: each downstream session and each upstream one.
+
+On wires to clients the proxy is the server, on those to servers it is the client. `Wires` sorts what goes in and comes
+out, keeps an oracle for each wire and tells what it says; `read_trace` does that with a trace of `core.trace`. A wire
+log of one pipe, written by anything, is read by `read_log`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from ..effects import (
+    Cause,
+    Close,
+    Connected,
+    Delete,
+    DeleteOpening,
+    Dial,
+    Effect,
+    End,
+    EventPipeOpening,
+    GetOpening,
+    Join,
+    Listen,
+    MessageOpening,
+    Opening,
+    Pass,
+    PipeOpening,
+    Post,
+    PostOpening,
+    Send,
+    SendEvents,
+    Spawn,
+)
+from ..eras import is_known_modern
+from .observations import PIPE_CHANNEL, AnyObservation, Ended, Head, Opened, Role, Said, Transport, Verb, Violation
+from .oracle import REMEMBERED_MAX, Oracle
+from .seen import VERSION, Memory
+
+Sink = Callable[["Wire", AnyObservation, list[Violation]], None]
+
+_MEETING: Final = frozenset({"id-reused", "progress-token-reused", "progress-stands", "progress-late"})
+"""Rules that cannot be judged where several clients are seen as one, since their ids meet."""
+
+
+class Wire:
+    """One connection or session of the proxy.
+
+    Attributes:
+        proxy: which end the proxy is.
+        server: the id of the server it leads to.
+        oracle: what judges it.
+        is_mixed: it may be several, whose ids meet.
+    """
+
+    def __init__(self, proxy: Role, server: str, transport: Transport, *, is_mixed: bool = False) -> None:
+        self.proxy = proxy
+        self.server = server
+        self.oracle = Oracle(None, transport)
+        self.transport = transport
+        self.is_mixed = is_mixed
+
+
+class _Channel:
+    """A channel of the engine's, as part of its wire."""
+
+    def __init__(self, wire: Wire, number: int) -> None:
+        self.wire = wire
+        self.number = number
+        self.is_headed = False
+
+    @property
+    def is_pipe(self) -> bool:
+        return self.number == PIPE_CHANNEL and self.wire.transport is Transport.PIPE
+
+
+class _Parts:
+    """What is there of a message in parts."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._left_bytes = size_bytes
+        self._pieces: list[bytes] = []
+
+    def receive(self, pieces: tuple[bytes, ...]) -> bytes | None:
+        """The message, if it is complete with these."""
+        self._pieces += pieces
+        self._left_bytes -= sum(map(len, pieces))
+        return None if self._left_bytes else b"".join(self._pieces)
+
+
+def _next_part(parts: Memory[int, _Parts], channel: int, pieces: tuple[bytes, ...], size_bytes: int) -> bytes | None:
+    """The message of a channel, if it is complete with this part of it, of which the first has its size."""
+    if size_bytes:
+        parts[channel] = _Parts(size_bytes)
+    found = parts.get(channel)
+    message = None if found is None else found.receive(pieces)
+    if message is not None:
+        del parts[channel]
+    return message
+
+
+class Wires:
+    """Takes what an engine is told and what it orders, in that order, and has each wire judged.
+
+    Args:
+        tell: is called with each observation, and what it breaks.
+        origin: names who is behind an upstream channel, where several sessions with one server are kept apart by more
+            than their session ids; None: nobody knows, and rules that need it are not judged on servers without
+            sessions.
+    """
+
+    def __init__(self, tell: Sink, origin: Callable[[int], str] | None = None) -> None:
+        self._tell = tell
+        self._origin = origin
+        self._channels: Memory[int, _Channel] = Memory(REMEMBERED_MAX)
+        self._wires: Memory[tuple[str, ...], Wire] = Memory(REMEMBERED_MAX)
+        self._waiting: Memory[int, Opening] = Memory(REMEMBERED_MAX)
+        """Heads of requests whose body has to be seen to know whose they are."""
+        self._new: Memory[int, tuple[str, ...]] = Memory(REMEMBERED_MAX)
+        """Handshakes whose session is not known yet: what it will be called but for its id."""
+        self._endpoints: Memory[str, _Channel] = Memory(REMEMBERED_MAX)
+        self._coming: Memory[int, _Parts] = Memory(REMEMBERED_MAX)
+        self._going: Memory[int, _Parts] = Memory(REMEMBERED_MAX)
+        """Messages that come, or are passed on, in parts, and are not complete."""
+
+    # --- What the engine is told ------------------------------------------------------------------------------------
+
+    def receive_open(self, channel: int, opening: Opening) -> None:
+        """A channel opened, or one that was dialled is there."""
+        if isinstance(opening, PipeOpening):
+            self._channels[channel] = _Channel(Wire(Role.SERVER, opening.server, Transport.PIPE), PIPE_CHANNEL)
+        elif isinstance(opening, EventPipeOpening):
+            wire = Wire(Role.SERVER, opening.server, Transport.EVENTS)
+            self._open(channel, wire, Opened(channel, Verb.GET))
+            self._see(channel, Head(channel, 200))
+        elif isinstance(opening, PostOpening | MessageOpening):
+            self._waiting[channel] = opening
+        elif isinstance(opening, GetOpening | DeleteOpening):
+            key = ("down", opening.server, opening.principal, opening.session or f"none {channel}")
+            verb = Verb.GET if isinstance(opening, GetOpening) else Verb.DELETE
+            named = opening.last_event_id if isinstance(opening, GetOpening) else None
+            seen = Opened(channel, verb, opening.session, opening.revision, None, named)
+            self._open(channel, self._wire(key, Role.SERVER, opening.server), seen)
+        elif isinstance(opening, Connected):
+            self._head(channel, 200, opening.session)
+
+    def receive_message(self, channel: int, message: bytes) -> None:
+        """A message came: of a client, or of a server that was dialled."""
+        opening = self._waiting.pop(channel, None)
+        if isinstance(opening, PostOpening):
+            self._open_post(channel, opening, message)
+        elif isinstance(opening, MessageOpening):
+            self._open_message(channel, opening)
+        found = self._channels.get(channel)
+        if found is not None:
+            if found.wire.proxy is Role.CLIENT and channel not in self._new:  # what says the session is still to come
+                self._head(channel, 200, None)
+            self._see(channel, Said(found.number, found.wire.proxy.other, message))
+
+    def receive_part(self, channel: int, pieces: tuple[bytes, ...], size_bytes: int) -> None:
+        """A part of a message of a server came; the first with the size of the whole."""
+        message = _next_part(self._coming, channel, pieces, size_bytes)
+        if message is not None:
+            self.receive_message(channel, message)
+
+    def receive_close(self, channel: int, cause: Cause) -> None:
+        """A channel is gone."""
+        self._coming.pop(channel, None)
+        self._waiting.pop(channel, None)
+        found = self._channels.get(channel)
+        if found is None:
+            return
+        peer = found.wire.proxy.other
+        if found.wire.proxy is Role.CLIENT and cause.end is End.REFUSED:
+            self._head(channel, cause.status, None)
+            if cause.body:
+                self._see(channel, Said(found.number, peer, cause.body))
+        elif found.wire.proxy is Role.CLIENT and cause.end is End.DONE:
+            self._head(channel, 202, None)
+        self._end(channel, peer if cause.end in (End.DONE, End.GONE, End.REFUSED) else None)
+
+    # --- What it orders ---------------------------------------------------------------------------------------------
+
+    def receive_effects(self, effects: Iterable[Effect]) -> None:
+        """What an input caused."""
+        for effect in effects:
+            if isinstance(effect, Send):
+                self._send(effect)
+            elif isinstance(effect, SendEvents):
+                ids = effect.event_ids or (None,) * len(effect.messages)
+                for message, event_id in zip(effect.messages, ids, strict=True):
+                    self._send(Send(effect.channel, message, event_id=event_id))
+            elif isinstance(effect, Pass):
+                self._head(effect.channel, 200, None)
+                whole = _next_part(self._going, effect.channel, effect.pieces, effect.size_bytes)
+                if whole is not None:
+                    self._send(Send(effect.channel, whole, is_last=True))
+            elif isinstance(effect, Close):
+                is_cut = self._going.pop(effect.channel, None) is not None
+                if effect.channel in self._channels and self._channels[effect.channel].wire.proxy is Role.SERVER:
+                    self._head(effect.channel, effect.status, None)
+                self._end(effect.channel, None if is_cut else self._proxy(effect.channel))
+                self._waiting.pop(effect.channel, None)
+            elif isinstance(effect, Dial):
+                self._dial(effect)
+            elif isinstance(effect, Pass):  # an answer in parts: what it says is not looked at
+                self._head(effect.channel, 200, None)
+                self._end(effect.channel, None)
+
+    def _send(self, send: Send) -> None:
+        channel = int(send.channel)
+        if isinstance(self._waiting.get(channel), PostOpening):  # refused before its body came
+            del self._waiting[channel]
+        found = self._channels.get(channel)
+        if found is None:
+            return
+        if found.wire.proxy is Role.SERVER:
+            self._head(channel, send.status, send.session)
+        if send.event == "endpoint":
+            self._endpoints[send.message.decode()] = found
+        if send.message or send.event_id is not None:
+            said = Said(found.number, found.wire.proxy, send.message, send.event, send.event_id)
+            self._see(channel, said)
+        if send.is_last:
+            self._end(channel, found.wire.proxy)
+
+    def _dial(self, dial: Dial) -> None:
+        channel, target = int(dial.channel), dial.target
+        if isinstance(target, Spawn | Join):
+            self._channels[channel] = _Channel(Wire(Role.CLIENT, target.server, Transport.PIPE), PIPE_CHANNEL)
+        elif isinstance(target, Post):
+            wire = self._wire_of_post(channel, target)
+            mirrored = target.mirrored if target.revision is not None and is_known_modern(target.revision) else None
+            opened = Opened(channel, Verb.POST, target.session, target.revision, None, None, mirrored)
+            self._open(channel, wire, opened)
+            self._see(channel, Said(channel, Role.CLIENT, target.message))
+        else:
+            assert isinstance(target, Listen | Delete)
+            key = ("up", target.server, self._behind(channel), target.session or "")
+            verb = Verb.GET if isinstance(target, Listen) else Verb.DELETE
+            named = target.last_event_id if isinstance(target, Listen) else None
+            seen = Opened(channel, verb, target.session, target.revision, None, named)
+            self._open(channel, self._wire(key, Role.CLIENT, target.server), seen)
+
+    # --- Whose it is ------------------------------------------------------------------------------------------------
+
+    def _open_post(self, channel: int, opening: PostOpening, message: bytes) -> None:
+        base = ("down", opening.server, opening.principal)
+        if _is_stateless(opening.revision, message):
+            wire = self._wire((*base, "", "stateless"), Role.SERVER, opening.server)
+        elif opening.session is None:
+            wire = Wire(Role.SERVER, opening.server, Transport.HTTP)
+            self._new[channel] = base
+        else:
+            wire = self._wire((*base, opening.session), Role.SERVER, opening.server)
+        opened = Opened(channel, Verb.POST, opening.session, opening.revision, None, None, opening.mirrored)
+        self._open(channel, wire, opened)
+
+    def _open_message(self, channel: int, opening: MessageOpening) -> None:
+        for text, pipe in self._endpoints.items():
+            if text.endswith(opening.token):
+                self._open(channel, pipe.wire, Opened(channel, Verb.POST))
+
+    def _wire_of_post(self, channel: int, post: Post) -> Wire:
+        base = ("up", post.server, self._behind(channel))
+        if _is_stateless(post.revision, post.message):
+            key = (*base, "", "stateless")
+            if key not in self._wires:
+                mixed = Wire(Role.CLIENT, post.server, Transport.HTTP, is_mixed=self._origin is None)
+                self._wires[key] = mixed
+            return self._wires[key]
+        if post.session is None and _method(post.message) == "initialize":
+            self._new[channel] = base
+            return Wire(Role.CLIENT, post.server, Transport.HTTP, is_mixed=self._origin is None)
+        return self._wire((*base, post.session or ""), Role.CLIENT, post.server)
+
+    def _behind(self, channel: int) -> str:
+        return "" if self._origin is None else self._origin(channel)
+
+    def _wire(self, key: tuple[str, ...], proxy: Role, server: str) -> Wire:
+        if key not in self._wires:
+            self._wires[key] = Wire(proxy, server, Transport.HTTP)
+        return self._wires[key]
+
+    # --- Seeing it --------------------------------------------------------------------------------------------------
+
+    def _proxy(self, channel: int) -> Role | None:
+        found = self._channels.get(channel)
+        return None if found is None else found.wire.proxy
+
+    def _open(self, channel: int, wire: Wire, opened: Opened) -> None:
+        self._channels[channel] = _Channel(wire, channel)
+        self._see(channel, opened)
+
+    def _head(self, channel: int, status: int, session: str | None) -> None:
+        """The response's head, once."""
+        found = self._channels.get(channel)
+        if found is None or found.is_pipe or found.is_headed:
+            return
+        found.is_headed = True
+        base = self._new.pop(channel, None)
+        if base is not None and status < 300:
+            self._wires[*base, session or ""] = found.wire
+        self._see(channel, Head(found.number, status, None, session))
+
+    def _end(self, channel: int, by: Role | None) -> None:
+        found = self._channels.get(channel)
+        if found is not None:
+            self._see(channel, Ended(found.number, by))
+            del self._channels[channel]
+
+    def _see(self, channel: int, observation: AnyObservation) -> None:
+        wire = self._channels[channel].wire
+        found = wire.oracle.receive(observation)
+        if wire.is_mixed:
+            found = [violation for violation in found if violation.rule not in _MEETING]
+        self._tell(wire, observation, found)
+
+
+def _method(message: bytes) -> str:
+    return str(_decoded(message).get("method", ""))
+
+
+def _decoded(message: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(message)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_stateless(revision: str | None, message: bytes) -> bool:
+    """Whether a POST belongs to no session: its header says so, or its body."""
+    if revision is not None and is_known_modern(revision):
+        return True
+    params = _decoded(message).get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return isinstance(meta, dict) and VERSION in meta
+
+
+# --- Reading what was written down ------------------------------------------------------------------------------------
+
+
+class TraceLine(msgspec.Struct, frozen=True):
+    """What of a line of a trace is on a wire."""
+
+    input: str
+    channel: int | None = None
+    message: bytes | None = None
+    messages: tuple[bytes, ...] | None = None
+    pieces: tuple[bytes, ...] = ()
+    size_bytes: int | None = None
+    opening: Opening | None = None
+    cause: Cause | None = None
+    effects: tuple[msgspec.Raw, ...] = ()
+
+
+_lines: Final = msgspec.json.Decoder(TraceLine)
+_orders: Final[msgspec.json.Decoder[Send | SendEvents | Pass | Close | Dial]] = msgspec.json.Decoder(
+    Send | SendEvents | Pass | Close | Dial
+)
+_tags: Final = msgspec.json.Decoder(dict[str, Any])
+_ON_A_WIRE: Final = ("Send", "SendEvents", "Pass", "Close", "Dial")
+
+
+def read_trace(lines: Iterable[bytes]) -> Iterator[tuple[Wire, AnyObservation, list[Violation]]]:
+    """The wires of a trace of `core.trace`: each observation, and what it breaks.
+
+    Raises:
+        ValueError: it is no trace.
+    """
+    told: list[tuple[Wire, AnyObservation, list[Violation]]] = []
+    wires = Wires(lambda wire, observation, found: told.append((wire, observation, found)))
+    for number, text in enumerate(lines, 1):
+        try:
+            line = _lines.decode(text)
+            effects = [_orders.decode(raw) for raw in line.effects if _tags.decode(raw).get("type") in _ON_A_WIRE]
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ValueError(f"line {number} is no line of a trace: {error}") from None
+        if line.channel is not None and line.input != "new_channel":
+            if line.opening is not None:
+                wires.receive_open(line.channel, line.opening)
+            if line.message is not None:
+                wires.receive_message(line.channel, line.message)
+            for message in line.messages or ():
+                wires.receive_message(line.channel, message)
+            if line.input == "receive_pieces":
+                wires.receive_message(line.channel, b"".join(line.pieces))
+            elif line.pieces:
+                wires.receive_part(line.channel, line.pieces, line.size_bytes or 0)
+            if line.cause is not None:
+                wires.receive_close(line.channel, line.cause)
+        wires.receive_effects(effects)
+        yield from told
+        told.clear()
+
+
+class LogLine(msgspec.Struct, frozen=True, rename={"sender": "from"}):
+    """A line of a pipe's log: `{"from": "client", "message": {…}}`, with `at` in seconds if that is known."""
+
+    sender: Role
+    message: msgspec.Raw
+    at: float | None = None
+
+
+_log: Final = msgspec.json.Decoder(LogLine)
+
+
+def read_log(lines: Iterable[bytes]) -> Iterator[Said]:
+    """A log of one pipe, a line a message. What was no JSON stands in it as a string.
+
+    Raises:
+        ValueError: a line is none of such a log.
+    """
+    for number, text in enumerate(lines, 1):
+        try:
+            line = _log.decode(text)
+            raw = bytes(line.message)
+            message = str(msgspec.json.decode(raw)).encode() if raw.startswith(b'"') else raw
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ValueError(f"line {number} is no line of a log: {error}") from None
+        yield Said(PIPE_CHANNEL, line.sender, message, at=line.at)

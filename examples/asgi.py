@@ -1,0 +1,196 @@
+"""An ASGI application round a copy of the engine: Streamable HTTP for clients, a server process for each session.
+
+    cp -r core examples/mcp_engine
+    MCP_COMMAND='COMMAND ARG…' uvicorn --app-dir examples --timeout-graceful-shutdown 5 asgi:app
+
+The event loop is the lock: between an input and queueing what came of it nothing is awaited. See docs/vendoring.md.
+"""
+
+import asyncio
+import os
+import shlex
+import signal
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from subprocess import PIPE
+from typing import Any
+
+from mcp_engine.effects import Cause, Close, Connected, Dial, Effect, End, GetOpening, Pass, Pause, Resume, Send
+from mcp_engine.engine import Engine
+from mcp_engine.ids import ChannelId
+from mcp_engine.limits import Limits
+from mcp_engine.plan import Kind, Offer, Plan, ServerPlan, TaskRules
+from mcp_engine.wire.http_refusals import not_found, refusal
+from mcp_engine.wire.http_reply import Out, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead, State
+from mcp_engine.wire.http_routes import Head, McpRoute, Refused, Surface
+from mcp_engine.wire.http_server import judge, reply_to, shared_headers
+from mcp_engine.wire.ndjson import Line, LineReader, encode_line
+from mcp_engine.wire.oversize import answer_for
+
+GRACE_S = 5.0  # for a server to go once its stdin has ended
+LIMITS = Limits()
+
+
+class Channel:
+    """A server, or one request of a client. What it is to be sent waits in `outbox`; `Pause` keeps that short."""
+
+    def __init__(self, number: ChannelId) -> None:
+        self.number = number
+        self.outbox: asyncio.Queue[Send | Pass | Close] = asyncio.Queue()
+        self.may_read = asyncio.Event()
+        self.may_read.set()
+        self.is_over = asyncio.Event()
+        self.server: asyncio.Future[None] | None = None
+
+
+class Proxy:
+    def __init__(self, command: list[str]) -> None:
+        self.command = command
+        self.surface = Surface(("server",), hosts=frozenset({"localhost", "127.0.0.1", "[::1]"}), origins=frozenset())
+        server = ServerPlan(id="server", kind=Kind.PIPE, tasks=TaskRules(offer=Offer.NEVER))  # tasks need a storage
+        self.engine = Engine(Plan(servers=(server,)), entropy=os.urandom, unix_at_zero=time.time() - time.monotonic())
+        self.channels: dict[ChannelId, Channel] = {}
+        self.alarm: asyncio.TimerHandle | None = None
+
+    def tell(self, receive: Callable[..., list[Effect]], *arguments: Any) -> None:
+        """Call an input of the engine, and queue what comes of it before anything else is told."""
+        for order in receive(*arguments, time.monotonic()):
+            if isinstance(order, Send | Pass | Close):
+                self.channels[order.channel].outbox.put_nowait(order)
+                if isinstance(order, Close):
+                    self.channels[order.channel].is_over.set()
+            elif isinstance(order, Pause):
+                self.channels[order.channel].may_read.clear()
+            elif isinstance(order, Resume):
+                self.channels[order.channel].may_read.set()
+            elif isinstance(order, Dial):
+                self.channels[order.channel] = channel = Channel(order.channel)
+                channel.server = asyncio.ensure_future(self.run_server(channel))
+        if self.alarm is not None:
+            self.alarm.cancel()
+        if (due := self.engine.next_timeout()) is not None:
+            wait_s = max(0.0, due.at - time.monotonic())
+            self.alarm = asyncio.get_running_loop().call_later(wait_s, self.tell, self.engine.handle_timeout)
+
+    def lose(self, channel: Channel, cause: Cause) -> None:
+        self.tell(self.engine.receive_close, channel.number, cause)
+        del self.channels[channel.number]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await self.serve(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            self.tell(self.engine.receive_stop)
+            await asyncio.gather(*(channel.server for channel in self.channels.values() if channel.server))
+            await send({"type": "lifespan.shutdown.complete"})
+
+    async def serve(self, scope: Any, receive: Any, send: Any) -> None:
+        target = (scope["raw_path"] + b"?" + scope["query_string"]).decode("latin-1").removesuffix("?")
+        head = Head(scope["method"], target, tuple((name, value) for name, value in scope["headers"]))
+        route, body, is_more = judge(head, self.surface, scheme=scope["scheme"]), bytearray(), True
+        while isinstance(route, McpRoute) and is_more:
+            got = await receive()
+            if got["type"] == "http.disconnect":
+                return
+            body += got.get("body", b"")
+            is_more = got.get("more_body", False)
+            if len(body) > LIMITS.request_size_max_bytes:
+                route = refusal(413, f"got over {LIMITS.request_size_max_bytes} bytes, expected less", is_mcp=True)
+
+        async def put(outs: Sequence[Out]) -> None:
+            async with asyncio.timeout(LIMITS.write_timeout_s):
+                for out in outs:
+                    if isinstance(out, ReplyHead | ReplyDocument):
+                        length = [(b"content-length", b"%d" % len(out.data))] if isinstance(out, ReplyDocument) else []
+                        headers = [*out.headers, *length, *shared_headers(head, self.surface)]
+                        await send({"type": "http.response.start", "status": out.status, "headers": headers})
+                    if isinstance(out, ReplyBody | ReplyDocument):
+                        is_more = isinstance(out, ReplyBody)
+                        await send({"type": "http.response.body", "body": out.data, "more_body": is_more})
+                    elif isinstance(out, ReplyEnd):
+                        await send({"type": "http.response.body"})
+
+        if not isinstance(route, McpRoute):
+            refused = route if isinstance(route, Refused) else not_found(scope["path"], self.surface)
+            await put((ReplyHead(refused.status, refused.headers), ReplyBody(refused.body), ReplyEnd()))
+            return
+        number = self.engine.new_channel()
+        self.channels[number] = channel = Channel(number)
+        self.tell(self.engine.receive_open, channel.number, route.opening)
+        if route.is_posted:
+            self.tell(self.engine.receive_message, channel.number, bytes(body))
+        answering = asyncio.ensure_future(self.answer(channel, route, put))
+        leaving = asyncio.ensure_future(receive())  # no more can come than that the client has gone
+        end = End.GONE
+        try:
+            done, _ = await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if answering in done:
+                end = answering.result()
+        finally:
+            self.lose(channel, Cause(end))
+            answering.cancel()
+            leaving.cancel()
+
+    async def answer(self, channel: Channel, route: McpRoute, put: Callable[[Sequence[Out]], Awaitable[None]]) -> End:
+        """Write the reply as it comes, and comments where an event stream is silent."""
+        reply = reply_to(route.opening)
+        with suppress(OSError):
+            if isinstance(route.opening, GetOpening) and channel.outbox.empty():
+                await put(reply.open())
+            while reply.state is not State.ENDED:
+                try:
+                    order = await asyncio.wait_for(channel.outbox.get(), LIMITS.keep_alive_s)
+                except TimeoutError:
+                    await put(reply.keep_alive())
+                    continue
+                if isinstance(order, Close):
+                    await put(reply.receive_close(order))
+                else:
+                    await put(reply.receive_send(order) if isinstance(order, Send) else reply.receive_pass(order))
+                    size_bytes = len(order.message) if isinstance(order, Send) else sum(map(len, order.pieces))
+                    self.tell(self.engine.receive_sent, channel.number, size_bytes)
+            return End.DONE
+        return End.GONE  # it took nothing for too long, or cannot
+
+    async def run_server(self, channel: Channel) -> None:
+        try:
+            child = await asyncio.create_subprocess_exec(*self.command, stdin=PIPE, stdout=PIPE, start_new_session=True)
+        except OSError as error:
+            self.lose(channel, Cause(End.UNREACHABLE, str(error), unsent=True))
+            return
+        assert child.stdin and child.stdout
+        self.tell(self.engine.receive_open, channel.number, Connected())
+        reading = asyncio.ensure_future(self.read(channel, child.stdout))
+        writing = asyncio.ensure_future(self.write(channel, child.stdin))
+        await channel.is_over.wait()
+        channel.outbox.put_nowait(Close(channel.number))  # at which its stdin is closed
+        channel.may_read.set()  # what it still says is dropped
+        await asyncio.wait((reading,), timeout=GRACE_S)
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        await asyncio.wait((reading, writing))
+        self.lose(channel, Cause(End.BROKEN, f"the server ended with exit code {await child.wait()}"))
+
+    async def read(self, channel: Channel, stdout: asyncio.StreamReader) -> None:
+        lines, size_max = LineReader(line_size_max_bytes=LIMITS.reply_size_max_bytes), LIMITS.reply_size_max_bytes
+        while await channel.may_read.wait() and (data := await stdout.read(LIMITS.read_size_bytes)):
+            for line in lines.receive_bytes(data):
+                said = line.data if isinstance(line, Line) else answer_for(line.head, line.size_bytes, size_max)
+                self.tell(self.engine.receive_message, channel.number, said or b"{}")
+        channel.is_over.set()
+
+    async def write(self, channel: Channel, stdin: asyncio.StreamWriter) -> None:
+        with suppress(OSError):  # it reads no more
+            while isinstance(order := await channel.outbox.get(), Send):
+                stdin.write(encode_line(order.message))
+                await stdin.drain()
+                self.tell(self.engine.receive_sent, channel.number, len(order.message))
+        stdin.close()
+        channel.is_over.set()
+
+
+app = Proxy(shlex.split(os.environ["MCP_COMMAND"]))

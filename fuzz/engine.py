@@ -1,0 +1,646 @@
+"""Whatever clients, servers and the storage do, in any order, nothing is raised, and each gets its own answers, once.
+
+The input is a list of operations, three bytes each: what happens, to whom, and how; a message of its own (`RAW`) is the
+bytes behind its operation. The driver does what `docs/engine.md` asks of it, so no accepted outcome is an exception:
+
+- a request is answered at most once, to its own client, with what its own server made of it; once all is stopped,
+  exactly once, if its client is there and has not cancelled it;
+- nothing is ordered for a channel that is over, and no deadline that was handled is due again;
+- sessions, processes and channels are never more than allowed, and nothing is left when everybody has gone.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from isthmus.core.effects import (
+    Allocate,
+    Allocated,
+    Append,
+    Appended,
+    Cause,
+    Close,
+    Collect,
+    Collected,
+    CollectedFile,
+    Connected,
+    DeleteOpening,
+    Dial,
+    Effect,
+    End,
+    EventPipeOpening,
+    Fetch,
+    Fetched,
+    Forget,
+    GetOpening,
+    Halt,
+    Join,
+    Load,
+    Loaded,
+    Materialize,
+    Materialized,
+    PipeOpening,
+    Post,
+    PostOpening,
+    Primed,
+    Receive,
+    Save,
+    Saved,
+    SeenFile,
+    Send,
+    Serve,
+    Sighting,
+    Spawn,
+    StorageAnswer,
+    StorageFailed,
+    Survey,
+    Surveyed,
+    UploadOpening,
+)
+from isthmus.core.engine import Engine
+from isthmus.core.ids import ChannelId
+from isthmus.core.limits import Limits
+from isthmus.core.plan import (
+    ArtifactProducer,
+    AutoFiles,
+    Kind,
+    LocatorMode,
+    OutputLocator,
+    Plan,
+    ServerPlan,
+    Sharing,
+    UploadConsumer,
+)
+from isthmus.core.report import Command
+from isthmus.core.wire.mirroring import headers_for
+
+SERVERS: Final = ("own", "web", "shared", "files", "auto")
+PLAN: Final = Plan(
+    servers=(
+        ServerPlan(id="own", kind=Kind.PIPE, spares=1),
+        ServerPlan(id="web", kind=Kind.HTTP, may_fall_back=True, passes_authorization=True),
+        ServerPlan(id="shared", kind=Kind.PIPE, sharing=Sharing.CONCURRENT),
+        ServerPlan(
+            id="files",
+            kind=Kind.PIPE,
+            consumers=(UploadConsumer(tools=("eat",), file_path_argument="path", accept_other=True),),
+            producers=(ArtifactProducer(tools=("echo",), output_locator=OutputLocator(mode=LocatorMode.REGEX)),),
+        ),
+        ServerPlan(id="auto", kind=Kind.HTTP, auto_files=AutoFiles()),
+    ),
+    link_key=b"the key of this target",
+    workspaces_path="/w",
+    fallback_base_url="http://here",
+    stores_events=True,
+    mirrors_polling=True,
+)
+LIMITS: Final = Limits(
+    sessions_max=6,
+    children_max=4,
+    exchanges_per_session_max=4,
+    asks_per_session_max=3,
+    streams_per_session_max=2,
+    events_max=2,
+    held_per_session_max=2,
+    parks_per_session_max=2,
+    parks_max=3,
+    tasks_max=4,
+    tasks_per_session_max=2,
+    listens_per_session_max=2,
+    request_size_max_bytes=4096,
+    reply_size_max_bytes=4096,
+    notices_waiting_max=3,
+    batch_max=3,
+    artifacts_per_session_max=2,
+)
+OPERATIONS_MAX: Final = 160
+"""What is found with more can be found with fewer."""
+CHANNELS_MAX: Final = 200
+DEADLINES_MAX: Final = 200
+"""In one stretch of time. Servers that are silent are asked again every so often."""
+
+REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+MODERN: Final = "2026-07-28"
+CAPABILITIES: Final = (
+    "{}",
+    '{"roots":{"listChanged":true},"sampling":{},"elicitation":{}}',
+    '{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"tasks":{"requests":{"tools":{"call":{}}}}}',
+)
+SERVES: Final = (
+    "{}",
+    '{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{},"prompts":{}}',
+    '{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}',
+)
+ASKED: Final = (
+    ("tools/call", '"name":"echo","arguments":{"tag":"TAG"}'),
+    ("tools/call", '"name":"echo","arguments":{"tag":"TAG"},"_meta":{"progressToken":"TAG"}'),
+    ("tools/call", '"name":"echo","arguments":{"tag":"TAG"},"task":{"ttl":5000}'),
+    ("tools/call", '"name":"eat","arguments":{"path":"upload://sessions/0/1","tag":"TAG"}'),
+    ("prompts/get", '"name":"TAG"'),
+    ("tools/list", '"cursor":"TAG"'),
+    ("resources/list", ""),
+    ("resources/read", '"uri":"artifact://sessions/0/1/TAG"'),
+    ("resources/subscribe", '"uri":"TAG"'),
+    ("ping", ""),
+    ("tasks/list", ""),
+    ("tasks/result", '"taskId":"TAG"'),
+    ("server/discover", ""),
+    ("subscriptions/listen", '"notifications":{"toolsListChanged":true}'),
+    ("acme/own", '"tag":"TAG"'),
+    ("initialize", '"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"TAG","version":"1"}'),
+)
+QUESTIONS: Final = (
+    ("roots/list", ""),
+    ("sampling/createMessage", '"messages":[],"maxTokens":1'),
+    ("elicitation/create", '"message":"m","requestedSchema":{"type":"object","properties":{}}'),
+    ("ping", ""),
+)
+NEWS: Final = (
+    ("notifications/tools/list_changed", ""),
+    ("notifications/message", '"level":"info","data":"x"'),
+    ("notifications/resources/updated", '"uri":"x"'),
+    ("notifications/cancelled", '"requestId":1'),
+    ("notifications/roots/list_changed", ""),
+    ("notifications/tasks/status", '"taskId":"x","status":"working","createdAt":"","lastUpdatedAt":"","ttl":1'),
+)
+ENDS: Final = (
+    Cause(End.DONE),
+    Cause(End.GONE),
+    Cause(End.BROKEN, "cut"),
+    Cause(End.UNREACHABLE, "no", unsent=True),
+    Cause(End.REFUSED, status=404),
+    Cause(End.REFUSED, status=405),
+    Cause(End.REFUSED, status=401, challenge="Bearer"),
+    Cause(End.BROKEN, "cut", last_event_id="e", retry_ms=5),
+    Cause(End.TIMED_OUT),
+    Cause(End.REFUSED, status=400, body=b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"x"}}'),
+)
+WAITS_S: Final = (0.0, 0.01, 0.3, 1.0, 6.0, 31.0, 400.0, 4000.0)
+ODD: Final = (None, 7, -1, True, "", "x", [], {}, [None], [[]], {"a": None}, {"type": "text"}, 10**20, 1.5)
+TAG: Final = re.compile(rb"tag-[0-9]+")
+ID: Final = re.compile(rb'"id" *: *("[^"]*"|-?[0-9]+(?:\.0+)?)')
+
+
+def spoilt(message: bytes, place: int, what: int) -> bytes:
+    """The message with another value at one place of its result or params."""
+    try:
+        frame = json.loads(message)
+    except ValueError:
+        return message
+    places: list[tuple[Any, Any]] = []
+    waiting = [(frame, name) for name in ("result", "params", "error") if name in frame]
+    while waiting:
+        holder, key = waiting.pop()
+        places.append((holder, key))
+        held = holder[key]
+        if isinstance(held, dict):
+            waiting += [(held, below) for below in held]
+        elif isinstance(held, list):
+            waiting += [(held, below) for below in range(len(held))]
+    if places:
+        holder, key = places[place % len(places)]
+        holder[key] = ODD[what % len(ODD)]
+    return json.dumps(frame).encode()
+
+
+@dataclass(eq=False)
+class Client:
+    """What it has asked is counted under its ids as they are written; `tags` are its own."""
+
+    server: str
+    pipe: ChannelId | None = None
+    is_modern: bool = False
+    session: str | None = None
+    asked: Counter[str] = field(default_factory=Counter)
+    told: Counter[str] = field(default_factory=Counter)
+    is_greeted: bool = False
+    is_loose: bool = False
+    """It has cancelled something, or sent what nobody knows how to answer: not all of it must be answered."""
+    tags: set[str] = field(default_factory=set)
+    questions: list[tuple[ChannelId, str]] = field(default_factory=list)
+    last_event_id: str | None = None
+
+
+@dataclass(eq=False)
+class Heard:
+    """A message that a server was sent: on its stdin, or in a POST."""
+
+    channel: ChannelId
+    message: bytes
+    is_posted: bool
+
+
+class World:
+    def __init__(self) -> None:
+        self.engine = Engine(PLAN, entropy=random.Random(1).randbytes, unix_at_zero=1e9, limits=LIMITS)
+        self.now = 0.0
+        self.clients: list[Client] = []
+        self.owners: dict[ChannelId, Client] = {}
+        self.open: set[ChannelId] = set()
+        self.upstream: dict[ChannelId, Dial] = {}
+        self.connected: set[ChannelId] = set()
+        self.children: set[ChannelId] = set()
+        self.heard: list[Heard] = []
+        self.orders: list[Effect] = []
+        self.records: dict[str, bytes] = {}
+        self.events: set[tuple[Client, str, str]] = set()
+        self.tags = 0
+        self.unsent: Counter[ChannelId] = Counter()
+
+    # --- What is ordered --------------------------------------------------------------------------------------------
+
+    def do(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                self.hear(effect)
+            elif isinstance(effect, Close):
+                assert effect.channel in self.open
+                self.children.discard(effect.channel)
+            elif isinstance(effect, Dial):
+                self.open.add(effect.channel)
+                self.upstream[effect.channel] = effect
+                if isinstance(effect.target, Spawn | Join):
+                    self.children.add(effect.channel)
+                    spawned = [self.upstream[channel].target for channel in self.children]
+                    assert sum(isinstance(target, Spawn) for target in spawned) <= LIMITS.children_max
+                elif isinstance(effect.target, Post):
+                    self.heard.append(Heard(effect.channel, effect.target.message, True))
+            elif isinstance(effect, Serve | Receive | Append):
+                assert effect.channel in self.open
+                self.orders.append(effect)
+            elif isinstance(effect, Load | Save | Allocate | Survey | Collect | Materialize | Fetch):
+                self.orders.append(effect)
+            elif isinstance(effect, Forget):
+                self.records.pop(effect.key, None)
+        for effect in effects:
+            if isinstance(effect, Close) or (isinstance(effect, Send) and effect.is_last):
+                self.close(effect.channel, Cause(End.DONE))
+        assert self.engine.session_count <= LIMITS.sessions_max
+        assert self.engine.exchange_count <= LIMITS.sessions_max * LIMITS.exchanges_per_session_max
+
+    def hear(self, send: Send) -> None:
+        assert send.channel in self.open
+        self.unsent[send.channel] += len(send.message)
+        if send.channel in self.children:
+            self.heard.append(Heard(send.channel, send.message, False))
+            return
+        client = self.owners.get(send.channel)
+        if client is None:
+            return
+        client.session = send.session or client.session
+        client.last_event_id = send.event_id or client.last_event_id
+        if not send.message or send.event == "endpoint" or send.status >= 400:
+            return
+        frames = json.loads(send.message)
+        for frame in frames if isinstance(frames, list) else [frames]:
+            if "method" in frame:
+                if "id" in frame:
+                    client.questions.append((send.channel, json.dumps(frame["id"])))
+                continue
+            key = ID.search(send.message)[1].decode() if frame.get("id") is not None else "null"  # type: ignore[index]
+            if isinstance(frames, list):
+                key = json.dumps(frame.get("id"))
+            if send.event_id is not None:
+                if (client, key, send.event_id) in self.events:
+                    continue  # told again to a client that came back
+                self.events.add((client, key, send.event_id))
+            client.told[key] += 1
+            assert key == "null" or client.told[key] <= client.asked[key], f"{key} is answered twice"
+            if "result" in frame:
+                assert {tag.decode() for tag in TAG.findall(send.message)} <= client.tags, "an answer of another client"
+
+    def close(self, channel: ChannelId, cause: Cause) -> None:
+        if channel in self.open:
+            self.open.discard(channel)
+            self.children.discard(channel)
+            self.heard = [heard for heard in self.heard if heard.channel != channel]
+            self.do(self.engine.receive_close(channel, cause, self.now))
+
+    def say(self, channel: ChannelId, message: bytes) -> None:
+        if channel in self.open:
+            self.do(self.engine.receive_message(channel, message, self.now))
+
+    def report(self, how: int) -> None:
+        """Some of what is on its way to some peer has left."""
+        waiting = sorted(channel for channel in self.open if self.unsent[channel])
+        if waiting:
+            channel = waiting[how % len(waiting)]
+            size_bytes = min(how, self.unsent[channel])
+            self.unsent[channel] -= size_bytes
+            self.do(self.engine.receive_sent(channel, size_bytes, self.now))
+
+    def wait(self, seconds: float) -> None:
+        end = self.now + seconds
+        for _ in range(DEADLINES_MAX):
+            due = self.engine.next_timeout()
+            if due is None or due.at > end:
+                break
+            self.now = max(self.now, due.at)
+            self.do(self.engine.handle_timeout(self.now))
+            following = self.engine.next_timeout()
+            assert following is None or following.at > self.now, f"{following} is due again"
+        self.now = max(self.now, end)
+
+    # --- What clients do --------------------------------------------------------------------------------------------
+
+    def come(self, who: int, how: int) -> None:
+        if len(self.owners) >= CHANNELS_MAX:
+            return
+        client = Client(SERVERS[who % len(SERVERS)], is_modern=bool(how & 2))
+        self.clients.append(client)
+        if how & 1:
+            client.pipe = self.engine.new_channel()
+            self.owners[client.pipe] = client
+            self.open.add(client.pipe)
+            opening = EventPipeOpening(client.server, endpoint="/m") if how & 4 else PipeOpening(client.server)
+            self.do(self.engine.receive_open(client.pipe, opening, self.now))
+        if not client.is_modern:
+            text = f'"protocolVersion":"{REVISIONS[how >> 3 & 3]}","capabilities":{CAPABILITIES[(how >> 5) % 3]}'
+            self.ask(client, "initialize", f'{text},"clientInfo":{{"name":"c","version":"1"}}', how)
+
+    def ask(self, client: Client, method: str, params: str, how: int, who: int = 0) -> None:
+        id_raw = str(self.tags if how & 3 else 0)  # some use one id again and again
+        tag = f"tag-{self.tags}"
+        self.tags += 1
+        client.tags.add(tag)
+        params = params.replace("TAG", tag)
+        if client.is_modern:
+            meta = (
+                f'"_meta":{{"io.modelcontextprotocol/protocolVersion":"{MODERN}",'
+                f'"io.modelcontextprotocol/clientCapabilities":{CAPABILITIES[how % 3]}}}'
+            )
+            params = re.sub(r',?"_meta":\{.*?\}', "", params)
+            params = f"{params},{meta}" if params else meta
+        message = f'{{"jsonrpc":"2.0","id":{id_raw},"method":"{method}","params":{{{params}}}}}'
+        mirrored = headers_for(method, f"{{{params}}}".encode(), ()) if client.is_modern else ()
+        if who & 128:
+            client.is_loose = True
+        self.tell(client, spoilt(message.encode(), how, who) if who & 128 else message.encode(), mirrored)
+
+    def tell(self, client: Client, message: bytes, mirrored: tuple[tuple[str, str], ...] = ()) -> None:
+        """A message of a client: on its pipe, or in a POST."""
+        for found in ID.findall(message):
+            client.asked[found.decode()] += 1
+        if client.pipe is not None:
+            if client.pipe in self.open:
+                self.say(client.pipe, message)
+            else:
+                client.is_loose = True
+        elif len(self.owners) < CHANNELS_MAX:
+            channel = self.engine.new_channel()
+            self.owners[channel] = client
+            self.open.add(channel)
+            revision = MODERN if client.is_modern else None
+            opening = PostOpening(client.server, session=client.session, revision=revision, mirrored=mirrored)
+            self.do(self.engine.receive_open(channel, opening, self.now))
+            self.say(channel, message)
+
+    def act(self, client: Client, how: int) -> None:
+        """What else a client may do."""
+        kind, how = how & 7, how >> 3
+        if kind == 0:
+            channel = client.pipe
+            if channel is None:
+                mine = [one for one in self.owners if self.owners[one] is client and one in self.open]
+                channel = mine[how % len(mine)] if mine else None
+            client.is_loose = True
+            if channel is not None:
+                self.close(channel, ENDS[how % 3])
+        elif kind == 1 and client.questions:
+            _, id_raw = client.questions.pop(how % len(client.questions))
+            answer = ('{"roots":[]}', '{"action":"accept","content":{}}', "7", '{"role":"user","content":[]}')[how & 3]
+            self.tell(
+                client, f'{{"jsonrpc":"2.0","result":{answer},"id" :{id_raw}}}'.encode().replace(b'"id" :', b'"id"  :')
+            )
+            client.asked[id_raw] -= 1  # that was no request
+        elif kind == 2:
+            client.is_loose = True
+            ids = list(client.asked) or ["1"]
+            params = f'"requestId":{ids[how % len(ids)]}'
+            self.tell(client, f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{{params}}}}}'.encode())
+        elif kind == 3:
+            self.tell(client, b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        elif kind in (4, 5) and client.pipe is None and len(self.owners) < CHANNELS_MAX:
+            channel = self.engine.new_channel()
+            self.owners[channel] = client
+            self.open.add(channel)
+            last = client.last_event_id if kind == 5 else None
+            opening = GetOpening(client.server, session=client.session, last_event_id=last)
+            self.do(self.engine.receive_open(channel, opening, self.now))
+        elif kind == 6 and client.pipe is None and len(self.owners) < CHANNELS_MAX:
+            channel = self.engine.new_channel()
+            self.owners[channel] = client
+            self.open.add(channel)
+            self.do(self.engine.receive_open(channel, DeleteOpening(client.server, session=client.session), self.now))
+        elif kind == 7 and len(self.owners) < CHANNELS_MAX:
+            channel = self.engine.new_channel()
+            self.owners[channel] = Client("nobody")
+            self.open.add(channel)
+            opening = UploadOpening("files", {"mcp_upload_exp": "1"}, session=client.session, size_bytes=how)
+            self.do(self.engine.receive_open(channel, opening, self.now))
+
+    # --- What servers do --------------------------------------------------------------------------------------------
+
+    def connect(self, who: int, how: int) -> None:
+        waiting = [channel for channel in self.upstream if channel in self.open and channel not in self.connected]
+        if not waiting:
+            return
+        channel = waiting[who % len(waiting)]
+        if how & 3:
+            self.connected.add(channel)
+            session = "S" if how & 4 else None
+            self.do(self.engine.receive_open(channel, Connected(session, (("c", "v"),) if how & 8 else ()), self.now))
+            if how & 16 and channel in self.open and isinstance(self.upstream[channel].target, Post):
+                self.do(self.engine.receive_open(channel, Primed(), self.now))
+        else:
+            self.close(channel, ENDS[how // 4 % len(ENDS)])
+
+    def serve(self, who: int, how: int) -> None:
+        """A server answers something that it was sent."""
+        if not self.heard:
+            return
+        heard = self.heard.pop(who % len(self.heard))
+        if heard.is_posted and heard.channel not in self.connected:
+            self.connected.add(heard.channel)
+            self.do(self.engine.receive_open(heard.channel, Connected("S" if how & 1 else None), self.now))
+        reply = self.reply(heard, how >> 1)
+        self.say(heard.channel, spoilt(reply, how, who) if who & 128 else reply)
+        if heard.is_posted and how & 128 == 0:
+            self.close(heard.channel, Cause(End.DONE))
+
+    def reply(self, heard: Heard, how: int) -> bytes:
+        try:
+            frame = json.loads(heard.message)
+        except ValueError:
+            return b""
+        if not isinstance(frame, dict) or "method" not in frame or "id" not in frame:
+            return b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}'
+        id_raw, method = json.dumps(frame["id"]), frame["method"]
+        tags = TAG.findall(heard.message)
+        tag = tags[-1].decode() if tags else "x"
+        if how & 15 == 15:
+            return f'{{"jsonrpc":"2.0","id":{id_raw},"error":{{"code":-32601,"message":"{tag}"}}}}'.encode()
+        if how & 15 == 14:
+            return f'{{"jsonrpc":"2.0","id":{id_raw}9,"result":{{}}}}'.encode()
+        if how & 15 == 13:
+            body = '"requestState":"s","inputRequests":{"a":{"method":"roots/list"}}'
+            return f'{{"jsonrpc":"2.0","id":{id_raw},"result":{{"resultType":"input_required",{body}}}}}'.encode()
+        if how & 15 == 12:
+            body = f'"task":{{"taskId":"{tag}","status":"working","createdAt":"","lastUpdatedAt":"","ttl":null}}'
+            return f'{{"jsonrpc":"2.0","id":{id_raw},"result":{{{body}}}}}'.encode()
+        info = '"serverInfo":{"name":"s","version":"1"}'
+        if method == "initialize":
+            text = f'"protocolVersion":"{REVISIONS[3 - (how & 3)]}","capabilities":{SERVES[(how >> 2) % 3]},{info}'
+        elif method == "server/discover" and how & 1:
+            text = f'"resultType":"complete","supportedVersions":["{MODERN}"],"capabilities":{SERVES[1]},{info}'
+        elif method == "server/discover":
+            return f'{{"jsonrpc":"2.0","id":{id_raw},"error":{{"code":-32601,"message":"no"}}}}'.encode()
+        elif method == "tools/list":
+            text = '"tools":[{"name":"echo","inputSchema":{"type":"object"}},{"name":"eat","inputSchema":{}}]'
+        else:
+            text = f'"content":[{{"type":"text","text":"saved {tag} to /w/{tag}.png"}}]'
+        return f'{{"jsonrpc":"2.0","id":{id_raw},"result":{{{text}}}}}'.encode()
+
+    def speak(self, who: int, how: int) -> None:
+        """A server says something that nobody asked for, or goes."""
+        channels = [channel for channel in self.upstream if channel in self.open and channel in self.connected]
+        if not channels:
+            return
+        channel = channels[who % len(channels)]
+        kind, how = how & 3, how >> 2
+        if kind == 0:
+            self.close(channel, ENDS[how % len(ENDS)])
+        elif kind == 1:
+            method, params = QUESTIONS[how % len(QUESTIONS)]
+            self.say(channel, f'{{"jsonrpc":"2.0","id":"q{how}","method":"{method}","params":{{{params}}}}}'.encode())
+        elif kind == 2:
+            method, params = NEWS[how % len(NEWS)]
+            self.say(channel, f'{{"jsonrpc":"2.0","method":"{method}","params":{{{params}}}}}'.encode())
+        else:
+            tokens = [
+                token for heard in self.heard for token in re.findall(rb'"progressToken":([^,}]+)', heard.message)
+            ]
+            token = tokens[how % len(tokens)].decode() if tokens else "1"
+            params = f'"progressToken":{token},"progress":{how}'
+            self.say(channel, f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{{params}}}}}'.encode())
+
+    def settle(self, how: int) -> None:
+        """Everybody does what is expected, for a while."""
+        for _ in range(how & 31):
+            if any(channel in self.open and channel not in self.connected for channel in self.upstream):
+                self.connect(0, 7)
+            elif self.heard:
+                self.serve(0, 1 | how >> 5 << 1)
+            elif self.orders:
+                self.store(0, 3)
+            else:
+                greeted = [client for client in self.clients if client.told and not client.is_greeted]
+                if not greeted:
+                    return
+                greeted[0].is_greeted = True
+                if not greeted[0].is_modern:
+                    self.act(greeted[0], 3)
+
+    # --- What the storage does --------------------------------------------------------------------------------------
+
+    def store(self, who: int, how: int) -> None:
+        if not self.orders:
+            return
+        order = self.orders.pop(who % len(self.orders))
+        if isinstance(order, Serve):
+            self.close(order.channel, Cause(End.DONE))
+        elif isinstance(order, Receive):
+            files = b'{"filename":"a","size_bytes":1,"sha256":"x"}'
+            self.say(order.channel, b'{"files":[%b]}' % b",".join([files] * (1 + how % len(order.blobs))))
+        elif isinstance(order, Append):
+            report = Appended(order.offset, halt=Halt.FAILED)
+            self.say(order.channel, json.dumps({"size_bytes": report.size_bytes, "halt": report.halt.value}).encode())
+        elif isinstance(order, Load | Save | Allocate | Survey | Collect | Materialize | Fetch):
+            answer = StorageFailed("no", is_full=bool(how & 8), is_missing=bool(how & 16)) if how & 7 == 7 else None
+            self.do(self.engine.receive_answer(order.ticket, answer or self.answer(order, how), self.now))
+
+    def answer(self, order: Load | Save | Allocate | Survey | Collect | Materialize | Fetch, how: int) -> StorageAnswer:
+        match order:
+            case Load(key=key):
+                return Loaded(self.records.get(key) if how & 1 else b"\xff")
+            case Save(key=key, value=value):
+                self.records[key] = value
+                return Saved()
+            case Allocate():
+                return Allocated("/w/out/a.png")
+            case Survey(named=named):
+                found = Sighting(files=(SeenFile("/w/a.png", 5, "s"),)) if how & 1 else Sighting("missing")
+                listed = (SeenFile("/w/b.png", 7, str(how)),) if how & 2 else ()
+                return Surveyed((found,) * len(named), listed)
+            case Collect(sources=sources):
+                one = CollectedFile(path="/w/a.png", filename="a.png", size_bytes=5, sha256="x")
+                return Collected((one if how & 1 else CollectedFile("missing"),) * len(sources))
+            case Materialize():
+                return Materialized("/w/in/a.png", "s")
+            case Fetch():
+                return Fetched(b"{}" if how & 1 else b"\xff")
+
+
+def operate(world: World, data: bytes) -> None:
+    at = 0
+    for _ in range(OPERATIONS_MAX):
+        if at + 3 > len(data):
+            return
+        what, who, how = data[at : at + 3]
+        at += 3
+        client = world.clients[who % len(world.clients)] if world.clients else None
+        match what % 16:
+            case 0 | 1:
+                world.come(who, how)
+            case 2 | 3 | 4 if client is not None:
+                world.ask(client, *ASKED[how >> 4], how, who)
+            case 5 if client is not None:
+                world.act(client, how)
+            case 6:
+                world.connect(who, how)
+            case 7 | 8:
+                world.settle(how)
+            case 9 | 10:
+                world.serve(who, how)
+            case 11:
+                world.speak(who, how)
+            case 12:
+                world.store(who, how)
+            case 13:
+                world.wait(WAITS_S[how % len(WAITS_S)])
+            case 14 if client is not None:
+                raw = data[at : at + how].replace(b"\\", b"")
+                at += how
+                client.is_loose = True
+                if who & 1 and world.heard:
+                    world.say(world.heard[who % len(world.heard)].channel, raw)
+                else:
+                    world.tell(client, raw)
+            case 15:
+                command = (Command.START, Command.STOP, Command.RESTART)[how % 3]
+                if who & 1:
+                    world.do(world.engine.receive_command(SERVERS[who % len(SERVERS)], command, world.now))
+                elif how == 0:
+                    world.do(world.engine.receive_drain(world.now))
+                else:
+                    world.report(how)
+
+
+def test_one_input(data: bytes) -> None:
+    world = World()
+    operate(world, data)
+    here = [client for client in world.clients if client.pipe in world.open and not client.is_loose]
+    world.do(world.engine.receive_stop(world.now))
+    for client in here:
+        assert +client.asked == +client.told, "a request without an answer"
+    world.wait(100.0)
+    assert world.engine.exchange_count == 0
+    for channel in sorted(world.open):
+        world.close(channel, Cause(End.GONE))
+    world.wait(1e6)
+    assert world.engine.session_count == 0

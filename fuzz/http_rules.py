@@ -1,0 +1,111 @@
+"""Whatever head a client sends, it gets a route to a server that exists, or a refusal that can be written as it is.
+
+The input is the head as on the wire: method, target and version with blanks between; then lines with names and values.
+Accepted outcomes: a `Refused` with a final status and sound headers, or a route; that is only for a Host and an Origin
+that an independent reader allows, and for a server of the surface. No header that goes on or comes back has a line end.
+"""
+
+from __future__ import annotations
+
+import re
+
+from isthmus.core.wire.forward_target import ForwardTarget
+from isthmus.core.wire.forwarding import HeaderRules, Sender, request_headers, response_headers
+from isthmus.core.wire.http_headers import Headers
+from isthmus.core.wire.http_pages import Management
+from isthmus.core.wire.http_routes import (
+    DownloadRoute,
+    ForwardRoute,
+    Head,
+    McpRoute,
+    PageRoute,
+    Refused,
+    SocketRoute,
+    Surface,
+    UploadRoute,
+)
+from isthmus.core.wire.http_server import judge, reply_to, shared_headers
+
+HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
+WAY = ForwardTarget("raw", "http://up.example/base?own=1", b"key of this target")
+SURFACE = Surface(
+    servers=("ops", "a b", "raw"),
+    hosts=HOSTS,
+    origins=frozenset({"https://page.example"}),
+    transparent={"raw": WAY},
+    management=Management(),
+    passes={"ops": (("authorization", "authorization"), ("cookie", "x-cookie"))},
+    required={"a b": ("x-team",)},
+    upload_size_max_bytes=1000,
+    aliases={"/old": "/mcp/ops"},
+)
+RULES = (HeaderRules(), HeaderRules(allow=("cookie", "x-*"), deny=("x-no",), x_forwarded=True, forwarded=True))
+STATUSES = frozenset({200, 204, 303, 400, 401, 403, 404, 405, 406, 411, 412, 413, 415, 417, 426, 431, 501, 505})
+
+
+def head_of(data: bytes) -> Head:
+    """As the listener's parser gives it: no line ends in values, names in lower case, no blanks at edges."""
+    first, *lines = data.replace(b"\r", b"").replace(b"\0", b"").split(b"\n")
+    method, _, rest = first.decode("latin-1").partition(" ")
+    target, _, version = rest.partition(" ")
+    pairs = (line.partition(b":") for line in lines if b":" in line)
+    headers = tuple((name.strip().lower(), value.strip(b" \t")) for name, _, value in pairs)
+    return Head(method, re.sub(r"[^!-~]", "", target), headers, version or "1.1")
+
+
+def check_headers(headers: Headers) -> None:
+    for name, value in headers:
+        assert not re.search(rb"[\r\n\0]", name + value)
+
+
+def test_one_input(data: bytes) -> None:
+    head = head_of(data)
+    check_headers(shared_headers(head, SURFACE))
+    route = judge(head, SURFACE)
+    assert judge(head, SURFACE) == route
+    for rules in RULES:
+        sent = request_headers(head, rules, authority=b"up", sender=Sender("::1", "localhost", "http"))
+        check_headers(tuple(sent))
+        assert [value for name, value in sent if name == b"host"] == [b"up"]
+        assert {name for name, _ in sent}.isdisjoint({b"te", b"keep-alive", b"proxy-connection"})
+        check_headers(response_headers(head.headers, rules, status=200))
+    if isinstance(route, Refused):
+        assert route.status in STATUSES
+        check_headers(route.headers)
+        assert not (route.status == 204 and route.body)
+        return
+    check_allowed(head)
+    match route:
+        case McpRoute(opening):
+            assert opening.server in ("ops", "a b")
+            assert head.method in ("GET", "POST", "DELETE")
+            reply_to(opening)
+        case UploadRoute(opening, _):
+            assert opening.server in ("ops", "a b")
+            assert opening.size_bytes is None or opening.size_bytes >= 0
+        case DownloadRoute(opening, _):
+            assert opening.server in ("ops", "a b")
+            assert "/" not in opening.filename + opening.sid + opening.artifact
+        case SocketRoute(opening, _):
+            assert opening.server in ("ops", "a b")
+            assert head.method == "GET"
+        case ForwardRoute(server, target, _):
+            assert server == "raw"
+            assert target.startswith(b"/base")
+            assert re.fullmatch(rb"[!-~]+", target)
+        case PageRoute(page, _, _):
+            assert page is not None
+
+
+def check_allowed(head: Head) -> None:
+    """There is one Host, which is ours, or the target names one; and no Origin but ours."""
+    absolute = re.match(r"(?i)https?://([^/]+)", head.target)
+    named = [value.decode("latin-1") for name, value in head.headers if name == b"host"]
+    assert len(named) <= 1
+    host = absolute[1] if absolute else named[0]
+    assert re.sub(r":[0-9]+\Z", "", host.lower()) in HOSTS
+    for name, value in head.headers:
+        if name == b"origin":
+            origin = value.decode("latin-1").lower()
+            found = re.fullmatch(r"https?://(.+?)(:[0-9]+)?", origin)
+            assert origin == "https://page.example" or (found is not None and found[1] in HOSTS)

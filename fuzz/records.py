@@ -1,0 +1,75 @@
+"""Whatever an earlier run, or a disk, has left in the records, an engine starts with it, and all of it goes in time.
+
+The first byte says what the rest is the record of: an artifact, an upload or a task. Accepted outcomes: a record that
+cannot be read is removed; any other is told of until it expires, and then no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+
+from isthmus.app.stored import left_behind
+from isthmus.core.effects import Cause, DownloadOpening, End, Load, Loaded, Send, Serve
+from isthmus.core.engine import Engine
+from isthmus.core.handle import sign_download
+from isthmus.core.plan import ArtifactProducer, Kind, Plan, ServerPlan
+from isthmus.storage.memory import MemoryRecords
+
+LOOP = asyncio.new_event_loop()
+KEY = b"the key of this target"
+PLAN = Plan(servers=(ServerPlan(id="ops", kind=Kind.PIPE, producers=(ArtifactProducer(tools=("*",)),)),), link_key=KEY)
+NOW_UNIX = 1_000_000_000.0
+FOREVER_S = 1e12
+SID, AID = "0123456789abcdef" * 2, "fedcba9876543210" * 2
+LOG = logging.getLogger("isthmus.app.stored")
+
+
+def test_one_input(data: bytes) -> None:
+    kind, value = (data[0] if data else 0) % 3, data[1:]
+    LOG.disabled = True  # it names each record that is removed
+    try:
+        check_start(("artifact", "upload", "task")[kind], value)
+    finally:
+        LOG.disabled = False
+    check_download(value)
+
+
+def check_start(kind: str, value: bytes) -> None:
+    records = MemoryRecords(lambda: NOW_UNIX)
+    LOOP.run_until_complete(records.save(f"{kind}/{SID}", value))
+    left = LOOP.run_until_complete(left_behind(records, now_unix=NOW_UNIX, upload_ttl_s=60.0))
+    count = sum(map(len, left))
+    assert count == (LOOP.run_until_complete(records.load(f"{kind}/{SID}")) is not None)
+    engine = Engine(
+        PLAN,
+        entropy=random.Random(1).randbytes,
+        unix_at_zero=NOW_UNIX,
+        stored=left.artifacts,
+        stored_tasks=left.tasks,
+        stored_uploads=left.uploads,
+    )
+    assert len(engine.files()) + len(engine.tasks()) <= count
+    now = 0.0
+    for _ in range(100):
+        due = engine.next_timeout()
+        if due is None or due.at > FOREVER_S:
+            break
+        now = max(now, due.at)
+        engine.handle_timeout(now)
+        later = engine.next_timeout()
+        assert later is None or later.at > now
+    engine.receive_stop(now)
+
+
+def check_download(value: bytes) -> None:
+    """The record may be found by a link, too."""
+    engine = Engine(PLAN, entropy=random.Random(1).randbytes, unix_at_zero=NOW_UNIX)
+    query = sign_download(KEY, server="ops", sid=SID, artifact=AID, filename="a", expires_at_unix=int(NOW_UNIX) + 9)
+    channel = engine.new_channel()
+    (load,) = engine.receive_open(channel, DownloadOpening("ops", SID, AID, "a", query), 0.0)
+    assert isinstance(load, Load)
+    (answer,) = engine.receive_answer(load.ticket, Loaded(value), 1.0)
+    assert isinstance(answer, Send | Serve)
+    engine.receive_close(channel, Cause(End.DONE), 2.0)

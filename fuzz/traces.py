@@ -1,0 +1,31 @@
+"""Whatever is given as a trace, it is replayed to its end, or said to be none.
+
+The input is the lines of a trace. Accepted outcomes: `ValueError`, which says which line is at fault; or differences,
+each of a line that is there.
+"""
+
+from __future__ import annotations
+
+import random
+
+from isthmus.core.plan import Kind, Plan, ServerPlan
+from isthmus.core.trace import Recorder, replay
+
+BEGIN: list[bytes] = []
+Recorder(
+    Plan(servers=(ServerPlan(id="a", kind=Kind.PIPE), ServerPlan(id="b", kind=Kind.HTTP))),
+    entropy=random.Random(1).randbytes,
+    unix_at_zero=0.0,
+    write=BEGIN.append,
+)
+
+
+def test_one_input(data: bytes) -> None:
+    lines = data.splitlines(keepends=True)
+    for trace in (lines, [*BEGIN, *lines]):
+        try:
+            differences = list(replay(trace))
+        except ValueError as error:
+            assert str(error).startswith("line ")
+            continue
+        assert all(1 <= difference.line <= len(trace) for difference in differences)

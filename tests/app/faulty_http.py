@@ -1,0 +1,69 @@
+"""The server of `faulty` over HTTP, in this process."""
+
+from __future__ import annotations
+
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from faulty import answers
+
+
+class Faulty(ThreadingHTTPServer):
+    """Has its fault, and the sessions that go on."""
+
+    daemon_threads = True
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.fault = fault
+        self.count = 0
+        self.sessions: set[str] = set()
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Faulty
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        try:
+            message = json.loads(body)
+        except ValueError:
+            message = None
+        if not isinstance(message, dict):
+            self.say(400)
+            return
+        session = self.headers["Mcp-Session-Id"]
+        given = None
+        if message.get("method") == "initialize":
+            self.server.count += 1
+            given = f"s{self.server.count}" if self.server.fault != "spaces" else f"s {self.server.count}"
+            self.server.sessions.add(given)
+        elif session not in self.server.sessions:
+            self.say(404 if session else 400)
+            return
+        said = answers(message, self.server.fault)
+        if not said:
+            self.say(200 if self.server.fault == "status" else 202)
+            return
+        self.say(200, json.dumps(said[0]).encode(), given)
+
+    def do_GET(self) -> None:
+        self.say(405)
+
+    def do_DELETE(self) -> None:
+        self.server.sessions.discard(self.headers["Mcp-Session-Id"])
+        self.say(200)
+
+    def say(self, status: int, body: bytes = b"", session: str | None = None) -> None:
+        self.send_response(status)
+        if session is not None:
+            self.send_header("Mcp-Session-Id", session)
+        if body:
+            self.send_header("Content-Type", "text/plain" if self.server.fault == "plain" else "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass

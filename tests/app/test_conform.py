@@ -1,0 +1,261 @@
+"""`isthmus conform`: what a server breaks is found, made small, told and played again; what it keeps is left alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from faulty_http import Faulty
+from isthmus.app import cli
+from isthmus.app.conform.command import WHAT_TO_INSTALL
+from isthmus.app.conform.judging import CHANCES, LEFT_OUT, SERVER_RULES
+from isthmus.app.conform.moves import MOVES, Scene, arguments_of, moves_for
+from isthmus.app.conform.report import decode_record
+from isthmus.app.conform.steps import REVISIONS, decoded
+from isthmus.app.conform.survey import Survey, Tool
+
+FAULTY = str(Path(__file__).parent / "faulty.py")
+KNOWN = ("--revision", "2025-06-18", "--log-level", "error")
+QUICK = ("--examples", "5", *KNOWN)
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def conform(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Run]:
+    """Runs the command in this process: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    logger = logging.getLogger("isthmus")
+    before = (logger.handlers[:], logger.level, logger.propagate)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as exited:
+            cli.main(["conform", *arguments])
+        said = capsys.readouterr()
+        assert isinstance(exited.value.code, int)
+        return exited.value.code, said.out, said.err
+
+    yield call
+    logger.handlers[:], level, logger.propagate = before
+    logger.setLevel(level)
+
+
+def on_stdio(fault: str = "") -> tuple[str, ...]:
+    return ("--", sys.executable, "-S", FAULTY, *([fault] if fault else []))
+
+
+@contextlib.contextmanager
+def over_http(fault: str = "") -> Iterator[str]:
+    with Faulty(fault) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/mcp"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+# --- Servers --------------------------------------------------------------------------------------------------------
+
+
+def test_a_good_server_on_stdio_passes(conform: Run) -> None:
+    code, out, _ = conform(*QUICK, *on_stdio())
+    assert code == 0, out
+    assert "no rules broken" in out
+    assert "unanswered " in out
+
+
+def test_a_good_server_over_http_passes(conform: Run) -> None:
+    with over_http() as url:
+        code, out, _ = conform("--examples", "60", url)
+    assert code == 0, out
+    assert "session-revived " in out
+    assert "no rules broken" in out
+
+
+@pytest.mark.parametrize("fault, rule", [("chatty", "not-json"), ("twice", "response-twice")])
+def test_a_fault_on_stdio_is_found_and_made_small(fault: str, rule: str, conform: Run) -> None:
+    code, out, _ = conform("--only", rule, *QUICK, "--record", "found.jsonl", *on_stdio(fault))
+    assert code == 1, out
+    (record,) = decode_record(Path("found.jsonl").read_bytes())
+    assert record.rule == rule
+    assert record.clause in out
+    assert len(record.conversation.steps) <= 4, "a handshake, what shows it, and what ends a conversation"
+
+
+def test_a_server_that_falls_owes_answers(conform: Run) -> None:
+    """Its end is no excuse for what it was asked."""
+    record = {"revision": "2025-06-18", "steps": [{"body": "{"}, {"body": '{"jsonrpc":"2.0","id":1,"method":"ping"}'}]}
+    line = {"rule": "unanswered", "text": "", "clause": "", "conversation": record}
+    Path("found.jsonl").write_text(json.dumps(line))
+    assert conform("--replay", "found.jsonl", *on_stdio("fragile"))[0] == 1
+    assert conform("--replay", "found.jsonl", *on_stdio())[0] == 0
+
+
+@pytest.mark.parametrize(
+    "fault, rule",
+    [
+        ("greeting", "initialize-result"),
+        ("code", "error-shape"),
+        ("status", "accepted-status"),
+        ("spaces", "session-id-form"),
+    ],
+)
+def test_a_fault_over_http_is_found_and_made_small(fault: str, rule: str, conform: Run) -> None:
+    with over_http(fault) as url:
+        code, out, _ = conform("--only", rule, "--examples", "60", "--record", "found.jsonl", *KNOWN, url)
+    assert code == 1, out
+    assert f"{rule} (MUST)" in out
+    (record,) = decode_record(Path("found.jsonl").read_bytes())
+    assert len(record.conversation.steps) <= 6
+
+
+def test_safe_calls_nothing_that_may_write(conform: Run, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    command = ("--", sys.executable, "-S", FAULTY, "none", str(mark))
+    assert conform("--safe", *QUICK, *command)[0] == 0
+    assert not mark.exists()
+    assert conform(*QUICK, *command)[0] == 0
+    assert mark.exists()
+
+
+# --- What it says and writes ----------------------------------------------------------------------------------------
+
+
+def test_a_record_is_played_again(conform: Run) -> None:
+    with over_http("spaces") as url:
+        assert conform("--only", "session-id-form", *QUICK, "--record", "f.jsonl", url)[0] == 1
+        code, out, _ = conform("--replay", "f.jsonl", url)
+    assert (code, "1 rule broken" in out) == (1, True)
+    with over_http() as url:
+        code, out, _ = conform("--replay", "f.jsonl", url)
+    assert (code, "session-id-form: not broken any more" in out) == (0, True)
+    Path("f.jsonl").write_text("{}\n")
+    code, _, err = conform("--replay", "f.jsonl", *on_stdio())
+    assert code == 2
+    assert "line 1" in err
+
+
+def test_the_same_seed_finds_the_same(conform: Run) -> None:
+    for name in ("a", "b"):
+        conform("--only", "not-json", *QUICK, "--seed", "3", "--record", name, *on_stdio("chatty"))
+    assert Path("a").read_bytes() == Path("b").read_bytes() != b""
+
+
+def test_files_for_machines(conform: Run) -> None:
+    files = ("--json", "r.json", "--junit", "r.xml")
+    with over_http("spaces") as url:
+        conform("--examples", "60", "--ignore", "unanswered", *files, *KNOWN, url)
+    told = json.loads(Path("r.json").read_bytes())
+    states = {each["rule"]: each["state"] for each in told["rules"]}
+    assert states["session-id-form"] == "broken"
+    assert states["error-shape"] == "kept"
+    assert states["log-stream"] == "not exercised"
+    assert "unanswered" not in states
+    broken = next(each for each in told["rules"] if each["rule"] == "session-id-form")
+    assert any("initialize" in line for line in broken["exchange"])
+    suite = ElementTree.fromstring(Path("r.xml").read_text())
+    failed = [case.get("name") for case in suite if case.find("failure") is not None]
+    assert failed == ["session-id-form"]
+    assert suite.get("failures") == "1"
+    assert suite.get("tests") == str(len(told["rules"])) == str(len(suite))
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        ((), "got nothing to test, expected a URL, or -- COMMAND ARG…"),
+        (("http://h/", "--", "c"), "got both a URL and a command to test"),
+        (("ws://h/",), "got the URL ws://h/, expected http(s)://…"),
+        (("--only", "no-such-rule", "--", "c"), "got --only 'no-such-rule', expected one of"),
+        (("--revision", "1999", "--", "c"), "got --revision '1999', expected one of 2024-11-05"),
+        (("--examples", "0", "--", "c"), "got --examples 0, expected more than 0"),
+        (("--header", "a: b", "--", "c"), "got --header with a command"),
+        (("--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
+        (("--env", "secret", "--", "c"), "got --env without a name and a ="),
+        (("--replay", "nowhere", "--", "c"), "nowhere cannot be read"),
+    ],
+)
+def test_wrong_use_is_told(arguments: tuple[str, ...], says: str, conform: Run) -> None:
+    code, out, err = conform(*arguments)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert "secret" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        (("--", "/no/such/program"), "the server cannot be started"),
+        (("--", sys.executable, "-c", "raise SystemExit('gone')"), "the server ended at once, and said: gone"),
+        (("http://127.0.0.1:1/",), "the server cannot be reached"),
+        (("--timeout", "0.1", *KNOWN, "--", "cat"), "the server speaks none of 2025-06-18"),
+    ],
+)
+def test_what_cannot_be_tested_is_told(arguments: tuple[str, ...], says: str, conform: Run) -> None:
+    code, _, err = conform(*arguments)
+    assert code == 1
+    assert says in err
+
+
+def test_hypothesis_is_asked_for(conform: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("isthmus.app.conform.searching", "isthmus.app.conform.conversations"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    code, _, err = conform(*on_stdio())
+    assert code == 1
+    assert WHAT_TO_INSTALL in err
+
+
+# --- What it is made of ---------------------------------------------------------------------------------------------
+
+
+def surveys() -> Iterator[Survey]:
+    schema: dict[str, Any] = {"required": ["a"], "properties": {"a": {"type": "string"}}}
+    for revision in REVISIONS:
+        for is_http in (False, True):
+            yield Survey(revision, is_http)
+            tools = (Tool("t", schema, True),)
+            everything = {"tools": {}, "prompts": {}, "resources": {}, "logging": {}}
+            yield Survey(revision, is_http, True, everything, tools, ({"name": "p"},), ("u:///",))
+
+
+def test_every_move_has_a_place_and_can_be_made() -> None:
+    """Whatever the server has; and each request of a conversation has an id of its own, but where that is the point."""
+    used = set()
+    for survey in surveys():
+        for name, move in MOVES.items():
+            if move not in moves_for(survey):
+                continue
+            used.add(name)
+            steps = move.make(Scene(survey, lambda values: values[0]))
+            assert steps
+            ids = [
+                message["id"]
+                for step in steps
+                for message in decoded(step.body)
+                if "method" in message and "id" in message
+            ]
+            assert len(ids) == len(set(map(repr, ids))) or name == "id used before"
+    assert used == set(MOVES)
+
+
+def test_every_rule_of_the_table_is_one_of_the_server_s() -> None:
+    assert {rule for rules in CHANCES.values() for rule in rules} <= set(SERVER_RULES)
+    assert not LEFT_OUT & set(SERVER_RULES)
+
+
+def test_arguments_have_what_is_required_and_end() -> None:
+    endless: dict[str, Any] = {"type": "object", "required": ["a"], "properties": {}}
+    endless["properties"]["a"] = endless
+    made = arguments_of(endless, lambda values: values[0])
+    assert made.keys() == {"a"}
+    assert json.dumps(made).count("{") <= 6

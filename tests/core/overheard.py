@@ -1,0 +1,182 @@
+"""An engine that is overheard: an oracle for each of its wires, and no rule that the proxy may break.
+
+Towards clients it is the server, towards servers the client. What its peers break is their own affair: tests make them
+do all sorts of things. A proxy passes much of that on, so what a peer has broken before, it may break on the other
+side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from isthmus.core.effects import Cause, Connected, Effect, Opening
+from isthmus.core.engine import Engine
+from isthmus.core.ids import ChannelId
+from isthmus.core.oracle import AnyObservation, Role, Violation
+from isthmus.core.oracle.wires import Wire, Wires
+
+SAME = {
+    "server-info": "initialize-result",
+    "initialize-result": "server-info",
+    "initialize-params": "client-info",
+    "client-info": "initialize-params",
+    "progress-stands": "progress-unknown",
+    "capability-undeclared": "input-request-undeclared",
+    "input-request-undeclared": "capability-undeclared",
+    "stream-ended-early": "not-json",  # a large answer that nobody reads is passed on as it is
+}
+"""What a peer's fault comes out as on the other side, in another era."""
+
+LEFT_OUT = {
+    ("capability-undeclared", Role.CLIENT),  # a server that is asked for what it has not declared may refuse it itself
+    ("cancel-unknown", Role.CLIENT),  # a call of an upstream session that was lost is cancelled in the one after it
+    ("server-info", Role.SERVER),  # results of our own about tasks and lost calls do not name a server (a SHOULD)
+}
+
+
+class Overheard(Engine):
+    """The engine itself, and what of its inputs and effects is on a wire.
+
+    Attributes:
+        broken: what the proxy did wrong, with the wire's server; each is raised once, at the input that shows it.
+    """
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.wires = Wires(self._told, self._origin)
+        self.broken: list[tuple[str, Role, Violation]] = []
+        self._depth = 0
+        self._by_peers: set[str] = set()
+
+    def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]:
+        with self._outermost() as is_outermost:
+            effects = super().receive_open(channel, opening, now)
+            if is_outermost:
+                self.wires.receive_open(channel, opening)
+        return self._judged(effects)
+
+    def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]:
+        with self._outermost() as is_outermost:
+            effects = super().receive_message(channel, message, now)
+            if is_outermost:
+                self.wires.receive_message(channel, message)
+        return self._judged(effects)
+
+    def receive_messages(self, channel: ChannelId, messages: Sequence[bytes], now: float) -> list[Effect]:
+        with self._outermost() as is_outermost:
+            effects = super().receive_messages(channel, messages, now)
+            if is_outermost:
+                for message in messages:
+                    self.wires.receive_message(channel, message)
+        return self._judged(effects)
+
+    def receive_pieces(self, channel: ChannelId, pieces: tuple[bytes, ...], now: float) -> list[Effect]:
+        with self._outermost() as is_outermost:
+            effects = super().receive_pieces(channel, pieces, now)
+            if is_outermost:
+                self.wires.receive_message(channel, b"".join(pieces))
+        return self._judged(effects)
+
+    def receive_part(
+        self,
+        channel: ChannelId,
+        pieces: tuple[bytes, ...],
+        now: float,
+        *,
+        opening: Connected | None = None,
+        size_bytes: int = 0,
+        cause: Cause | None = None,
+    ) -> list[Effect]:
+        with self._outermost():
+            effects = super().receive_part(channel, pieces, now, opening=opening, size_bytes=size_bytes, cause=cause)
+            if opening is not None:
+                self.wires.receive_open(channel, opening)
+            self.wires.receive_part(channel, pieces, size_bytes)
+            if cause is not None:
+                self.wires.receive_close(channel, cause)
+        return self._judged(effects)
+
+    def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]:
+        with self._outermost() as is_outermost:
+            effects = super().receive_close(channel, cause, now)
+            if is_outermost:
+                self.wires.receive_close(channel, cause)
+        return self._judged(effects)
+
+    def receive_at_once(
+        self,
+        channel: ChannelId,
+        now: float,
+        *,
+        opening: Opening | None = None,
+        message: bytes | None = None,
+        size_bytes: int = 0,
+        cause: Cause | None = None,
+    ) -> list[Effect]:
+        with self._outermost():
+            effects = super().receive_at_once(
+                channel, now, opening=opening, message=message, size_bytes=size_bytes, cause=cause
+            )
+            if opening is not None:
+                self.wires.receive_open(channel, opening)
+            if message is not None:
+                self.wires.receive_message(channel, message)
+            if cause is not None:
+                self.wires.receive_close(channel, cause)
+        return self._judged(effects)
+
+    def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]:
+        return self._judged(super().receive_sent(channel, size_bytes, now))
+
+    def receive_answer(self, ticket: Any, answer: Any, now: float) -> list[Effect]:
+        return self._judged(super().receive_answer(ticket, answer, now))
+
+    def receive_drain(self, now: float) -> list[Effect]:
+        return self._judged(super().receive_drain(now))
+
+    def receive_stop(self, now: float) -> list[Effect]:
+        return self._judged(super().receive_stop(now))
+
+    def receive_command(self, server: str, command: Any, now: float) -> list[Effect]:
+        return self._judged(super().receive_command(server, command, now))
+
+    def receive_task_cancel(self, id: str, now: float) -> list[Effect]:
+        return self._judged(super().receive_task_cancel(id, now))
+
+    def handle_timeout(self, now: float) -> list[Effect]:
+        return self._judged(super().handle_timeout(now))
+
+    @contextmanager
+    def _outermost(self) -> Iterator[bool]:
+        """One input may be made of others, which are not seen by themselves."""
+        self._depth += 1
+        try:
+            yield self._depth == 1
+        finally:
+            self._depth -= 1
+
+    def _judged(self, effects: list[Effect]) -> list[Effect]:
+        if not self._depth:
+            self.wires.receive_effects(effects)
+            broken, self.broken = self.broken, []
+            assert not broken, "\n".join(f"{server}, as the {role.value}: {each}" for server, role, each in broken)
+        return effects
+
+    def _origin(self, channel: int) -> str:
+        link = getattr(self._desk.role_of(ChannelId(channel)), "link", None)
+        return "" if link is None else str(link.id)
+
+    def _told(self, wire: Wire, observation: AnyObservation, found: list[Violation]) -> None:
+        for each in found:
+            if each.who is not wire.proxy:
+                self._by_peers.add(each.rule)
+            elif not self._is_excused(each):
+                self.broken.append((wire.server, wire.proxy, each))
+
+    def _is_excused(self, found: Violation) -> bool:
+        """Whether a peer is to blame: for the same, or for answering under an id that nobody used, which proxies
+        forgive and the oracle cannot follow."""
+        alike = {found.rule, SAME.get(found.rule, ""), "response-unknown"}
+        return bool(alike & self._by_peers) or (found.rule, found.who) in LEFT_OUT

@@ -1,0 +1,21 @@
+"""The examples, beside what stands for their copy of the core."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+from ground import ROOT
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """`mcp_engine`, msgspec and the examples. That a real copy does as well is in `test_vendoring`; a link is compiled
+    already."""
+    (tmp_path / "mcp_engine").symlink_to(ROOT / "core")
+    (tmp_path / "msgspec").symlink_to(Path(msgspec.__file__).parent)
+    for name in ("threaded.py", "asgi.py"):
+        shutil.copy(ROOT / "examples" / name, tmp_path)
+    return tmp_path

@@ -1,0 +1,139 @@
+"""One mutant before the tests that ought to see it, in a process of its own that can neither loop nor grow for ever."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import enum
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from typing import Final
+
+import hypothesis
+import hypothesis.configuration
+import hypothesis.stateful
+import pytest
+
+MEMORY_MAX_BYTES: Final = 512 * 1024 * 1024
+"""What a mutant may take beyond what there was before: tests of parts take a tenth of it."""
+TIMES: Final = 4
+"""So many times the CPU time that its tests need may a mutant take,"""
+SPARE_S: Final = 5
+"""and so many seconds more: what is collected and imported is not in that time."""
+WALL_TIMES: Final = 20
+"""A mutant that waits uses no CPU. It is ended after so many times its limit, so that a busy machine matters little."""
+EXAMPLES: Final = 25
+"""Of a property, without minimising: that there is one is enough."""
+
+
+class Verdict(enum.Enum):
+    KILLED = "killed"  # a test failed, or the module could not be imported
+    ENDED = "ended"  # it used up its time
+    SURVIVED = "survived"
+    UNSEEN = "unseen"  # no test runs it
+    EQUIVALENT = "equivalent"  # it survived, and the table says why it must
+
+
+def judge(path: Path, module: ast.Module, tests: Collection[str], known: Collection[str], cpu_s: float) -> Verdict:
+    """Run the tests with `module` in place of the file at `path`.
+
+    Args:
+        tests: the ids to run, in this order.
+        known: all ids there are: a test that is not among them came with the mutant, and is run as well.
+        cpu_s: what the tests take without a fault.
+    """
+    if not tests:
+        return Verdict.UNSEEN
+    limit_s = int(cpu_s * TIMES + SPARE_S)
+    code = contained(lambda: _run(path, module, tests, known), cpu_s=limit_s, wall_s=limit_s * WALL_TIMES)
+    if code is None:
+        return Verdict.ENDED
+    return Verdict.SURVIVED if code == 0 else Verdict.KILLED
+
+
+def contained(work: Callable[[], int], *, cpu_s: int, wall_s: float) -> int | None:
+    """Run `work` in a child with its limits, and its output thrown away.
+
+    Returns:
+        Its result, or 3 if it raised; None if its time was up.
+    """
+    pid = os.fork()
+    if pid == 0:
+        code = 3
+        try:
+            os.setsid()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+            size_max = _address_space() + MEMORY_MAX_BYTES
+            resource.setrlimit(resource.RLIMIT_AS, (size_max, size_max))
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (0, 1, 2):
+                os.dup2(nowhere, descriptor)
+            code = work()
+        finally:
+            os._exit(code)
+    give_up_at = time.monotonic() + wall_s
+    try:
+        while (status := _status(pid)) is None and time.monotonic() < give_up_at:
+            time.sleep(0.01)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)  # and what it started
+        if status is None:
+            os.waitpid(pid, 0)
+    return os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None
+
+
+def _status(pid: int) -> int | None:
+    found, status = os.waitpid(pid, os.WNOHANG)
+    return status if found else None
+
+
+def _address_space() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def _run(path: Path, module: ast.Module, tests: Collection[str], known: Collection[str]) -> int:
+    """Returns 0 if all tests passed."""
+    assert not any(name.partition(".")[0] == "isthmus" for name in sys.modules), "the core is imported already"
+    code = compile(module, str(path), "exec")
+    original = SourceFileLoader.get_code
+
+    def get_code(self: SourceFileLoader, name: str) -> object:
+        return code if Path(self.path).resolve() == path else original(self, name)
+
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
+    with tempfile.TemporaryDirectory() as folder:
+        hypothesis.configuration.set_hypothesis_home_dir(folder)
+        arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={folder}/tests"]
+        files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
+        return int(pytest.main([*arguments, *files], plugins=[_Selection(tests, known)]))
+
+
+class _Selection:
+    def __init__(self, tests: Collection[str], known: Collection[str]) -> None:
+        self._order = {test: at for at, test in enumerate(tests)}
+        self._known = frozenset(known)
+
+    def pytest_sessionstart(self) -> None:
+        found = hypothesis.settings(
+            hypothesis.settings.default,
+            max_examples=EXAMPLES,
+            derandomize=True,
+            database=None,
+            phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
+        )
+        hypothesis.settings.register_profile("mutants", found)
+        hypothesis.settings.load_profile("mutants")
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        last = len(self._order)
+        items[:] = [item for item in items if item.nodeid in self._order or item.nodeid not in self._known]
+        items.sort(key=lambda item: self._order.get(item.nodeid, last))

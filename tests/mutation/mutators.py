@@ -1,0 +1,213 @@
+"""Small faults that a programmer might have made: every one that can be put into a module, as trees to compile.
+
+A mutant has one change of one node. None is made where it could change nothing that matters, or nothing that a test
+ought to see: in annotations, docstrings, `assert`s, `__slots__` and sentences, which are for people.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+COMPARISONS: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+OPERATORS: Final[dict[type[ast.operator], type[ast.operator]]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.FloorDiv,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Add,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+}
+
+
+class Mutant(NamedTuple):
+    """One faulty version of a module.
+
+    Attributes:
+        where: the function it is in, dotted; "" at the module's own level.
+        change: what it was and is, `before -> after`; `#2` and so on where a function has several that look alike.
+        line: where it is, for people, and for looking up who runs it.
+        step: which node, in the order of `ast.walk`, and which of its changes.
+    """
+
+    where: str
+    change: str
+    line: int
+    step: tuple[int, int]
+
+    @property
+    def name(self) -> str:
+        """What it is known by when lines have moved."""
+        return f"{self.where or 'module'}: {self.change}"
+
+
+def mutants_of(source: str) -> list[Mutant]:
+    """All there are, in the order of the source's nodes."""
+    tree = ast.parse(source)
+    places = _places(tree)
+    found, seen = [], Counter[tuple[str, str]]()
+    for index, node in enumerate(ast.walk(tree)):
+        if id(node) not in places:
+            continue
+        where = places[id(node)]
+        for number, after in enumerate(_changes(node)):
+            change = f"{_text(node)} -> {_text(after) if after is not None else 'nothing'}"
+            seen[where, change] += 1
+            if seen[where, change] > 1:
+                change += f" #{seen[where, change]}"
+            found.append(Mutant(where, change, getattr(node, "lineno", 1), (index, number)))
+    return found
+
+
+def mutated(source: str, mutant: Mutant) -> ast.Module:
+    """The module with the one fault in it."""
+    tree = ast.parse(source)
+    index, number = mutant.step
+    target = next(node for at, node in enumerate(ast.walk(tree)) if at == index)
+    after = list(_changes(target))[number]
+    if after is None:
+        assert isinstance(target, ast.stmt)
+        after = ast.Pass()
+    replaced = _Replacing(target, after).visit(tree)
+    assert isinstance(replaced, ast.Module)
+    return ast.fix_missing_locations(replaced)
+
+
+class _Replacing(ast.NodeTransformer):
+    def __init__(self, target: ast.AST, after: ast.AST) -> None:
+        self._target = target
+        self._after = after
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if node is self._target:
+            return ast.copy_location(self._after, node)
+        visited = self.generic_visit(node)
+        assert isinstance(visited, ast.AST)
+        return visited
+
+
+def _text(node: ast.AST) -> str:
+    if isinstance(node, ast.If | ast.While):
+        return f"{type(node).__name__.lower()} {_text(node.test)}"
+    line = " ".join(ast.unparse(node).split())
+    return line if len(line) <= 100 else line[:97] + "..."
+
+
+def _places(tree: ast.Module) -> dict[int, str]:
+    """The nodes that may be changed, by their identity, and the function each is in."""
+    found: dict[int, str] = {}
+
+    def enter(node: ast.AST, where: str) -> None:
+        if _is_left_alone(node):
+            return
+        found[id(node)] = where
+        inner = where
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inner = f"{where}.{node.name}".lstrip(".")
+        for name, value in ast.iter_fields(node):
+            if name in ("annotation", "returns", "decorator_list", "bases", "keywords") and not isinstance(
+                node, ast.Call
+            ):
+                continue
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    enter(child, inner)
+
+    enter(tree, "")
+    return found
+
+
+def _is_left_alone(node: ast.AST) -> bool:
+    match node:
+        case ast.Assert() | ast.JoinedStr() | ast.Import() | ast.ImportFrom():
+            return True
+        case ast.Expr(value=ast.Constant()):  # a docstring
+            return True
+        case ast.Assign(targets=[ast.Name(id="__slots__" | "__all__")]):
+            return True
+        case ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar"))):
+            return True
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            return True
+    return False
+
+
+def _changes(node: ast.AST) -> Iterator[ast.AST | None]:
+    """What may stand in the place of a node; None: nothing."""
+    match node:
+        case ast.Compare(ops=ops):
+            for at, op in enumerate(ops):
+                after = copy.deepcopy(node)
+                after.ops[at] = COMPARISONS[type(op)]()
+                yield after
+        case ast.BoolOp(op=op):
+            after_bool = copy.deepcopy(node)
+            after_bool.op = ast.Or() if isinstance(op, ast.And) else ast.And()
+            yield after_bool
+        case ast.UnaryOp(op=ast.Not()):
+            yield node.operand
+        case ast.BinOp(op=op) if type(op) in OPERATORS:
+            after_binary = copy.deepcopy(node)
+            after_binary.op = OPERATORS[type(op)]()
+            yield after_binary
+        case ast.AugAssign(op=op) if type(op) in OPERATORS:
+            after_assigned = copy.deepcopy(node)
+            after_assigned.op = OPERATORS[type(op)]()
+            yield after_assigned
+        case ast.If(test=test) | ast.While(test=test) if _is_plain(test):
+            after_test = copy.copy(node)
+            after_test.test = ast.UnaryOp(ast.Not(), test)
+            yield after_test
+        case ast.IfExp(test=test) if _is_plain(test):
+            yield ast.IfExp(ast.UnaryOp(ast.Not(), test), node.body, node.orelse)
+        case ast.Constant(value=value):
+            yield from _other_constants(value)
+        case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.Constant):
+            yield ast.Return(ast.Constant(None))
+        case ast.Expr(value=ast.Call()) | ast.Raise() | ast.Delete():
+            yield None
+        case ast.Break():
+            yield ast.Continue()
+        case ast.Continue():
+            yield ast.Break()
+        case ast.Dict(keys=keys) if len(keys) > 1:
+            for at in range(len(keys)):
+                less = copy.deepcopy(node)
+                del less.keys[at], less.values[at]
+                yield less
+
+
+def _is_plain(test: ast.expr) -> bool:
+    """Not one that is changed by itself."""
+    return not isinstance(test, ast.Compare | ast.BoolOp | ast.Constant) and not (
+        isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    )
+
+
+def _other_constants(value: object) -> Iterator[ast.AST]:
+    if isinstance(value, bool):
+        yield ast.Constant(not value)
+    elif isinstance(value, int | float):
+        yield ast.Constant(value + 1)
+    elif isinstance(value, str) and " " not in value:
+        yield ast.Constant(value + "Q")
+    elif isinstance(value, bytes) and b" " not in value:
+        yield ast.Constant(value + b"Q")

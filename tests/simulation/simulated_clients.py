@@ -1,0 +1,449 @@
+"""Clients of both eras, on pipes and over HTTP, each of which knows what it is owed.
+
+All that a client says carries its mark, and nothing that it is sent may carry another's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import Any, Final
+
+from isthmus.core.effects import (
+    Cause,
+    Close,
+    DeleteOpening,
+    End,
+    EventPipeOpening,
+    GetOpening,
+    MessageOpening,
+    Opening,
+    PipeOpening,
+    PostOpening,
+    Send,
+)
+from simulated_network import Channel, Network, Wrong
+from simulated_servers import ABILITIES, GARBAGE, HANDSHAKES, MODERN, VERSION
+
+MARKS: Final = re.compile(rb"mk\d+:")
+ABLE: Final = {"elicitation": {}}
+GONE: Final = Cause(End.GONE)
+
+
+class Owed:
+    """A request, where its answer belongs, and what a good one says (None: anything)."""
+
+    def __init__(self, channel: Channel, text: str | None, params: dict[str, Any]) -> None:
+        self.channel, self.text, self.params = channel, text, params
+
+
+class Client:
+    """One client of one server. What differs between transports is in subclasses.
+
+    Attributes:
+        owed: requests without an answer, by their ids.
+        unwanted: those that were cancelled; an answer may have been on its way.
+        settled: those that were answered, or whose channel was lost.
+        outcomes: how many requests ended in which way.
+    """
+
+    is_modern = False
+
+    def __init__(self, network: Network, number: int, server: str, principal: str) -> None:
+        self.network, self.rng = network, network.rng
+        self.mark, self.server, self.principal = f"mk{number}:", server, principal
+        self.revision = MODERN if self.is_modern else self.rng.choice(HANDSHAKES)
+        self.is_rude = "rude" in network.faults and self.rng.random() < 0.5
+        self.is_ready = self.is_done = False
+        self.owed: dict[int, Owed] = {}
+        self.unwanted: dict[int, Owed] = {}
+        self.settled: set[int] = set()
+        self.outcomes: Counter[str] = Counter()
+        self.last = 0
+
+    # --- What it does -----------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Open what it needs, and shake hands."""
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """Go, in the middle of whatever it is."""
+        raise NotImplementedError
+
+    def send(self, message: bytes) -> Channel:
+        """Say it; returns the channel where an answer belongs."""
+        raise NotImplementedError
+
+    def act(self) -> None:
+        """Do one of the things that clients do, and be back later."""
+        network = self.network
+        if not network.is_stormy or self.is_done:
+            return
+        network.later(self.rng.expovariate(1.0), self.act)
+        if network.strikes("leaves", 0.02):
+            self.leave()
+            self.begin()
+        elif not self.is_ready:
+            return
+        elif self.is_rude and network.strikes("rude", 0.2):
+            self.be_rude()
+        elif self.owed and network.strikes("cancels", 0.1):
+            self.cancel(self.rng.choice(list(self.owed)))
+        elif self.rng.random() < 0.7:
+            self.call()
+        else:
+            self.request(self.rng.choice(("tools/list", "tools/list", "server/discover" if self.is_modern else "ping")))
+
+    def call(self) -> int:
+        """Call a tool that says what it is told."""
+        say = f"{self.mark}{self.last + 1}"
+        params: dict[str, Any] = {"name": "echo", "arguments": {"say": say, "ask": self.rng.random() < 0.3}}
+        if self.rng.random() < 0.4:
+            params["_meta"] = {"progressToken": self.last + 1}
+        return self.request("tools/call", params, say)
+
+    def request(self, method: str, params: dict[str, Any] | None = None, text: str | None = None) -> int:
+        self.last += 1
+        number, said = self.last, dict(params or {})
+        if self.is_modern:
+            said["_meta"] = {**said.get("_meta", {}), VERSION: MODERN, ABILITIES: ABLE}
+        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": said}
+        self.owed[number] = Owed(self.send(json.dumps(message).encode()), text, said)
+        return number
+
+    def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
+        rest = {} if params is None else {"params": params}
+        self.send(json.dumps({"jsonrpc": "2.0", "method": method, **rest}).encode())
+
+    def cancel(self, number: int) -> None:
+        self.unwanted[number] = self.owed.pop(number)
+        self.notify("notifications/cancelled", {"requestId": number})
+
+    def be_rude(self) -> None:
+        self.send(self.rng.choice(GARBAGE))
+
+    def initialize(self) -> None:
+        client = {"name": "c", "version": "1"}
+        said = {"protocolVersion": self.revision, "capabilities": ABLE, "clientInfo": client}
+        self.request("initialize", said, "initialize")
+
+    # --- What it is told --------------------------------------------------------------------------------------------
+
+    def receive(self, channel: Channel, send: Send) -> None:
+        for mark in MARKS.findall(send.message):
+            if mark.decode() != self.mark:
+                raise Wrong(f"{self.mark} was sent what belongs to another: {send.message!r}")
+        if send.message:
+            frame = json.loads(send.message)
+            for one in frame if isinstance(frame, list) else [frame]:
+                if "method" not in one:
+                    self._take_answer(channel, one)
+                elif "id" in one:
+                    self._take_question(one)
+
+    def receive_end(self, channel: Channel, close: Close | None) -> None:
+        """A channel has ended: by an order of the engine's (`close`), or it was lost."""
+        raise NotImplementedError
+
+    def _take_answer(self, channel: Channel, frame: dict[str, Any]) -> None:
+        number = frame.get("id")
+        if number is None or (self.is_rude and number not in self.owed):
+            return  # what it said before was no request
+        if number in self.settled:
+            raise Wrong(f"{self.mark} was answered again: {frame}")
+        owed = self.owed.pop(number, None) or self.unwanted.pop(number, None)
+        if owed is None:
+            raise Wrong(f"{self.mark} has asked nothing under that id: {frame}")
+        if owed.channel is not channel:
+            raise Wrong(f"{self.mark} was answered on another channel: {frame}")
+        self.settled.add(number)
+        if "error" in frame:
+            self.outcomes["error"] += 1
+            self.outcomes[f"error {frame['error'].get('code')}"] += 1
+            if owed.text == "initialize":
+                self.fail_to_begin()
+        elif owed.text == "initialize":
+            self.is_ready = True
+            self.notify("notifications/initialized")
+        elif frame["result"].get("resultType") == "input_required":
+            self._go_on(owed, frame["result"])
+        else:
+            self._judge(owed, frame["result"])
+
+    def _judge(self, owed: Owed, result: dict[str, Any]) -> None:
+        self.outcomes["result"] += 1
+        if owed.text is not None:
+            said = [block.get("text") for block in result.get("content", ())]
+            if said != [owed.text] and not result.get("isError"):
+                raise Wrong(f"{owed.text!r} was answered {result!r}")
+
+    def _go_on(self, owed: Owed, result: dict[str, Any]) -> None:
+        """Answer what the call asks, and make it again."""
+        asked = result.get("inputRequests", {}).items()
+        answers = {key: _accept(question["params"]) for key, question in asked}
+        params = {**owed.params, "inputResponses": answers}
+        if "requestState" in result:
+            params["requestState"] = result["requestState"]
+        self.request("tools/call", params, owed.text)
+
+    def _take_question(self, frame: dict[str, Any]) -> None:
+        if frame["method"] == "elicitation/create":
+            result = _accept(frame["params"])
+            self.send(json.dumps({"jsonrpc": "2.0", "id": frame["id"], "result": result}).encode())
+        elif frame["method"] == "ping":
+            self.send(json.dumps({"jsonrpc": "2.0", "id": frame["id"], "result": {}}).encode())
+        else:
+            error = {"code": -32601, "message": "no"}
+            self.send(json.dumps({"jsonrpc": "2.0", "id": frame["id"], "error": error}).encode())
+
+    def fail_to_begin(self) -> None:
+        self.leave()
+        self.network.later(3.0, self.begin)
+
+    def lose(self, channel: Channel | None = None) -> None:
+        """Nothing more can come for what belongs to that channel; None: for anything."""
+        for number, owed in [*self.owed.items(), *self.unwanted.items()]:
+            if channel is None or owed.channel is channel:
+                self.owed.pop(number, None)
+                self.unwanted.pop(number, None)
+                self.settled.add(number)
+                self.outcomes["lost"] += 1
+
+
+class PipeClient(Client):
+    """A client with one two-way stream, that shakes hands."""
+
+    pipe: Channel | None = None
+
+    def begin(self) -> None:
+        if not self.is_done and not self.is_connected:
+            self.pipe = self.network.open(self, self.opening())
+            self.greet()
+
+    @property
+    def is_connected(self) -> bool:
+        return self.pipe is not None and self.pipe.is_open
+
+    def opening(self) -> Opening:
+        return PipeOpening(self.server, self.principal, "http://here")
+
+    def greet(self) -> None:
+        self.initialize()
+
+    def send(self, message: bytes) -> Channel:
+        assert self.pipe is not None
+        if self.is_connected:
+            self.network.say(self.pipe, message)
+        return self.pipe
+
+    def leave(self) -> None:
+        self.is_ready = False
+        self.lose()
+        if self.pipe is not None and self.is_connected:
+            self.network.end(self.pipe, GONE)
+
+    def receive_end(self, channel: Channel, close: Close | None) -> None:
+        if channel is self.pipe:
+            self.is_ready = False
+            self.lose()
+            self.network.later(1.0, self.begin)
+
+
+class ModernPipeClient(PipeClient):
+    """A client without a handshake, on a pipe."""
+
+    is_modern = True
+
+    def greet(self) -> None:
+        self.is_ready = True
+
+
+class EventPipeClient(PipeClient):
+    """A client of HTTP+SSE: what it says goes in POSTs of their own."""
+
+    token: str | None = None
+
+    def opening(self) -> Opening:
+        self.token = None
+        return EventPipeOpening(self.server, self.principal, "http://here", "/messages")
+
+    def greet(self) -> None:
+        pass
+
+    def receive(self, channel: Channel, send: Send) -> None:
+        if channel is self.pipe and send.event == "endpoint":
+            self.token = send.message.decode().partition("sessionId=")[2]
+            self.initialize()
+        elif channel is self.pipe:
+            super().receive(channel, send)
+
+    def send(self, message: bytes) -> Channel:
+        assert self.pipe is not None
+        if self.token is not None and self.is_connected:
+            self.network.open(self, MessageOpening(self.server, self.token, self.principal), message)
+        return self.pipe
+
+    def receive_end(self, channel: Channel, close: Close | None) -> None:
+        """A message that did not get through will not be answered."""
+        if channel is not self.pipe and (close is None or close.status >= 400):
+            self.leave()
+            self.network.later(1.0, self.begin)
+        else:
+            super().receive_end(channel, close)
+
+    def leave(self) -> None:
+        self.token = None
+        super().leave()
+
+
+class HttpClient(Client):
+    """A client of Streamable HTTP with a session, which resumes streams that were lost.
+
+    Attributes:
+        streams: what is open of the session's, each a reply or the session's own stream.
+    """
+
+    def __init__(self, network: Network, number: int, server: str, principal: str) -> None:
+        super().__init__(network, number, server, principal)
+        self.session: str | None = None
+        self.streams: list[Channel] = []
+
+    def begin(self) -> None:
+        if not self.is_done and not self.is_ready and not self.owed:
+            self.initialize()
+
+    def send(self, message: bytes) -> Channel:
+        opening = PostOpening(self.server, self.principal, self.session, self.said_revision(), base_url="http://here")
+        channel = self.network.open(self, opening, message)
+        self.streams.append(channel)
+        return channel
+
+    def said_revision(self) -> str | None:
+        return self.revision if self.session is not None and self.revision >= "2025-06-18" else None
+
+    def receive(self, channel: Channel, send: Send) -> None:
+        if channel not in self.streams:
+            return
+        if send.session is not None:
+            self.session = send.session
+        self.revision = _negotiated(send.message, self.revision)
+        was_ready = self.is_ready
+        super().receive(channel, send)
+        if self.is_ready and not was_ready and self.rng.random() < 0.7:
+            self._listen(None)
+
+    def _listen(self, event_id: str | None) -> Channel:
+        opening = GetOpening(self.server, self.principal, self.session, self.said_revision(), event_id)
+        channel = self.network.open(self, opening)
+        self.streams.append(channel)
+        return channel
+
+    def be_rude(self) -> None:
+        if self.rng.random() < 0.5:
+            super().be_rude()
+        else:
+            session, self.session = self.session, self.rng.choice(("nobody's", None))
+            self.send(b'{"jsonrpc":"2.0","id":"rude","method":"tools/list"}')
+            self.session = session
+
+    def leave(self) -> None:
+        """End the session, or just go."""
+        streams, self.streams = self.streams, []
+        for channel in streams:
+            if channel.is_open:
+                self.network.end(channel, GONE)
+        if self.session is not None and self.rng.random() < 0.7:
+            opening = DeleteOpening(self.server, self.principal, self.session, self.said_revision())
+            self.network.open(self, opening)
+        self.session, self.is_ready = None, False
+        self.lose()
+
+    def receive_end(self, channel: Channel, close: Close | None) -> None:
+        if channel not in self.streams:
+            return
+        self.streams.remove(channel)
+        waiting = [number for number, owed in self.owed.items() if owed.channel is channel]
+        if close is not None and close.status == 404:
+            self.fail_to_begin()
+        elif close is not None and close.status >= 400:
+            self.lose(channel)
+        elif channel.event_id is not None and self.session is not None and (waiting or close is None):
+            self.network.later(0.5, self._resume, channel, self.session)
+        elif close is not None and waiting:
+            raise Wrong(f"{self.mark} was not answered: {waiting}, {close}")
+        else:
+            is_greeting = any(self.owed[number].text == "initialize" for number in waiting)
+            self.lose(channel)
+            if is_greeting:
+                self.fail_to_begin()
+
+    def _resume(self, channel: Channel, session: str) -> None:
+        if self.session == session:
+            resumed = self._listen(channel.event_id)
+            resumed.event_id = channel.event_id
+            self.outcomes["resumed"] += 1
+            for owed in [*self.owed.values(), *self.unwanted.values()]:
+                if owed.channel is channel:
+                    owed.channel = resumed
+
+    def _take_answer(self, channel: Channel, frame: dict[str, Any]) -> None:
+        super()._take_answer(channel, frame)
+        if "error" in frame and frame["error"].get("code") == -32001 and frame.get("id") is None:
+            self.fail_to_begin()
+
+
+class ModernHttpClient(Client):
+    """A client without sessions, each of whose requests says all."""
+
+    is_modern = True
+
+    def begin(self) -> None:
+        self.is_ready = True
+
+    def send(self, message: bytes) -> Channel:
+        try:
+            frame = json.loads(message)
+            mirrored = [("mcp-method", frame["method"])]
+            if frame["method"] == "tools/call":
+                mirrored.append(("mcp-name", frame["params"]["name"]))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            mirrored = []
+        opening = PostOpening(
+            self.server, self.principal, None, MODERN, base_url="http://here", mirrored=tuple(mirrored)
+        )
+        return self.network.open(self, opening, message)
+
+    def cancel(self, number: int) -> None:
+        channel = self.owed[number].channel
+        self.lose(channel)
+        if channel.is_open:
+            self.network.end(channel, GONE)
+
+    def leave(self) -> None:
+        for number in list(self.owed):
+            self.cancel(number)
+
+    def receive_end(self, channel: Channel, close: Close | None) -> None:
+        waiting = [number for number, owed in self.owed.items() if owed.channel is channel]
+        if close is not None and close.status < 400 and waiting:
+            raise Wrong(f"{self.mark} was not answered: {waiting}, {close}")
+        self.lose(channel)
+
+
+def _accept(question: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a question: what it says."""
+    return {"action": "accept", "content": {"name": question["message"]}}
+
+
+def _negotiated(message: bytes, otherwise: str) -> str:
+    """The revision that an answer to `initialize` names."""
+    if b'"protocolVersion"' not in message:
+        return otherwise
+    frame = json.loads(message)
+    found = frame.get("result", {}).get("protocolVersion", otherwise) if isinstance(frame, dict) else otherwise
+    return found if isinstance(found, str) else otherwise
+
+
+KINDS: Final = (PipeClient, ModernPipeClient, EventPipeClient, HttpClient, HttpClient, ModernHttpClient)

@@ -1,0 +1,299 @@
+"""One engine, a clock that jumps, and channels on which messages take their time, wait, and get lost.
+
+Everything that happens is an entry of one queue, ordered by its time and then by when it was entered, and everything
+random comes from one generator: a seed gives one history.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import random
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import msgspec
+from isthmus.core.effects import (
+    Cause,
+    Close,
+    Dial,
+    Effect,
+    End,
+    Forget,
+    ForgetAll,
+    Note,
+    Opening,
+    Pause,
+    Resume,
+    Send,
+    SendEvents,
+    Sweep,
+)
+from isthmus.core.engine import Engine
+from isthmus.core.ids import ChannelId
+
+FAULTS: Final = (
+    *("far", "stalls", "cuts", "crashes", "garbage", "rude", "late", "never", "twice", "forgets", "errors"),
+    *("cancels", "leaves"),
+)
+"""What can go wrong. Each world has some of these and is spared the others altogether:
+
+far: messages take seconds, each channel for itself. stalls: what is sent is not read for a while. cuts: a channel is
+lost, with what is on its way. crashes: a server's process dies; one over HTTP breaks all replies. garbage: servers say
+what is no message, or belongs to nothing. rude: so do clients. late, never, twice: how servers answer. forgets: servers
+over HTTP forget sessions. errors: servers answer with them. cancels: clients cancel. leaves: clients leave in the
+middle, and come again.
+"""
+
+EVENTS_MAX: Final = 200_000
+"""Of one world: many more are no progress."""
+
+
+class Wrong(AssertionError):
+    """The proxy did what it must not do."""
+
+
+class Peer(Protocol):
+    def receive(self, channel: Channel, send: Send) -> None: ...
+    def receive_end(self, channel: Channel, close: Close | None) -> None: ...
+
+
+class Channel:
+    """One channel, between the engine and a peer.
+
+    Attributes:
+        is_ending: the engine has ordered its end.
+        is_over: the engine was told of its end.
+        is_cut: nothing passes any more.
+        is_left: the peer is gone, and hears nothing.
+        event_id: the last that the peer has seen.
+    """
+
+    def __init__(self, number: ChannelId, peer: Peer) -> None:
+        self.number = number
+        self.peer = peer
+        self.held: deque[tuple[Any, ...]] = deque()
+        self.last_in_at = self.last_out_at = 0.0
+        self.is_paused = self.is_ending = self.is_over = self.is_cut = self.is_left = False
+        self.event_id: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """As far as its peer can tell."""
+        return not (self.is_left or self.is_over or self.is_cut)
+
+
+class Network:
+    """See the module.
+
+    Attributes:
+        faults: those of this world, while `is_stormy`.
+        history: a hash of all that the engine was told and has ordered.
+        told: how often which input, and which fault.
+    """
+
+    def __init__(self, rng: random.Random, faults: frozenset[str], dialled: Callable[[Channel, Dial], None]) -> None:
+        self.rng, self.faults, self._dialled = rng, faults, dialled
+        self.engine: Engine
+        self.now = 100.0
+        self.is_stormy = True
+        self.channels: dict[ChannelId, Channel] = {}
+        self.history = hashlib.sha256()
+        self.told: Counter[str] = Counter()
+        self.messages = 0
+        self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._entered = 0
+        self._events = 0
+
+    def strikes(self, fault: str, chance: float) -> bool:
+        """Whether it goes wrong now. The generator is used only in worlds with this fault."""
+        struck = self.is_stormy and fault in self.faults and self.rng.random() < chance
+        if struck:
+            self.told["fault " + fault] += 1
+        return struck
+
+    # --- Time -------------------------------------------------------------------------------------------------------
+
+    def later(self, seconds: float, act: Callable[..., None], *given: Any) -> None:
+        self._entered += 1
+        heapq.heappush(self._queue, (self.now + seconds, self._entered, act, given))
+
+    def run(self, seconds: float) -> None:
+        """Let so much time pass."""
+        end = self.now + seconds
+        while True:
+            self._events += 1
+            if self._events > EVENTS_MAX:
+                raise Wrong(f"{EVENTS_MAX} things have happened, and more follow")
+            due = self.engine.next_timeout()
+            first = self._queue[0][0] if self._queue else end + 1
+            if due is not None and due.at <= min(first, end):
+                self.now = max(self.now, due.at)
+                self._tell("handle_timeout", self.engine.handle_timeout(self.now))
+                following = self.engine.next_timeout()
+                if following is not None and following.at <= self.now:
+                    raise Wrong(f"a deadline that was handled is due again: {following}")
+            elif first <= end:
+                self.now, _, act, given = heapq.heappop(self._queue)
+                act(*given)
+            else:
+                self.now = end
+                return
+
+    def delay(self) -> float:
+        if self.strikes("far", 0.3):
+            return self.rng.expovariate(0.5)
+        return self.rng.uniform(0.001, 0.05)
+
+    # --- What peers do ----------------------------------------------------------------------------------------------
+
+    def open(self, peer: Peer, opening: Opening, body: bytes | None = None) -> Channel:
+        """A client opens a channel; a body comes with it."""
+        channel = Channel(self.engine.new_channel(), peer)
+        self.channels[channel.number] = channel
+        self._send_in(channel, ("open", opening, body))
+        if self.strikes("cuts", 0.1):
+            self.later(self.rng.expovariate(3.0), self.cut, channel)
+        return channel
+
+    def connect(self, channel: Channel, opening: Opening) -> None:
+        """A server takes a channel that was dialled."""
+        self._send_in(channel, ("open", opening, None))
+
+    def say(self, channel: Channel, message: bytes) -> None:
+        self._send_in(channel, ("say", message))
+        if self.strikes("cuts", 0.004):
+            self.later(self.rng.expovariate(2.0), self.cut, channel)
+
+    def end(self, channel: Channel, cause: Cause) -> None:
+        """The peer ends a channel, after what it has said."""
+        channel.is_left = True
+        self._send_in(channel, ("end", cause))
+
+    def cut(self, channel: Channel) -> None:
+        """Nothing passes any more; both sides find out in their own time."""
+        if channel.is_open:
+            channel.is_cut = True
+            self.later(self.rng.expovariate(1.0), self._report_end, channel, Cause(End.BROKEN, "cut"))
+            self.later(self.rng.expovariate(1.0), channel.peer.receive_end, channel, None)
+
+    def _send_in(self, channel: Channel, item: tuple[Any, ...]) -> None:
+        channel.last_in_at = max(channel.last_in_at, self.now + self.delay())
+        self.later(channel.last_in_at - self.now, self._arrive, channel, item)
+
+    def _arrive(self, channel: Channel, item: tuple[Any, ...]) -> None:
+        if channel.is_over or channel.is_cut:
+            return
+        if channel.is_paused and item[0] != "end":
+            channel.held.append(item)
+        elif item[0] == "end":
+            self._report_end(channel, item[1])
+        elif not channel.is_ending:
+            self.messages += 1
+            if item[0] == "say":
+                effects = self.engine.receive_message(channel.number, item[1], self.now)
+                self._tell("receive_message", effects, channel, item[1])
+            else:
+                self._tell(type(item[1]).__name__, self.engine.receive_open(channel.number, item[1], self.now), channel)
+                if item[2] is not None and not channel.is_ending:
+                    effects = self.engine.receive_message(channel.number, item[2], self.now)
+                    self._tell("receive_message", effects, channel, item[2])
+
+    def _report_end(self, channel: Channel, cause: Cause) -> None:
+        if not channel.is_over:
+            channel.is_over = True
+            self.channels.pop(channel.number, None)
+            self._tell(
+                "receive_close " + cause.end.value,
+                self.engine.receive_close(channel.number, cause, self.now),
+                channel,
+            )
+
+    # --- What the engine orders -------------------------------------------------------------------------------------
+
+    def _tell(self, name: str, effects: list[Effect], channel: Channel | None = None, message: bytes = b"") -> None:
+        """An input was given: note it, and carry out what it caused."""
+        self.told[name] += 1
+        number = 0 if channel is None else channel.number
+        self.history.update(f"{self.now!r} {name} {number} ".encode() + message + b"\n")
+        self.history.update(msgspec.json.encode(effects) + b"\n")
+        for effect in effects:
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            self._send(effect)
+        elif isinstance(effect, SendEvents):
+            ids = effect.event_ids or (None,) * len(effect.messages)
+            for message, event_id in zip(effect.messages, ids, strict=True):
+                self._send(Send(effect.channel, message, event_id=event_id))
+        elif isinstance(effect, Close):
+            channel = self.channels.get(effect.channel)
+            if channel is not None:
+                self._forbid_ending(channel, effect)
+                channel.is_ending = True
+                self.later(max(0.0, channel.last_out_at - self.now) + 0.001, self._finish, channel, effect)
+        elif isinstance(effect, Dial):
+            channel = Channel(effect.channel, _NOBODY)
+            self.channels[effect.channel] = channel
+            self.later(self.delay(), self._dialled, channel, effect)
+        elif isinstance(effect, Pause):
+            if (channel := self.channels.get(effect.channel)) is not None:
+                channel.is_paused = True
+        elif isinstance(effect, Resume):
+            if (channel := self.channels.get(effect.channel)) is not None:
+                channel.is_paused = False
+                held, channel.held = channel.held, deque()
+                for item in held:
+                    self.later(0.0, self._arrive, channel, item)
+        elif not isinstance(effect, Note | Forget | ForgetAll | Sweep):
+            raise Wrong(f"nothing here calls for that: {effect}")
+
+    def _forbid_ending(self, channel: Channel, effect: Effect) -> None:
+        if channel.is_ending or channel.is_over:
+            raise Wrong(f"ordered for a channel that is over: {effect}")
+
+    def _send(self, send: Send) -> None:
+        channel = self.channels.get(send.channel)
+        if channel is None:
+            raise Wrong(f"ordered for a channel that is over: {send}")
+        self._forbid_ending(channel, send)
+        channel.is_ending = send.is_last
+        pause = self.rng.uniform(5.0, 20.0) if self.strikes("stalls", 0.02) else 0.0
+        channel.last_out_at = max(channel.last_out_at, self.now + pause + self.delay())
+        self.later(channel.last_out_at - self.now, self._deliver, channel, send)
+
+    def _deliver(self, channel: Channel, send: Send) -> None:
+        if channel.is_over or channel.is_cut:
+            return
+        self.messages += 1
+        if not channel.is_left:
+            channel.event_id = send.event_id or channel.event_id
+            channel.peer.receive(channel, send)
+        if send.message and not channel.is_over:
+            size_bytes = len(send.message)
+            self._tell("receive_sent", self.engine.receive_sent(channel.number, size_bytes, self.now), channel)
+        if send.is_last:
+            self._finish(channel, None)
+
+    def _finish(self, channel: Channel, close: Close | None) -> None:
+        """What the engine ended is over on both sides."""
+        if channel.is_over or channel.is_cut:
+            return
+        is_left = channel.is_left
+        self._report_end(channel, Cause(End.DONE))
+        if not is_left:
+            channel.is_left = True
+            channel.peer.receive_end(channel, close or Close(channel.number, status=200))
+
+
+class _Nobody:
+    def receive(self, channel: Channel, send: Send) -> None:
+        raise Wrong(f"sent on a channel that is not connected: {send}")
+
+    def receive_end(self, channel: Channel, close: Close | None) -> None:
+        pass
+
+
+_NOBODY: Final = _Nobody()

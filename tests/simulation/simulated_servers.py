@@ -1,0 +1,248 @@
+"""Servers of both eras, on pipes and over HTTP, that answer calls with what these said: late, twice or never, with
+progress and questions, as their world has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from isthmus.core.effects import Cause, Close, Connected, Delete, Dial, End, Listen, Post, Send
+from isthmus.core.plan import Kind, ServerPlan, Sharing
+from simulated_network import Channel, Network, Wrong
+
+VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+ABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+MODERN: Final = "2026-07-28"
+HANDSHAKES: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+DECLARED: Final = {"tools": {"listChanged": True}, "logging": {}}
+LASTING: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+SCHEMA: Final = {"type": "object", "properties": {"say": {"type": "string"}, "ask": {"type": "boolean"}}}
+TOOLS: Final = [{"name": "echo", "inputSchema": SCHEMA}]
+GARBAGE: Final = (
+    *(b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b"[" * 400, b'{"jsonrpc":"2.0"}', b'{"jsonrpc":"1.0","id":"odd"}'),
+    *(b'{"jsonrpc":"2.0","id":99999,"result":{}}', b'{"jsonrpc":"2.0","id":null,"result":{}}'),
+    *(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"z","progress":1}}',),
+    *(b'{"jsonrpc":"2.0","method":"notifications/vendor"}', b'{"jsonrpc":"2.0","method":7}'),
+)
+"""Said by either side where it is rude. Nothing in it belongs to a client."""
+
+
+class Session:
+    """What a process, or a session over HTTP, knows.
+
+    Attributes:
+        asks: it may ask its client for input.
+        questions: what is done with the answers to them, by their ids.
+        cancelled: the ids of requests that nobody wants any more.
+    """
+
+    def __init__(self) -> None:
+        self.asks = False
+        self.questions: dict[str, Callable[[dict[str, Any]], None]] = {}
+        self.cancelled: set[Any] = set()
+
+
+class Server:
+    """One server of the plan, as a peer of all its channels."""
+
+    def __init__(self, network: Network, plan: ServerPlan, *, is_modern: bool) -> None:
+        self.network, self.plan, self.is_modern = network, plan, is_modern
+        self.revision = network.rng.choice(HANDSHAKES)
+        self.processes: dict[int, Session] = {}
+        self.sessions: dict[str, Session] = {}
+        self.posts: dict[int, Channel] = {}
+        self.last = 0
+
+    # --- Channels ---------------------------------------------------------------------------------------------------
+
+    def dialled(self, channel: Channel, dial: Dial) -> None:
+        network, target = self.network, dial.target
+        channel.peer = self
+        if network.strikes("crashes", 0.05):
+            network.end(channel, Cause(End.UNREACHABLE, "no luck"))
+        elif isinstance(target, Post):
+            self._take_post(channel, target)
+        elif isinstance(target, Listen):
+            known = target.session is None or target.session in self.sessions
+            network.end(channel, Cause(End.REFUSED, status=405 if known else 404))
+        elif isinstance(target, Delete):
+            self.sessions.pop(target.session, None)
+            network.end(channel, Cause(End.DONE))
+        elif self.plan.kind is Kind.HTTP:
+            network.end(channel, Cause(End.UNREACHABLE, "no event pipe"))
+        else:
+            self.processes[channel.number] = Session()
+            network.connect(channel, Connected())
+
+    def receive(self, channel: Channel, send: Send) -> None:
+        self._hear(channel, json.loads(send.message), self.processes[channel.number], None)
+
+    def receive_end(self, channel: Channel, close: Close | None) -> None:
+        self.processes.pop(channel.number, None)
+        self.posts.pop(channel.number, None)
+
+    def crash(self) -> None:
+        """A process dies; over HTTP, all replies break."""
+        network = self.network
+        doomed = list(self.posts.values()) if self.plan.kind is Kind.HTTP else []
+        if self.processes:
+            number = network.rng.choice(list(self.processes))
+            doomed = [network.channels[number]] if number in network.channels else []
+        for channel in doomed:
+            self.receive_end(channel, None)
+            network.end(channel, Cause(End.BROKEN, "died"))
+
+    def forget(self) -> None:
+        self.sessions.clear()
+
+    def _take_post(self, channel: Channel, post: Post) -> None:
+        frame = json.loads(post.message)
+        self.posts[channel.number] = channel
+        if self.is_modern:
+            session = Session()
+        elif frame.get("method") == "initialize":
+            self.last += 1
+            session = self.sessions[f"s{self.last}"] = Session()
+            self.network.connect(channel, Connected(session=f"s{self.last}"))
+            self._hear(channel, frame, session, post)
+            return
+        elif post.session in self.sessions:
+            session = self.sessions[post.session or ""]
+        else:
+            self._end(channel, Cause(End.REFUSED, status=400 if post.session is None else 404))
+            return
+        if "id" not in frame or "method" not in frame:
+            self._hear(channel, frame, session, post)
+            self._end(channel, Cause(End.DONE))
+        else:
+            self.network.connect(channel, Connected())
+            self._hear(channel, frame, session, post)
+
+    def _end(self, channel: Channel, cause: Cause) -> None:
+        self.posts.pop(channel.number, None)
+        self.network.end(channel, cause)
+
+    # --- Messages ---------------------------------------------------------------------------------------------------
+
+    def _hear(self, channel: Channel, frame: dict[str, Any], session: Session, post: Post | None) -> None:
+        params = frame.get("params") or {}
+        method, id = frame.get("method"), frame.get("id")
+        if method is None:
+            question = session.questions.pop(str(id), None)
+            if question is not None:
+                question(frame)
+        elif id is None:
+            if method == "notifications/cancelled":
+                session.cancelled.add(params.get("requestId"))
+        else:
+            self._answer(channel, session, id, method, params)
+
+    def _answer(self, channel: Channel, session: Session, id: Any, method: str, params: dict[str, Any]) -> None:
+        if method == "initialize":
+            if self.is_modern:
+                self._reply(channel, session, id, error=-32601)
+                return
+            wanted = params["protocolVersion"]
+            said = wanted if wanted in HANDSHAKES and wanted <= self.revision else self.revision
+            session.asks = "elicitation" in params["capabilities"] and said >= "2025-06-18"
+            greeting = {"protocolVersion": said, "capabilities": DECLARED, "serverInfo": {"name": "s", "version": "1"}}
+            self._reply(channel, session, id, greeting)
+        elif method == "server/discover" and self.is_modern:
+            found = {"supportedVersions": [MODERN], "capabilities": DECLARED, **LASTING}
+            self._reply(channel, session, id, found)
+        elif method == "tools/list":
+            self._reply(channel, session, id, {"tools": TOOLS, **(LASTING if self.is_modern else {})})
+        elif method == "ping" and not self.is_modern:
+            self._reply(channel, session, id, {})
+        elif method == "tools/call":
+            self._call(channel, session, id, params)
+        else:
+            self._reply(channel, session, id, error=-32601)
+
+    def _call(self, channel: Channel, session: Session, id: Any, params: dict[str, Any]) -> None:
+        network, meta, given = self.network, params.get("_meta", {}), params["arguments"]
+        if network.strikes("garbage", 0.05):
+            network.say(channel, network.rng.choice(GARBAGE))
+        if "progressToken" in meta:
+            told = {"progressToken": meta["progressToken"], "progress": 1, "message": given["say"]}  # in each round
+            self._say(channel, method="notifications/progress", params=told)
+        if given.get("ask") and self.is_modern and "elicitation" in meta.get(ABILITIES, {}):
+            self._ask_in_rounds(channel, session, id, params)
+        elif given.get("ask") and session.asks and self.plan.sharing is Sharing.NONE:
+            self._ask(channel, session, id, given["say"])
+        else:
+            self._echo(channel, session, id, given["say"])
+
+    def _echo(self, channel: Channel, session: Session, id: Any, say: str) -> None:
+        pause = self.network.rng.expovariate(4.0)
+        if self.network.strikes("never", 0.05):
+            return
+        if self.network.strikes("late", 0.1):
+            pause = self.network.rng.uniform(5.0, 60.0)
+        self.network.later(pause, self._finish, channel, session, id, say)
+
+    def _finish(self, channel: Channel, session: Session, id: Any, say: str) -> None:
+        network = self.network
+        if id in session.cancelled and network.rng.random() < 0.8:
+            return
+        if network.strikes("errors", 0.1):
+            self._reply(channel, session, id, error=-32602)
+            return
+        result: dict[str, Any] = {"content": [{"type": "text", "text": say}]}
+        result |= {"resultType": "complete"} if self.is_modern else {}
+        if network.strikes("twice", 0.1) and self.plan.kind is not Kind.HTTP:
+            self._reply(channel, session, id, result)
+        self._reply(channel, session, id, result)
+
+    def _ask(self, channel: Channel, session: Session, id: Any, say: str) -> None:
+        self.last += 1
+        number = f"q{self.last}"
+
+        def settle(frame: dict[str, Any] | None = None) -> None:
+            session.questions.pop(number, None)
+            if frame is not None and "result" in frame:
+                _check(say, frame["result"])
+            self._echo(channel, session, id, say)
+
+        session.questions[number] = settle
+        self._say(channel, id=number, method="elicitation/create", params=_form(say))
+        self.network.later(15.0, lambda: settle() if number in session.questions else None)
+
+    def _ask_in_rounds(self, channel: Channel, session: Session, id: Any, params: dict[str, Any]) -> None:
+        say = params["arguments"]["say"]
+        if "requestState" in params:
+            if params["requestState"] != "of " + say:
+                raise Wrong(f"the state of {say!r} came back as {params['requestState']!r}")
+            if "k" in params.get("inputResponses", {}):
+                _check(say, params["inputResponses"]["k"])
+                self._echo(channel, session, id, say)
+                return
+        asked = {"k": {"method": "elicitation/create", "params": {"mode": "form", **_form(say)}}}
+        result = {"resultType": "input_required", "inputRequests": asked, "requestState": "of " + say}
+        self._reply(channel, session, id, result)
+
+    def _reply(
+        self, channel: Channel, session: Session, id: Any, result: dict[str, Any] | None = None, error: int = 0
+    ) -> None:
+        if not channel.is_open or (self.plan.kind is Kind.HTTP and channel.number not in self.posts):
+            return
+        said = {"result": result} if result is not None else {"error": {"code": error, "message": "no"}}
+        self._say(channel, id=id, **said)
+        if channel.number in self.posts:
+            self._end(channel, Cause(End.DONE))
+
+    def _say(self, channel: Channel, **members: Any) -> None:
+        if channel.is_open:
+            self.network.say(channel, json.dumps({"jsonrpc": "2.0", **members}).encode())
+
+
+def _form(say: str) -> dict[str, Any]:
+    return {"message": say, "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+
+
+def _check(say: str, result: dict[str, Any]) -> None:
+    """An answer to a question is that of the client whose call asked it."""
+    name = result.get("content", {}).get("name")
+    if result.get("action") == "accept" and name != say:
+        raise Wrong(f"asked for {say!r}, a server was answered {name!r}")
