@@ -10,11 +10,11 @@ Source: 2026-07-28 basic/versioning, basic/transports, basic/patterns.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from . import jsonrpc
 from .artifact import tool_error
-from .bridge import envelope, questions
+from .bridge import envelope, questions, support
 from .bridge.capabilities import fingerprint
 from .bridge.envelope import Envelope
 from .bridge.seal import Claims, Kind, Seal, Unsealed, is_ours
@@ -37,7 +37,7 @@ from .legs import Legs
 from .legwork import Legwork
 from .plan import Affinity
 from .replay import Replays, answers
-from .rewrite import remove_members
+from .rewrite import members, remove_members
 from .session import Affinities, Audience, Session
 from .sharing import MAY_ASK
 from .verdicts import Verdict
@@ -61,6 +61,26 @@ OF_A_REQUEST: Final = frozenset({"traceparent", "tracestate", "baggage"})
 
 RETRIED: Final = frozenset({"inputResponses", "requestState"})
 """What a request has when it comes again with answers."""
+
+
+ACQUAINTANCES_MAX: Final = 256
+"""Clients that are recognized by what they say of themselves: one takes a KiB. Those of one kind are one."""
+ACQUAINTANCE_BYTES_MAX: Final = 4096
+"""What says more of itself is looked at each time."""
+
+
+class Acquaintance(NamedTuple):
+    """A client that has spoken before, and says the same of itself again.
+
+    Attributes:
+        session: the one its requests are of.
+        leg: what it says.
+        rest: what else is in its `_meta`; empty: nothing.
+    """
+
+    session: Session
+    leg: Envelope
+    rest: bytes
 
 
 class HungUp(Protocol):
@@ -96,6 +116,7 @@ class Stateless:
         self._replays = replays
         self.tasks: HungUp
         self._by_affinity: dict[Affinities, Session] = {}
+        self._known: dict[tuple[str, str, Headers, bytes], Acquaintance] = {}  # by who, and what `_meta` said
 
     # --- Requests ---------------------------------------------------------------------------------------------------
 
@@ -279,6 +300,8 @@ class Stateless:
             session.exchanges.pop(key, None)
             self.receive_settled(session)
             raise
+        if isinstance(opening, PostOpening) and claims is None:
+            self._get_to_know(opening, session, leg, frame.params)
         return session, exchange
 
     def _send_on(
@@ -339,8 +362,7 @@ class Stateless:
     def _session_for(
         self, opening: PostOpening | PipeOpening | EventPipeOpening, key: ExchangeKey, leg: Envelope
     ) -> Session:
-        verdict = self._verdicts[opening.server]
-        says_all = verdict.choose(Era.STATELESS, self._desk.now) is Era.STATELESS and verdict.discovered is not None
+        says_all = self._says_all(opening.server)
         is_for_one = isinstance(opening, PostOpening) and self._desk.plan.affinity is Affinity.REQUEST
         group = key.channel if is_for_one or not isinstance(opening, PostOpening) else 0
         abilities = fingerprint(leg.capabilities)  # which raises where no handshake could be made with them
@@ -358,6 +380,44 @@ class Stateless:
         self._by_affinity[affinity] = session
         self._courier.up.begin_stateless(session)
         return session
+
+    def _says_all(self, server: str) -> bool:
+        """Whether the server is told with each request what its client can do."""
+        verdict = self._verdicts[server]
+        return verdict.choose(Era.STATELESS, self._desk.now) is Era.STATELESS and verdict.discovered is not None
+
+    def _get_to_know(self, opening: PostOpening, session: Session, leg: Envelope, params: bytes | None) -> None:
+        meta = jsonrpc.member_of(params, "_meta")
+        affinity = session.affinity
+        if meta is None or len(meta) > ACQUAINTANCE_BYTES_MAX or affinity is None or affinity.is_for_one:
+            return
+        key = opening.server, opening.principal, opening.headers, meta
+        if key in self._known or leg.log_level is not None or support.declares(leg.capabilities):
+            return  # the last two want more with each request
+        if len(self._known) >= ACQUAINTANCES_MAX:
+            del self._known[next(iter(self._known))]
+        rest = remove_members(meta, envelope.KEYS)
+        self._known[key] = Acquaintance(session, leg, rest if members(rest) else b"")
+
+    def find(self, opening: PostOpening, meta: bytes) -> Acquaintance | None:
+        """Who says this of itself, if its requests go as the last ones did, and nothing is to be asked with them."""
+        key = opening.server, opening.principal, opening.headers, meta
+        known = self._known.get(key)
+        if known is None:
+            return None
+        session, affinity = known.session, known.session.affinity
+        if affinity is None or self._by_affinity.get(affinity) is not session:
+            del self._known[key]
+            return None
+        if self._says_all(opening.server) == bool(affinity.fingerprint) or self._deferring.is_asking(session):
+            return None
+        return known
+
+    def has_mirrors(self, known: Acquaintance, tool: str) -> bool:
+        """Whether the client was told to say arguments of a tool in headers too."""
+        affinity = known.session.affinity
+        advertised = None if affinity is None else self._mirrors.get(affinity.audience)
+        return advertised is not None and bool(advertised.get(tool))
 
     def _merged(self, affinity: Affinities) -> Affinities:
         """What stands for clients of any abilities. The first request came before its server was known to be told them
