@@ -43,6 +43,10 @@ TOOLS: Final = {
         {"name": "listing", "inputSchema": {"type": "object"}, "outputSchema": {"type": "array"}},
     ]
 }
+KNOWN: Final[dict[Era, dict[str, dict[str, Any]]]] = {
+    Era.HANDSHAKE: {"initialize": HELLO, "tools/list": TOOLS},
+    Era.STATELESS: {"server/discover": DISCOVERED, "tools/list": TOOLS},
+}
 INITIALIZE: Final = {"protocolVersion": REVISION, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
 UNKNOWN: Final = b'"error":{"code":-32601,"message":"Method not found"}}'
 LIMITS: Final = Limits(exchanges_per_session_max=3, reply_timeout_s=30.0, outbox_low_bytes=2000, outbox_high_bytes=4000)
@@ -249,13 +253,21 @@ class Pair:
                 self.introduce()
             self.answer(0, ANSWERS[0])
 
+    def is_at_rest(self, said: bytes) -> bool:
+        """Whether all is over once the server has answered."""
+        for _ in range(4):
+            if self.dials and self.dials[-1][2] in KNOWN[self.server]:
+                self.introduce()
+            elif self.dials:
+                self.answer(-1, said)
+        return not self.dials and self.halves[0].engine.exchange_count == 0
+
     def introduce(self) -> None:
         """The server says who it is, and what it has."""
         if self.child is not None and not self.dials:
             self.both("receive_open", self.child, Connected())
         method = self.dials[-1][2]
-        known = {"tools/list": TOOLS}
-        known |= {"initialize": HELLO} if self.server is Era.HANDSHAKE else {"server/discover": DISCOVERED}
+        known = KNOWN[self.server]
         said = b'"result":%b}' % json.dumps(known[method]).encode() if method in known else UNKNOWN
         self.answer(-1, b'{"jsonrpc":"2.0","id":%d,' + said)
 
@@ -269,19 +281,20 @@ CALLS = st.tuples(
     st.sampled_from(ODD_HEADERS),
 )
 PLAIN_CALLS = st.tuples(
-    st.just("call"), st.sampled_from(METHODS[:5]), st.sampled_from(PARAMS), st.integers(1, 3), st.just({}), st.none()
+    st.just("call"), st.sampled_from(METHODS[:2]), st.just(PARAMS[0]), st.integers(1, 3), st.just({}), st.none()
 )
 OPERATIONS = st.one_of(
+    PLAIN_CALLS,
+    PLAIN_CALLS,
+    PLAIN_CALLS,
     CALLS,
-    PLAIN_CALLS,
-    PLAIN_CALLS,
-    st.tuples(st.just("answer"), st.integers(0, 3), st.sampled_from(ANSWERS)),
-    st.tuples(st.just("answer"), st.integers(0, 3), st.sampled_from(ANSWERS)),
-    st.tuples(st.just("cancel"), st.integers(1, 3)),
+    st.tuples(st.just("answer"), st.integers(0, 2), st.sampled_from(ANSWERS[:2])),
+    st.tuples(st.just("answer"), st.integers(0, 2), st.sampled_from(ANSWERS[:2])),
+    st.tuples(st.just("answer"), st.integers(0, 2), st.sampled_from(ANSWERS)),
     st.tuples(st.just("hang up"), st.integers(0, 3), st.booleans()),
     st.tuples(st.just("break"), st.integers(0, 3)),
     st.tuples(st.just("wait"), st.sampled_from([0.5, 29.0, 31.0])),
-    st.tuples(st.sampled_from(["end", "drain", "level"])),
+    st.tuples(st.sampled_from(["cancel", "end", "drain", "level"])),
 )
 WAYS: Final = [(kind, client, server) for kind in (Kind.HTTP, Kind.PIPE) for client in Era for server in Era]
 
@@ -306,8 +319,7 @@ def play(pair: Pair, name: str, *given: Any) -> None:
         case "answer" if given[0] < len(pair.dials):
             pair.answer(*given)
         case "cancel":
-            said = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}'
-            pair.post(said % given[0])
+            pair.post(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}')
         case "hang up" if given[0] < len(pair.posts):
             channel = pair.posts.pop(given[0])
             left = pair.sent_bytes.pop(channel, 0)
@@ -325,6 +337,25 @@ def play(pair: Pair, name: str, *given: Any) -> None:
             pair.both("receive_open", pair.new_channel(), DeleteOpening("s", session="x"))
         case "drain":
             pair.both("receive_drain")
+
+
+CASES: Final = (
+    *((method, params, {}, None, 0) for method in METHODS[:5] for params in PARAMS),
+    *((method, PARAMS[0], {}, None, n) for method in ("tools/call", "resources/read") for n in range(len(ANSWERS))),
+    *(("tools/call", PARAMS[0], sender, None, 0) for sender in SENDERS),
+    *(("tools/call", PARAMS[0], {}, odd, 0) for odd in ODD_HEADERS),
+)
+"""What may be odd about a call or its answer, one thing at a time."""
+
+
+@pytest.mark.parametrize(("kind", "client", "server"), WAYS)
+def test_whatever_is_odd_leads_to_the_same(kind: Kind, client: Era, server: Era) -> None:
+    pair = Pair(kind, client, server)
+    for method, params, sender, odd, answer in CASES:
+        for said in ANSWERS[answer], ANSWERS[0]:
+            pair.call(method, params, 1, sender, odd)
+            if not pair.is_at_rest(said):
+                pair = Pair(kind, client, server)
 
 
 @pytest.mark.parametrize(("kind", "client", "server"), WAYS)
