@@ -77,7 +77,7 @@ class ShortWay:
         role.stream = stream = Stream(channel, may_resume=can_stream and features.event_ids)
         reply = Reply(stream, ends_channel=True, can_stream=can_stream)
         self._streams.expect(session, reply)
-        self._go_up(link, session, self._exchange(channel, reply, session, frame, opening), crossed)
+        self._go_up(link, session, channel, reply, frame, opening, crossed)
         return True
 
     def _receive_stateless(self, role: PostRole, channel: ChannelId, frame: Frame, params: bytes) -> bool:
@@ -93,11 +93,10 @@ class ShortWay:
         if crossed is None:
             return False
         reply = Reply(Stream(channel), ends_channel=True, can_stream=opening.accepts_events)
-        exchange = self._exchange(channel, reply, session, frame, opening)
+        self._courier.touch(session)
+        exchange = self._go_up(link, session, channel, reply, frame, opening, crossed)
         exchange.leg = known.leg
         role.leg = session, exchange, reply
-        self._courier.touch(session)
-        self._go_up(link, session, exchange, crossed)
         return True
 
     def _look_at(
@@ -120,15 +119,22 @@ class ShortWay:
         desk = self._desk
         if link.upstream.state is not State.READY or desk.is_draining:
             return False
-        if session.in_flight >= desk.limits.exchanges_per_session_max:
+        if len(session.exchanges) - session.adopted + session.passing >= desk.limits.exchanges_per_session_max:
             return False
         return not link.is_pipe or (link.plan.idle_stop_s is None and self._has_room(link))
 
     def _has_room(self, link: Link) -> bool:
         return self._desk.unsent_bytes(link.channel) <= self._desk.limits.outbox_low_bytes
 
-    def _exchange(
-        self, channel: ChannelId, reply: Reply, session: Session, frame: Frame, opening: PostOpening
+    def _go_up(
+        self,
+        link: Link,
+        session: Session,
+        channel: ChannelId,
+        reply: Reply,
+        frame: Frame,
+        opening: PostOpening,
+        crossed: Crossed,
     ) -> Exchange:
         assert frame.id_raw is not None
         assert frame.method is not None
@@ -147,15 +153,13 @@ class ShortWay:
             token_raw=None,
             headers=opening.headers,
         )
-        return exchange
-
-    def _go_up(self, link: Link, session: Session, exchange: Exchange, crossed: Crossed) -> None:
         if link.is_plain:
             exchange.is_plain = True
         else:
             exchange.is_ferried = True
         exchange.step(ExchangeInput.PREPARED)
         self._uplink.write(link, exchange, crossed.params, crossed.mirrored)
+        return exchange
 
     # --- Down -------------------------------------------------------------------------------------------------------
 
@@ -193,9 +197,7 @@ class ShortWay:
         if pieces is not None:
             self._courier.pass_answer(session, exchange, pieces)
         elif result is not None:
-            message = jsonrpc.encode_result(exchange.id_raw, result)
-            answer = self._courier.answer if exchange.is_plain else self._courier.answer_plainly
-            answer(session, exchange, message)
+            self._courier.answer_plainly(session, exchange, jsonrpc.encode_result(exchange.id_raw, result))
         return True
 
 
