@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import msgspec
 
-from . import offers
 from .bridge import envelope, plainly
 from .bridge.content import TRACE
 from .bridge.discovery import server_info_of
@@ -17,6 +16,7 @@ from .effects import Headers
 from .exchange import Exchange
 from .links import Crossed, Ferry, Link, Said
 from .memo import remembered
+from .offers import tool_of, without_extension
 from .rewrite import compact_members
 from .session import Session
 from .wire.mirroring import Named, named
@@ -62,13 +62,13 @@ class ToStateless:
         if meta is None:
             revision, able = link.upstream.revision, session.client.capabilities
             assert revision is not None
-            able = offers.without_extension(able) if is_call else able
+            able = without_extension(able) if is_call else able
             who = msgspec.structs.replace(session.client, revision=revision, log_level=session.level, capabilities=able)
             meta = self._metas[is_call] = envelope.add(None, who)[len(b'{"_meta":') : -1]
         return meta
 
     def down(self, link: Link, session: Session, exchange: Exchange, result: bytes) -> bytes | None:
-        if link.wrapped or _may_go_on(result):
+        if _may_go_on(result) or (link.wrapped and tool_of(exchange) in link.wrapped):
             return None
         return plainly.to_legacy(exchange.method, result, session.features)
 
