@@ -31,7 +31,6 @@ SAME = {
 
 LEFT_OUT = {
     ("capability-undeclared", Role.CLIENT),  # a server that is asked for what it has not declared may refuse it itself
-    ("cancel-unknown", Role.CLIENT),  # a call of an upstream session that was lost is cancelled in the one after it
     ("server-info", Role.SERVER),  # results of our own about tasks and lost calls do not name a server (a SHOULD)
 }
 

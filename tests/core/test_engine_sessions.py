@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from driving import LATEST, Driver, Heard, driver, error, newcomer, request
+from driving import LATEST, Driver, Heard, connect, driver, error, newcomer, request
 from isthmus.core.effects import Cause, Connected, Delete, Dial, End, Send
+from isthmus.core.limits import Limits
 
 CAPABLE = f'{{"protocolVersion":"{LATEST}","capabilities":{{"roots":{{}},"sampling":{{}}}}}}'
 
@@ -69,3 +70,25 @@ def test_a_session_that_is_denied_before_initialize_is_answered_is_lost() -> Non
     assert "it forgot the session" in json.loads(told.message)["error"]["message"]
     assert heard.channel in world.closed
     assert not isinstance(world.last(Dial).target, Delete)
+
+
+def test_a_call_of_a_session_that_is_lost_is_not_cancelled_in_the_next() -> None:
+    """Two calls are open when one meets 404; the other's server may still work on it, and the client gives it up. The
+    new session does not hear of that: its server would not know what is meant. A call of its own it does hear of."""
+    world = driver()
+    client = connect(world, "pipe", "http")
+    client.request("1", "tools/call", '{"name":"slow"}')
+    client.request("2", "tools/call", '{"name":"unlucky"}')
+    slow, unlucky = world.hear("tools/call"), world.hear("tools/call")
+    world.open(slow.channel, Connected())
+    world.end(unlucky.channel, Cause(End.REFUSED, status=404))
+    world.shake_hands(session="S2")
+    again = world.hear("tools/call")
+    assert again.post is not None
+    assert again.post.session == "S2"
+    client.notify("notifications/cancelled", '{"requestId":1}')
+    assert not world.hears("notifications/cancelled")
+    client.notify("notifications/cancelled", '{"requestId":2}')
+    assert world.hear("notifications/cancelled").frame["params"]["requestId"] == again.id
+    world.wait(Limits().cancel_grace_s)
+    assert slow.channel in world.closed
