@@ -344,8 +344,11 @@ def test_progress_comes_back_under_the_clients_own_token(down: str, up: str, tok
     assert call.raw.endswith(b'{"name":"t","_meta":{"x":1.0,"progressToken":%d}}}' % given), "nothing else changed"
     seen = f'"{given}"' if as_text else str(given)
     for source, far in zip({server, call.channel}, ("0.50", "1e0"), strict=False):
-        world.say(source, notification("notifications/progress", f'{{"progressToken":{seen},"progress":{far},"m":"é"}}'))
-        progress = notification("notifications/progress", f'{{"progressToken":{token},"progress":{far},"m":"é"}}')
+        said, progress = (
+            notification("notifications/progress", f'{{"progressToken":{name},"progress":{far},"m":"é"}}')
+            for name in (seen, token)
+        )
+        world.say(source, said)
         assert world.messages(channel) == [progress]
         world.sent[channel].clear()
 
