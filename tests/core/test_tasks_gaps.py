@@ -197,6 +197,18 @@ def test_what_a_task_says_of_itself_is_progress_until_its_server_tells_of_some(d
     assert [(one["progress"], one.get("message")) for one in told] == [(1, "one"), (10, None), (11, None)]
 
 
+def test_what_is_said_of_a_task_names_its_server() -> None:
+    """2026-07-28 basic, "`_meta`": a result should. The task's own answers are made here; who they are for is known."""
+    world = scene()
+    party = world.party(MODERN)
+    asked = party.call("a")
+    world.wait(60.0)
+    id = handle(asked)
+    for said in (asked, party.get(id), party.update(id, {}), party.cancel(id)):
+        named = world.ask(said).result["_meta"]["io.modelcontextprotocol/serverInfo"]
+        assert named == {"name": "s", "version": "1"}
+
+
 def test_a_call_that_is_soon_over_is_no_task() -> None:
     """A client without sessions that knows them has the plain result, unless it takes long, or wants progress."""
     world = scene()
