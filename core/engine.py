@@ -150,7 +150,7 @@ class Engine:
         tasking.telling.watched, tasking.telling.session_by = legwork.listens, clients.by_sid
         tasking.restore(stored_tasks, desk.servers)
         self._posts = Posts(desk, courier, clients, streams, stateless)
-        self._posts.short = self._short = ShortWay(desk, clients, courier, streams, stateless, servers)
+        self._posts.short = self._short = ShortWay(desk, clients, courier, streams, stateless.known, servers)
         self._pipes = Pipes(desk, courier, clients, stateless)
         nonces, shelf = Nonces(), Shelf(desk, is_live=lambda sid: clients.by_sid(sid) is not None)
         self._shelf = shelf

@@ -256,9 +256,10 @@ class Link:
         self.is_lent = False
 
     def speak(self, era: Era) -> None:
-        """From now on the server is spoken to so."""
+        """From now on the server is spoken to so, and in no session until it names one."""
         self.era = era
         self.is_stateless = era is Era.STATELESS
+        self.upstream.session = None
 
     @property
     def can_be_told(self) -> bool:
@@ -382,7 +383,6 @@ class UpPostRole(Role):
         number: the id of the request it carries; None for a notification or an answer.
         problem: what came on it that could not be read.
         names_session: whether it was sent in an upstream session, which may since have been lost.
-        session: the `Mcp-Session-Id` of the response.
         is_resumed: it is the rest of a reply that was cut off.
         has_begun: the response was a success.
         last_event_id: where to resume from, should it be cut off.
@@ -406,7 +406,6 @@ class UpPostRole(Role):
     last_event_id: str | None = None
     retry_ms: int | None = None
     failures = 0
-    session: str | None = None
     passage: Passage | None = None
 
     def __init__(

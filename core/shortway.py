@@ -7,6 +7,7 @@ it where the short one will do comes to the same.
 from __future__ import annotations
 
 from . import jsonrpc
+from .acquaintances import Acquaintance, Acquaintances
 from .clients import Clients
 from .courier import Courier
 from .desk import Desk
@@ -23,7 +24,6 @@ from .roles import PostRole
 from .servers import Servers
 from .session import Session
 from .session import State as SessionState
-from .stateless import Acquaintance, Stateless
 from .stream import Stream
 from .streams import Streams
 from .upstream import State
@@ -34,13 +34,13 @@ class ShortWay:
     """Each method returns whether it did all that there is to do; if not, it has done nothing."""
 
     def __init__(
-        self, desk: Desk, clients: Clients, courier: Courier, streams: Streams, stateless: Stateless, servers: Servers
+        self, desk: Desk, clients: Clients, courier: Courier, streams: Streams, known: Acquaintances, servers: Servers
     ) -> None:
         self._desk = desk
         self._sessions = clients.sessions
         self._courier = courier
         self._streams = streams
-        self._stateless = stateless
+        self._known = known
         self._uplink = servers.uplink
         self._links = servers.by_sid
         self._health = servers.handshakes.health
@@ -106,12 +106,12 @@ class ShortWay:
         spans = None if _goes_on(params) else compact_members(params)
         if spans is None or "_meta" not in spans:
             return None, None
-        known = self._stateless.find(opening, params[spans["_meta"]])
+        known = self._known.find(opening, params[spans["_meta"]])
         if known is None or opening.revision != known.leg.revision:
             return None, None
         assert frame.method is not None
         what = named(frame.method, params, spans)
-        if what is None or opening.mirrored != what.headers or self._stateless.has_mirrors(known, what.name):
+        if what is None or opening.mirrored != what.headers or self._known.has_mirrors(known, what.name):
             return None, None
         return known, Said(params, spans, what, known.rest)
 

@@ -10,13 +10,16 @@ Source: 2026-07-28 basic/versioning, basic/transports, basic/patterns.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from . import jsonrpc
+from .acquaintances import Acquaintances, audience_of
 from .artifact import tool_error
-from .bridge import envelope, questions, support
+from .bridge import envelope, questions
 from .bridge.capabilities import fingerprint
+from .bridge.discovery import server_info_of
 from .bridge.envelope import Envelope
+from .bridge.results import named
 from .bridge.seal import Claims, Kind, Seal, Unsealed, is_ours
 from .clients import Clients
 from .courier import Courier
@@ -37,7 +40,7 @@ from .legs import Legs
 from .legwork import Legwork
 from .plan import Affinity
 from .replay import Replays, answers
-from .rewrite import members, remove_members
+from .rewrite import remove_members
 from .session import Affinities, Audience, Session
 from .sharing import MAY_ASK
 from .verdicts import Verdict
@@ -56,31 +59,8 @@ REMOVED: Final = frozenset(
 )
 """Requests that 2026-07-28 has taken away (changelog); what stands in their place is no request, or another."""
 
-OF_A_REQUEST: Final = frozenset({"traceparent", "tracestate", "baggage"})
-"""Headers that tell of a request and not of who makes it (W3C Trace Context, Baggage)."""
-
 RETRIED: Final = frozenset({"inputResponses", "requestState"})
 """What a request has when it comes again with answers."""
-
-
-ACQUAINTANCES_MAX: Final = 256
-"""Clients that are recognized by what they say of themselves: one takes a KiB. Those of one kind are one."""
-ACQUAINTANCE_BYTES_MAX: Final = 4096
-"""What says more of itself is looked at each time."""
-
-
-class Acquaintance(NamedTuple):
-    """A client that has spoken before, and says the same of itself again.
-
-    Attributes:
-        session: the one its requests are of.
-        leg: what it says.
-        rest: what else is in its `_meta`; empty: nothing.
-    """
-
-    session: Session
-    leg: Envelope
-    rest: bytes
 
 
 class HungUp(Protocol):
@@ -90,7 +70,11 @@ class HungUp(Protocol):
 
 
 class Stateless:
-    """All requests of clients without sessions."""
+    """All requests of clients without sessions.
+
+    Attributes:
+        known: those that have spoken before.
+    """
 
     def __init__(
         self,
@@ -116,7 +100,7 @@ class Stateless:
         self._replays = replays
         self.tasks: HungUp
         self._by_affinity: dict[Affinities, Session] = {}
-        self._known: dict[tuple[str, str, Headers, bytes], Acquaintance] = {}  # by who, and what `_meta` said
+        self.known = Acquaintances(desk, verdicts, mirrors, legwork.deferring, self._by_affinity)
 
     # --- Requests ---------------------------------------------------------------------------------------------------
 
@@ -162,7 +146,8 @@ class Stateless:
         if claims is not None and claims.kind is Kind.PARK:
             found = self._parking.find(claims)
             if found is None and not self._replays.may_repeat(audience_of(opening), frame.method, frame.params):
-                self._lose(frame, reply)
+                session = self._by_affinity.get(self._affinity_of(opening, key, leg))
+                self._lose(frame, reply, None if session is None else session.greeting)
                 return None
         else:
             found = None
@@ -199,12 +184,13 @@ class Stateless:
             self._desk.note("info", f"requestState refused: {error.reason.value}", opening.server)
             raise
 
-    def _lose(self, frame: Frame, reply: Reply) -> None:
+    def _lose(self, frame: Frame, reply: Reply, greeting: bytes | None) -> None:
         """The call that a retry is for is not here any more: it is not begun a second time."""
         assert frame.id_raw is not None
         text = "the call was lost while it waited for answers. It is not repeated, for it may have had effects"
         if frame.method == "tools/call":
-            message = jsonrpc.encode_result(frame.id_raw, complete(tool_error(text)))
+            result = named(complete(tool_error(text)), server_info_of(greeting))
+            message = jsonrpc.encode_result(frame.id_raw, result)
         else:
             message = jsonrpc.encode_error(frame.id_raw, OUTCOME_UNKNOWN, text, {"outcome": "unknown"})
         self._courier.answer_at_once(reply, message)
@@ -301,7 +287,7 @@ class Stateless:
             self.receive_settled(session)
             raise
         if isinstance(opening, PostOpening) and claims is None:
-            self._get_to_know(opening, session, leg, frame.params)
+            self.known.add(opening, session, leg, frame.params)
         return session, exchange
 
     def _send_on(
@@ -362,14 +348,7 @@ class Stateless:
     def _session_for(
         self, opening: PostOpening | PipeOpening | EventPipeOpening, key: ExchangeKey, leg: Envelope
     ) -> Session:
-        says_all = self._says_all(opening.server)
-        is_for_one = isinstance(opening, PostOpening) and self._desk.plan.affinity is Affinity.REQUEST
-        group = key.channel if is_for_one or not isinstance(opening, PostOpening) else 0
-        abilities = fingerprint(leg.capabilities)  # which raises where no handshake could be made with them
-        audience = audience_of(opening)
-        affinity = Affinities(opening.server, opening.principal, abilities, group, audience.headers, is_for_one)
-        if says_all:
-            affinity = self._merged(affinity)
+        affinity = self._affinity_of(opening, key, leg)
         session = self._by_affinity.get(affinity)
         if session is not None:
             return session
@@ -381,43 +360,16 @@ class Stateless:
         self._courier.up.begin_stateless(session)
         return session
 
-    def _says_all(self, server: str) -> bool:
-        """Whether the server is told with each request what its client can do."""
-        verdict = self._verdicts[server]
-        return verdict.choose(Era.STATELESS, self._desk.now) is Era.STATELESS and verdict.discovered is not None
-
-    def _get_to_know(self, opening: PostOpening, session: Session, leg: Envelope, params: bytes | None) -> None:
-        meta = jsonrpc.member_of(params, "_meta")
-        affinity = session.affinity
-        if meta is None or len(meta) > ACQUAINTANCE_BYTES_MAX or affinity is None or affinity.is_for_one:
-            return
-        key = opening.server, opening.principal, opening.headers, meta
-        if key in self._known or leg.log_level is not None or support.declares(leg.capabilities):
-            return  # the last two want more with each request
-        if len(self._known) >= ACQUAINTANCES_MAX:
-            del self._known[next(iter(self._known))]
-        rest = remove_members(meta, envelope.KEYS)
-        self._known[key] = Acquaintance(session, leg, rest if members(rest) else b"")
-
-    def find(self, opening: PostOpening, meta: bytes) -> Acquaintance | None:
-        """Who says this of itself, if its requests go as the last ones did, and nothing is to be asked with them."""
-        key = opening.server, opening.principal, opening.headers, meta
-        known = self._known.get(key)
-        if known is None:
-            return None
-        session, affinity = known.session, known.session.affinity
-        if affinity is None or self._by_affinity.get(affinity) is not session:
-            del self._known[key]
-            return None
-        if self._says_all(opening.server) == bool(affinity.fingerprint) or self._deferring.is_asking(session):
-            return None
-        return known
-
-    def has_mirrors(self, known: Acquaintance, tool: str) -> bool:
-        """Whether the client was told to say arguments of a tool in headers too."""
-        affinity = known.session.affinity
-        advertised = None if affinity is None else self._mirrors.get(affinity.audience)
-        return advertised is not None and bool(advertised.get(tool))
+    def _affinity_of(
+        self, opening: PostOpening | PipeOpening | EventPipeOpening, key: ExchangeKey, leg: Envelope
+    ) -> Affinities:
+        """Whose session a request belongs to."""
+        is_for_one = isinstance(opening, PostOpening) and self._desk.plan.affinity is Affinity.REQUEST
+        group = key.channel if is_for_one or not isinstance(opening, PostOpening) else 0
+        abilities = fingerprint(leg.capabilities)  # which raises where no handshake could be made with them
+        audience = audience_of(opening)
+        affinity = Affinities(opening.server, opening.principal, abilities, group, audience.headers, is_for_one)
+        return self._merged(affinity) if self.known.says_all(opening.server) else affinity
 
     def _merged(self, affinity: Affinities) -> Affinities:
         """What stands for clients of any abilities. The first request came before its server was known to be told them
@@ -441,12 +393,6 @@ class Stateless:
         if session.affinity is not None:
             self._by_affinity.pop(session.affinity, None)
             self._legwork.forget(session)
-
-
-def audience_of(opening: PostOpening | PipeOpening | EventPipeOpening) -> Audience:
-    """Who speaks on a channel, as its server may tell them apart."""
-    headers = tuple(pair for pair in opening.headers if pair[0].lower() not in OF_A_REQUEST)
-    return Audience(opening.server, opening.principal, headers)
 
 
 def read_leg(frame: Frame) -> Envelope:

@@ -106,6 +106,24 @@ def to_modern(method: str, result: bytes, *, server_info: bytes | None) -> bytes
     return draft.json()
 
 
+def named(result: bytes, server_info: bytes | None) -> bytes:
+    """A result of our own for a client of 2026-07-28, with the name of the server that it is given for.
+
+    Args:
+        server_info: the JSON of an `Implementation`; None leaves the server unnamed.
+
+    Raises:
+        RemoteProtocolError: the result is no object, or has a member twice, or its `_meta` is such.
+    """
+    if server_info is None:
+        return result
+    draft = _open(result)
+    meta = Draft(draft.get("_meta") or b"{}")
+    meta.set(SERVER_INFO, server_info)
+    draft.set("_meta", meta.json())
+    return draft.json()
+
+
 def _set_meta(draft: Draft, server_info: bytes | None, shadowed: dict[str, bytes]) -> None:
     old = draft.get("_meta")
     if old is not None and not old.startswith(b"{"):

@@ -14,7 +14,7 @@ from typing import Any
 from isthmus.core.effects import Cause, Connected, Effect, Opening
 from isthmus.core.engine import Engine
 from isthmus.core.ids import ChannelId
-from isthmus.core.oracle import AnyObservation, Role, Violation
+from isthmus.core.oracle import AnyObservation, Role, Said, Violation
 from isthmus.core.oracle.wires import Wire, Wires
 
 SAME = {
@@ -31,9 +31,10 @@ SAME = {
 
 LEFT_OUT = {
     ("capability-undeclared", Role.CLIENT),  # a server that is asked for what it has not declared may refuse it itself
-    ("cancel-unknown", Role.CLIENT),  # a call of an upstream session that was lost is cancelled in the one after it
-    ("server-info", Role.SERVER),  # results of our own about tasks and lost calls do not name a server (a SHOULD)
 }
+
+NEVER = {("progress-stands", Role.SERVER)}
+"""What is not passed on, whatever a peer does."""
 
 
 class Overheard(Engine):
@@ -49,6 +50,7 @@ class Overheard(Engine):
         self.broken: list[tuple[str, Role, Violation]] = []
         self._depth = 0
         self._by_peers: set[str] = set()
+        self._named: set[str] = set()  # servers that have told who they are
 
     def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]:
         with self._outermost() as is_outermost:
@@ -169,14 +171,20 @@ class Overheard(Engine):
         return "" if link is None else str(link.id)
 
     def _told(self, wire: Wire, observation: AnyObservation, found: list[Violation]) -> None:
+        if wire.proxy is Role.CLIENT and isinstance(observation, Said) and b'erverInfo"' in observation.message:
+            self._named.add(wire.server)
         for each in found:
             if each.who is not wire.proxy:
                 self._by_peers.add(each.rule)
+            elif each.rule == "server-info" and wire.server not in self._named:
+                pass  # nobody can say it
             elif not self._is_excused(each):
                 self.broken.append((wire.server, wire.proxy, each))
 
     def _is_excused(self, found: Violation) -> bool:
         """Whether a peer is to blame: for the same, or for answering under an id that nobody used, which proxies
         forgive and the oracle cannot follow."""
+        if (found.rule, found.who) in NEVER:
+            return False
         alike = {found.rule, SAME.get(found.rule, ""), "response-unknown"}
         return bool(alike & self._by_peers) or (found.rule, found.who) in LEFT_OUT

@@ -14,6 +14,7 @@ from isthmus.core.limits import Limits
 from stateless_driving import (
     ACCEPT,
     ANSWERS,
+    K,
     Modern,
     ask,
     assert_idle,
@@ -165,6 +166,7 @@ def test_a_retry_for_another_run_of_the_proxy_is_told_that_its_call_is_lost() ->
     answer = other.answered(channel, other.last_id)["result"]
     assert answer["isError"]
     assert answer["resultType"] == "complete"
+    assert answer["_meta"][K + "serverInfo"] == {"name": "s", "version": "1"}
     assert not second.hears("tools/call")
     assert_idle(second)
 
