@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test compiled peers quick chaos simulate crash fuzz coverage big leaks mutants bench bench-compare conformance lint types links docs clean
+.PHONY: run test compiled peers quick chaos simulate crash fuzz coverage big leaks mutants planted bench bench-compare conformance lint types links docs clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -101,6 +101,12 @@ leaks: $(STAMP)
 mutants: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage>=7'
 	@nice -n 10 $(BIN)/python tests/mutation/mutating.py --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) $(ONLY)
+
+# Bugs as they come about, planted one at a time in a copy of the tree, and which test notices each: ONLY='03 07' for
+# some, SECONDS=60 of simulation for those that no test notices. Not part of the tests.
+planted: $(STAMP)
+	@nice -n 10 $(BIN)/python tests/planted/prove.py --jobs $(if $(filter file,$(origin JOBS)),2,$(JOBS)) \
+		$(if $(SECONDS),--seconds $(SECONDS)) $(ONLY)
 
 # The official conformance suites, directly and through the proxy. Not part of the tests either.
 conformance: $(STAMP)
