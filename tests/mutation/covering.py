@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import time
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,12 +25,15 @@ FILE_S = 0.2
 
 class Cover(NamedTuple):
     """Attributes:
-    lines: by module, such as `core/timers.py`, and line, the tests that run it.
+    tests: the ids of all.
+    lines: by module, such as `core/timers.py`, and line, the tests that run it, by their places in `tests`: there are
+        millions of these.
     seconds: of CPU that each test took.
     imported: by module, the lines that run when it is imported.
     """
 
-    lines: dict[str, dict[int, list[str]]]
+    tests: list[str]
+    lines: dict[str, dict[int, array[int]]]
     seconds: dict[str, float]
     imported: dict[str, set[int]]
 
@@ -46,7 +50,7 @@ class Cover(NamedTuple):
         is_import = self.runs_at_import(module, mutant)
         found: set[str] = set()
         for span in (lines.keys(),) if is_import else mutant.spans:  # of a literal not every line is run
-            found = found or {test for line in span for test in lines.get(line, ())}
+            found = found or {self.tests[at] for line in span for at in lines.get(line, ())}
         stem = Path(module).stem
         ranks: Counter[str] = Counter()
         order = []
@@ -72,9 +76,7 @@ def test_files() -> list[str]:
 
 def load(folder: Path, files: Sequence[str]) -> tuple[Cover, list[str]]:
     """What earlier runs found, and the files for which there is none, or that have changed since, or the core has."""
-    lines: dict[str, dict[int, list[str]]] = {}
-    seconds: dict[str, float] = {}
-    imported: dict[str, set[int]] = {}
+    cover = Cover([], {}, {}, {})
     missing = []
     for file in files:
         try:
@@ -84,13 +86,16 @@ def load(folder: Path, files: Sequence[str]) -> tuple[Cover, list[str]]:
         if kept["digest"] != _digest(file):
             missing.append(file)
             continue
-        seconds |= kept["seconds"]
+        first = len(cover.tests)
+        cover.tests.extend(kept["tests"])
+        cover.seconds.update(kept["seconds"])
         for module, found in kept["lines"].items():
+            lines = cover.lines.setdefault(module, {})
             for line, tests in found.items():
-                lines.setdefault(module, {}).setdefault(int(line), []).extend(tests)
+                lines.setdefault(int(line), array("I")).extend(first + at for at in tests)
         for module, known in kept["imported"].items():
-            imported.setdefault(module, set()).update(known)
-    return Cover(lines, seconds, imported), missing
+            cover.imported.setdefault(module, set()).update(known)
+    return cover, missing
 
 
 def measure(folder: Path, file: str) -> None:
@@ -107,18 +112,24 @@ def measure(folder: Path, file: str) -> None:
     pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", file], plugins=[watch])
     cover.stop()
     found = cover.get_data()
-    of_modules: dict[str, dict[int, list[str]]] = {}
+    quick = [test for test, seconds in watch.seconds.items() if seconds < TEST_MAX_S]
+    places = {test: at for at, test in enumerate(quick)}
+    of_modules: dict[str, dict[int, list[int]]] = {}
     imported: dict[str, list[int]] = {}
     for path in found.measured_files():
         module = str(Path(path).resolve().relative_to(ROOT))
         contexts = found.contexts_by_lineno(path)
         imported[module] = [line for line, names in contexts.items() if "" in names]
         of_modules[module] = {
-            line: tests
-            for line, names in contexts.items()
-            if (tests := [test for test in names if watch.seconds.get(test, TEST_MAX_S) < TEST_MAX_S])
+            line: [places[test] for test in names if test in places] for line, names in contexts.items()
         }
-    kept = {"digest": _digest(file), "seconds": watch.seconds, "lines": of_modules, "imported": imported}
+    kept = {
+        "digest": _digest(file),
+        "tests": quick,
+        "seconds": watch.seconds,
+        "lines": of_modules,
+        "imported": imported,
+    }
     _cache(folder, file).write_text(json.dumps(kept))
 
 

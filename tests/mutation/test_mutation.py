@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from array import array
 from collections import Counter
 from pathlib import Path
 
@@ -105,8 +106,9 @@ def test_who_is_asked() -> None:
         whole + "c": 0.06,
         other + "d": 0.2,
     }
-    lines = {7: [whole + "b", own + "slow", own + "quick", whole + "c", other + "d"], 8: [whole + "a"]}
-    cover = Cover({"core/part.py": lines}, seconds, {"core/part.py": {1}})
+    tests = list(seconds)
+    lines = {7: array("I", [3, 0, 1, 4, 5]), 8: array("I", [2])}
+    cover = Cover(tests, {"core/part.py": lines}, seconds, {"core/part.py": {1}})
 
     def asked(own_line: int, statement: range, budget_s: float) -> list[str]:
         mutant = Mutant("", "", own_line, (0, 0), (range(own_line, own_line + 1), statement))
