@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -175,9 +176,9 @@ OWN: Final = ("timers", "links")
 """What may go on without clients: servers that rest, and are begun again."""
 
 
-def run_world(seed: str) -> Report:
+def run_world(seed: str, kind: Callable[[str], World] = World) -> Report:
     """Whatever is raised in a world is what is wrong with it."""
-    world = World(seed)
+    world = kind(seed)
     report = Report(seed, tuple(sorted(world.faults)))
     try:
         world.run()
