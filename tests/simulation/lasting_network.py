@@ -221,7 +221,11 @@ class LastingNetwork(Network):
         sizes = [len(data) for _, data in sender.files]
         if sender.is_breaking:
             self.end(channel, Cause(End.GONE))
-        elif len(sizes) > len(order.blobs) or max(sizes) > order.file_size_max_bytes or sum(sizes) > order.total_size_max_bytes:
+        elif (
+            len(sizes) > len(order.blobs)
+            or max(sizes) > order.file_size_max_bytes
+            or sum(sizes) > order.total_size_max_bytes
+        ):
             self._refuse(channel, 413)
         elif self.disk.is_now("full") or self.disk.is_now("broken"):
             self._refuse(channel, 507)
