@@ -52,6 +52,7 @@ class Filing(Client):
     Attributes:
         sid: the name of its session, once it was told.
         thens: what is done with answers, beside what is always done.
+        used: what it has had the use of.
         is_auto: its server's tools have no adapters.
     """
 
@@ -64,6 +65,7 @@ class Filing(Client):
         self.knows_tasks = self.is_modern
         self.is_auto = False
         self.thens: dict[Owed, Then] = {}
+        self.used: set[Promise] = set()
 
     def begin(self) -> None:
         if not self.is_modern and not self.is_ready:
@@ -169,7 +171,7 @@ class Filing(Client):
         roll = self.rng.random()
         request = Tus(self, query) if roll < 0.4 else Upload(self, query, is_raw=roll < 0.6)
         request.begin()
-        if self.network.strikes("rude", 0.2):  # a link for two
+        if self.network.strikes("rude", 0.2, self.rng):  # a link for two
             request.is_alone = False
             other = Upload(self, query, is_raw=True)
             other.is_alone = False
@@ -261,6 +263,8 @@ class Filing(Client):
                 raise Wrong(f"{self.principal!r} in {self.sid} was given {promise}")
             if found is not None and found.encode() != promise.data:
                 raise Wrong(f"{promise} was given as {found!r}")
+            if found is not None:
+                self.used.add(promise)
             is_refused = bool(result.get("isError")) or (is_read and error.get("code") in UNKNOWN)
             if is_refused and must and promises.must_have(promise, self) and disk.troubles == troubles:
                 raise Wrong(f"{promise} was refused: {frame}")
@@ -320,6 +324,7 @@ class Request:
 
     def __init__(self, client: Filing) -> None:
         self.client, self.network = client, client.network
+        self.name = f"{client.name} {type(self).__name__}"
         self.files: list[tuple[str, bytes]] = []
         self.is_breaking, self.is_alone = False, True
         self.since_unix = self.network.now_unix
@@ -361,7 +366,7 @@ class Upload(Request):
         super().__init__(client)
         count = 1 if is_raw else client.rng.choice((1, 1, 2))
         self.files = [(f"f{number}.txt", client.promises.fresh(client)) for number in range(count)]
-        self.is_breaking = self.network.strikes("leaves", 0.2)
+        self.is_breaking = self.network.strikes("leaves", 0.2, client.rng)
         self.query, self.is_raw = query, is_raw
 
     def begin(self) -> None:
@@ -422,7 +427,7 @@ class Tus(Request):
         if self.client.rng.random() < 0.4:
             more = more[: len(more) // 2]
         self.files = [("d.txt", more if verb is Verb.APPEND else b"")]
-        self.is_breaking = verb is Verb.APPEND and self.network.strikes("leaves", 0.2)
+        self.is_breaking = self.network.strikes("leaves", 0.2, self.client.rng) and verb is Verb.APPEND
         opening = DraftOpening(
             server=self.client.server,
             verb=verb,

@@ -75,6 +75,7 @@ class FilingServer(Server):
             return
         network, given, disk = self.network, params["arguments"], self.network.disk
         result: dict[str, Any] = {}
+        rng = network.rng_of(f"{self.name} {id} {channel.number} {sorted(given.items())}")
         if params["name"] == "eat" or (params["name"] == "read" and self.plan.auto_files is not None):
             file = disk.files.get(given["file"])
             result = _text(MISSING, isError=True) if file is None else _text(file.data.decode())
@@ -89,15 +90,16 @@ class FilingServer(Server):
             resource = {"uri": "x:///shown.txt", "mimeType": "text/plain", "blob": data}
             result = {"content": [{"type": "resource", "resource": resource}]}
         result |= {"resultType": "complete"} if self.is_modern else {}
-        pause = network.rng.expovariate(4.0)
-        if network.strikes("never", 0.05):
+        pause = rng.expovariate(4.0)
+        if network.strikes("never", 0.05, rng):
             return
-        if network.strikes("late", 0.1):
-            pause = network.rng.uniform(5.0, 60.0)
-        network.later(pause, self._settle, channel, session, id, result)
+        if network.strikes("late", 0.1, rng):
+            pause = rng.uniform(5.0, 60.0)
+        is_error = network.strikes("errors", 0.1, rng)
+        network.later(pause, self._settle, channel, session, id, result, is_error)
 
-    def _settle(self, channel: Channel, session: Session, id: Any, result: dict[str, Any]) -> None:
-        if self.network.strikes("errors", 0.1):
+    def _settle(self, channel: Channel, session: Session, id: Any, result: dict[str, Any], is_error: bool) -> None:
+        if is_error:
             self._reply(channel, session, id, error=-32602)
         else:
             self._reply(channel, session, id, result)

@@ -52,19 +52,17 @@ class Sender(Protocol):
         is_breaking: it hangs up in the midst.
     """
 
+    name: str
     files: list[tuple[str, bytes]]
     is_breaking: bool
 
 
 class LastingNetwork(Network):
     """
-    Args:
-        make: a new engine, with what is left of those before it.
-
     Attributes:
         runs: how many engines there were before this one.
         evicted: how many files have gone for others.
-        crashing, restarted: are called when an engine is about to go, and when another one is there.
+        crashing: is called when an engine is about to go.
     """
 
     def __init__(
@@ -72,20 +70,19 @@ class LastingNetwork(Network):
         rng: random.Random,
         faults: frozenset[str],
         dialled: Callable[[Channel, Dial], None],
-        make: Callable[[float, Left], Engine],
     ) -> None:
         super().__init__(rng, faults, self._reach)
-        self._onward, self._make = dialled, make
+        self._onward = dialled
         self.unix_at_zero = ZERO_UNIX
         self.disk = StormyDisk(self)
+        self._fate = self.rng_of("fate")
+        self._effects_left = 0
         self.crashing: Callable[[], None] = lambda: None
-        self.restarted: Callable[[], None] = lambda: None
         self._evicted = 0
         self._refused: dict[Channel, int] = {}
         self.runs = 0
         self._is_down = self._is_doomed = self._is_stopping = False
         self._appending: dict[ChannelId, tuple[Append, list[bytes]]] = {}
-        self.start()
 
     @property
     def now_unix(self) -> float:
@@ -102,15 +99,28 @@ class LastingNetwork(Network):
 
     # --- The life of the process ------------------------------------------------------------------------------------
 
+    def begin(self, make: Callable[[float, Left], Engine], restarted: Callable[[], None]) -> None:
+        """For the first time.
+
+        Args:
+            make: a new engine, with what is left of those before it.
+            restarted: is called when another one is there.
+        """
+        self._make, self.restarted = make, restarted
+        self.start()
+
     def start(self) -> None:
         self._is_down = False
         self.engine = self._make(self.unix_at_zero, self.disk.start())
         self.restarted()
 
-    def strike(self) -> None:
-        self.disk.strike()
-        if not self._is_stopping and not self._is_down and self.strikes("stops", 0.03):
+    def strike(self, number: int) -> None:
+        """About once a second: the process is stopped, or dies in the midst of what it does next."""
+        rng = self.rng_of(f"r{number}")
+        if self.strikes("stops", 0.03, rng) and not self.is_tried:
             self.stop()
+        if self.strikes("restarts", 0.05, rng) and not self.is_tried:
+            self._effects_left = rng.randint(1, 60)
 
     def stop(self) -> None:
         """In order: what runs may finish."""
@@ -138,21 +148,22 @@ class LastingNetwork(Network):
         self.crashing()
         self._evicted = self.evicted
         self._is_doomed = self._is_stopping = False
+        self._effects_left = 0
         self._is_down = True
         self.runs += 1
         self.disk.crash()
         self._appending.clear()
         channels, self.channels = list(self.channels.values()), {}
-        self.engine = Engine(Plan(servers=()), entropy=self.rng.randbytes, unix_at_zero=self.unix_at_zero)
+        self.engine = Engine(Plan(servers=()), entropy=self._fate.randbytes, unix_at_zero=self.unix_at_zero)
         for channel in channels:
             was_open, channel.is_cut, channel.is_over = channel.is_open, True, True
             if getattr(channel.peer, "plan", None) is not None:
                 channel.peer.receive_end(channel, None)
             elif was_open:
-                self.later(self.rng.expovariate(1.0), channel.peer.receive_end, channel, None)
-        if self.strikes("steps", 0.5):
-            self.unix_at_zero += self.rng.choice((-3600.0, -30.0, -1.0, 1.0, 20.0, 3600.0))
-        self.later(self.rng.uniform(0.1, 3.0), self.start)
+                self.later(self._fate.expovariate(1.0), channel.peer.receive_end, channel, None)
+        if self.strikes("steps", 0.5, self._fate):
+            self.unix_at_zero += self._fate.choice((-3600.0, -30.0, -1.0, 1.0, 20.0, 3600.0))
+        self.later(self._fate.uniform(0.1, 3.0), self.start)
 
     # --- What differs while there is none ---------------------------------------------------------------------------
 
@@ -161,7 +172,7 @@ class LastingNetwork(Network):
             return super().open(peer, opening, body)
         channel = Channel(ChannelId(-1), peer)
         channel.is_cut = channel.is_over = True
-        self.later(self.delay(), peer.receive_end, channel, None)
+        self.later(self.delay(channel), peer.receive_end, channel, None)
         return channel
 
     def _reach(self, channel: Channel, dial: Dial) -> None:
@@ -185,7 +196,8 @@ class LastingNetwork(Network):
     def _carry_out(self, effect: Effect) -> None:
         if self._is_doomed or self._is_down:
             return
-        if self.strikes("restarts", 0.0008):
+        self._effects_left -= 1
+        if not self._effects_left:
             self._is_doomed = True
             self.later(0.0, self.crash)
         elif isinstance(effect, ORDERS):
@@ -196,12 +208,12 @@ class LastingNetwork(Network):
                 raise Wrong(f"ordered for a channel that is over: {effect}")
             self._forbid_ending(channel, effect)
             if isinstance(effect, Receive):
-                self.later(self.delay(), self._receive, channel, effect)
+                self.later(self.delay(channel), self._receive, channel, effect)
             elif isinstance(effect, Append):
                 self._begin_appending(channel, effect)
             else:
                 channel.is_ending = True
-                self.later(self.delay(), self._serve, channel, effect)
+                self.later(self.delay(channel), self._serve, channel, effect)
         elif isinstance(effect, Cease):
             self.later(0.0, self._cease, effect)
         else:
@@ -246,11 +258,11 @@ class LastingNetwork(Network):
     def _begin_appending(self, channel: Channel, order: Append) -> None:
         sender: Sender = channel.peer  # type: ignore[assignment]
         ((_, data),) = sender.files
-        cut = self.rng.randint(0, len(data))
+        cut = channel.rng.randint(0, len(data))
         self._appending[channel.number] = order, [data[:cut], data[cut:]]
         if order.offset == 0:
             self.disk.drafts.setdefault(order.blob, b"")
-        self.later(self.delay(), self._append, channel)
+        self.later(self.delay(channel), self._append, channel)
 
     def _append(self, channel: Channel) -> None:
         """A piece more of a draft."""
@@ -267,9 +279,9 @@ class LastingNetwork(Network):
             draft = disk.drafts[order.blob] = draft + pieces.pop(0)
             if len(draft) > order.size_bytes:
                 raise Wrong(f"a draft of {order.size_bytes} bytes was given {len(draft)}")
-            if pieces and self.rng.random() < 0.3:
+            if pieces and channel.rng.random() < 0.3:
                 self._say_of_files(channel, msgspec.json.encode(Appended(len(draft), is_over=False)))
-            self.later(self.delay(), self._append, channel)
+            self.later(self.delay(channel), self._append, channel)
         elif sender.is_breaking:  # type: ignore[attr-defined]
             self._report(channel, Halt.BROKEN)
             self.end(channel, Cause(End.GONE))

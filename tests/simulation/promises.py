@@ -94,7 +94,7 @@ class Promises:
         """Bytes that nobody else has, and that say whose they are."""
         self._count += 1
         said = f"fl{self._count}:{client.principal}:".encode()
-        data = said + b"x" * self.network.rng.choice((5, 60, 300))
+        data = said + b"x" * client.rng.choice((5, 60, 300))
         self.made[data] = client.server, client.principal
         self._by_sha256[hashlib.sha256(data).hexdigest()] = data
         return data

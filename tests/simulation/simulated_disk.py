@@ -72,6 +72,7 @@ class StormyDisk(Disk):
 
     def __init__(self, network: LastingNetwork) -> None:
         self.network: LastingNetwork = network
+        self.rng = network.rng_of("disk")
         self.has_disk = False
         self.expiries: dict[str, float | None] = {}
         self.junk: set[str] = set()
@@ -94,19 +95,19 @@ class StormyDisk(Disk):
 
     # --- What befalls it --------------------------------------------------------------------------------------------
 
-    def strike(self) -> None:
+    def strike(self, number: int) -> None:
         """About once a second: the weather changes, or a file is lost."""
-        network = self.network
+        network, rng = self.network, self.network.rng_of(f"d{number}")
         for kind in WEATHER:
-            if network.strikes(kind, 0.1):
-                self._until[kind] = network.now + network.rng.expovariate(0.2)
-        if self.blobs and network.strikes("vanishes", 0.05):
-            blob = network.rng.choice(list(self.blobs))
+            if network.strikes(kind, 0.1, rng):
+                self._until[kind] = network.now + rng.expovariate(0.2)
+        if network.strikes("vanishes", 0.05, rng) and self.blobs:
+            blob = rng.choice(list(self.blobs))
             self.vanished.add(self.blobs.pop(blob))
 
     def is_now(self, kind: str) -> bool:
         """Whether an order that is given, or carried out, now meets that."""
-        if self.network.now >= self._until.get(kind, 0.0) or self.network.rng.random() < 0.3:
+        if self.network.now >= self._until.get(kind, 0.0) or self.rng.random() < 0.3:
             return False
         self.troubles += 1
         return True
@@ -116,9 +117,9 @@ class StormyDisk(Disk):
     def carry_out(self, order: Effect, then: Callable[[StorageAnswer], None]) -> None:
         """Do it in its time; `then` hears the answer, unless it has none or the process is gone."""
         network = self.network
-        takes_s = network.rng.expovariate(100.0)
+        takes_s = self.rng.expovariate(100.0)
         if self.is_now("slow"):
-            takes_s = network.rng.uniform(1.0, 40.0)
+            takes_s = self.rng.uniform(1.0, 40.0)
         at = network.now + takes_s
         if isinstance(order, OF_RECORDS):
             at = self._records_at = max(at, self._records_at)
@@ -140,7 +141,7 @@ class StormyDisk(Disk):
             return StorageFailed(reason="the disk is full", is_full=True)
         if not self.is_now("broken"):
             return self._carry_out(order)
-        if isinstance(order, Save) and self.network.rng.random() < 0.5:
+        if isinstance(order, Save) and self.rng.random() < 0.5:
             self._carry_out(order)
         self.junk.update(self._named(order))
         return None if not hasattr(order, "ticket") else StorageFailed(reason="the disk is broken")
@@ -177,7 +178,7 @@ class StormyDisk(Disk):
 
     def crash(self) -> None:
         """The process is gone. Nobody hears what becomes of its orders."""
-        rng, under = self.network.rng, [under.order for under in self._under_way.values()]
+        rng, under = self.rng, [under.order for under in self._under_way.values()]
         self._under_way.clear()
         self._records_at = 0.0
         records = [order for order in under if isinstance(order, OF_RECORDS)]

@@ -1,14 +1,24 @@
-"""Worlds of each kind: a seed that is a number makes one round the engine alone, others begin with a word."""
+"""Worlds of each kind: `17` is one round the engine alone, `lasting-17` one with a disk, files, and restarts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
+import simulation
 from lasting import LastingWorld
-from simulation import Report, World, run_world
+from simulation import Report, World
 
-KINDS = {"": World, "lasting": LastingWorld}
+KINDS: Final[dict[str, type[World]]] = {"": World, "lasting": LastingWorld}
+TURNS: Final = ("", "", "lasting-")
 
 
-def run(seed: str) -> Report:
-    """The world of a seed such as "17" or "lasting-17"."""
-    kind, _, number = seed.rpartition("-")
-    return run_world(seed, lambda _: KINDS[kind](number))
+def name_of(number: int) -> str:
+    """The names of all worlds, in turns."""
+    return f"{TURNS[number % len(TURNS)]}{number}"
+
+
+def run_world(name: str, *, is_heard: bool = True, log: Callable[[str], None] | None = None) -> Report:
+    """The world of that name."""
+    kind = name.partition("/")[0].rpartition("-")[0]
+    return simulation.run_world(name, is_heard=is_heard, log=log, kind=KINDS[kind])
