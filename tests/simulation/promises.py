@@ -156,6 +156,10 @@ class Promises:
         left = {key for key in disk.records if not key.startswith("event/")} - keys - disk.junk
         if left:
             raise Wrong(f"nobody can find the records {left}")
+        used = {session.workspace for session in network.engine._clients.sessions.values()}
+        folders = {path.split("/")[2] for path in disk.files} - used - disk.junk
+        if folders:
+            raise Wrong(f"folders of sessions that are over: {folders}")
         lost = [key for key in keys if key not in disk.records and not key.startswith("task/")]
         if lost:
             raise Wrong(f"there are no records {lost}")
