@@ -65,10 +65,11 @@ bench-compare: $(STAMP)
 chaos: $(STAMP)
 	@$(BIN)/python tests/chaos/campaign.py --minutes $(or $(MINUTES),10) $(SEEDS)
 
-# Worlds round one engine, on a clock that jumps: SECONDS=3600 of them, JOBS=2 at once, SEEDS='1 2' repeats some.
+# Worlds round one engine, on a clock that jumps: SECONDS=3600 of them, JOBS=2 at once, SEEDS='1 2' repeats some, SHRINK=1
+# takes longer to make one small that goes wrong, and LOG=1 prints what happens in them.
 simulate: $(STAMP)
 	@$(BIN)/python tests/simulation/simulating.py --seconds $(or $(SECONDS),60) \
-		--jobs $(if $(filter file,$(origin JOBS)),1,$(JOBS)) $(SEEDS)
+		--jobs $(if $(filter file,$(origin JOBS)),1,$(JOBS)) $(if $(SHRINK),--shrink) $(if $(LOG),--log) $(SEEDS)
 
 # A process ended at each step of storing files, and what the next one finds: WHAT='a_session --at 17' looks at one.
 crash: $(STAMP)

@@ -45,6 +45,7 @@ from .effects import (
 from .errors import LocalProtocolError
 from .exchange import ExchangeKey
 from .filerecord import FileEnds, FileStatus, StoredArtifact, StoredUpload
+from .folders import Folders
 from .handle import Nonces
 from .ids import ChannelId, Entropy, Ticket
 from .legwork import Legwork
@@ -155,7 +156,8 @@ class Engine:
         nonces, shelf = Nonces(), Shelf(desk, is_live=lambda sid: clients.by_sid(sid) is not None)
         self._shelf = shelf
         shelf.restore(stored_uploads, stored)
-        calls = Calls(desk, shelf, self._waiting)
+        folders = Folders(desk, self._waiting, is_used=clients.has_workspace)
+        calls = Calls(desk, shelf, self._waiting, folders)
 
         def tell(session: Session, method: str, message: bytes) -> None:
             courier.deliver(session, method, message, None)

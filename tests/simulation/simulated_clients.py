@@ -51,16 +51,22 @@ class Client:
     is_modern = False
 
     def __init__(self, network: Network, number: int, server: str, principal: str) -> None:
-        self.network, self.rng = network, network.rng
+        self.network, self.name = network, f"c{number}"
+        self.rng = network.rng_of(self.name)
+        self.seed = self.rng.getrandbits(64)
         self.mark, self.server, self.principal = f"mk{number}:", server, principal
         self.revision = MODERN if self.is_modern else self.rng.choice(HANDSHAKES)
-        self.is_rude = "rude" in network.faults and self.rng.random() < 0.5
+        self.is_rude = self.rng.random() < 0.5 and "rude" in network.faults
         self.is_ready = self.is_done = False
         self.owed: dict[int, Owed] = {}
         self.unwanted: dict[int, Owed] = {}
         self.settled: set[int] = set()
         self.outcomes: Counter[str] = Counter()
         self.last = 0
+
+    def __str__(self) -> str:
+        kind = type(self).__name__ + (", rude" if self.is_rude else "")
+        return f"{self.name}: {kind}, {self.revision}, of {self.principal or 'nobody'}, with {self.server}"
 
     # --- What it does -----------------------------------------------------------------------------------------------
 
@@ -76,25 +82,25 @@ class Client:
         """Say it; returns the channel where an answer belongs."""
         raise NotImplementedError
 
-    def act(self) -> None:
-        """Do one of the things that clients do, and be back later."""
-        network = self.network
+    def act(self, number: int) -> None:
+        """Do one of the things that clients do. What is random in it, and in what comes of it, is drawn by number."""
+        network, rng = self.network, self.rng
         if not network.is_stormy or self.is_done:
             return
-        network.later(self.rng.expovariate(1.0), self.act)
-        if network.strikes("leaves", 0.02):
+        rng.seed(f"{self.seed} {number}")
+        if network.strikes("leaves", 0.02, rng):
             self.leave()
             self.begin()
         elif not self.is_ready:
             return
-        elif self.is_rude and network.strikes("rude", 0.2):
+        elif rng.random() < 0.2 and self.is_rude and network.strikes("rude", 1.0, rng):
             self.be_rude()
-        elif self.owed and network.strikes("cancels", 0.1):
-            self.cancel(self.rng.choice(list(self.owed)))
-        elif self.rng.random() < 0.7:
+        elif network.strikes("cancels", 0.1, rng) and self.owed:
+            self.cancel(rng.choice(list(self.owed)))
+        elif rng.random() < 0.7:
             self.call()
         else:
-            self.request(self.rng.choice(("tools/list", "tools/list", "server/discover" if self.is_modern else "ping")))
+            self.request(rng.choice(("tools/list", "tools/list", "server/discover" if self.is_modern else "ping")))
 
     def call(self) -> int:
         """Call a tool that says what it is told."""

@@ -1,7 +1,8 @@
 """One engine, a clock that jumps, and channels on which messages take their time, wait, and get lost.
 
 Everything that happens is an entry of one queue, ordered by its time and then by when it was entered, and everything
-random comes from one generator: a seed gives one history.
+random comes from generators that are named after who draws from them: a seed gives one history, and who is left out of
+it changes as little as possible for the others.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class Wrong(AssertionError):
 
 
 class Peer(Protocol):
+    @property
+    def name(self) -> str: ...
     def receive(self, channel: Channel, send: Send) -> None: ...
     def receive_end(self, channel: Channel, close: Close | None) -> None: ...
 
@@ -68,11 +71,13 @@ class Channel:
         is_cut: nothing passes any more.
         is_left: the peer is gone, and hears nothing.
         event_id: the last that the peer has seen.
+        rng: for how it fares.
     """
 
-    def __init__(self, number: ChannelId, peer: Peer) -> None:
+    def __init__(self, number: ChannelId, peer: Peer, rng: random.Random | None = None) -> None:
         self.number = number
         self.peer = peer
+        self.rng = rng or random.Random(number)
         self.held: deque[tuple[Any, ...]] = deque()
         self.last_in_at = self.last_out_at = 0.0
         self.is_paused = self.is_ending = self.is_over = self.is_cut = self.is_left = False
@@ -91,24 +96,32 @@ class Network:
         faults: those of this world, while `is_stormy`.
         history: a hash of all that the engine was told and has ordered.
         told: how often which input, and which fault.
+        log: what the engine was told and has ordered, if anybody wants to read it.
     """
 
     def __init__(self, rng: random.Random, faults: frozenset[str], dialled: Callable[[Channel, Dial], None]) -> None:
         self.rng, self.faults, self._dialled = rng, faults, dialled
+        self._root = rng.getrandbits(64)
         self.engine: Engine
         self.now = 100.0
         self.is_stormy = True
         self.channels: dict[ChannelId, Channel] = {}
         self.history = hashlib.sha256()
         self.told: Counter[str] = Counter()
+        self.log: Callable[[str], None] | None = None
         self.messages = 0
+        self._opened: Counter[str] = Counter()
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._entered = 0
         self._events = 0
 
-    def strikes(self, fault: str, chance: float) -> bool:
-        """Whether it goes wrong now. The generator is used only in worlds with this fault."""
-        struck = self.is_stormy and fault in self.faults and self.rng.random() < chance
+    def rng_of(self, name: str) -> random.Random:
+        """A generator of its own for whoever has this name."""
+        return random.Random(f"{self._root} {name}")
+
+    def strikes(self, fault: str, chance: float, rng: random.Random | None = None) -> bool:
+        """Whether it goes wrong now. Draws from `rng` whether the world has this fault or not."""
+        struck = (rng or self.rng).random() < chance and self.is_stormy and fault in self.faults
         if struck:
             self.told["fault " + fault] += 1
         return struck
@@ -141,20 +154,24 @@ class Network:
                 self.now = end
                 return
 
-    def delay(self) -> float:
-        if self.strikes("far", 0.3):
-            return self.rng.expovariate(0.5)
-        return self.rng.uniform(0.001, 0.05)
+    def delay(self, channel: Channel) -> float:
+        if self.strikes("far", 0.3, channel.rng):
+            return channel.rng.expovariate(0.5)
+        return channel.rng.uniform(0.001, 0.05)
 
     # --- What peers do ----------------------------------------------------------------------------------------------
 
     def open(self, peer: Peer, opening: Opening, body: bytes | None = None) -> Channel:
         """A client opens a channel; a body comes with it."""
-        channel = Channel(self.engine.new_channel(), peer)
-        self.channels[channel.number] = channel
+        channel = self._new_channel(self.engine.new_channel(), peer, peer.name)
         self._send_in(channel, ("open", opening, body))
-        if self.strikes("cuts", 0.1):
-            self.later(self.rng.expovariate(3.0), self.cut, channel)
+        if self.strikes("cuts", 0.1, channel.rng):
+            self.later(channel.rng.expovariate(3.0), self.cut, channel)
+        return channel
+
+    def _new_channel(self, number: ChannelId, peer: Peer, name: str) -> Channel:
+        self._opened[name] += 1
+        channel = self.channels[number] = Channel(number, peer, self.rng_of(f"{name} {self._opened[name]}"))
         return channel
 
     def connect(self, channel: Channel, opening: Opening) -> None:
@@ -163,8 +180,8 @@ class Network:
 
     def say(self, channel: Channel, message: bytes) -> None:
         self._send_in(channel, ("say", message))
-        if self.strikes("cuts", 0.004):
-            self.later(self.rng.expovariate(2.0), self.cut, channel)
+        if self.strikes("cuts", 0.004, channel.rng):
+            self.later(channel.rng.expovariate(2.0), self.cut, channel)
 
     def end(self, channel: Channel, cause: Cause) -> None:
         """The peer ends a channel, after what it has said."""
@@ -175,11 +192,11 @@ class Network:
         """Nothing passes any more; both sides find out in their own time."""
         if channel.is_open:
             channel.is_cut = True
-            self.later(self.rng.expovariate(1.0), self._report_end, channel, Cause(End.BROKEN, "cut"))
-            self.later(self.rng.expovariate(1.0), channel.peer.receive_end, channel, None)
+            self.later(channel.rng.expovariate(1.0), self._report_end, channel, Cause(End.BROKEN, "cut"))
+            self.later(channel.rng.expovariate(1.0), channel.peer.receive_end, channel, None)
 
     def _send_in(self, channel: Channel, item: tuple[Any, ...]) -> None:
-        channel.last_in_at = max(channel.last_in_at, self.now + self.delay())
+        channel.last_in_at = max(channel.last_in_at, self.now + self.delay(channel))
         self.later(channel.last_in_at - self.now, self._arrive, channel, item)
 
     def _arrive(self, channel: Channel, item: tuple[Any, ...]) -> None:
@@ -216,6 +233,9 @@ class Network:
         """An input was given: note it, and carry out what it caused."""
         self.told[name] += 1
         number = 0 if channel is None else channel.number
+        if self.log is not None:
+            said = "" if channel is None else f" {channel.peer.name}"
+            self.log("\n    ".join([f"{self.now:.3f} {name} {number}{said} {message!r}", *map(repr, effects)]))
         self.history.update(f"{self.now!r} {name} {number} ".encode() + message + b"\n")
         self.history.update(msgspec.json.encode(effects) + b"\n")
         for effect in effects:
@@ -235,9 +255,8 @@ class Network:
                 channel.is_ending = True
                 self.later(max(0.0, channel.last_out_at - self.now) + 0.001, self._finish, channel, effect)
         elif isinstance(effect, Dial):
-            channel = Channel(effect.channel, _NOBODY)
-            self.channels[effect.channel] = channel
-            self.later(self.delay(), self._dialled, channel, effect)
+            channel = self._new_channel(effect.channel, _NOBODY, f"to {effect.target.server}")
+            self.later(self.delay(channel), self._dialled, channel, effect)
         elif isinstance(effect, Pause):
             if (channel := self.channels.get(effect.channel)) is not None:
                 channel.is_paused = True
@@ -260,8 +279,8 @@ class Network:
             raise Wrong(f"ordered for a channel that is over: {send}")
         self._forbid_ending(channel, send)
         channel.is_ending = send.is_last
-        pause = self.rng.uniform(5.0, 20.0) if self.strikes("stalls", 0.02) else 0.0
-        channel.last_out_at = max(channel.last_out_at, self.now + pause + self.delay())
+        pause = channel.rng.uniform(5.0, 20.0) if self.strikes("stalls", 0.02, channel.rng) else 0.0
+        channel.last_out_at = max(channel.last_out_at, self.now + pause + self.delay(channel))
         self.later(channel.last_out_at - self.now, self._deliver, channel, send)
 
     def _deliver(self, channel: Channel, send: Send) -> None:
@@ -289,6 +308,8 @@ class Network:
 
 
 class _Nobody:
+    name = "nobody"
+
     def receive(self, channel: Channel, send: Send) -> None:
         raise Wrong(f"sent on a channel that is not connected: {send}")
 

@@ -4,6 +4,7 @@ progress and questions, as their world has it."""
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -48,18 +49,25 @@ class Server:
 
     def __init__(self, network: Network, plan: ServerPlan, *, is_modern: bool) -> None:
         self.network, self.plan, self.is_modern = network, plan, is_modern
-        self.revision = network.rng.choice(HANDSHAKES)
+        self.name = plan.id
+        self.rng = network.rng_of(plan.id)
+        self.revision = self.rng.choice(HANDSHAKES)
         self.processes: dict[int, Session] = {}
         self.sessions: dict[str, Session] = {}
         self.posts: dict[int, Channel] = {}
         self.last = 0
+
+    def __str__(self) -> str:
+        plan = self.plan
+        era = MODERN if self.is_modern else self.revision
+        return f"{self.name}: {era}, {plan.kind.value}, sharing {plan.sharing.value}, {plan.spares} spares"
 
     # --- Channels ---------------------------------------------------------------------------------------------------
 
     def dialled(self, channel: Channel, dial: Dial) -> None:
         network, target = self.network, dial.target
         channel.peer = self
-        if network.strikes("crashes", 0.05):
+        if network.strikes("crashes", 0.05, channel.rng):
             network.end(channel, Cause(End.UNREACHABLE, "no luck"))
         elif isinstance(target, Post):
             self._take_post(channel, target)
@@ -87,7 +95,7 @@ class Server:
         network = self.network
         doomed = list(self.posts.values()) if self.plan.kind is Kind.HTTP else []
         if self.processes:
-            number = network.rng.choice(list(self.processes))
+            number = self.rng.choice(list(self.processes))
             doomed = [network.channels[number]] if number in network.channels else []
         for channel in doomed:
             self.receive_end(channel, None)
@@ -162,40 +170,41 @@ class Server:
 
     def _call(self, channel: Channel, session: Session, id: Any, params: dict[str, Any]) -> None:
         network, meta, given = self.network, params.get("_meta", {}), params["arguments"]
-        if network.strikes("garbage", 0.05):
-            network.say(channel, network.rng.choice(GARBAGE))
+        rng = network.rng_of(f"{self.name} {given['say']} {'requestState' in params}")
+        if network.strikes("garbage", 0.05, rng):
+            network.say(channel, rng.choice(GARBAGE))
         if "progressToken" in meta:
             told = {"progressToken": meta["progressToken"], "progress": 1, "message": given["say"]}  # in each round
             self._say(channel, method="notifications/progress", params=told)
         if given.get("ask") and self.is_modern and "elicitation" in meta.get(ABILITIES, {}):
-            self._ask_in_rounds(channel, session, id, params)
+            self._ask_in_rounds(channel, session, id, params, rng)
         elif given.get("ask") and session.asks and self.plan.sharing is Sharing.NONE:
-            self._ask(channel, session, id, given["say"])
+            self._ask(channel, session, id, given["say"], rng)
         else:
-            self._echo(channel, session, id, given["say"])
+            self._echo(channel, session, id, given["say"], rng)
 
-    def _echo(self, channel: Channel, session: Session, id: Any, say: str) -> None:
-        pause = self.network.rng.expovariate(4.0)
-        if self.network.strikes("never", 0.05):
+    def _echo(self, channel: Channel, session: Session, id: Any, say: str, rng: random.Random) -> None:
+        pause = rng.expovariate(4.0)
+        if self.network.strikes("never", 0.05, rng):
             return
-        if self.network.strikes("late", 0.1):
-            pause = self.network.rng.uniform(5.0, 60.0)
-        self.network.later(pause, self._finish, channel, session, id, say)
+        if self.network.strikes("late", 0.1, rng):
+            pause = rng.uniform(5.0, 60.0)
+        self.network.later(pause, self._finish, channel, session, id, say, rng)
 
-    def _finish(self, channel: Channel, session: Session, id: Any, say: str) -> None:
+    def _finish(self, channel: Channel, session: Session, id: Any, say: str, rng: random.Random) -> None:
         network = self.network
-        if id in session.cancelled and network.rng.random() < 0.8:
+        if id in session.cancelled and rng.random() < 0.8:
             return
-        if network.strikes("errors", 0.1):
+        if network.strikes("errors", 0.1, rng):
             self._reply(channel, session, id, error=-32602)
             return
         result: dict[str, Any] = {"content": [{"type": "text", "text": say}]}
         result |= {"resultType": "complete"} if self.is_modern else {}
-        if network.strikes("twice", 0.1) and self.plan.kind is not Kind.HTTP:
+        if network.strikes("twice", 0.1, rng) and self.plan.kind is not Kind.HTTP:
             self._reply(channel, session, id, result)
         self._reply(channel, session, id, result)
 
-    def _ask(self, channel: Channel, session: Session, id: Any, say: str) -> None:
+    def _ask(self, channel: Channel, session: Session, id: Any, say: str, rng: random.Random) -> None:
         self.last += 1
         number = f"q{self.last}"
 
@@ -203,20 +212,22 @@ class Server:
             session.questions.pop(number, None)
             if frame is not None and "result" in frame:
                 _check(say, frame["result"])
-            self._echo(channel, session, id, say)
+            self._echo(channel, session, id, say, rng)
 
         session.questions[number] = settle
         self._say(channel, id=number, method="elicitation/create", params=_form(say))
         self.network.later(15.0, lambda: settle() if number in session.questions else None)
 
-    def _ask_in_rounds(self, channel: Channel, session: Session, id: Any, params: dict[str, Any]) -> None:
+    def _ask_in_rounds(
+        self, channel: Channel, session: Session, id: Any, params: dict[str, Any], rng: random.Random
+    ) -> None:
         say = params["arguments"]["say"]
         if "requestState" in params:
             if params["requestState"] != "of " + say:
                 raise Wrong(f"the state of {say!r} came back as {params['requestState']!r}")
             if "k" in params.get("inputResponses", {}):
                 _check(say, params["inputResponses"]["k"])
-                self._echo(channel, session, id, say)
+                self._echo(channel, session, id, say, rng)
                 return
         asked = {"k": {"method": "elicitation/create", "params": {"mode": "form", **_form(say)}}}
         result = {"resultType": "input_required", "inputRequests": asked, "requestState": "of " + say}
