@@ -29,10 +29,11 @@ from isthmus.core.effects import (
     Resume,
     Send,
     SendEvents,
+    StorageAnswer,
     Sweep,
 )
 from isthmus.core.engine import Engine
-from isthmus.core.ids import ChannelId
+from isthmus.core.ids import ChannelId, Ticket
 
 FAULTS: Final = (
     *("far", "stalls", "cuts", "crashes", "garbage", "rude", "late", "never", "twice", "forgets", "errors"),
@@ -60,6 +61,10 @@ class Peer(Protocol):
     def name(self) -> str: ...
     def receive(self, channel: Channel, send: Send) -> None: ...
     def receive_end(self, channel: Channel, close: Close | None) -> None: ...
+
+
+class Store(Protocol):
+    def carry_out(self, order: Effect) -> bool: ...
 
 
 class Channel:
@@ -96,6 +101,8 @@ class Network:
         faults: those of this world, while `is_stormy`.
         history: a hash of all that the engine was told and has ordered.
         told: how often which input, and which fault.
+        asked: how many requests all clients have made.
+        storage: what carries out orders that are for one.
         log: what the engine was told and has ordered, if anybody wants to read it.
     """
 
@@ -108,8 +115,9 @@ class Network:
         self.channels: dict[ChannelId, Channel] = {}
         self.history = hashlib.sha256()
         self.told: Counter[str] = Counter()
+        self.storage: Store | None = None
         self.log: Callable[[str], None] | None = None
-        self.messages = 0
+        self.messages = self.asked = 0
         self._opened: Counter[str] = Counter()
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._entered = 0
@@ -154,10 +162,11 @@ class Network:
                 self.now = end
                 return
 
-    def delay(self, channel: Channel) -> float:
-        if self.strikes("far", 0.3, channel.rng):
-            return channel.rng.expovariate(0.5)
-        return channel.rng.uniform(0.001, 0.05)
+    def delay(self, channel: Channel | None = None) -> float:
+        rng = self.rng if channel is None else channel.rng
+        if self.strikes("far", 0.3, rng):
+            return rng.expovariate(0.5)
+        return rng.uniform(0.001, 0.05)
 
     # --- What peers do ----------------------------------------------------------------------------------------------
 
@@ -227,6 +236,10 @@ class Network:
                 channel,
             )
 
+    def answer(self, ticket: Ticket, answer: StorageAnswer) -> None:
+        """The storage has carried out an order."""
+        self._tell("receive_answer", self.engine.receive_answer(ticket, answer, self.now))
+
     # --- What the engine orders -------------------------------------------------------------------------------------
 
     def _tell(self, name: str, effects: list[Effect], channel: Channel | None = None, message: bytes = b"") -> None:
@@ -266,6 +279,8 @@ class Network:
                 held, channel.held = channel.held, deque()
                 for item in held:
                     self.later(0.0, self._arrive, channel, item)
+        elif self.storage is not None and self.storage.carry_out(effect):
+            pass
         elif not isinstance(effect, Note | Forget | ForgetAll | Sweep):
             raise Wrong(f"nothing here calls for that: {effect}")
 
