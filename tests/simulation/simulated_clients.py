@@ -40,14 +40,27 @@ class Owed:
         settle: is given the answer, whatever it is; None: it is judged by its text.
         lost: is called if none can come any more.
         asked_at: the so manieth request of all clients that was made.
+        progress: the last that was told; `progress_before`: in earlier rounds of the call.
     """
 
     settle: Callable[[Owed, dict[str, Any]], None] | None = None
     lost: Callable[[], None] | None = None
-    asked_at = 0
+    asked_at = progress = progress_before = 0
 
     def __init__(self, channel: Channel, text: str | None, params: dict[str, Any]) -> None:
         self.channel, self.text, self.params = channel, text, params
+
+    @property
+    def token(self) -> int | None:
+        """That of its progress. All rounds of a call have one."""
+        token: int | None = self.params.get("_meta", {}).get("progressToken")
+        return token
+
+    @property
+    def steps(self) -> int:
+        """How much progress its call is to make that it wants to hear of."""
+        steps: int = self.params["arguments"]["steps"] if self.token is not None else 0
+        return steps
 
 
 class Client:
@@ -129,6 +142,7 @@ class Client:
         params: dict[str, Any] = {"name": "echo", "arguments": {"say": say, "ask": self.rng.random() < 0.3}}
         if self.rng.random() < 0.4:
             params["_meta"] = {"progressToken": self.last + 1}
+            params["arguments"]["steps"] = self.rng.choice((1, 1, 10, 60))
         return self.request("tools/call", params, say)
 
     def request(
@@ -178,6 +192,8 @@ class Client:
                     self._take_answer(channel, one)
                 elif "id" in one:
                     self._take_question(one)
+                elif one["method"] == "notifications/progress":
+                    self._take_progress(one["params"])
 
     def receive_end(self, channel: Channel, close: Close | None) -> None:
         """A channel has ended: by an order of the engine's (`close`), or it was lost."""
@@ -214,12 +230,25 @@ class Client:
         else:
             self._judge(owed, frame["result"])
 
+    def _take_progress(self, told: dict[str, Any]) -> None:
+        token = told["progressToken"]
+        owed = next((owed for owed in (*self.owed.values(), *self.unwanted.values()) if owed.token == token), None)
+        if owed is not None and told["progress"] <= owed.progress:
+            raise Wrong(f"{self.mark} was told of progress again, after {owed.progress}: {told}")
+        if owed is not None:
+            owed.progress = told["progress"]
+            self.outcomes["progress"] += 1
+        elif token not in self.settled:
+            raise Wrong(f"{self.mark} wants to hear of no such progress: {told}")
+
     def _judge(self, owed: Owed, result: dict[str, Any]) -> None:
         self.outcomes["result"] += 1
         if owed.text is not None:
             said = [block.get("text") for block in result.get("content", ())]
             if said != [owed.text] and not result.get("isError"):
                 raise Wrong(f"{owed.text!r} was answered {result!r}")
+            if not self.network.faults and max(owed.progress, owed.progress_before) != owed.steps:
+                raise Wrong(f"nothing went wrong, and {owed.text!r} made {owed.progress} steps of {owed.steps}")
 
     def _go_on(self, owed: Owed, result: dict[str, Any]) -> None:
         """Answer what the call asks, and make it again."""
@@ -228,7 +257,8 @@ class Client:
         params = {**owed.params, "inputResponses": answers}
         if "requestState" in result:
             params["requestState"] = result["requestState"]
-        self.request("tools/call", params, owed.text)
+        again = self.request("tools/call", params, owed.text)
+        self.owed[again].progress_before = max(owed.progress, owed.progress_before)
 
     def _take_question(self, frame: dict[str, Any]) -> None:
         if frame["method"] == "elicitation/create":

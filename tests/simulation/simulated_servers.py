@@ -19,7 +19,11 @@ MODERN: Final = "2026-07-28"
 HANDSHAKES: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 DECLARED: Final = {"tools": {"listChanged": True}, "logging": {}}
 LASTING: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-SCHEMA: Final = {"type": "object", "properties": {"say": {"type": "string"}, "ask": {"type": "boolean"}}}
+INTEGER: Final = {"type": "integer"}
+SCHEMA: Final = {
+    "type": "object",
+    "properties": {"say": {"type": "string"}, "ask": {"type": "boolean"}, "steps": INTEGER},
+}
 TOOLS: Final = [{"name": "echo", "inputSchema": SCHEMA}]
 WORKING_TOOLS: Final = [{**TOOLS[0], "execution": {"taskSupport": "optional"}}]
 GARBAGE: Final = (
@@ -189,8 +193,7 @@ class Server:
         if network.strikes("garbage", 0.05, rng):
             network.say(channel, rng.choice(GARBAGE))
         if "progressToken" in meta:
-            told = {"progressToken": meta["progressToken"], "progress": 1, "message": given["say"]}  # in each round
-            self.say(channel, method="notifications/progress", params=told)
+            self._tell_of_progress(channel, meta["progressToken"], given, rng)
         able = meta.get(ABILITIES, {})
         if self.works is not None and "inputResponses" not in params and self.works.takes(session, params, able, rng):
             self.works.begin(channel, session, id, params, rng)
@@ -200,6 +203,18 @@ class Server:
             self._ask(channel, session, id, given["say"], rng)
         else:
             self._echo(channel, session, id, given["say"], rng)
+
+    def _tell_of_progress(self, channel: Channel, token: Any, given: dict[str, Any], rng: random.Random) -> None:
+        """Each of the steps that its client wants, some at once; in each round of a call anew."""
+        begin, steps = (
+            f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{json.dumps(token)}',
+            [],
+        )
+        for step in range(1, given.get("steps", 1) + 1):
+            steps.append(f'{begin},"progress":{step},"message":"{given["say"]}"}}}}'.encode())
+            if channel.is_open and (rng.random() < 0.2 or step == given.get("steps", 1)):
+                self.network.say_many(channel, steps)
+                steps = []
 
     def may_ask(self, session: Session) -> bool:
         return session.asks and self.plan.sharing is Sharing.NONE

@@ -16,12 +16,17 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "core"))
 
 from shrinking import TRIES_MAX, shrink
 from simulated_network import FAULTS
 from simulation import Report, run_world
+
+
+TOLD_S: Final = 60.0
+"""How often a campaign says how far it is."""
 
 
 def run(share_heard: float, name: str) -> Report:
@@ -71,13 +76,16 @@ def main() -> int:
         for seed in options.seeds:
             print(run_world(seed, log=print).wrong or "all is well")
         return 0
-    began_at = time.monotonic()
+    began_at = told_at = time.monotonic()
     told: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
     worlds = messages = 0
     failed: list[str] = []
     for report in reports(options):
         worlds, messages = worlds + 1, messages + report.messages
+        if time.monotonic() > told_at + TOLD_S:
+            told_at = time.monotonic()
+            print(f"so far {worlds} worlds, {messages} messages, {len(failed)} went wrong", flush=True)
         told.update(report.told)
         outcomes.update(report.outcomes)
         if report.wrong:

@@ -255,6 +255,7 @@ class World:
 GOOD: Final = {
     "result",
     "resumed",
+    "progress",
     "task begun",
     "task completed",
     "task cancelled",
