@@ -104,7 +104,7 @@ class Search:
             raise self._failed
         found: Finding | None = self._smallest
         if found is not None:
-            self._confirm(found)
+            self._confirm(self._trimmed(found))
         return found is not None
 
     def _breaks(self, conversation: Conversation) -> bool:
@@ -145,6 +145,19 @@ class Search:
         self.outcome.count += 1
         self.outcome.tried |= chances(conversation, played)
         return judge(conversation, played, self._transport), played
+
+    def _trimmed(self, finding: Finding) -> Finding:
+        """Without each step that it does not take, but those by which a session begins."""
+        for index in range(len(finding.conversation.steps) - 1, -1, -1):
+            whole = finding.conversation
+            if self._is_late() or whole.steps[index].begins:
+                continue
+            less = msgspec.structs.replace(whole, steps=whole.steps[:index] + whole.steps[index + 1 :])
+            violations, played = self._judged(less)
+            for violation in violations:
+                if violation.rule == finding.violation.rule:
+                    finding = Finding(violation, less, played)
+        return finding
 
     def _confirm(self, finding: Finding) -> None:
         rule = finding.violation.rule

@@ -15,9 +15,10 @@ from xml.etree import ElementTree
 import pytest
 from faulty_http import Faulty
 from isthmus.app import cli
+from isthmus.app.conform.arguments import arguments_of
 from isthmus.app.conform.command import WHAT_TO_INSTALL
 from isthmus.app.conform.judging import CHANCES, LEFT_OUT, SERVER_RULES
-from isthmus.app.conform.moves import MOVES, Scene, arguments_of, moves_for
+from isthmus.app.conform.moves import MOVES, Scene, moves_for
 from isthmus.app.conform.report import decode_record
 from isthmus.app.conform.steps import REVISIONS, decoded
 from isthmus.app.conform.survey import Survey, Tool
@@ -174,11 +175,13 @@ def test_files_for_machines(conform: Run) -> None:
     [
         ((), "got nothing to test, expected a URL, or -- COMMAND ARG…"),
         (("http://h/", "--", "c"), "got both a URL and a command to test"),
-        (("ws://h/",), "got the URL ws://h/, expected http(s)://…"),
+        (("unix:///h",), "got the URL unix:///h, expected http://… or https://… or sse+http://…"),
+        (("--transport", "sse", "ws://h/"), "got the URL ws://h/, expected http://… or https://… or sse+http://…"),
+        (("--transport", "sse", "--", "c"), "got --header or --transport with a command"),
         (("--only", "no-such-rule", "--", "c"), "got --only 'no-such-rule', expected one of"),
         (("--revision", "1999", "--", "c"), "got --revision '1999', expected one of 2024-11-05"),
         (("--examples", "0", "--", "c"), "got --examples 0, expected more than 0"),
-        (("--header", "a: b", "--", "c"), "got --header with a command"),
+        (("--header", "a: b", "--", "c"), "got --header or --transport with a command"),
         (("--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
         (("--env", "secret", "--", "c"), "got --env without a name and a ="),
         (("--replay", "nowhere", "--", "c"), "nowhere cannot be read"),
