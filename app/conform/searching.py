@@ -143,7 +143,7 @@ class Search:
     def _judged(self, conversation: Conversation) -> tuple[list[Violation], Played]:
         played = self._play(conversation)
         self.outcome.count += 1
-        self.outcome.tried |= chances(conversation, played)
+        self.outcome.tried |= chances(conversation, played, self._transport)
         return judge(conversation, played, self._transport), played
 
     def _trimmed(self, finding: Finding) -> Finding:

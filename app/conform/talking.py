@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from ...core.oracle.observations import AnyObservation, Ended, Head, Role, Said
+from ...core.oracle.observations import AnyObservation, Ended, Head, Opened, Role, Said
 from .answering import Answering
 from .steps import Conversation, decoded, is_id
 from .survey import Played
@@ -52,7 +52,7 @@ class Talk:
         self._answering = Answering(conversation)
         self._owed: Counter[str | int] = Counter()
         self._posted: dict[int, list[str | int]] = {}
-        """Of each channel whose fate is open: what was asked there."""
+        """Of each POST that was not replied to yet: what was asked in it."""
         self._is_over = False
 
     def play(self) -> Played:
@@ -78,14 +78,16 @@ class Talk:
                 if is_id(target := message["params"].get("requestId")):
                     self._owed.pop(target, None)
         self._owed.update(asked)
-        self._posted[seen[-1].channel] = asked
+        if isinstance(seen[0], Opened):
+            self._posted[seen[0].channel] = asked
 
     def _wait_answered(self) -> None:
-        """Until nothing is owed, the time is up, or the server has gone."""
+        """Until nothing is owed and all has arrived, the time is up, or the server has gone."""
         until = time.monotonic() + self._timeout_s
-        while any(count > 0 for count in self._owed.values()) and not self._is_over:
+        while (self._posted or any(count > 0 for count in self._owed.values())) and not self._is_over:
             if not self._hear(until - time.monotonic()):
                 self._owed.clear()  # it was waited for once
+                self._posted.clear()
                 return
 
     def _hear(self, patience_s: float) -> bool:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from conforming import KNOWN, QUICK, Run
 from faulty_http import Faulty
-from isthmus.app import cli
 from isthmus.app.conform.arguments import arguments_of
 from isthmus.app.conform.command import WHAT_TO_INSTALL
 from isthmus.app.conform.judging import CHANCES, LEFT_OUT, SERVER_RULES
@@ -24,28 +23,6 @@ from isthmus.app.conform.steps import REVISIONS, decoded
 from isthmus.app.conform.survey import Survey, Tool
 
 FAULTY = str(Path(__file__).parent / "faulty.py")
-KNOWN = ("--revision", "2025-06-18", "--log-level", "error")
-QUICK = ("--examples", "5", *KNOWN)
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def conform(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Run]:
-    """Runs the command in this process: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-    logger = logging.getLogger("isthmus")
-    before = (logger.handlers[:], logger.level, logger.propagate)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as exited:
-            cli.main(["conform", *arguments])
-        said = capsys.readouterr()
-        assert isinstance(exited.value.code, int)
-        return exited.value.code, said.out, said.err
-
-    yield call
-    logger.handlers[:], level, logger.propagate = before
-    logger.setLevel(level)
 
 
 def on_stdio(fault: str = "") -> tuple[str, ...]:
