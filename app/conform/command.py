@@ -28,8 +28,8 @@ def conform(options: argparse.Namespace, command: list[str]) -> bool:
 
     Raises:
         ConfigError: the options do not go together. Nothing was done.
-        Failed: the server cannot be tested.
-        KeyboardInterrupt: a signal asked it to stop. No child is left.
+        Failed: the server cannot be tested, or not to the end, or a signal asked it to stop. What was found is told.
+        KeyboardInterrupt: a signal asked it to stop before anything was tried. No child is left.
     """
     _check(options)
     target = target_of(options, command)
@@ -86,6 +86,8 @@ def _search(options: argparse.Namespace, play: Play, transport: Transport, targe
     )
     outcome = search.run(surveys)
     _tell(options, target, surveys, outcome, [rule for rule in SERVER_RULES if rule in rules])
+    if outcome.stopped:
+        raise Failed(outcome.stopped)
     return not _fails(outcome.findings, options.strict)
 
 
@@ -93,28 +95,35 @@ def _tell(
     options: argparse.Namespace, target: str, surveys: Sequence[Survey], outcome: Outcome, rules: Sequence[str]
 ) -> None:
     revisions = [each.revision for each in surveys]
+    unwritten: list[str] = []
     for path, content in (
         (options.json, lambda: report.to_json(target, options.seed, revisions, outcome, rules)),
         (options.junit, lambda: report.to_junit(target, outcome, rules, is_strict=options.strict)),
         (options.record, lambda: report.encode_record(outcome.findings)),
     ):
         if path is not None:
-            _write(path, content)
+            unwritten += _write(path, content)
     for finding in outcome.findings:
         screen.say(report.describe(finding) + "\n")
     screen.say(report.table(outcome, rules))
     screen.say(f"{outcome.count} conversations, {_rules(len(outcome.findings))} broken")
+    if outcome.stopped and outcome.last is not None:
+        screen.say("\n".join(["it ended early, after this:", *(f"  {each}" for each in report.exchange(outcome.last))]))
+    if unwritten:
+        raise Failed("; ".join(unwritten))
 
 
 def _rules(count: int) -> str:
     return f"{count or 'no'} rule{'' if count == 1 else 's'}"
 
 
-def _write(path: str, content: Callable[[], bytes]) -> None:
+def _write(path: str, content: Callable[[], bytes]) -> list[str]:
+    """What went wrong; findings are told first."""
     try:
         Path(path).write_bytes(content())
     except OSError as error:
-        raise Failed(f"{path} cannot be written: {error.strerror or error}") from error
+        return [f"{path} cannot be written: {error.strerror or error}"]
+    return []
 
 
 def _replay(options: argparse.Namespace, play: Play, transport: Transport) -> bool:

@@ -17,7 +17,7 @@ from .answering import Answering
 from .event_stream import TooLong, events
 from .steps import ACCEPT, Conversation, Session, Step, decoded
 from .survey import Played
-from .talking import MESSAGE_MAX_BYTES, OBSERVATIONS_MAX, QUIET_S
+from .talking import LATE_S, MESSAGE_MAX_BYTES, OBSERVATIONS_MAX, QUIET_S
 
 WRONG_SESSION: Final = "isthmus-conform-no-such-session"
 
@@ -32,7 +32,7 @@ class HttpPlayer:
 
     def __call__(self, conversation: Conversation) -> Played:
         """Raises:
-        Failed: nobody listens there.
+        Failed: nobody listens there. One that has gone in the middle just does not answer.
         """
         talk = _Talk(self._url, self._headers, self._timeout_s, conversation)
         try:
@@ -45,7 +45,7 @@ class HttpPlayer:
                 time.sleep(QUIET_S)
         finally:
             talk.leave()
-        if talk.unreachable is not None:
+        if talk.unreachable is not None and not any(isinstance(seen, Head) for _, seen in talk.seen):
             raise Failed(f"the server cannot be reached: {talk.unreachable}")
         return Played(talk.seen, talk.is_cut)
 
@@ -65,6 +65,7 @@ class _Talk:
         self.answering = Answering(conversation)
         self._revision = conversation.revision
         self._ended: set[int] = set()
+        self._is_late = False
         self._lock = threading.Lock()
 
     def say(self, step: Step) -> None:
@@ -78,9 +79,10 @@ class _Talk:
 
     def wait_answered(self) -> None:
         """Until all is answered, what the client says to that included, or the time is up."""
-        until = time.monotonic() + self.timeout_s
+        until = time.monotonic() + (min(LATE_S, self.timeout_s) if self._is_late else self.timeout_s)
         while open := [each for each in list(self.exchanges) if not (each.is_endless or each.is_over)]:
             if (left := until - time.monotonic()) <= 0:
+                self._is_late = True
                 return
             open[0].join(left)
 

@@ -31,10 +31,11 @@ class PipePlayer:
     def __init__(self, spec: ChildSpec, timeout_s: float) -> None:
         self._spec = spec
         self._timeout_s = timeout_s
+        self._has_spoken = False
 
     def __call__(self, conversation: Conversation) -> Played:
         """Raises:
-        Failed: the server cannot be started.
+        Failed: the server cannot be started, or ends at once, and never did otherwise.
         """
         try:
             process = subprocess.Popen(
@@ -54,8 +55,8 @@ class PipePlayer:
             played = Talk(pipe, conversation, self._timeout_s).play()
         finally:
             end(process)
-        is_silent = all(isinstance(seen, Said) and seen.sender is Role.CLIENT for _, seen in played.seen)
-        if is_silent and process.returncode and pipe.words:
+        self._has_spoken |= any(isinstance(seen, Said) and seen.sender is Role.SERVER for _, seen in played.seen)
+        if not self._has_spoken and process.returncode and pipe.words:
             pipe.last_words.join(GRACE_S)
             raise Failed(f"the server ended at once, and said: {' | '.join(pipe.words)}")
         return played

@@ -16,6 +16,8 @@ OBSERVATIONS_MAX: Final = 5_000
 """Kept of one conversation, which has some dozens."""
 MESSAGE_MAX_BYTES: Final = 16 * 1024 * 1024
 """Far above what a server says to small questions; after a longer message nothing more is kept."""
+LATE_S: Final = 1.0
+"""How long each answer is waited for after one that never came, instead of the full time again."""
 QUIET_S: Final = 0.05
 """Waited at the end for what nobody asked for, such as a second answer."""
 
@@ -54,6 +56,7 @@ class Talk:
         self._posted: dict[int, list[str | int]] = {}
         """Of each POST that was not replied to yet: what was asked in it."""
         self._is_over = False
+        self._is_late = False
 
     def play(self) -> Played:
         for step in self._conversation.steps:
@@ -83,11 +86,12 @@ class Talk:
 
     def _wait_answered(self) -> None:
         """Until nothing is owed and all has arrived, the time is up, or the server has gone."""
-        until = time.monotonic() + self._timeout_s
+        until = time.monotonic() + (min(LATE_S, self._timeout_s) if self._is_late else self._timeout_s)
         while (self._posted or any(count > 0 for count in self._owed.values())) and not self._is_over:
             if not self._hear(until - time.monotonic()):
                 self._owed.clear()  # it was waited for once
                 self._posted.clear()
+                self._is_late = True
                 return
 
     def _hear(self, patience_s: float) -> bool:

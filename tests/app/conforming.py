@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from faulty_http import Faulty
 from isthmus.app import cli
 
+FAULTY = str(Path(__file__).parent / "faulty.py")
 KNOWN = ("--revision", "2025-06-18", "--log-level", "error")
 QUICK = ("--examples", "5", *KNOWN)
 Run = Callable[..., tuple[int, str, str]]
@@ -31,3 +36,19 @@ def conform(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
     yield call
     logger.handlers[:], level, logger.propagate = before
     logger.setLevel(level)
+
+
+def on_stdio(fault: str = "") -> tuple[str, ...]:
+    return ("--", sys.executable, "-S", FAULTY, *([fault] if fault else []))
+
+
+@contextlib.contextmanager
+def over_http(fault: str = "") -> Iterator[str]:
+    with Faulty(fault) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/mcp"
+        finally:
+            server.shutdown()
+            thread.join()

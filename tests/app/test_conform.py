@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from conforming import KNOWN, QUICK, Run
-from faulty_http import Faulty
+from conforming import FAULTY, KNOWN, QUICK, Run, on_stdio, over_http
 from isthmus.app.conform.arguments import arguments_of
 from isthmus.app.conform.command import WHAT_TO_INSTALL
 from isthmus.app.conform.judging import CHANCES, LEFT_OUT, SERVER_RULES
@@ -21,25 +18,6 @@ from isthmus.app.conform.moves import MOVES, Scene, moves_for
 from isthmus.app.conform.report import decode_record
 from isthmus.app.conform.steps import REVISIONS, decoded
 from isthmus.app.conform.survey import Survey, Tool
-
-FAULTY = str(Path(__file__).parent / "faulty.py")
-
-
-def on_stdio(fault: str = "") -> tuple[str, ...]:
-    return ("--", sys.executable, "-S", FAULTY, *([fault] if fault else []))
-
-
-@contextlib.contextmanager
-def over_http(fault: str = "") -> Iterator[str]:
-    with Faulty(fault) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/mcp"
-        finally:
-            server.shutdown()
-            thread.join()
-
 
 # --- Servers --------------------------------------------------------------------------------------------------------
 
