@@ -28,6 +28,7 @@ from .observations import (
 )
 from .progress import Progress
 from .reading import Reading, read
+from .refusals import Refusals
 from .rules import RULES
 from .seen import Breach, Frame, Kind, Stream, shown
 from .sessions import Mirrors, Sessions
@@ -88,7 +89,7 @@ class Oracle:
             self._book.streams[PIPE_CHANNEL] = Stream(PIPE_CHANNEL, None, 0)
         kinds: list[type[Watch]] = [Asking, Abilities, Progress, Envelope, Rounds, Extension, Listens, Tasks]
         if transport is Transport.HTTP:
-            kinds += [Sessions, Mirrors]
+            kinds += [Sessions, Mirrors, Refusals]
         kinds += watches(transport)
         self._watches: list[Watch] = [Greeting(self._book, client_revisions, server_revisions)]
         self._watches += [kind(self._book) for kind in kinds]
