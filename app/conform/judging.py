@@ -6,7 +6,7 @@ from typing import Final
 
 from ...core.oracle import RULES, Oracle, Rule, Severity, Transport, Violation
 from ...core.oracle.observations import AnyObservation, Head, Opened, Role, Said, Verb
-from .steps import Conversation, decoded
+from .steps import REVISIONS, VERSION_HEADER, Conversation, Json, decoded, headers_of
 from .survey import Played
 
 LEFT_OUT: Final = frozenset({"schema"})
@@ -36,7 +36,17 @@ CHANCES: Final[dict[str, tuple[str, ...]]] = {
     "events": ("stream-goes-on", "stream-ended-early", "unrelated-on-stream"),
     "get": ("response-on-get",),
     "session": ("session-id-form", "session-id-given"),
-    "gone": ("session-revived",),
+    "gone": ("session-revived", "session-end-status"),
+    "odd-version": ("version-refused",),
+    "mismatch": ("mismatch-refused",),
+    "input_required": (
+        "input-required-method",
+        "input-required-empty",
+        "input-request-kind",
+        "input-request-undeclared",
+    ),
+    "elicitation/create": ("elicitation-mode", "elicitation-id"),
+    "sampling/createMessage": ("sampling-tools",),
     "event-pipe": ("endpoint-first", "message-on-post"),
     "event-id": ("event-id-reused", "replay-stream"),
     "notifications/subscriptions/acknowledged": ("listen-first", "listen-acknowledged", "subscription-id"),
@@ -65,7 +75,7 @@ def judge(conversation: Conversation, played: Played, transport: Transport) -> l
 def chances(conversation: Conversation, played: Played, transport: Transport) -> set[str]:
     """The rules that the server could have broken in a conversation, and that hold in its revision."""
     facts = {fact for _, seen in played.seen for fact in _facts(seen)}
-    facts |= _by_http(played) if transport is Transport.HTTP else set()
+    facts |= _by_http(conversation, played) if transport is Transport.HTTP else set()
     facts |= {"event-pipe"} if transport is Transport.EVENTS else set()
     if conversation.is_stateless:
         facts |= {"stateless"} | ({"stateless-post"} if "post" in facts else set())
@@ -87,20 +97,27 @@ def _facts(seen: AnyObservation) -> list[str]:
         result = message.get("result")
         if isinstance(result, dict):
             facts += ["initialize"] if "serverInfo" in result else []
+            facts += ["input_required"] if result.get("resultType") == "input_required" else []
             facts += ["meta"] if "_meta" in result else []
             facts += ["list"] if {"tools", "prompts", "resources", "contents", "supportedVersions"} & {*result} else []
     return facts
 
 
-def _by_http(played: Played) -> set[str]:
+def _by_http(conversation: Conversation, played: Played) -> set[str]:
     facts: set[str] = set()
     opened: dict[tuple[int, int], Verb] = {}
+    heads: dict[tuple[int, int], Json] = {}
     asking: set[tuple[int, int]] = set()
     for wire, seen in played.seen:
         at = (wire, seen.channel)
         if isinstance(seen, Opened):
             opened[at] = seen.verb
+            heads[at] = {**dict(seen.mirrored or ()), VERSION_HEADER: seen.revision or ""}
+            facts |= {"odd-version"} if seen.revision not in (None, *REVISIONS) else set()
         elif isinstance(seen, Said) and seen.sender is Role.CLIENT:
+            for message in decoded(seen.message) if conversation.is_stateless else ():
+                expected = headers_of(conversation.revision, message)
+                facts |= {"mismatch"} if any(heads[at].get(name) != expected[name] for name in expected) else set()
             if any("method" in message and "id" in message for message in decoded(seen.message)):
                 asking.add(at)
         elif isinstance(seen, Head):
@@ -108,6 +125,8 @@ def _by_http(played: Played) -> set[str]:
                 facts.add("post" if at in asking else "notice")
                 facts |= {"gone"} if seen.status == 404 else set()
                 facts |= {"events"} if seen.content_type == "text/event-stream" else set()
+            elif opened.get(at) is Verb.DELETE and seen.status < 300:
+                facts.add("gone")
             elif opened.get(at) is Verb.GET and seen.status < 300:
                 facts.add("get")
     return facts

@@ -7,6 +7,7 @@ import binascii
 from collections.abc import Iterator
 from typing import Any, Final
 
+from ..eras import is_known_modern
 from .book import Book
 from .methods import NAMED, V5
 from .observations import Headers, Role, Verb
@@ -77,7 +78,8 @@ class Sessions(Watch):
 
     def _given(self, stream: Stream, session: str) -> Iterator[tuple[str, str]]:
         if stream.asks and stream.asks[0].revision == V5:
-            yield "session-stateless", "got an Mcp-Session-Id header"
+            if stream.revision is not None and is_known_modern(stream.revision):  # else it may pass for another's
+                yield "session-stateless", "got an Mcp-Session-Id header"
             return
         if not session or not all("!" <= each <= "~" for each in session):
             yield "session-id-form", f"got {shown(session)}"

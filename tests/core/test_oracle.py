@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from isthmus.core.oracle import RULES, Head, Oracle, Role
+from isthmus.core.oracle import RULES, Head, Oracle, Role, Transport
 from oracle_cases import CASES, Case, found
 from wire_scenes import Wire
 
@@ -64,3 +64,12 @@ def test_what_is_refused_by_its_status_is_not_accepted(case: Case) -> None:
         status = WITH_A_STATUS[case.rule]
         seen = [*wire.seen[:last], Head(head.channel, status, "application/json")]
         assert [each for one in seen for each in oracle.receive(one) if each.who is Role.SERVER] == []
+
+
+def test_a_request_that_passes_for_one_of_a_session_may_be_answered_so() -> None:
+    """2026-07-28 basic/transports/streamable-http, "Protocol Version Header"."""
+    wire = Wire("2026-07-28", Transport.HTTP)
+    for head in (None, "2025-11-25"):
+        wire.head(wire.channels[wire.call(head={"revision": head})], 400, "application/json", "S1")
+    oracle = Oracle("2026-07-28", Transport.HTTP)
+    assert [each for seen in wire.seen for each in oracle.receive(seen) if each.who is Role.SERVER] == []
