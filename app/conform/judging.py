@@ -6,20 +6,23 @@ from typing import Final
 
 from ...core.oracle import RULES, Oracle, Rule, Severity, Transport, Violation
 from ...core.oracle.observations import AnyObservation, Head, Opened, Role, Said, Verb
+from .shapes import fault_of
 from .steps import REVISIONS, VERSION_HEADER, Conversation, Json, decoded, headers_of
 from .survey import Played
 
-LEFT_OUT: Final = frozenset({"schema"})
-"""Rules that nothing here looks at: there are no schemas."""
-
-SERVER_RULES: Final[dict[str, Rule]] = {
-    id: rule for id, rule in RULES.items() if Role.SERVER in rule.who and id not in LEFT_OUT
-}
+SERVER_RULES: Final[dict[str, Rule]] = {id: rule for id, rule in RULES.items() if Role.SERVER in rule.who}
 
 CHANCES: Final[dict[str, tuple[str, ...]]] = {
     "message": ("not-json", "not-jsonrpc"),
     "response": ("response-shape", "response-unknown", "response-twice", "unanswered"),
-    "result": ("result-type", "result-kind-leaked", "result-kind-missing", "result-kind-unknown", "server-info"),
+    "result": (
+        "result-type",
+        "result-kind-leaked",
+        "result-kind-missing",
+        "result-kind-unknown",
+        "server-info",
+        "schema",
+    ),
     "error": ("error-shape", "error-without-id", "error-code-withdrawn", "error-code-reserved"),
     "call": ("method-foreign", "method-direction", "method-kind", "capability-undeclared"),
     "question": ("id-type", "id-reused", "server-early"),
@@ -60,7 +63,8 @@ def judge(conversation: Conversation, played: Played, transport: Transport) -> l
     found: list[Violation] = []
     for wire, seen in played.seen:
         if wire not in oracles:
-            oracles[wire] = Oracle(conversation.revision if conversation.is_stateless else None, transport)
+            revision = conversation.revision if conversation.is_stateless else None
+            oracles[wire] = Oracle(revision, transport, check=_fault_of_server)
         found += oracles[wire].receive(seen)
     if not played.is_cut:
         for oracle in oracles.values():
@@ -70,6 +74,11 @@ def judge(conversation: Conversation, played: Played, transport: Transport) -> l
         if violation.who is Role.SERVER:
             first.setdefault(violation.rule, violation)
     return list(first.values())
+
+
+def _fault_of_server(revision: str, sender: Role, method: str, message: Json) -> str | None:
+    """What is wrong with the shape of a message; a client's are rude on purpose."""
+    return fault_of(revision, sender, method, message) if sender is Role.SERVER else None
 
 
 def chances(conversation: Conversation, played: Played, transport: Transport) -> set[str]:
@@ -88,7 +97,7 @@ def _facts(seen: AnyObservation) -> list[str]:
         return ["session"] if seen.session else []
     if not isinstance(seen, Said) or seen.sender is Role.CLIENT:
         return []
-    facts = ["message"] + (["event-id"] if seen.event_id is not None else [])
+    facts = ["message", "shape"] + (["event-id"] if seen.event_id is not None else [])
     for message in decoded(seen.message):
         if "method" in message:
             facts += ["call", str(message["method"])] + (["question"] if "id" in message else [])
