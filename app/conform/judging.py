@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from ...core.oracle import RULES, Oracle, Rule, Severity, Transport, Violation
 from ...core.oracle.observations import AnyObservation, Head, Opened, Role, Said, Verb
-from .steps import Conversation, decoded
+from .steps import REVISIONS, Conversation, decoded
 from .survey import Played
 
 LEFT_OUT: Final = frozenset({"schema", "endpoint-first", "message-on-post"})
@@ -15,6 +16,24 @@ LEFT_OUT: Final = frozenset({"schema", "endpoint-first", "message-on-post"})
 SERVER_RULES: Final[dict[str, Rule]] = {
     id: rule for id, rule in RULES.items() if Role.SERVER in rule.who and id not in LEFT_OUT
 }
+
+CLIENT_LEFT_OUT: Final = frozenset({"schema"})
+
+HANGS: Final = Rule(
+    "hangs",
+    "A client that is owed nothing ends, or says something.",
+    (Role.CLIENT,),
+    dict.fromkeys(REVISIONS, 'no clause says so, but see basic/lifecycle, "Timeouts"'),
+    frozenset(REVISIONS),
+)
+"""No rule of the specification: told of as what only SHOULD be."""
+
+CLIENT_RULES: Final[dict[str, Rule]] = {
+    id: rule for id, rule in RULES.items() if Role.CLIENT in rule.who and id not in CLIENT_LEFT_OUT
+} | {HANGS.id: HANGS}
+
+RULES_TOLD: Final = {**RULES, HANGS.id: HANGS}
+"""What may stand in a report."""
 
 CHANCES: Final[dict[str, tuple[str, ...]]] = {
     "message": ("not-json", "not-jsonrpc"),
@@ -45,18 +64,29 @@ CHANCES: Final[dict[str, tuple[str, ...]]] = {
 
 def judge(conversation: Conversation, played: Played, transport: Transport) -> list[Violation]:
     """What the server broke, each rule once, in the order it showed."""
+    return told_by(played, conversation.revision if conversation.is_stateless else None, transport, Role.SERVER)
+
+
+def told_by(
+    played: Played,
+    revision: str | None,
+    transport: Transport,
+    who: Role,
+    client_revisions: Collection[str] | None = None,
+) -> list[Violation]:
+    """What one side broke, each rule once, in the order it showed: each wire has an oracle of its own."""
     oracles: dict[int, Oracle] = {}
     found: list[Violation] = []
     for wire, seen in played.seen:
         if wire not in oracles:
-            oracles[wire] = Oracle(conversation.revision if conversation.is_stateless else None, transport)
+            oracles[wire] = Oracle(revision, transport, client_revisions=client_revisions)
         found += oracles[wire].receive(seen)
     if not played.is_cut:
         for oracle in oracles.values():
             found += oracle.finish()
     first: dict[str, Violation] = {}
     for violation in found:
-        if violation.who is Role.SERVER:
+        if violation.who is who:
             first.setdefault(violation.rule, violation)
     return list(first.values())
 

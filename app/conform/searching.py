@@ -5,22 +5,21 @@ from __future__ import annotations
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic
 
 import hypothesis
 import msgspec
 from hypothesis import HealthCheck, Phase, configuration, settings
 from hypothesis.errors import HypothesisWarning
+from hypothesis.strategies import SearchStrategy
 
-from ...core.oracle import Transport, Violation
+from ...core.oracle import Violation
 from ..errors import Failed
-from .conversations import conversations
-from .findings import Finding, Outcome
-from .judging import chances, judge
-from .steps import Conversation
-from .survey import Play, Played, Survey
+from .findings import C, Finding, Outcome
+from .survey import Played
+from .trials import Effort, Trial
 
 SHRINKS_MAX: Final = 60
 """Conversations played to make one small."""
@@ -32,50 +31,37 @@ class _Broken(Exception):
     """A conversation breaks the rule that is looked for."""
 
 
-class Search:
+class Search(Generic[C]):
     """Args:
-    examples: conversations that are made up; those that make others small are not counted.
-    seconds: no new conversation begins after so many; None: there is no such limit.
     rules: those that are looked for.
     tell: called with a line for people, now and then.
     """
 
-    def __init__(
-        self,
-        play: Play,
-        transport: Transport,
-        *,
-        examples: int,
-        seconds: float | None,
-        seed: int,
-        rules: Collection[str],
-        tell: Callable[[str], None],
-    ) -> None:
-        self.outcome = Outcome()
-        self._play = play
-        self._transport = transport
-        self._examples = examples
-        self._until = None if seconds is None else time.monotonic() + seconds
-        self._seed = seed
+    def __init__(self, trial: Trial[C], effort: Effort, rules: Collection[str], tell: Callable[[str], None]) -> None:
+        self.outcome: Outcome[C] = Outcome()
+        self._trial = trial
+        self._examples = effort.examples
+        self._until = None if effort.seconds is None else time.monotonic() + effort.seconds
+        self._seed = effort.seed
         self._rules = set(rules)
         self._tell = tell
         self._target: str | None = None
-        self._smallest: Finding | None = None
+        self._smallest: Finding[C] | None = None
         self._remembered: dict[bytes, bool] = {}
         self._made = 0
         self._shrinks = 0
         self._failed: Failed | None = None
 
-    def run(self, surveys: Sequence[Survey]) -> Outcome:
+    def run(self, strategy: SearchStrategy[C]) -> Outcome[C]:
         with tempfile.TemporaryDirectory(prefix="isthmus-conform-") as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore", HypothesisWarning)  # they are for whoever writes tests
             configuration.set_hypothesis_home_dir(Path(folder))
             while self._made < self._examples and not self._is_late():
-                if not self._look(surveys):
+                if not self._look(strategy):
                     break
         return self.outcome
 
-    def _look(self, surveys: Sequence[Survey]) -> bool:
+    def _look(self, strategy: SearchStrategy[C]) -> bool:
         """Find one broken rule. False if there was none."""
         self._target, self._smallest, self._shrinks = None, None, 0
         self._remembered.clear()
@@ -91,8 +77,8 @@ class Search:
             print_blob=False,
             verbosity=hypothesis.Verbosity.quiet,
         )
-        @hypothesis.given(conversations(surveys))
-        def search(conversation: Conversation) -> None:
+        @hypothesis.given(strategy)
+        def search(conversation: C) -> None:
             if self._breaks(conversation):
                 raise _Broken
 
@@ -102,12 +88,12 @@ class Search:
             pass
         if self._failed is not None:
             raise self._failed
-        found: Finding | None = self._smallest
+        found: Finding[C] | None = self._smallest
         if found is not None:
             self._confirm(found)
         return found is not None
 
-    def _breaks(self, conversation: Conversation) -> bool:
+    def _breaks(self, conversation: C) -> bool:
         """Whether it breaks the rule that is looked for, or the first one that is new."""
         if self._failed is not None:
             return False
@@ -140,13 +126,13 @@ class Search:
         self._remembered[key] = False
         return False
 
-    def _judged(self, conversation: Conversation) -> tuple[list[Violation], Played]:
-        played = self._play(conversation)
+    def _judged(self, conversation: C) -> tuple[list[Violation], Played]:
+        played = self._trial.play(conversation)
         self.outcome.count += 1
-        self.outcome.tried |= chances(conversation, played)
-        return judge(conversation, played, self._transport), played
+        self.outcome.tried |= self._trial.chances(conversation, played)
+        return self._trial.judge(conversation, played), played
 
-    def _confirm(self, finding: Finding) -> None:
+    def _confirm(self, finding: Finding[C]) -> None:
         rule = finding.violation.rule
         for _ in range(CONFIRMATIONS):
             violations, _ = self._judged(finding.conversation)
@@ -158,5 +144,5 @@ class Search:
         return self._until is not None and time.monotonic() >= self._until
 
 
-def _key(conversation: Conversation) -> bytes:
+def _key(conversation: C) -> bytes:
     return msgspec.json.encode(conversation)
