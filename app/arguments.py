@@ -230,7 +230,19 @@ def _add_conform(add: Callable[..., argparse.ArgumentParser], shared: argparse.A
         epilog="Exit codes: 0 nothing that must be kept is broken, 1 something is, or it cannot be tested, 2 usage. "
         "Example: isthmus conform --safe -- npx -y @modelcontextprotocol/server-everything",
     )
-    conform.add_argument("target", nargs="?", metavar="URL", help="where the server listens: http(s)://…")
+    conform.add_argument(
+        "target",
+        nargs="?",
+        metavar="URL",
+        help="where the server listens: http(s)://…, sse+http(s)://… or ws(s)://…",
+    )
+    conform.add_argument(
+        "--transport",
+        choices=("auto", "streamable_http", "sse", "websocket"),
+        default="auto",
+        help="what is spoken at the URL; default auto: what the URL says, and HTTP+SSE (sse) with a server that "
+        "refuses Streamable HTTP",
+    )
     conform.add_argument(
         "--client", action="store_true", help="test a client: {url} or {server} in its command stands for our end"
     )

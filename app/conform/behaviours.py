@@ -7,10 +7,10 @@ from typing import Final
 
 from hypothesis import strategies as st
 
+from .arguments import T
 from .behaviour import Behaviour
 from .client_survey import ClientSurvey
 from .deeds import Scene, kinds_for
-from .moves import T
 
 DEEDS_MAX: Final = 4
 """Of one conversation: most faults show after one or two."""

@@ -9,16 +9,15 @@ from pathlib import Path
 from types import FrameType
 
 from ...core.oracle import Rule
-from ...transports.stdio import ChildSpec
 from .. import logs, screen
 from ..config import ConfigError
 from ..errors import Failed
 from . import report
-from .findings import C, Finding
+from .findings import C, Finding, Outcome
 from .judging import CLIENT_RULES, SERVER_RULES, is_severe
 from .server_trial import server_trial
 from .steps import REVISIONS
-from .targets import ANSWER_S, CLIENT_ANSWER_S, ClientTarget, ServerTarget
+from .targets import spec_of, target_of
 from .trials import Effort, Trial, run
 
 
@@ -27,22 +26,16 @@ def conform(options: argparse.Namespace, command: list[str]) -> bool:
 
     Raises:
         ConfigError: the options do not go together. Nothing was done.
-        Failed: the server or client cannot be tested.
-        KeyboardInterrupt: a signal asked it to stop. No child is left.
+        Failed: it cannot be tested, or not to the end, or a signal asked it to stop. What was found is told.
+        KeyboardInterrupt: a signal asked it to stop before anything was tried. No child is left.
     """
-    if options.client:
-        from .client_trial import client_trial  # what it needs is needed by no test of a server
-
-        _check(options, CLIENT_RULES)
-        return _conform(options, client_trial(_client(options, command)))
-    _check(options, SERVER_RULES)
-    return _conform(options, server_trial(_server(options, command)))
-
-
-def _conform(options: argparse.Namespace, trial: Trial[C]) -> bool:
+    _check(options, CLIENT_RULES if options.client else SERVER_RULES)
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        return _replay(options, trial) if options.replay is not None else _search(options, trial)
+        if options.client:
+            return _test_client(options, command)
+        target = target_of(options, command)
+        return _test(options, server_trial(target, is_safe=options.safe, revision=options.revision))
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -67,73 +60,62 @@ def _check(options: argparse.Namespace, rules: Mapping[str, Rule]) -> None:
             raise ConfigError(f"got --{option} {getattr(options, option)}, expected more than 0")
 
 
-def _server(options: argparse.Namespace, command: list[str]) -> ServerTarget:
-    url = options.target
-    if (url is None) == (not command):
-        said = "nothing" if url is None else "both a URL and a command"
-        raise ConfigError(f"got {said} to test, expected a URL, or -- COMMAND ARG…")
-    if url is None and options.header:
-        raise ConfigError("got --header with a command, expected it with a URL only")
-    if url is not None and (options.env or options.cwd or options.inherit_env):
-        raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
-    headers = _pairs(options.header, ":", "--header")
-    return ServerTarget(
-        url=url,
-        spec=_spec(options, command),
-        headers=headers,
-        is_safe=options.safe,
-        revision=options.revision,
-        timeout_s=options.timeout or ANSWER_S,
-    )
+def _test_client(options: argparse.Namespace, command: list[str]) -> bool:
+    from .client_trial import CLIENT_ANSWER_S, ClientTarget, client_trial  # what it needs no test of a server needs
 
-
-def _client(options: argparse.Namespace, command: list[str]) -> ClientTarget:
     if options.target is not None or not command:
         raise ConfigError("got no command with --client, expected -- COMMAND ARG…, with {url} or {server} in it")
-    if options.header or options.safe:
-        raise ConfigError("got --header or --safe with --client, expected them with a server only")
-    return ClientTarget(_spec(options, command), options.revision, options.timeout or CLIENT_ANSWER_S)
+    if options.header or options.safe or options.transport != "auto":
+        raise ConfigError("got --header, --safe or --transport with --client, expected them with a server only")
+    target = ClientTarget(spec_of(options, command), options.revision, options.timeout or CLIENT_ANSWER_S)
+    return _test(options, client_trial(target))
 
 
-def _spec(options: argparse.Namespace, command: list[str]) -> ChildSpec:
-    return ChildSpec(tuple(command), _pairs(options.env, "=", "--env"), options.cwd, options.inherit_env)
-
-
-def _pairs(texts: Sequence[str], separator: str, option: str) -> dict[str, str]:
-    """What a text says is not repeated: it may be a secret."""
-    pairs = [text.partition(separator) for text in texts]
-    if not all(found and name.strip() for name, found, _ in pairs):
-        raise ConfigError(f"got {option} without a name and a {separator}")
-    return {name.strip(): value.strip() for name, _, value in pairs}
+def _test(options: argparse.Namespace, trial: Trial[C]) -> bool:
+    return _replay(options, trial) if options.replay is not None else _search(options, trial)
 
 
 def _search(options: argparse.Namespace, trial: Trial[C]) -> bool:
     rules = trial.chosen(options.only, options.ignore)
-    effort = Effort(options.examples, options.seconds, options.seed)
-    revisions, outcome = run(trial, effort, rules, logs.say)
+    revisions, outcome = run(trial, Effort(options.examples, options.seconds, options.seed), rules, logs.say)
+    _tell(options, trial.target, revisions, outcome, rules)
+    if outcome.stopped:
+        raise Failed(outcome.stopped)
+    return not _fails(outcome.findings, options.strict)
+
+
+def _tell(
+    options: argparse.Namespace, target: str, revisions: Sequence[str], outcome: Outcome[C], rules: Sequence[str]
+) -> None:
+    unwritten: list[str] = []
     for path, content in (
-        (options.json, lambda: report.to_json(trial.target, options.seed, revisions, outcome, rules)),
-        (options.junit, lambda: report.to_junit(trial.target, outcome, rules, is_strict=options.strict)),
+        (options.json, lambda: report.to_json(target, options.seed, revisions, outcome, rules)),
+        (options.junit, lambda: report.to_junit(target, outcome, rules, is_strict=options.strict)),
         (options.record, lambda: report.encode_record(outcome.findings)),
     ):
         if path is not None:
-            _write(path, content)
+            unwritten += _write(path, content)
     for finding in outcome.findings:
         screen.say(report.describe(finding) + "\n")
     screen.say(report.table(outcome, rules))
     screen.say(f"{outcome.count} conversations, {_rules(len(outcome.findings))} broken")
-    return not _fails(outcome.findings, options.strict)
+    if outcome.stopped and outcome.last is not None:
+        screen.say("\n".join(["it ended early, after this:", *(f"  {each}" for each in report.exchange(outcome.last))]))
+    if unwritten:
+        raise Failed("; ".join(unwritten))
 
 
 def _rules(count: int) -> str:
     return f"{count or 'no'} rule{'' if count == 1 else 's'}"
 
 
-def _write(path: str, content: Callable[[], bytes]) -> None:
+def _write(path: str, content: Callable[[], bytes]) -> list[str]:
+    """What went wrong; findings are told first."""
     try:
         Path(path).write_bytes(content())
     except OSError as error:
-        raise Failed(f"{path} cannot be written: {error.strerror or error}") from error
+        return [f"{path} cannot be written: {error.strerror or error}"]
+    return []
 
 
 def _replay(options: argparse.Namespace, trial: Trial[C]) -> bool:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from ...core.oracle.methods import INTERACTIVE, V2, V3, V4, V5, declares
+from .arguments import Source
 from .behaviour import ANSWER, PAGE, SERVER_INFO, Deed, Line, When
 from .client_survey import ClientSurvey
-from .moves import IDS, LARGE_CHARS, Source
+from .moves import IDS, LARGE_CHARS
 from .steps import META, REVISIONS, Json, encode
 
 _BY_HAND, _ALL, _NEW = REVISIONS[:-1], REVISIONS, REVISIONS[-1:]
@@ -66,6 +67,11 @@ def call(method: str, params: Json | None = None, **more: Any) -> str:
 def _with(scene: Scene, *bodies: str, then: When = When.NOW) -> list[Deed]:
     """Lines before the answer."""
     return [Deed(scene.cue(), (*(Line(body) for body in bodies), Line(when=then)))]
+
+
+def _asked(scene: Scene, *bodies: str) -> list[Deed]:
+    """Questions that are answered before the answer. In 2026-07-28 there are none, and nobody waits for that."""
+    return _with(scene, *bodies, then=When.NOW if scene.is_stateless else When.ANSWERED)
 
 
 def _after(scene: Scene, *bodies: str, when: When = When.NOW) -> list[Deed]:
@@ -194,18 +200,18 @@ def _undeclared(scene: Scene) -> list[Deed]:
     method, params = scene.pick(
         tuple(QUESTIONS[name] for name in QUESTIONS if name not in scene.can()) or (("no/such/method", {}),)
     )
-    return _with(scene, call(method, params, id=_id(scene)), then=When.ANSWERED)
+    return _asked(scene, call(method, params, id=_id(scene)))
 
 
 def _unknown_method(scene: Scene) -> list[Deed]:
     method = scene.pick(("no/such/method", "tools/list", "initialize", "", "tasks/get"))
-    return _with(scene, call(method, id=_id(scene)), then=When.ANSWERED)
+    return _asked(scene, call(method, id=_id(scene)))
 
 
 def _wrong_params(scene: Scene) -> list[Deed]:
     can = scene.can()
     method = QUESTIONS[scene.pick(can)][0] if can else "ping"
-    return _with(scene, call(method, {"messages": 1, "message": [], "_meta": {"a": 1}}, id=3), then=When.ANSWERED)
+    return _asked(scene, call(method, {"messages": 1, "message": [], "_meta": {"a": 1}}, id=3))
 
 
 def _early(scene: Scene) -> list[Deed]:
@@ -215,7 +221,7 @@ def _early(scene: Scene) -> list[Deed]:
 
 
 def _used_id(scene: Scene) -> list[Deed]:
-    return _with(scene, call("ping", id=1), call("ping", id=1), then=When.ANSWERED)
+    return _asked(scene, call("ping", id=1), call("ping", id=1))
 
 
 def _unknown_notice(scene: Scene) -> list[Deed]:
@@ -278,7 +284,7 @@ def _odd_hello(scene: Scene) -> list[Deed]:
 def _array(scene: Scene) -> list[Deed]:
     """With a question in it where the revision has clients take arrays (2025-03-26 basic, "Batching")."""
     asks = [call("ping", id=1)] if scene.survey.revision == V2 else []
-    return _with(scene, f"[{','.join([*asks, call('notifications/tools/list_changed')])}]", then=When.ANSWERED)
+    return _asked(scene, f"[{','.join([*asks, call('notifications/tools/list_changed')])}]")
 
 
 def _cut(scene: Scene) -> list[Deed]:

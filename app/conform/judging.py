@@ -10,8 +10,8 @@ from ...core.oracle.observations import AnyObservation, Head, Opened, Role, Said
 from .steps import REVISIONS, Conversation, decoded
 from .survey import Played
 
-LEFT_OUT: Final = frozenset({"schema", "endpoint-first", "message-on-post"})
-"""Rules that nothing here looks at: there are no schemas, and no conversations over HTTP+SSE."""
+LEFT_OUT: Final = frozenset({"schema"})
+"""Rules that nothing here looks at: there are no schemas."""
 
 SERVER_RULES: Final[dict[str, Rule]] = {
     id: rule for id, rule in RULES.items() if Role.SERVER in rule.who and id not in LEFT_OUT
@@ -37,7 +37,7 @@ RULES_TOLD: Final = {**RULES, HANGS.id: HANGS}
 
 CHANCES: Final[dict[str, tuple[str, ...]]] = {
     "message": ("not-json", "not-jsonrpc"),
-    "response": ("response-shape", "response-unknown", "response-twice", "unanswered", "response-stream"),
+    "response": ("response-shape", "response-unknown", "response-twice", "unanswered"),
     "result": ("result-type", "result-kind-leaked", "result-kind-missing", "result-kind-unknown", "server-info"),
     "error": ("error-shape", "error-without-id", "error-code-withdrawn", "error-code-reserved"),
     "call": ("method-foreign", "method-direction", "method-kind", "capability-undeclared"),
@@ -49,13 +49,14 @@ CHANCES: Final[dict[str, tuple[str, ...]]] = {
     "meta": ("meta-reserved",),
     "list": ("cache-hints",),
     "stateless": ("request-by-server", "batch-unknown"),
-    "post": ("content-type",),
+    "post": ("content-type", "response-stream"),
     "stateless-post": ("session-stateless", "error-status"),
     "notice": ("accepted-status",),
     "events": ("stream-goes-on", "stream-ended-early", "unrelated-on-stream"),
     "get": ("response-on-get",),
     "session": ("session-id-form", "session-id-given"),
     "gone": ("session-revived",),
+    "event-pipe": ("endpoint-first", "message-on-post"),
     "event-id": ("event-id-reused", "replay-stream"),
     "notifications/subscriptions/acknowledged": ("listen-first", "listen-acknowledged", "subscription-id"),
 }
@@ -91,10 +92,11 @@ def told_by(
     return list(first.values())
 
 
-def chances(conversation: Conversation, played: Played) -> set[str]:
+def chances(conversation: Conversation, played: Played, transport: Transport) -> set[str]:
     """The rules that the server could have broken in a conversation, and that hold in its revision."""
     facts = {fact for _, seen in played.seen for fact in _facts(seen)}
-    facts |= _by_http(played)
+    facts |= _by_http(played) if transport is Transport.HTTP else set()
+    facts |= {"event-pipe"} if transport is Transport.EVENTS else set()
     if conversation.is_stateless:
         facts |= {"stateless"} | ({"stateless-post"} if "post" in facts else set())
     rules = {rule for fact in facts for rule in CHANCES.get(fact, ())}

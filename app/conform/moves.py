@@ -4,36 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from ...core.eras import LEGACY, MODERN
 from ...core.oracle.observations import Verb
-from .steps import META, Json, Session, Step, encode, handshake, headers_of, notification, request, said
+from .arguments import TEXTS, Source, arguments_of
+from .steps import META, Json, Manner, Session, Step, encode, handshake, headers_of, notification, request, said
 from .survey import Survey, can
 
-T = TypeVar("T")
 IDS: Final[tuple[str | int, ...]] = (1, 0, -1, "1", "a", "ü ✓", 2**53 - 1, "x" * 100)
-TEXTS: Final = ("a", "", "ü ✓ \U0001f600", "line\nline", '"\\{}', "0")
 LARGE_CHARS: Final = 64 * 1024
 """More than a pipe holds, and less than any server's limit."""
-DEPTH_MAX: Final = 4
-"""How deep arguments are made up; what is deeper is left out."""
-
-
-class Source(Protocol):
-    """Where choices come from; the first of `values` is the simplest."""
-
-    def __call__(self, values: tuple[T, ...]) -> T: ...
 
 
 class Scene:
-    """What a move is made for: a server, one of its revisions, and the ids that were used."""
+    """What a move is made for: a server, one of its revisions, a client's manner, and the ids that were used."""
 
-    def __init__(self, survey: Survey, pick: Source) -> None:
+    def __init__(self, survey: Survey, pick: Source, manner: Manner = Manner.NONE) -> None:
         self.survey = survey
         self.revision = survey.revision
+        self.manner = manner
         self.pick = pick
         self.used: list[str | int] = []
 
@@ -45,7 +37,11 @@ class Scene:
         return fresh
 
     def ask(self, method: str, params: Json | None = None, **more: Any) -> Step:
-        return request(self.revision, self.id(), method, params, **more)
+        return request(self.revision, self.id(), method, params, self.manner, **more)
+
+    def greet(self, wire: int = 0) -> tuple[Step, Step]:
+        """What a session begins with."""
+        return handshake(self.revision, wire, self.manner)
 
     def tell(self, method: str, params: Json | None = None, **more: Any) -> Step:
         return notification(self.revision, method, params, **more)
@@ -61,38 +57,6 @@ class Scene:
         tool = self.pick(self.survey.tools)
         params: Json = {"name": tool.name, "arguments": arguments_of(tool.schema, self.pick)}
         return self.ask("tools/call", params, **more)
-
-
-def arguments_of(schema: Json, pick: Source, depth: int = 0) -> Json:
-    """What is required, made up by its types."""
-    properties, required = schema.get("properties"), schema.get("required")
-    if not isinstance(properties, dict) or not isinstance(required, list):
-        return {}
-    return {name: _value_of(properties.get(name), pick, depth) for name in required if isinstance(name, str)}
-
-
-def _value_of(schema: object, pick: Source, depth: int) -> Any:
-    if not isinstance(schema, dict) or depth >= DEPTH_MAX:
-        return None
-    if "const" in schema:
-        return schema["const"]
-    for name in ("enum", "examples"):
-        if isinstance(schema.get(name), list) and schema[name]:
-            return pick(tuple(schema[name]))
-    for name in ("anyOf", "oneOf"):
-        if isinstance(schema.get(name), list) and schema[name]:
-            return _value_of(schema[name][0], pick, depth + 1)
-    kind = schema.get("type")
-    kind = kind[0] if isinstance(kind, list) and kind else kind
-    if kind == "string":
-        return pick(TEXTS)
-    if kind in ("integer", "number"):
-        return schema.get("minimum", 1)
-    if kind == "boolean":
-        return pick((False, True))
-    if kind == "array":
-        return [_value_of(schema.get("items"), pick, depth + 1)] if schema.get("minItems") else []
-    return arguments_of(schema, pick, depth + 1) if kind == "object" else None
 
 
 # --- Moves ----------------------------------------------------------------------------------------------------------
@@ -204,7 +168,7 @@ def _cancel_running(scene: Scene) -> list[Step]:
 
 
 def _second_handshake(scene: Scene) -> list[Step]:
-    first = handshake(scene.revision)[0]
+    first = scene.greet()[0]
     return [Step(body=first.body.replace("hello-0", f"again-{len(scene.used)}"))]
 
 
@@ -214,7 +178,7 @@ def _set_level(scene: Scene) -> list[Step]:
 
 
 def _second_session(scene: Scene) -> list[Step]:
-    steps = handshake(scene.revision, wire=1)
+    steps = scene.greet(wire=1)
     return [*steps, scene.call(waits=False), scene.call(wire=1)]
 
 

@@ -16,6 +16,7 @@ from hypothesis.errors import HypothesisWarning
 from hypothesis.strategies import SearchStrategy
 
 from ...core.oracle import Violation
+from ...core.oracle.observations import Head, Role, Said
 from ..errors import Failed
 from .findings import C, Finding, Outcome
 from .survey import Played
@@ -23,6 +24,10 @@ from .trials import Effort, Trial
 
 SHRINKS_MAX: Final = 60
 """Conversations played to make one small."""
+SHRINKING_MAX_S: Final = 120.0
+"""Time for that: with a server that does not answer each takes as long as is waited for an answer."""
+SILENCES_MAX: Final = 3
+"""Conversations, one after the other, in which who is tested says nothing at all: it hangs, and so would the next."""
 CONFIRMATIONS: Final = 2
 """How often the small one is played again: what does not break the rule each time is flaky."""
 
@@ -50,16 +55,32 @@ class Search(Generic[C]):
         self._remembered: dict[bytes, bool] = {}
         self._made = 0
         self._shrinks = 0
+        self._small_by = 0.0
+        self._silences = 0
         self._failed: Failed | None = None
 
     def run(self, strategy: SearchStrategy[C]) -> Outcome[C]:
         with tempfile.TemporaryDirectory(prefix="isthmus-conform-") as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore", HypothesisWarning)  # they are for whoever writes tests
             configuration.set_hypothesis_home_dir(Path(folder))
-            while self._made < self._examples and not self._is_late():
-                if not self._look(strategy):
-                    break
+            try:
+                while self._made < self._examples and not self._is_late():
+                    if not self._look(strategy):
+                        break
+            except Failed as error:
+                self.outcome.stopped = str(error)
+                self._keep_smallest()
+            except KeyboardInterrupt:
+                self.outcome.stopped, self.outcome.last = "stopped by a signal", None
+                self._keep_smallest()
         return self.outcome
+
+    def _keep_smallest(self) -> None:
+        """What was being made small is told as it is."""
+        found = self._smallest
+        if found is not None and found.violation.rule not in {each.violation.rule for each in self.outcome.findings}:
+            self.outcome.findings.append(found)
+            self.outcome.tried.add(found.violation.rule)
 
     def _look(self, strategy: SearchStrategy[C]) -> bool:
         """Find one broken rule. False if there was none."""
@@ -90,7 +111,7 @@ class Search(Generic[C]):
             raise self._failed
         found: Finding[C] | None = self._smallest
         if found is not None:
-            self._confirm(found)
+            self._confirm(self._trimmed(found))
         return found is not None
 
     def _breaks(self, conversation: C) -> bool:
@@ -104,7 +125,7 @@ class Search(Generic[C]):
                 return False
             self._made += 1
         else:
-            if self._shrinks >= SHRINKS_MAX or self._is_late():
+            if self._shrinks >= SHRINKS_MAX or time.monotonic() >= self._small_by or self._is_late():
                 return False
             self._shrinks += 1
         try:
@@ -119,6 +140,7 @@ class Search(Generic[C]):
             if self._target in (None, violation.rule):
                 if self._target is None:
                     self._tell(f"{violation.rule} is broken; looking for the shortest conversation that shows it …")
+                    self._small_by = time.monotonic() + SHRINKING_MAX_S
                 self._target = violation.rule
                 self._smallest = Finding(violation, conversation, played)
                 self._remembered[key] = True
@@ -129,8 +151,25 @@ class Search(Generic[C]):
     def _judged(self, conversation: C) -> tuple[list[Violation], Played]:
         played = self._trial.play(conversation)
         self.outcome.count += 1
+        self.outcome.last = played
+        self._silences = 0 if _has_spoken(played, self._trial.role) else self._silences + 1
+        if self._silences >= SILENCES_MAX:
+            who = self._trial.role.value
+            raise Failed(f"the {who} says nothing any more: {SILENCES_MAX} conversations were without a word of it")
         self.outcome.tried |= self._trial.chances(conversation, played)
         return self._trial.judge(conversation, played), played
+
+    def _trimmed(self, finding: Finding[C]) -> Finding[C]:
+        """Without each step that it does not take."""
+        for index in range(self._trial.size(finding.conversation) - 1, -1, -1):
+            less = self._trial.without(finding.conversation, index)
+            if less is None or time.monotonic() >= self._small_by or self._is_late():
+                continue
+            violations, played = self._judged(less)
+            for violation in violations:
+                if violation.rule == finding.violation.rule:
+                    finding = Finding(violation, less, played)
+        return finding
 
     def _confirm(self, finding: Finding[C]) -> None:
         rule = finding.violation.rule
@@ -144,5 +183,12 @@ class Search(Generic[C]):
         return self._until is not None and time.monotonic() >= self._until
 
 
-def _key(conversation: C) -> bytes:
+def _has_spoken(played: Played, role: Role) -> bool:
+    return any(
+        seen.sender is role if isinstance(seen, Said) else isinstance(seen, Head) and role is Role.SERVER
+        for _, seen in played.seen
+    )
+
+
+def _key(conversation: object) -> bytes:
     return msgspec.json.encode(conversation)

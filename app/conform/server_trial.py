@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...core.oracle import Transport
-from ...transports.http_endpoint import Endpoint
-from ..config import ConfigError
-from ..documents import without_credentials
+import msgspec
+
+from ...core.oracle import Role
 from ..errors import Failed
-from .http_player import HttpPlayer
 from .judging import SERVER_RULES, chances, judge
-from .pipe_player import PipePlayer
 from .steps import REVISIONS, Conversation
-from .survey import Play, survey
-from .targets import ServerTarget
+from .survey import survey
+from .targets import Target
 from .trials import Surveyed, Trial
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 
-def server_trial(target: ServerTarget) -> Trial[Conversation]:
-    """Raises:
-    ConfigError: the URL is none.
+def server_trial(target: Target, *, is_safe: bool = False, revision: str | None = None) -> Trial[Conversation]:
+    """Args:
+        is_safe: call only tools that say that they only read.
+        revision: speak this one only; None: all that the server speaks.
+
+    Raises:
+        Failed: it cannot be reached.
     """
-    play, transport, name = _player(target)
+    play, transport = target.reach()
 
     def learn() -> Surveyed[Conversation]:
-        is_http = transport is Transport.HTTP
-        found = survey(play, is_http=is_http, is_safe=target.is_safe, only=target.revision)
+        found = survey(play, transport, is_safe=is_safe, only=revision)
         if not found:
-            raise Failed(f"the server speaks none of {target.revision or ', '.join(REVISIONS)}")
+            raise Failed(f"the server speaks none of {revision or ', '.join(REVISIONS)}")
 
         def strategy() -> SearchStrategy[Conversation]:
             from .conversations import conversations  # what it needs is needed to search only
@@ -41,24 +41,22 @@ def server_trial(target: ServerTarget) -> Trial[Conversation]:
         return Surveyed([each.revision for each in found], strategy)
 
     return Trial(
-        name,
-        Conversation,
-        SERVER_RULES,
-        learn,
-        play,
-        lambda conversation, played: judge(conversation, played, transport),
-        chances,
+        target=target.name,
+        role=Role.SERVER,
+        kind=Conversation,
+        rules=SERVER_RULES,
+        survey=learn,
+        play=play,
+        judge=lambda conversation, played: judge(conversation, played, transport),
+        chances=lambda conversation, played: chances(conversation, played, transport),
+        size=lambda conversation: len(conversation.steps),
+        without=_without,
     )
 
 
-def _player(target: ServerTarget) -> tuple[Play, Transport, str]:
-    url = target.url
-    if url is None:
-        return PipePlayer(target.spec, target.timeout_s), Transport.PIPE, target.spec.command[0]
-    if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"got the URL {without_credentials(url)}, expected http(s)://…, or -- COMMAND ARG…")
-    try:
-        Endpoint(url, tuple(target.headers.items()))
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-    return HttpPlayer(url, target.headers, target.timeout_s), Transport.HTTP, without_credentials(url)
+def _without(conversation: Conversation, index: int) -> Conversation | None:
+    """But for the steps by which a session begins."""
+    steps = conversation.steps
+    if steps[index].begins:
+        return None
+    return msgspec.structs.replace(conversation, steps=steps[:index] + steps[index + 1 :])

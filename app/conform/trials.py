@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple
 
 import msgspec
 
-from ...core.oracle import Rule, Violation
+from ...core.oracle import Role, Rule, Violation
 from ..errors import Failed
 from .findings import C, Finding, Outcome
 from .survey import Played
@@ -35,21 +35,27 @@ class Trial(NamedTuple, Generic[C]):
 
     Attributes:
         target: its name, for people.
+        role: which end it is.
         kind: the type of its conversations.
         rules: those that it can break.
         survey: learns what it speaks; raises `Failed` if it cannot be tested.
         play: plays a conversation, and says what was seen.
         judge: what was broken in it, each rule once.
         chances: the rules that could have been.
+        size: how many steps a conversation has.
+        without: the conversation without one of them; None: it takes that.
     """
 
     target: str
+    role: Role
     kind: type[C]
     rules: Mapping[str, Rule]
     survey: Callable[[], Surveyed[C]]
     play: Callable[[C], Played]
     judge: Callable[[C, Played], list[Violation]]
     chances: Callable[[C, Played], set[str]]
+    size: Callable[[C], int]
+    without: Callable[[C, int], C | None]
 
     def chosen(self, only: Collection[str] = (), ignored: Collection[str] = ()) -> list[str]:
         """The rules that are looked for."""
