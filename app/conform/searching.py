@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final, Generic
 
@@ -20,7 +21,7 @@ from ...core.oracle.observations import Head, Role, Said
 from ..errors import Failed
 from .findings import C, Finding, Outcome
 from .survey import Played
-from .trials import Effort, Trial
+from .trials import STOPPED, Effort, Trial
 
 SHRINKS_MAX: Final = 60
 """Conversations played to make one small."""
@@ -60,9 +61,8 @@ class Search(Generic[C]):
         self._failed: Failed | None = None
 
     def run(self, strategy: SearchStrategy[C]) -> Outcome[C]:
-        with tempfile.TemporaryDirectory(prefix="isthmus-conform-") as folder, warnings.catch_warnings():
+        with _aside(), warnings.catch_warnings():
             warnings.simplefilter("ignore", HypothesisWarning)  # they are for whoever writes tests
-            configuration.set_hypothesis_home_dir(Path(folder))
             try:
                 while self._made < self._examples and not self._is_late():
                     if not self._look(strategy):
@@ -71,7 +71,7 @@ class Search(Generic[C]):
                 self.outcome.stopped = str(error)
                 self._keep_smallest()
             except KeyboardInterrupt:
-                self.outcome.stopped, self.outcome.last = "stopped by a signal", None
+                self.outcome.stopped, self.outcome.last = STOPPED, None
                 self._keep_smallest()
         return self.outcome
 
@@ -181,6 +181,19 @@ class Search(Generic[C]):
 
     def _is_late(self) -> bool:
         return self._until is not None and time.monotonic() >= self._until
+
+
+@contextlib.contextmanager
+def _aside() -> Iterator[None]:
+    """Hypothesis keeps what it keeps in a folder that is gone afterwards, and then where it did before."""
+    found = configuration.storage_directory(intent_to_write=False)
+    before: Path = getattr(found, "home_directory", found)  # type: ignore[arg-type]  # older ones return the folder
+    with tempfile.TemporaryDirectory(prefix="isthmus-conform-") as folder:
+        configuration.set_hypothesis_home_dir(Path(folder))
+        try:
+            yield
+        finally:
+            configuration.set_hypothesis_home_dir(before)
 
 
 def _has_spoken(played: Played, role: Role) -> bool:

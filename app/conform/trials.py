@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, NamedTuple
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple
 
 import msgspec
 
@@ -15,7 +15,8 @@ from .survey import Played
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-WHAT_TO_INSTALL = "isthmus conform needs Hypothesis: pip install 'isthmus[conform]'"
+STOPPED: Final = "stopped by a signal"
+WHAT_TO_INSTALL: Final = "isthmus conform needs Hypothesis: pip install 'isthmus[conform]'"
 
 
 class Surveyed(NamedTuple, Generic[C]):
