@@ -13,7 +13,7 @@ from .steps import META, REVISIONS, Json, decoded
 from .survey import Played
 
 CLIENT_CHANCES: Final[dict[str, tuple[str, ...]]] = {
-    "message": ("not-json", "not-jsonrpc", "batch-unknown", HANGS.id),
+    "message": ("not-json", "not-jsonrpc", "schema", "batch-unknown", HANGS.id),
     "call": ("method-foreign", "method-direction", "method-kind", "capability-undeclared", "progress-token"),
     "question": ("id-type", "id-reused", "progress-token-reused"),
     "later": ("initialize-first", "client-early", "initialized-missing"),

@@ -128,8 +128,39 @@ def _unasked_answer(scene: Scene) -> list[Step]:
     return [said(scene.revision, {"jsonrpc": "2.0", "id": "nobody-asked", "result": {}})]
 
 
+def _odd_id(scene: Scene) -> list[Step]:
+    """An id that is none."""
+    step = scene.plain()
+    return [
+        Step(body=encode({**json.loads(step.body), "id": scene.pick((None, 1.5, True, [], {}))}), headers=step.headers)
+    ]
+
+
+def _odd_params(scene: Scene) -> list[Step]:
+    return [_with_member(scene.plain(), "params", scene.pick(([], "text", 1)))]
+
+
+def _complete(scene: Scene) -> list[Step]:
+    if not scene.survey.prompts or not can(scene.survey, "completions"):
+        return [scene.plain()]
+    ref = {"type": "ref/prompt", "name": scene.pick(scene.survey.prompts)["name"]}
+    return [scene.ask("completion/complete", {"ref": ref, "argument": {"name": "a", "value": scene.pick(TEXTS)}})]
+
+
+def _templates(scene: Scene) -> list[Step]:
+    return [scene.ask("resources/templates/list") if can(scene.survey, "resources") else scene.plain()]
+
+
+def _subscribe(scene: Scene) -> list[Step]:
+    uris = scene.survey.resources
+    if not uris or not can(scene.survey, "resources.subscribe"):
+        return [scene.plain()]
+    about = {"uri": scene.pick(uris)}
+    return [scene.ask("resources/subscribe", about), scene.ask("resources/unsubscribe", about)]
+
+
 def _batch(scene: Scene) -> list[Step]:
-    asks = [{"jsonrpc": "2.0", "id": scene.id(), "method": "ping"} for _ in range(2)]
+    asks = [json.loads(scene.plain().body) for _ in range(2)]
     return [Step(body=encode(asks), headers=headers_of(scene.revision, {}))]
 
 
@@ -221,9 +252,11 @@ def _unknown_version(scene: Scene) -> list[Step]:
 
 
 def _mismatch(scene: Scene) -> list[Step]:
+    """A version header that is left out is no such thing: it may stand for 2025-03-26."""
     step = scene.call()
     name = scene.pick(("Mcp-Method", "Mcp-Name", "MCP-Protocol-Version"))
-    return [Step(body=step.body, headers={**step.headers, name: scene.pick(("", "something-else"))})]
+    wrong = "2025-11-25" if name == "MCP-Protocol-Version" else scene.pick(("", "something-else"))
+    return [Step(body=step.body, headers={**step.headers, name: wrong})]
 
 
 def _foreign_state(scene: Scene) -> list[Step]:
@@ -237,6 +270,10 @@ def _foreign_state(scene: Scene) -> list[Step]:
 def _listen(scene: Scene) -> list[Step]:
     kinds = scene.pick(({"toolsListChanged": True}, {"promptsListChanged": True, "resourcesListChanged": True}, {}))
     return [scene.ask("subscriptions/listen", {"notifications": kinds}, waits=False), scene.plain()]
+
+
+def _with_member(step: Step, name: str, value: object) -> Step:
+    return msgspec.structs.replace(step, body=encode({**json.loads(step.body), name: value}))
 
 
 def _with_meta(step: Step, meta: Json) -> Step:
@@ -267,6 +304,9 @@ MOVES: Final[dict[str, Move]] = {
     "call": Move(lambda scene: [scene.call()], _ALL),
     "get a prompt": Move(_get_prompt, _ALL),
     "read a resource": Move(_read, _ALL),
+    "list templates": Move(_templates, _ALL),
+    "complete": Move(_complete, _ALL),
+    "subscribe": Move(_subscribe, _BY_HAND),
     "several at once": Move(_at_once, _ALL),
     "ask for progress": Move(_progress, _ALL),
     "set the log level": Move(_set_level, _BY_HAND),
@@ -283,7 +323,9 @@ MOVES: Final[dict[str, Move]] = {
     "id used before": Move(_used_id, _ALL),
     "garbage": Move(_garbage, _ALL),
     "answer that nobody asked for": Move(_unasked_answer, _ALL),
-    "array": Move(_batch, _ALL, on_pipes=False),
+    "id that is none": Move(_odd_id, _ALL),
+    "params that are none": Move(_odd_params, _ALL),
+    "array": Move(_batch, _ALL),
     "second handshake": Move(_second_handshake, _BY_HAND),
     "two sessions": Move(_second_session, _BY_HAND[1:], on_pipes=False),
     "wrong session": Move(_wrong_session, _BY_HAND[1:], on_pipes=False),

@@ -17,6 +17,7 @@ REVISIONS: Final = (*LEGACY, *MODERN)
 CLIENT_INFO: Final = {"name": "isthmus-conform", "version": "1"}
 META: Final = "io.modelcontextprotocol/"
 ACCEPT: Final = "application/json, text/event-stream"
+VERSION_HEADER: Final = "MCP-Protocol-Version"
 Json = dict[str, Any]
 
 
@@ -111,15 +112,16 @@ def headers_of(revision: str, message: Json) -> dict[str, str]:
     """What a well-behaved client's POST says in its headers, besides the session."""
     method = message.get("method")
     if is_known_modern(revision):
-        headers = {"MCP-Protocol-Version": revision}
+        headers = {VERSION_HEADER: revision}
         if isinstance(method, str):
             headers["Mcp-Method"] = method
-            name = message.get("params", {}).get(NAMED.get(method, ""))
+            params = message.get("params")
+            name = params.get(NAMED.get(method, "")) if isinstance(params, dict) else None
             if isinstance(name, str):
                 headers["Mcp-Name"] = name if name.isascii() and name.isprintable() else _in_base64(name)
         return headers
     if LEGACY[revision].version_header and method != "initialize":
-        return {"MCP-Protocol-Version": revision}
+        return {VERSION_HEADER: revision}
     return {}
 
 

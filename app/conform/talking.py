@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from ...core.eras import LEGACY
 from ...core.oracle.observations import AnyObservation, Ended, Head, Opened, Role, Said
 from .answering import Answering
-from .steps import Conversation, decoded, is_id
+from .steps import Conversation, Json, decoded, is_id
 from .survey import Played
 
 OBSERVATIONS_MAX: Final = 5_000
@@ -55,6 +56,8 @@ class Talk:
         self._owed: Counter[str | int] = Counter()
         self._posted: dict[int, list[str | int]] = {}
         """Of each POST that was not replied to yet: what was asked in it."""
+        self._batched: list[str | int] = []
+        """What was asked in arrays, which may be refused as a whole."""
         self._is_over = False
         self._is_late = False
 
@@ -75,14 +78,23 @@ class Talk:
         asked: list[str | int] = []
         for message in decoded(text):
             id = message.get("id")
-            if message.get("jsonrpc") == "2.0" and "method" in message and is_id(id):
+            if "method" in message and is_id(id) and self._is_owed(message, text):
                 asked.append(id)
             elif message.get("method") == "notifications/cancelled" and isinstance(message.get("params"), dict):
                 if is_id(target := message["params"].get("requestId")):
                     self._owed.pop(target, None)
         self._owed.update(asked)
+        if text.lstrip().startswith("["):
+            self._batched += asked
         if isinstance(seen[0], Opened):
             self._posted[seen[0].channel] = asked
+
+    def _is_owed(self, message: Json, text: str) -> bool:
+        """Whether to wait for an answer: some servers drop what they cannot take for a message."""
+        features = LEGACY.get(self._conversation.revision)
+        has_arrays = features is not None and features.batching
+        is_message = message.get("jsonrpc") == "2.0" and isinstance(message.get("params", {}), dict)
+        return is_message and (has_arrays or not text.lstrip().startswith("["))
 
     def _wait_answered(self) -> None:
         """Until nothing is owed and all has arrived, the time is up, or the server has gone."""
@@ -122,5 +134,8 @@ class Talk:
             for message in decoded(seen.message):
                 if "method" not in message and is_id(id := message.get("id")):
                     self._owed[id] -= 1
+                elif "error" in message:
+                    self._owed.subtract(self._batched)
+                    self._batched.clear()
             for step in self._answering.answers_to(seen.message):
                 self._say(step.body)
