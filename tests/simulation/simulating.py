@@ -25,7 +25,6 @@ from shrinking import TRIES_MAX, shrink
 from simulation import Report
 from worlds import name_of, run_world
 
-
 TOLD_S: Final = 60.0
 """How often a campaign says how far it is."""
 

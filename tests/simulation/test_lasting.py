@@ -7,13 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from isthmus.core.effects import Collect, Discard, Effect, Forget, InlineSource, Save, StorageAnswer
-from isthmus.core.folders import Folders
-from isthmus.core.ids import Ticket
 from isthmus.core.shelf import Shelf
-from isthmus.core.waiting import Waiting
 from lasting import LASTING_FAULTS, LastingWorld
-from simulated_disk import StormyDisk
 from worlds import run_world
 
 SEEDS: Final = tuple(f"lasting-{number}" for number in range(8))
@@ -67,7 +62,8 @@ def test_a_planted_fault_is_seen(monkeypatch: pytest.MonkeyPatch, name: str, ins
     monkeypatch.setattr(Shelf, name, instead)
     wrong = (run_world(seed, is_heard=False).wrong for seed in SEEDS)
     found = next(filter(None, wrong), "")
-    pytest.raises(AssertionError, _fail, found).match(what)
+    with pytest.raises(AssertionError, match=what):
+        _fail(found)
 
 
 def _fail(found: str) -> None:
