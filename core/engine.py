@@ -571,6 +571,8 @@ class Engine:
             self._resources.handle_change(whose)
         elif purpose == "idle":
             self._clients.handle_idle(whose)
+        elif purpose == "room":
+            self._shelf.make_room()
         elif purpose == "draft":
             self._drafts.handle_timeout(whose)
         elif purpose == "collect":

@@ -69,7 +69,7 @@ class World:
     """A client with two calls under way at one server."""
 
     def __init__(self, down: str, server: str, limits: Limits) -> None:
-        self.driver: Driver = driver(limits=limits, stores_events=False, is_overheard=False)
+        self.driver: Driver = driver(limits=limits, stores_events=False)
         self.client: Client = connect(self.driver, down, server)
         self.calls: list[Call] = [call_of(self.driver, self.client, id_raw) for id_raw in ("1", "2")]
 

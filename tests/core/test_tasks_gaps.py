@@ -461,6 +461,27 @@ def test_times_are_of_one_clock(up: Era, ahead_s: float) -> None:
     assert world.ask(party.get(id)).code == -32602
 
 
+@pytest.mark.parametrize(("late_s", "kept_s"), [(5.0, 55.0), (20.0, 60.0)])
+def test_a_server_that_makes_a_task_late_keeps_it_from_then_on(late_s: float, kept_s: float) -> None:
+    """Its client has been told of the task before: for it the time runs from there, and never for longer than anything
+    is kept. The server's own time may then be longer: it is told that nobody wants the task."""
+    world = scene(has_tasks=True, limits=Limits(task_ttl_s=60.0, task_ttl_max_s=60.0))
+    party = world.party(LEGACY)
+    id, work = world.begin(party, "a", accepts=False, ttl=10**9)
+    told = world.ask(party.get(id)).result
+    assert told["ttl"] == 60_000
+    begun = datetime.fromisoformat(told["createdAt"]).timestamp() - UNIX_AT_ZERO
+    world.wait(begun + late_s - world.world.now)
+    world.server.accept(work, ttl_ms=50_000)
+    world.run()
+    assert abs(world.ask(party.get(id)).result["ttl"] - kept_s * 1000) <= 1
+    world.wait(begun + kept_s - 0.1 - world.world.now)
+    assert world.status(party, id) == "working"
+    world.wait(0.2)
+    assert world.ask(party.get(id)).code == -32602
+    assert len(work.stops) == 1
+
+
 @pytest.mark.parametrize("limit", ["tasks_max", "tasks_per_principal_max", "tasks_per_session_max"])
 def test_what_has_expired_counts_for_no_limit(limit: str) -> None:
     """Even before anybody has said that its time is over."""
