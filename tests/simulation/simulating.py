@@ -24,7 +24,6 @@ from shrinking import TRIES_MAX, shrink
 from simulated_network import FAULTS
 from simulation import Report, run_world
 
-
 TOLD_S: Final = 60.0
 """How often a campaign says how far it is."""
 
