@@ -6,6 +6,7 @@ All that a client says carries its mark, and nothing that it is sent may carry a
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from isthmus.core.effects import (
     Send,
 )
 from simulated_network import Channel, Network, Wrong
+from simulated_news import News
 from simulated_servers import ABILITIES, GARBAGE, HANDSHAKES, MODERN, VERSION
 from simulated_tasks import Tasks
 
@@ -39,12 +41,14 @@ class Owed:
     Attributes:
         settle: is given the answer, whatever it is; None: it is judged by its text.
         lost: is called if none can come any more.
+        lasts: none needs to come.
         asked_at: the so manieth request of all clients that was made.
         progress: the last that was told; `progress_before`: in earlier rounds of the call.
     """
 
     settle: Callable[[Owed, dict[str, Any]], None] | None = None
     lost: Callable[[], None] | None = None
+    lasts = False
     asked_at = progress = progress_before = 0
 
     def __init__(self, channel: Channel, text: str | None, params: dict[str, Any]) -> None:
@@ -74,10 +78,12 @@ class Client:
         able: what it declares.
         greeting: what its server has declared, by a handshake.
         incarnation: how often it has begun.
-        tasks: what it does with tasks; None: it knows none.
+        tasks, news: what it does with tasks and subscriptions; None: it does without.
+        hears_news: it has a place where it is told of changes.
     """
 
     is_modern = False
+    hears_news = True
 
     def __init__(self, network: Network, number: int, server: str, principal: str) -> None:
         self.network, self.name = network, f"c{number}"
@@ -95,6 +101,7 @@ class Client:
         self.able: dict[str, Any] = ABLE
         self.greeting: dict[str, Any] = {}
         self.tasks: Tasks | None = None
+        self.news: News | None = None
 
     def __str__(self) -> str:
         kind = type(self).__name__ + (", rude" if self.is_rude else "")
@@ -129,12 +136,18 @@ class Client:
             self.be_rude()
         elif network.strikes("cancels", 0.1, rng) and self.owed:
             self.cancel(rng.choice(list(self.owed)))
-        elif self.tasks is not None and rng.random() < 0.6 and self.tasks.act(rng):
-            pass
+        elif self._is_busy_otherwise(rng):
+            return
         elif rng.random() < 0.7:
             self.call()
         else:
             self.request(rng.choice(("tools/list", "tools/list", "server/discover" if self.is_modern else "ping")))
+
+    def _is_busy_otherwise(self, rng: random.Random) -> bool:
+        """Whether it has done something with tasks or subscriptions."""
+        if self.tasks is not None and rng.random() < 0.6 and self.tasks.act(rng):
+            return True
+        return self.news is not None and rng.random() < 0.3 and self.news.act(rng)
 
     def call(self) -> int:
         """Call a tool that says what it is told."""
@@ -194,6 +207,8 @@ class Client:
                     self._take_question(one)
                 elif one["method"] == "notifications/progress":
                     self._take_progress(one["params"])
+                elif self.news is not None:
+                    self.news.receive(channel, one)
 
     def receive_end(self, channel: Channel, close: Close | None) -> None:
         """A channel has ended: by an order of the engine's (`close`), or it was lost."""
@@ -276,12 +291,15 @@ class Client:
 
     def lose(self, channel: Channel | None = None) -> None:
         """Nothing more can come for what belongs to that channel; None: for anything."""
+        if channel is None and self.news is not None:
+            self.news.lose()
         for number, owed in [*self.owed.items(), *self.unwanted.items()]:
             if channel is None or owed.channel is channel:
                 self.owed.pop(number, None)
                 self.unwanted.pop(number, None)
                 self.settled.add(number)
-                self.outcomes["lost"] += 1
+                if not owed.lasts:
+                    self.outcomes["lost"] += 1
                 if owed.lost is not None:
                     owed.lost()
 
@@ -405,7 +423,7 @@ class HttpClient(Client):
         self.revision = _negotiated(send.message, self.revision)
         was_ready = self.is_ready
         super().receive(channel, send)
-        if self.is_ready and not was_ready and self.rng.random() < 0.7:
+        if self.is_ready and not was_ready and (self.news is not None or self.rng.random() < 0.7):
             self._listen(None)
 
     def _listen(self, event_id: str | None) -> Channel:

@@ -26,6 +26,7 @@ from isthmus.core.effects import (
     Note,
     Opening,
     Pause,
+    Primed,
     Resume,
     Send,
     SendEvents,
@@ -75,7 +76,8 @@ class Channel:
         is_over: the engine was told of its end.
         is_cut: nothing passes any more.
         is_left: the peer is gone, and hears nothing.
-        event_id: the last that the peer has seen.
+        is_dialled: it leads to a server.
+        event_id: the last that the peer has seen, or, if it is a server, has named.
         rng: for how it fares.
     """
 
@@ -85,6 +87,7 @@ class Channel:
         self.rng = rng or random.Random(number)
         self.held: deque[tuple[Any, ...]] = deque()
         self.last_in_at = self.last_out_at = 0.0
+        self.is_dialled = False
         self.is_paused = self.is_ending = self.is_over = self.is_cut = self.is_left = False
         self.event_id: str | None = None
 
@@ -192,9 +195,15 @@ class Network:
         if self.strikes("cuts", 0.004, channel.rng):
             self.later(channel.rng.expovariate(2.0), self.cut, channel)
 
-    def say_many(self, channel: Channel, messages: Sequence[bytes]) -> None:
-        """Several messages, which arrive at once."""
-        self._send_in(channel, ("many", messages))
+    def say_many(self, channel: Channel, messages: Sequence[bytes], event_id: str | None = None) -> None:
+        """Several messages, which arrive at once; the last has that event id."""
+        self._send_in(channel, ("many", messages, event_id))
+        if self.strikes("cuts", 0.004, channel.rng):
+            self.later(channel.rng.expovariate(2.0), self.cut, channel)
+
+    def prime(self, channel: Channel, event_id: str) -> None:
+        """A server names an event id before any message."""
+        self._send_in(channel, ("prime", event_id))
 
     def end(self, channel: Channel, cause: Cause) -> None:
         """The peer ends a channel, after what it has said."""
@@ -221,7 +230,11 @@ class Network:
             self._report_end(channel, item[1])
         elif not channel.is_ending:
             self.messages += len(item[1]) if item[0] == "many" else 1
-            if item[0] == "many":
+            if item[0] == "prime":
+                channel.event_id = item[1]
+                self._tell("Primed", self.engine.receive_open(channel.number, Primed(), self.now), channel)
+            elif item[0] == "many":
+                channel.event_id = item[2]
                 effects = self.engine.receive_messages(channel.number, item[1], self.now)
                 self._tell("receive_messages", effects, channel, b"\n".join(item[1]))
             elif item[0] == "say":
@@ -237,6 +250,8 @@ class Network:
         if not channel.is_over:
             channel.is_over = True
             self.channels.pop(channel.number, None)
+            if channel.is_dialled and channel.event_id is not None and cause.end is not End.REFUSED:
+                cause = msgspec.structs.replace(cause, last_event_id=channel.event_id)
             self._tell(
                 "receive_close " + cause.end.value,
                 self.engine.receive_close(channel.number, cause, self.now),
@@ -278,6 +293,7 @@ class Network:
                 self.later(max(0.0, channel.last_out_at - self.now) + 0.001, self._finish, channel, effect)
         elif isinstance(effect, Dial):
             channel = self._new_channel(effect.channel, _NOBODY, f"to {effect.target.server}")
+            channel.is_dialled = True
             self.later(self.delay(channel), self._dialled, channel, effect)
         elif isinstance(effect, Pause):
             if (channel := self.channels.get(effect.channel)) is not None:

@@ -11,6 +11,8 @@ from typing import Any, Final
 from isthmus.core.effects import Cause, Close, Connected, Delete, Dial, End, Listen, Post, Send
 from isthmus.core.plan import Kind, ServerPlan, Sharing
 from simulated_network import Channel, Network, Wrong
+from simulated_news import Newsroom
+from simulated_streams import OWN, EventStream, Streams
 from simulated_works import Work, Works
 
 VERSION: Final = "io.modelcontextprotocol/protocolVersion"
@@ -43,6 +45,8 @@ class Session:
         questions: what is done with the answers to them, by their ids.
         cancelled: the ids of requests that nobody wants any more.
         works: the tasks that were begun in it; `has_tasks`: its client was told that there may be any.
+        subscribed: the resources whose changes it tells of.
+        streams: its event streams over HTTP, by their names.
     """
 
     def __init__(self) -> None:
@@ -51,6 +55,9 @@ class Session:
         self.cancelled: set[Any] = set()
         self.works: dict[str, Work] = {}
         self.has_tasks = False
+        self.revision = ""
+        self.subscribed: set[str] = set()
+        self.streams: dict[str, EventStream] = {}
 
 
 class Server:
@@ -58,6 +65,7 @@ class Server:
 
     Attributes:
         works: its tasks; None: it knows none.
+        room: what it tells of its resources; None: it has none.
     """
 
     def __init__(self, network: Network, plan: ServerPlan, *, is_modern: bool) -> None:
@@ -70,6 +78,8 @@ class Server:
         self.posts: dict[int, Channel] = {}
         self.last = 0
         self.works: Works | None = None
+        self.room: Newsroom | None = None
+        self.streams = Streams(self)
 
     def __str__(self) -> str:
         plan = self.plan
@@ -86,8 +96,7 @@ class Server:
         elif isinstance(target, Post):
             self._take_post(channel, target)
         elif isinstance(target, Listen):
-            known = target.session is None or target.session in self.sessions
-            network.end(channel, Cause(End.REFUSED, status=405 if known else 404))
+            self._take_listen(channel, target)
         elif isinstance(target, Delete):
             self.sessions.pop(target.session, None)
             network.end(channel, Cause(End.DONE))
@@ -103,6 +112,16 @@ class Server:
     def receive_end(self, channel: Channel, close: Close | None) -> None:
         self.processes.pop(channel.number, None)
         self.posts.pop(channel.number, None)
+        self.streams.receive_end(channel)
+        if self.room is not None:
+            self.room.receive_end(channel)
+
+    def _take_listen(self, channel: Channel, listen: Listen) -> None:
+        session = self.sessions.get(listen.session or "")
+        if session is not None:
+            self.streams.listen(channel, session, listen)
+        else:
+            self.network.end(channel, Cause(End.REFUSED, status=405 if listen.session is None else 404))
 
     def crash(self) -> None:
         """A process dies; over HTTP, all replies break."""
@@ -126,6 +145,7 @@ class Server:
         elif frame.get("method") == "initialize":
             self.last += 1
             session = self.sessions[f"s{self.last}"] = Session()
+            session.streams[OWN] = EventStream(OWN, has_ids=self.streams.has_ids)
             self.network.connect(channel, Connected(session=f"s{self.last}"))
             self._hear(channel, frame, session, post)
             return
@@ -139,6 +159,8 @@ class Server:
             self._end(channel, Cause(End.DONE))
         else:
             self.network.connect(channel, Connected())
+            if not self.is_modern:
+                self.streams.begin(channel, session)
             self._hear(channel, frame, session, post)
 
     def _end(self, channel: Channel, cause: Cause) -> None:
@@ -157,6 +179,8 @@ class Server:
         elif id is None:
             if method == "notifications/cancelled":
                 session.cancelled.add(params.get("requestId"))
+                if self.room is not None:
+                    self.room.cancel(channel, params.get("requestId"))
         else:
             self._answer(channel, session, id, method, params)
 
@@ -169,7 +193,7 @@ class Server:
             said = wanted if wanted in HANDSHAKES and wanted <= self.revision else self.revision
             session.asks = "elicitation" in params["capabilities"] and said >= "2025-06-18"
             able = self._declared(said)
-            session.has_tasks = "tasks" in able
+            session.has_tasks, session.revision = "tasks" in able, said
             greeting = {"protocolVersion": said, "capabilities": able, "serverInfo": {"name": "s", "version": "1"}}
             self.reply(channel, session, id, greeting)
         elif method == "server/discover" and self.is_modern:
@@ -184,6 +208,8 @@ class Server:
             self._call(channel, session, id, params)
         elif method.startswith("tasks/") and self.works is not None:
             self.works.answer(channel, session, id, method, params)
+        elif method.startswith(("resources/", "subscriptions/")) and self.room is not None:
+            self.room.answer(channel, session, id, method, params)
         else:
             self.reply(channel, session, id, error=-32601)
 
@@ -212,8 +238,12 @@ class Server:
         )
         for step in range(1, given.get("steps", 1) + 1):
             steps.append(f'{begin},"progress":{step},"message":"{given["say"]}"}}}}'.encode())
-            if channel.is_open and (rng.random() < 0.2 or step == given.get("steps", 1)):
-                self.network.say_many(channel, steps)
+            if rng.random() < 0.2 or step == given.get("steps", 1):
+                stream = self.streams.of(channel)
+                if stream is not None:
+                    self.streams.put(stream, steps)
+                elif channel.is_open:
+                    self.network.say_many(channel, steps)
                 steps = []
 
     def may_ask(self, session: Session) -> bool:
@@ -224,7 +254,9 @@ class Server:
         return self.plan.kind is Kind.HTTP
 
     def _declared(self, revision: str) -> dict[str, Any]:
-        return {**DECLARED, **(self.works.capability(revision) if self.works is not None else {})}
+        has_way = self.is_modern or not self.is_http or self.streams.has_own
+        resources = {"resources": {"subscribe": True}} if self.room is not None and has_way else {}
+        return {**DECLARED, **resources, **(self.works.capability(revision) if self.works is not None else {})}
 
     def _echo(self, channel: Channel, session: Session, id: Any, say: str, rng: random.Random) -> None:
         pause = rng.expovariate(4.0)
@@ -279,16 +311,25 @@ class Server:
     def reply(
         self, channel: Channel, session: Session, id: Any, result: dict[str, Any] | None = None, error: int = 0
     ) -> None:
-        if not channel.is_open or (self.plan.kind is Kind.HTTP and channel.number not in self.posts):
+        stream = self.streams.of(channel)
+        if stream is None and (not channel.is_open or (self.is_http and channel.number not in self.posts)):
             return
         said = {"result": result} if result is not None else {"error": {"code": error, "message": "no"}}
         self.say(channel, id=id, **said)
-        if channel.number in self.posts:
+        if stream is not None:
+            self.streams.finish(stream)
+        elif channel.number in self.posts:
             self._end(channel, Cause(End.DONE))
 
     def say(self, channel: Channel, **members: Any) -> None:
-        if channel.is_open:
+        stream = self.streams.of(channel)
+        if stream is not None:
+            self.put(stream, **members)
+        elif channel.is_open:
             self.network.say(channel, json.dumps({"jsonrpc": "2.0", **members}).encode())
+
+    def put(self, stream: EventStream, **members: Any) -> None:
+        self.streams.put(stream, [json.dumps({"jsonrpc": "2.0", **members}).encode()])
 
 
 def _form(say: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from isthmus.core.plan import Affinity, Kind, Offer, Plan, ServerPlan, Sharing, 
 from overheard import Overheard
 from simulated_clients import KINDS, Client, ModernHttpClient
 from simulated_network import FAULTS, Channel, Network, Wrong
+from simulated_news import DEAFENING, News, Newsroom, Paper
 from simulated_servers import Server
 from simulated_storage import Storage
 from simulated_tasks import Book, Tasks
@@ -35,6 +36,8 @@ from stateless_driving import tables
 STORM_S: Final = 60.0
 CALM_S: Final = 400.0
 """Longer than every time limit below, one after the other."""
+WAITING_S: Final = 60.0
+"""What took place in the storm has arrived by then."""
 TRIES: Final = 12
 EMPTY_S: Final = 2_000.0
 NEWCOMER: Final = 100
@@ -115,6 +118,7 @@ class World:
         self.affinity = rng.choice(list(Affinity))
         is_narrow = rng.random() < 0.7 and bool(drawn) and self._has("narrow")
         self.book = Book() if rng.random() < 0.4 and self._has("tasks") else None
+        self.paper = Paper() if rng.random() < 0.4 and self._has("news") else None
         drawn_servers = [self._server(number) for number in range(rng.randint(1, 3))]
         self.servers = {server.plan.id: server for server in drawn_servers if self._has(server.name)}
         plan = Plan(servers=tuple(server.plan for server in self.servers.values()), affinity=self.affinity)
@@ -151,6 +155,8 @@ class World:
         server = Server(self.network, plan, is_modern=is_modern)
         if rng.random() < 0.6 and self.book is not None:
             server.works = Works(server)
+        if self.paper is not None:
+            server.room = Newsroom(server)
         return server
 
     def _dialled(self, channel: Channel, dial: Dial) -> None:
@@ -169,6 +175,8 @@ class World:
         client = kind(self.network, number, server, principal)
         if self.book is not None and rng.random() < 0.7:
             client.tasks = Tasks(client, self.book)
+        if self.paper is not None and rng.random() < 0.7:
+            client.news = News(client, self.paper)
         self.clients.append(client)
         client.begin()
         return client
@@ -179,10 +187,14 @@ class World:
             client = self._join(number) if self._has(f"c{number}") else None
             if client is not None:
                 self._plan(f"c{number}", client.act)
+        if self.paper is not None:
+            self._plan("news", self._publish)
         if self._has("x"):
             self._plan("x", self._strike)
         network.run(STORM_S)
         network.is_stormy = False
+        if self.paper is not None:
+            self._check_news(self.paper)
         network.run(CALM_S)
         self._check_answered()
         self._check_service()
@@ -198,6 +210,12 @@ class World:
                 self.network.later(at, act, number)
             at += rng.expovariate(1.0)
 
+    def _publish(self, number: int) -> None:
+        rng = self.network.rng_of(f"change {number}")
+        rooms = [server.room for server in self.servers.values() if server.room is not None]
+        if rooms and self.paper is not None:
+            self.paper.publish(rng.choice(rooms), rng)
+
     def _strike(self, number: int) -> None:
         network, rng = self.network, self.network.rng_of(f"x{number}")
         server = rng.choice(list(self.servers.values()))
@@ -210,11 +228,22 @@ class World:
 
     # --- What holds afterwards --------------------------------------------------------------------------------------
 
+    def _check_news(self, paper: Paper) -> None:
+        """Who was subscribed has heard of all changes, where nothing stood in the way. Then all subscriptions end."""
+        ended_at = self.network.now
+        self.network.run(WAITING_S)
+        if not self.faults & DEAFENING and "narrow" not in self.parts:
+            self.network.told["news checked"] += paper.check(before=ended_at)
+        for client in self.clients:
+            if client.news is not None:
+                client.news.stop()
+
     def _check_answered(self) -> None:
         """No request is pending for ever; and where nothing went wrong, all had good answers."""
         for client in self.clients:
-            if client.owed:
-                raise Wrong(f"{type(client).__name__} {client.mark} is still owed {sorted(client.owed)}")
+            owed = sorted(number for number, owed in client.owed.items() if not owed.lasts)
+            if owed:
+                raise Wrong(f"{type(client).__name__} {client.mark} is still owed {owed}")
             bad = {name: count for name, count in client.outcomes.items() if name not in GOOD}
             if not self.faults and bad:
                 raise Wrong(f"nothing went wrong, and {type(client).__name__} {client.mark} had {bad}")
@@ -256,6 +285,8 @@ GOOD: Final = {
     "result",
     "resumed",
     "progress",
+    "news",
+    "news subscribed",
     "task begun",
     "task completed",
     "task cancelled",
