@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "core"))
 
@@ -23,6 +24,9 @@ from lasting import LASTING_FAULTS
 from shrinking import TRIES_MAX, shrink
 from simulation import Report
 from worlds import name_of, run_world
+
+TOLD_S: Final = 60.0
+"""How often a campaign says how far it is."""
 
 
 def run(share_heard: float, name: str) -> Report:
@@ -72,13 +76,16 @@ def main() -> int:
         for seed in options.seeds:
             print(run_world(seed, log=print).wrong or "all is well")
         return 0
-    began_at = time.monotonic()
+    began_at = told_at = time.monotonic()
     told: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
     worlds = messages = 0
     failed: list[str] = []
     for report in reports(options):
         worlds, messages = worlds + 1, messages + report.messages
+        if time.monotonic() > told_at + TOLD_S:
+            told_at = time.monotonic()
+            print(f"so far {worlds} worlds, {messages} messages, {len(failed)} went wrong", flush=True)
         told.update(report.told)
         outcomes.update(report.outcomes)
         if report.wrong:

@@ -22,16 +22,22 @@ from isthmus.core.effects import Dial
 from isthmus.core.engine import Engine
 from isthmus.core.eras import Era
 from isthmus.core.limits import Limits
-from isthmus.core.plan import Affinity, Kind, Plan, ServerPlan, Sharing
+from isthmus.core.plan import Affinity, Kind, Offer, Plan, ServerPlan, Sharing, TaskRules
 from overheard import Overheard
 from simulated_clients import KINDS, Client, ModernHttpClient
 from simulated_network import FAULTS, Channel, Network, Wrong
+from simulated_news import DEAFENING, News, Newsroom, Paper
 from simulated_servers import Server
+from simulated_storage import Storage
+from simulated_tasks import Book, Tasks
+from simulated_works import Works
 from stateless_driving import tables
 
 STORM_S: Final = 60.0
 CALM_S: Final = 400.0
 """Longer than every time limit below, one after the other."""
+WAITING_S: Final = 60.0
+"""What took place in the storm has arrived by then."""
 TRIES: Final = 12
 EMPTY_S: Final = 2_000.0
 NEWCOMER: Final = 100
@@ -48,6 +54,10 @@ ROOMY: Final = Limits(
     shared_linger_s=20.0,
     crash_loop_pause_s=10.0,
     crash_loop_pause_max_s=20.0,
+    task_ttl_s=80.0,
+    task_ttl_max_s=120.0,
+    task_after_s=2.0,
+    task_inline_max_bytes=80,
 )
 NARROW: Final = msgspec.structs.replace(
     ROOMY,
@@ -57,6 +67,11 @@ NARROW: Final = msgspec.structs.replace(
     parks_per_session_max=4,
     outbox_high_bytes=2048,
     outbox_low_bytes=512,
+    tasks_max=14,
+    tasks_per_principal_max=9,
+    tasks_per_session_max=5,
+    task_questions_max=1,
+    task_page_max=2,
 )
 """So little that a short storm reaches it; not in worlds where nothing may go wrong."""
 
@@ -102,6 +117,8 @@ class World:
         self.network = Network(rng, self.faults, self._dialled)
         self.affinity = rng.choice(list(Affinity))
         is_narrow = rng.random() < 0.7 and bool(drawn) and self._has("narrow")
+        self.book = Book() if rng.random() < 0.4 and self._has("tasks") else None
+        self.paper = Paper() if rng.random() < 0.4 and self._has("news") else None
         drawn_servers = [self._server(number) for number in range(rng.randint(1, 3))]
         self.servers = {server.plan.id: server for server in drawn_servers if self._has(server.name)}
         plan = Plan(servers=tuple(server.plan for server in self.servers.values()), affinity=self.affinity)
@@ -114,6 +131,7 @@ class World:
         self._server_ids = [server.plan.id for server in drawn_servers]
         self._client_count = rng.randint(2, 7)
         self.clients: list[Client] = []
+        self.network.storage = Storage(self.network)
 
     def _has(self, part: str) -> bool:
         if self._kept is not None and part not in self._kept:
@@ -132,8 +150,14 @@ class World:
             era=Era.STATELESS if is_modern else rng.choice((None, Era.HANDSHAKE)),
             idle_stop_s=rng.choice((None, 5.0)),
             spares=rng.choice((0, 0, 1)) if kind is Kind.PIPE and sharing is Sharing.NONE else 0,
+            tasks=TaskRules(offer=rng.choice(list(Offer)) if self.book is not None else Offer.OWN),
         )
-        return Server(self.network, plan, is_modern=is_modern)
+        server = Server(self.network, plan, is_modern=is_modern)
+        if rng.random() < 0.6 and self.book is not None:
+            server.works = Works(server)
+        if self.paper is not None:
+            server.room = Newsroom(server)
+        return server
 
     def _dialled(self, channel: Channel, dial: Dial) -> None:
         self.servers[dial.target.server].dialled(channel, dial)
@@ -149,6 +173,10 @@ class World:
         if server not in self.servers:
             return None
         client = kind(self.network, number, server, principal)
+        if self.book is not None and rng.random() < 0.7:
+            client.tasks = Tasks(client, self.book)
+        if self.paper is not None and rng.random() < 0.7:
+            client.news = News(client, self.paper)
         self.clients.append(client)
         client.begin()
         return client
@@ -159,10 +187,14 @@ class World:
             client = self._join(number) if self._has(f"c{number}") else None
             if client is not None:
                 self._plan(f"c{number}", client.act)
+        if self.paper is not None:
+            self._plan("news", self._publish)
         if self._has("x"):
             self._plan("x", self._strike)
         network.run(STORM_S)
         network.is_stormy = False
+        if self.paper is not None:
+            self._check_news(self.paper)
         network.run(CALM_S)
         self._check_answered()
         self._check_service()
@@ -178,6 +210,12 @@ class World:
                 self.network.later(at, act, number)
             at += rng.expovariate(1.0)
 
+    def _publish(self, number: int) -> None:
+        rng = self.network.rng_of(f"change {number}")
+        rooms = [server.room for server in self.servers.values() if server.room is not None]
+        if rooms and self.paper is not None:
+            self.paper.publish(rng.choice(rooms), rng)
+
     def _strike(self, number: int) -> None:
         network, rng = self.network, self.network.rng_of(f"x{number}")
         server = rng.choice(list(self.servers.values()))
@@ -190,12 +228,23 @@ class World:
 
     # --- What holds afterwards --------------------------------------------------------------------------------------
 
+    def _check_news(self, paper: Paper) -> None:
+        """Who was subscribed has heard of all changes, where nothing stood in the way. Then all subscriptions end."""
+        ended_at = self.network.now
+        self.network.run(WAITING_S)
+        if not self.faults & DEAFENING and "narrow" not in self.parts:
+            self.network.told["news checked"] += paper.check(before=ended_at)
+        for client in self.clients:
+            if client.news is not None:
+                client.news.stop()
+
     def _check_answered(self) -> None:
         """No request is pending for ever; and where nothing went wrong, all had good answers."""
         for client in self.clients:
-            if client.owed:
-                raise Wrong(f"{type(client).__name__} {client.mark} is still owed {sorted(client.owed)}")
-            bad = {name: count for name, count in client.outcomes.items() if name not in ("result", "resumed")}
+            owed = sorted(number for number, owed in client.owed.items() if not owed.lasts)
+            if owed:
+                raise Wrong(f"{type(client).__name__} {client.mark} is still owed {owed}")
+            bad = {name: count for name, count in client.outcomes.items() if name not in GOOD}
             if not self.faults and bad:
                 raise Wrong(f"nothing went wrong, and {type(client).__name__} {client.mark} had {bad}")
 
@@ -214,7 +263,7 @@ class World:
             if client.is_ready:
                 client.call()
                 self.network.run(20.0)
-            if client.outcomes["result"]:
+            if client.outcomes["result"] or client.outcomes["task completed"]:
                 return
         raise Wrong(f"{type(client).__name__} gets nothing from {self.servers[client.server].plan}: {client.outcomes}")
 
@@ -224,10 +273,27 @@ class World:
             client.is_done = True
             client.leave()
         self.network.run(EMPTY_S)
+        tasks, storage = self.network.engine.tasks(), self.network.storage
+        if tasks or storage.records or storage.blobs:
+            raise Wrong(f"left of tasks: {tasks}, {list(storage.records)}, {list(storage.blobs)}")
         left = {name: table for name, table in tables(self.network.engine).items() if table and name not in OWN}
         if left:
             raise Wrong(f"left of clients that have gone: {left}")
 
+
+GOOD: Final = {
+    "result",
+    "resumed",
+    "progress",
+    "news",
+    "news subscribed",
+    "task begun",
+    "task completed",
+    "task cancelled",
+    "task of others",
+    "task error -32603",
+}
+"""Outcomes in worlds where nothing goes wrong: who waits for a task, and cancels it, gets an error."""
 
 OWN: Final = ("timers", "links")
 """What may go on without clients: servers that rest, and are begun again."""
