@@ -27,7 +27,7 @@ from simulated_clients import Client
 from simulated_disk import WEATHER, Left
 from simulated_network import FAULTS, Channel, Wrong
 from simulated_servers import Server
-from simulation import CALM_S, NARROW, ROOMY, STORM_S, TRIES, World
+from simulation import CALM_S, EMPTY_S, NARROW, ROOMY, STORM_S, TRIES, World
 
 LASTING_FAULTS: Final = (*FAULTS, *WEATHER, "vanishes", *DYING)
 
@@ -83,6 +83,7 @@ class LastingWorld(World):
         is_narrow = rng.random() < 0.5 and bool(drawn) and self._has("narrow")
         is_tight = rng.random() < 0.4 and bool(drawn) and self._has("tight")
         limits = msgspec.structs.replace(NARROW if is_narrow else ROOMY, **KEPT, **(TIGHT if is_tight else {}))
+        self.book = self.paper = None  # they have no place for what a restart does to tasks and news
         self.clients: list[Client] = []
         self.servers: dict[str, Server] = {}
         self.network = self.network_kind(rng, self.faults, self._dialled)
@@ -213,13 +214,14 @@ class LastingWorld(World):
         super()._check_answered()
 
     def _check_empty(self) -> None:
-        super()._check_empty()
         network = self.network
-        network.run(max(0.0, ZERO_UNIX - network.unix_at_zero))  # what lives longer for a clock that was put back
         disk = network.disk
-        left = {"files": network.engine.files(), "tasks": network.engine.tasks()}
-        left |= {"records": disk.records.keys() - disk.junk, "blobs": disk.blobs.keys() - disk.junk}
-        left |= {"drafts": disk.drafts.keys() - disk.junk}
-        left |= {"folders": [path for path in disk.files if path.split("/")[2] not in disk.junk]}
+        for client in self.clients:
+            client.is_done = True
+            client.leave()
+        network.run(EMPTY_S + max(0.0, ZERO_UNIX - network.unix_at_zero))  # longer for a clock that was put back
+        disk.remove_junk()
+        left = {"files": network.engine.files(), "drafts": disk.drafts, "folders": list(disk.files)}
         if any(left.values()):
             raise Wrong(f"left when all times are over: {left}")
+        super()._check_empty()

@@ -7,8 +7,8 @@ and what a peer can read of what the engine sends.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from typing import Any, Final, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote
 
 import h11
@@ -29,6 +29,7 @@ from isthmus.core.effects import (
     PostOpening,
     Primed,
     Send,
+    SendEvents,
 )
 from isthmus.core.limits import Limits
 from isthmus.core.wire import http_client
@@ -51,7 +52,8 @@ OWN: Final = ((b"host", b"there"),)
 HTTP_OPENINGS: Final = (PostOpening, GetOpening, DeleteOpening, EventPipeOpening, MessageOpening)
 
 Item = tuple[Any, ...]
-"""What arrives at the engine: ("open", opening, body), ("say", message), ("end", cause)."""
+"""What arrives at the engine: ("open", opening, body), ("say", message), ("many", messages, event id), ("prime", event
+id), ("end", cause)."""
 
 
 def cut(data: bytes, rng: random.Random) -> Iterator[bytes]:
@@ -63,6 +65,11 @@ def cut(data: bytes, rng: random.Random) -> Iterator[bytes]:
     for start, end in zip((0, *places), (*places, len(data)), strict=True):
         if start < end:
             yield data[start:end]
+
+
+def together(messages: list[bytes]) -> list[Item]:
+    """Several that arrived at once are told of at once."""
+    return [("many", messages, None)] if len(messages) > 1 else [("say", message) for message in messages]
 
 
 class TwoWay(Protocol):
@@ -94,7 +101,7 @@ class LineWire:
 
     def receive(self, piece: bytes) -> list[Item]:
         lines = self._reader.receive_bytes(piece)
-        return [("say", b"".join((line.data, *line.rest))) for line in lines if isinstance(line, Line)]
+        return together([b"".join((line.data, *line.rest)) for line in lines if isinstance(line, Line)])
 
     def send(self, message: bytes) -> bytes:
         return b"".join(encode_lines([message]))
@@ -123,8 +130,8 @@ class SocketWire:
         found = []
         while (event := self._frames.next_event()) is not None:
             if isinstance(event, Text):
-                found.append(("say", event.data))
-        return found
+                found.append(event.data)
+        return together(found)
 
     def send(self, message: bytes) -> bytes:
         return self._frames.encode_text(message.decode(), is_last=True)
@@ -159,6 +166,17 @@ class EventText:
                     fields[name] = f"{fields[name]}\n{value}" if name == "data" and name in fields else value
             if fields:
                 yield fields
+
+
+class Heard(NamedTuple):
+    """What a client has read of a reply."""
+
+    message: bytes
+    status: int
+    session: str | None
+    event: str
+    event_id: str | None
+    is_event: bool
 
 
 class RequestWire:
@@ -230,11 +248,16 @@ class RequestWire:
 
     # --- What it is answered ----------------------------------------------------------------------------------------
 
-    def send(self, send: Send, rng: random.Random) -> bytes:
+    def send(self, sends: Sequence[Send], rng: random.Random) -> bytes:
         outs: list[Out] = []
         if self._reply.state is State.STREAMING and rng.random() < 0.1:
             outs += self._reply.keep_alive()
-        return self._encoded([*outs, *self._reply.receive_send(send)])
+        if len(sends) > 1:
+            ids = tuple(send.event_id for send in sends if send.event_id is not None)
+            outs += self._reply.receive_events(SendEvents(sends[0].channel, tuple(s.message for s in sends), ids))
+        else:
+            outs += self._reply.receive_send(sends[0])
+        return self._encoded(outs)
 
     def close(self, close: Close) -> bytes:
         return self._encoded(self._reply.receive_close(close))
@@ -253,8 +276,8 @@ class RequestWire:
                 written.append(codec.encode_end())
         return b"".join(written)
 
-    def read(self, piece: bytes) -> Iterator[Send]:
-        """What the client reads: on channel 0."""
+    def read(self, piece: bytes) -> Iterator[Heard]:
+        """What the client makes of a piece."""
         self._peer.receive_data(piece)
         while True:
             event = self._peer.next_event()
@@ -274,16 +297,10 @@ class RequestWire:
             else:
                 return
 
-    def _said(self, text: str, event: str, id: str | None) -> Send:
+    def _said(self, text: str, event: str, id: str | None) -> Heard:
         session = self._fields.get(b"mcp-session-id")
-        return Send(
-            0,  # type: ignore[arg-type]
-            text.encode(),
-            status=self._status,
-            session=None if session is None else session.decode(),
-            event=event,
-            event_id=id,
-        )
+        session_id = None if session is None else session.decode()
+        return Heard(text.encode(), self._status, session_id, event, id, is_event=self._is_events)
 
     @property
     def ended_with(self) -> int:
@@ -344,33 +361,42 @@ class ResponseWire:
         if isinstance(target, Post) and body != target.message:
             raise Wrong(f"{target} has left with {body!r}")
 
-    def answer(self, connected: Connected | None, messages: list[bytes], *, is_whole: bool, status: int) -> bytes:
-        """The first part of a response: with `is_whole` there is nothing more of it."""
+    def answer(
+        self, connected: Connected | None, said: list[tuple[bytes, str | None]], *, is_whole: bool, status: int
+    ) -> bytes:
+        """The first part of a response: with `is_whole` there is nothing more of it.
+
+        Args:
+            said: messages with the ids of their events.
+        """
         headers = [("date", "Thu, 01 Jan 1970 00:00:00 GMT")]
         if connected is not None and connected.session is not None:
             headers.append(("Mcp-Session-Id", connected.session))
-        if is_whole and (status or not messages):
+        if is_whole and (status or not said):
             headers.append(("content-length", "0"))
             head = h11.Response(status_code=status or 202, headers=headers)
             return self._written(head, h11.EndOfMessage())
-        if is_whole and len(messages) == 1 and self._rng.random() < 0.5:
-            headers += [("content-type", "application/json"), ("content-length", str(len(messages[0])))]
+        if is_whole and len(said) == 1 and said[0][1] is None and self._rng.random() < 0.5:
+            body = said[0][0]
+            headers += [("content-type", "application/json"), ("content-length", str(len(body)))]
             return self._written(
-                h11.Response(status_code=200, headers=headers), h11.Data(data=messages[0]), h11.EndOfMessage()
+                h11.Response(status_code=200, headers=headers), h11.Data(data=body), h11.EndOfMessage()
             )
         headers.append(("content-type", "text/event-stream"))
         written = self._written(h11.Response(status_code=200, headers=headers))
-        written += b"".join(map(self.say, messages))
+        written += b"".join(self.say(*one) for one in said)
         return written + (self.end() if is_whole else b"")
 
-    def say(self, message: bytes) -> bytes:
-        """An event; garbage that no event can hold is left out."""
+    def say(self, message: bytes, event_id: str | None = None) -> bytes:
+        """An event."""
         end = self._rng.choice((b"\n", b"\n", b"\r\n", b"\r"))
         lines = [b"data: " + line for line in message.split(b"\n")]
         if self._rng.random() < 0.1:
             lines.insert(0, b": well")
         if self._rng.random() < 0.2:
             lines.append(b"event: message")
+        if event_id is not None:
+            lines.append(b"id: " + event_id.encode())
         return self._written(h11.Data(data=end.join([*lines, b"", b""])))
 
     def end(self) -> bytes:
@@ -401,6 +427,8 @@ class ResponseWire:
         return found
 
     def _told(self, facts: list[http_client.ReplyEvent]) -> list[Item]:
+        if len(facts) > 1 and all(isinstance(fact, Arrived) for fact in facts):
+            return together([fact.message for fact in facts if isinstance(fact, Arrived)])
         found: list[Item] = []
         for fact in facts:
             if isinstance(fact, Opened):

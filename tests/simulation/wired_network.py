@@ -10,7 +10,6 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 from isthmus.core.effects import (
     Cause,
     Close,
@@ -64,8 +63,9 @@ class WiredNetwork(LastingNetwork):
         elif item[0] == "open" and isinstance(what, HTTP_OPENINGS):
             wire = self._connection(channel)
             self._put(channel, wire.ask(what, item[2], channel.rng))
-        elif item[0] == "say" and channel in self._streams:
-            self._put(channel, self._streams[channel].write(what))
+        elif item[0] in ("say", "many") and channel in self._streams:
+            messages = [what] if item[0] == "say" else what
+            self._put(channel, b"".join(map(self._streams[channel].write, messages)))
         else:
             if isinstance(what, PipeOpening):
                 is_socket = channel.rng.random() < 0.5
@@ -104,41 +104,31 @@ class WiredNetwork(LastingNetwork):
 
     # --- From the proxy ---------------------------------------------------------------------------------------------
 
-    def _deliver(self, channel: Channel, send: Send) -> None:
+    def _deliver(self, channel: Channel, *sends: Send) -> None:
         if not (channel.is_over or channel.is_cut or channel.is_left):
             if channel in self._streams:
-                stream = self._streams[channel]
-                found = [one for piece in cut(stream.send(send.message), channel.rng) for one in stream.read(piece)]
-                self._compare([send.message], found, send)
+                stream, messages = self._streams[channel], [send.message for send in sends]
+                data = b"".join(map(stream.send, messages))
+                found = [one for piece in cut(data, channel.rng) for one in stream.read(piece)]
+                if found != messages:
+                    raise Wrong(f"{sends} was read as {found}")
             elif channel in self._requests:
-                send = self._replied(channel, self._requests[channel], send)
-        super()._deliver(channel, send)
+                self._reply(channel, self._requests[channel], sends)
+        super()._deliver(channel, *sends)
 
-    def _replied(self, channel: Channel, wire: RequestWire, send: Send) -> Send:
-        """What the client has read of it."""
-        found = [one for piece in cut(wire.send(send, channel.rng), channel.rng) for one in wire.read(piece)]
-        self._compare([send.message] if send.message or send.event_id else [], [one.message for one in found], send)
-        if bool(wire.ended_with) is not send.is_last:
-            raise Wrong(f"a reply has ended with {wire.ended_with} after {send}")
-        for one in found:
-            told = (one.event, one.event_id, one.session) if not send.is_last else (one.event, one.event_id, None)
-            meant = (
-                (send.event, send.event_id, send.session or one.session)
-                if not send.is_last
-                else (
-                    send.event,
-                    send.event_id if one.event_id is not None else None,
-                    None,
-                )
-            )
-            if told != meant or (send.session is not None and one.session != send.session):
+    def _reply(self, channel: Channel, wire: RequestWire, sends: Sequence[Send]) -> None:
+        """The client reads what was ordered."""
+        found = [one for piece in cut(wire.send(sends, channel.rng), channel.rng) for one in wire.read(piece)]
+        meant = [send for send in sends if send.message or send.event_id]
+        if bool(wire.ended_with) is not sends[-1].is_last or len(found) != len(meant):
+            raise Wrong(f"{sends} was read as {found}, and the end as {wire.ended_with}")
+        for send, one in zip(meant, found, strict=True):
+            is_right = (one.message, one.event) == (send.message, send.event if one.is_event else "message")
+            is_right &= one.session == send.session or send.session is None
+            is_right &= one.event_id == (send.event_id if one.is_event else None)
+            is_right &= one.is_event or one.status == send.status
+            if not is_right:
                 raise Wrong(f"{send} was read as {one}")
-            send = msgspec.structs.replace(send, message=one.message, event_id=one.event_id)
-        return send
-
-    def _compare(self, sent: Sequence[bytes], found: Sequence[bytes], send: Send) -> None:
-        if list(sent) != list(found):
-            raise Wrong(f"{send} was read as {found}")
 
     def _finish(self, channel: Channel, close: Close | None) -> None:
         wire = self._requests.get(channel)
@@ -179,19 +169,29 @@ class WiredNetwork(LastingNetwork):
         if wire is None:
             return
         connected = next((what for kind, what, *_ in items if kind == "open"), None)
-        messages = [what for kind, what, *_ in items if kind == "say"]
+        said = [one for item in items for one in _events_of(item)]
         cause: Any = next((what for kind, what, *_ in items if kind == "end"), None)
         is_whole = cause is not None and cause.end in (End.DONE, End.REFUSED)
         if channel in self._begun:
-            self._put(channel, b"".join(map(wire.say, messages)) + (wire.end() if is_whole else b""))
-        elif cause is None or is_whole or messages or connected:
+            self._put(channel, b"".join(wire.say(*one) for one in said) + (wire.end() if is_whole else b""))
+        elif cause is None or is_whole or said or connected:
             self._begun.add(channel)
             assert connected is None or isinstance(connected, Connected)
             status = 0 if cause is None else cause.status
-            self._put(channel, wire.answer(connected, messages, is_whole=is_whole, status=status))
+            self._put(channel, wire.answer(connected, said, is_whole=is_whole, status=status))
         if cause is None or is_whole:
             return
         if channel in self._begun:
             super()._send_in(channel, ("bytes", b""))
         else:
             super()._send_in(channel, ("end", cause))
+
+
+def _events_of(item: Item) -> list[tuple[bytes, str | None]]:
+    """Messages with the ids of their events."""
+    if item[0] == "prime":
+        return [(b"", item[1])]
+    if item[0] == "many":
+        *before, last = item[1]
+        return [*((message, None) for message in before), (last, item[2])]
+    return [(item[1], None)] if item[0] == "say" else []
