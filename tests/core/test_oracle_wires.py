@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 import pytest
-from driving import GONE, connect, driver, newcomer, notification, request
+from driving import GONE, connect, driver, newcomer, request
 from isthmus.core.effects import (
     Cause,
     Close,

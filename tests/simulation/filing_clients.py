@@ -16,7 +16,6 @@ from isthmus.core.effects import (
     DownloadOpening,
     DraftOpening,
     End,
-    PostOpening,
     RawFile,
     Send,
     UploadOpening,
@@ -25,6 +24,7 @@ from isthmus.core.effects import (
 from lasting_network import LastingNetwork
 from promises import Handle, Promise, Promises
 from simulated_clients import (
+    ABLE,
     Client,
     EventPipeClient,
     HttpClient,
@@ -34,7 +34,6 @@ from simulated_clients import (
     PipeClient,
 )
 from simulated_network import Channel, Wrong
-from simulated_servers import ABILITIES, MODERN
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
 NAMES: Final = re.compile(rb"fl\d+:([a-z0-9]*):")
@@ -63,6 +62,7 @@ class Filing(Client):
         super().__init__(network, number, server, principal)
         self.sid: str | None = None
         self.knows_tasks = self.is_modern
+        self.able = {**ABLE, "extensions": {TASKS: {}}} if self.is_modern else ABLE
         self.is_auto = False
         self.thens: dict[Owed, Then] = {}
         self.used: set[Promise] = set()
@@ -109,17 +109,6 @@ class Filing(Client):
         number = self.request(method, params)
         self.thens[self.owed[number]] = then
         return number
-
-    def send(self, message: bytes) -> Channel:
-        """Tasks are among what a client without a handshake declares."""
-        if self.is_modern:
-            try:
-                frame = json.loads(message)
-                frame["params"]["_meta"][ABILITIES] = {**frame["params"]["_meta"][ABILITIES], "extensions": {TASKS: {}}}
-                message = json.dumps(frame).encode()
-            except (ValueError, KeyError, TypeError, RecursionError):
-                pass
-        return super().send(message)
 
     # --- What it is told --------------------------------------------------------------------------------------------
 
@@ -534,22 +523,7 @@ class FilingHttp(Filing, HttpClient):
     pass
 
 
-class NamingHttp(ModernHttpClient):
-    """What it reads stands in its headers too."""
-
-    def send(self, message: bytes) -> Channel:
-        try:
-            frame = json.loads(message)
-            if frame["method"] != "resources/read":
-                return super().send(message)
-            mirrored = (("mcp-method", frame["method"]), ("mcp-name", frame["params"]["uri"]))
-        except (ValueError, KeyError, TypeError, RecursionError):
-            return super().send(message)
-        opening = PostOpening(self.server, self.principal, None, MODERN, base_url="http://here", mirrored=mirrored)
-        return self.network.open(self, opening, message)
-
-
-class FilingModernHttp(Filing, NamingHttp):
+class FilingModernHttp(Filing, ModernHttpClient):
     is_modern = True
 
     def echo(self) -> int:

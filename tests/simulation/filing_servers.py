@@ -63,9 +63,9 @@ class FilingServer(Server):
 
     def _answer(self, channel: Channel, session: Session, id: Any, method: str, params: dict[str, Any]) -> None:
         if method == "tools/list":
-            self._reply(channel, session, id, {"tools": FILING_TOOLS, **(LASTING if self.is_modern else {})})
+            self.reply(channel, session, id, {"tools": FILING_TOOLS, **(LASTING if self.is_modern else {})})
         elif method == "resources/list":
-            self._reply(channel, session, id, {"resources": [], **(LASTING if self.is_modern else {})})
+            self.reply(channel, session, id, {"resources": [], **(LASTING if self.is_modern else {})})
         else:
             super()._answer(channel, session, id, method, params)
 
@@ -100,9 +100,9 @@ class FilingServer(Server):
 
     def _settle(self, channel: Channel, session: Session, id: Any, result: dict[str, Any], is_error: bool) -> None:
         if is_error:
-            self._reply(channel, session, id, error=-32602)
+            self.reply(channel, session, id, error=-32602)
         else:
-            self._reply(channel, session, id, result)
+            self.reply(channel, session, id, result)
 
 
 def _text(text: str, **more: Any) -> dict[str, Any]:

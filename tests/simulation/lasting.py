@@ -22,11 +22,12 @@ from isthmus.core.plan import Affinity, Eviction, Kind, Offer, Plan, TaskRules
 from lasting_network import DYING, ZERO_UNIX, LastingNetwork
 from overheard import Overheard
 from promises import Promises
+from simulated_clients import KINDS as PLAIN_KINDS
 from simulated_clients import Client
 from simulated_disk import WEATHER, Left
 from simulated_network import FAULTS, Channel, Wrong
 from simulated_servers import Server
-from simulation import CALM_S, NARROW, ROOMY, STORM_S, TRIES, World
+from simulation import CALM_S, EMPTY_S, NARROW, ROOMY, STORM_S, TRIES, World
 
 LASTING_FAULTS: Final = (*FAULTS, *WEATHER, "vanishes", *DYING)
 
@@ -69,6 +70,7 @@ class LastingWorld(World):
     """See the module."""
 
     network: LastingNetwork
+    network_kind: type[LastingNetwork] = LastingNetwork
 
     def __init__(self, name: str, *, is_heard: bool = True) -> None:
         seed, self._kept = masks.parse(name)
@@ -81,9 +83,10 @@ class LastingWorld(World):
         is_narrow = rng.random() < 0.5 and bool(drawn) and self._has("narrow")
         is_tight = rng.random() < 0.4 and bool(drawn) and self._has("tight")
         limits = msgspec.structs.replace(NARROW if is_narrow else ROOMY, **KEPT, **(TIGHT if is_tight else {}))
+        self.book = self.paper = None  # they have no place for what a restart does to tasks and news
         self.clients: list[Client] = []
         self.servers: dict[str, Server] = {}
-        self.network = LastingNetwork(rng, self.faults, self._dialled)
+        self.network = self.network_kind(rng, self.faults, self._dialled)
         drawn_servers = [self._server(number) for number in range(rng.randint(1, 2))]
         self.servers = {server.plan.id: server for server in drawn_servers if self._has(server.name)}
         plan = Plan(
@@ -115,7 +118,9 @@ class LastingWorld(World):
         self.network.begin(make, self.promises.check_start)
 
     def _server(self, number: int) -> Server:
-        rng = self.network.rng_of(f"plan of s{number}")
+        rng = self.network.rng_of(f"files of s{number}")
+        if rng.random() < 0.3:
+            return super()._server(number)
         is_modern, is_auto = rng.random() < 0.3, rng.random() < 0.4
         kind = Kind.PIPE if is_auto else rng.choice((Kind.PIPE, Kind.HTTP))
         era = Era.STATELESS if is_modern else rng.choice((None, Era.HANDSHAKE))
@@ -128,11 +133,14 @@ class LastingWorld(World):
 
     def _join(self, number: int, kind: type[Client] | None = None, server: str | None = None) -> Client | None:
         rng = self.network.rng_of(f"plan of c{number}")
-        own = rng.choice(FILING_KINDS) if kind is None else next(k for k in FILING_KINDS if issubclass(k, kind))
+        kind = rng.choice(PLAIN_KINDS) if kind is None else kind
         principal = rng.choice(("", "ann", "ann", "bob"))
         server = rng.choice(self._server_ids) if server is None else server
         if server not in self.servers:
             return None
+        if not isinstance(self.servers[server], FilingServer):
+            return super()._join(number, kind, server)
+        own = next(k for k in FILING_KINDS if issubclass(k, kind))
         return self._enter(number, own, server, principal)
 
     def _enter(self, number: int, kind: type[Filing], server: str, principal: str) -> Filing:
@@ -206,13 +214,14 @@ class LastingWorld(World):
         super()._check_answered()
 
     def _check_empty(self) -> None:
-        super()._check_empty()
         network = self.network
-        network.run(max(0.0, ZERO_UNIX - network.unix_at_zero))  # what lives longer for a clock that was put back
         disk = network.disk
-        left = {"files": network.engine.files(), "tasks": network.engine.tasks()}
-        left |= {"records": disk.records.keys() - disk.junk, "blobs": disk.blobs.keys() - disk.junk}
-        left |= {"drafts": disk.drafts.keys() - disk.junk}
-        left |= {"folders": [path for path in disk.files if path.split("/")[2] not in disk.junk]}
+        for client in self.clients:
+            client.is_done = True
+            client.leave()
+        network.run(EMPTY_S + max(0.0, ZERO_UNIX - network.unix_at_zero))  # longer for a clock that was put back
+        disk.remove_junk()
+        left = {"files": network.engine.files(), "drafts": disk.drafts, "folders": list(disk.files)}
         if any(left.values()):
             raise Wrong(f"left when all times are over: {left}")
+        super()._check_empty()

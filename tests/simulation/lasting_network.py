@@ -23,12 +23,11 @@ from isthmus.core.effects import (
     Send,
     Serve,
     StorageAnswer,
-    StorageOrder,
     StoredFile,
     UploadManifest,
 )
 from isthmus.core.engine import Engine
-from isthmus.core.ids import ChannelId
+from isthmus.core.ids import ChannelId, Ticket
 from isthmus.core.plan import Plan
 from simulated_disk import Left, StormyDisk
 from simulated_network import Channel, Network, Wrong
@@ -37,7 +36,6 @@ DYING: Final = ("restarts", "stops", "steps")
 """What befalls the proxy. restarts: it dies, at any effect of any input, and comes back. stops: it is stopped in order,
 and comes back. steps: the wall clock is another one then."""
 
-ORDERS: Final = StorageOrder.__args__  # type: ignore[attr-defined]
 DRAIN_S: Final = 5.0
 ZERO_UNIX: Final = 1e9
 STORING_S: Final = 30.0
@@ -74,7 +72,7 @@ class LastingNetwork(Network):
         super().__init__(rng, faults, self._reach)
         self._onward = dialled
         self.unix_at_zero = ZERO_UNIX
-        self.disk = StormyDisk(self)
+        self.storage = self.disk = StormyDisk(self)
         self._fate = self.rng_of("fate")
         self._effects_left = 0
         self.crashing: Callable[[], None] = lambda: None
@@ -157,7 +155,7 @@ class LastingNetwork(Network):
         self.engine = Engine(Plan(servers=()), entropy=self._fate.randbytes, unix_at_zero=self.unix_at_zero)
         for channel in channels:
             was_open, channel.is_cut, channel.is_over = channel.is_open, True, True
-            if getattr(channel.peer, "plan", None) is not None:
+            if channel.is_dialled:
                 channel.peer.receive_end(channel, None)
             elif was_open:
                 self.later(self._fate.expovariate(1.0), channel.peer.receive_end, channel, None)
@@ -181,10 +179,10 @@ class LastingNetwork(Network):
 
     # --- What a last message says of its reply ----------------------------------------------------------------------
 
-    def _deliver(self, channel: Channel, send: Send) -> None:
-        if send.is_last and send.status >= 400:
-            self._refused[channel] = send.status
-        super()._deliver(channel, send)
+    def _deliver(self, channel: Channel, *sends: Send) -> None:
+        if sends[-1].is_last and sends[-1].status >= 400:
+            self._refused[channel] = sends[-1].status
+        super()._deliver(channel, *sends)
         self._refused.pop(channel, None)
 
     def _finish(self, channel: Channel, close: Close | None) -> None:
@@ -200,8 +198,6 @@ class LastingNetwork(Network):
         if not self._effects_left:
             self._is_doomed = True
             self.later(0.0, self.crash)
-        elif isinstance(effect, ORDERS):
-            self.disk.carry_out(effect, lambda answer: self._answer(effect.ticket, answer))  # type: ignore[attr-defined]
         elif isinstance(effect, Receive | Append | Serve):
             channel = self.channels.get(effect.channel)
             if channel is None:
@@ -219,7 +215,7 @@ class LastingNetwork(Network):
         else:
             super()._carry_out(effect)
 
-    def _answer(self, ticket: Any, answer: StorageAnswer) -> None:
+    def answer(self, ticket: Ticket, answer: StorageAnswer) -> None:
         if not self._is_doomed:
             self._tell(f"receive_answer {type(answer).__name__}", self.engine.receive_answer(ticket, answer, self.now))
 

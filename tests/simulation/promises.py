@@ -26,7 +26,7 @@ class Promise:
     Attributes:
         sid: the session it is for; where `is_bearer`, whoever of the principal knows its name has it.
         run: that of the proxy in which it was promised.
-        until_unix: how long it is kept at least.
+        until_unix: how long it is kept at least; 0: it need not be any more.
         has_lasted: its session was there when its run ended, so that its name holds by itself since.
         url: where it can be downloaded, if it can.
     """
@@ -134,6 +134,9 @@ class Promises:
         """Another process has begun: what was promised is there, whole, and all that is there was somebody's."""
         network = self.network
         shown = {status.uri: status for status in network.engine.files()}
+        for kept in (*self.files, *self.tasks):  # what is over by the clock stays so, should that be put back
+            if kept.until_unix <= network.now_unix + SLACK_S:
+                kept.until_unix = 0.0
         for promise in self.files:
             lasts = promise.is_bearer or promise.is_artifact or promise.has_lasted
             if promise.run < network.runs and lasts and self.is_kept(promise) and promise.uri not in shown:

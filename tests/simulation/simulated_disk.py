@@ -7,11 +7,10 @@ records so many of the first, of files any of them; and of an order for several 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
-from disk import Disk, File
+from disk import ORDERS, Disk, File
 from isthmus.core.effects import (
     Allocate,
     Collect,
@@ -45,13 +44,6 @@ LATE_S: Final = 5.0
 """What takes longer may have its reasons seen in what came before it."""
 
 
-class Under(NamedTuple):
-    """An order under way."""
-
-    order: Effect
-    then: Callable[[StorageAnswer], None]
-
-
 class Left(NamedTuple):
     """What a process finds of those before it."""
 
@@ -81,7 +73,7 @@ class StormyDisk(Disk):
         self.troubles = 0
         self._until: dict[str, float] = {}
         self._records_at = 0.0
-        self._under_way: dict[int, Under] = {}
+        self._under_way: dict[int, Effect] = {}
         self._last = 0
         super().__init__(self)  # type: ignore[arg-type]  # which has the time, as a driver of other tests has
 
@@ -112,11 +104,20 @@ class StormyDisk(Disk):
         self.troubles += 1
         return True
 
+    def remove_junk(self) -> None:
+        """What the next start would do."""
+        for table in (self.records, self.blobs, self.drafts):
+            for key in self.junk & table.keys():
+                del table[key]
+        self.files = {path: file for path, file in self.files.items() if path.split("/")[2] not in self.junk}
+
     # --- Orders -----------------------------------------------------------------------------------------------------
 
-    def carry_out(self, order: Effect, then: Callable[[StorageAnswer], None]) -> None:
-        """Do it in its time; `then` hears the answer, unless it has none or the process is gone."""
+    def carry_out(self, order: Effect) -> bool:
+        """Do it in its time; the network passes the answer on. False: it is nothing for a disk."""
         network = self.network
+        if not isinstance(order, ORDERS):
+            return False
         takes_s = self.rng.expovariate(100.0)
         if self.is_now("slow"):
             takes_s = self.rng.uniform(1.0, 40.0)
@@ -126,15 +127,15 @@ class StormyDisk(Disk):
         if at > network.now + LATE_S:
             self.troubles += 1
         self._last += 1
-        self._under_way[self._last] = Under(order, then)
+        self._under_way[self._last] = order
         network.later(at - network.now, self._do, self._last)
+        return True
 
     def _do(self, number: int) -> None:
-        under = self._under_way.pop(number, None)
-        if under is not None:
-            answer = self._attempt(under.order)
-            if answer is not None:
-                under.then(answer)
+        order = self._under_way.pop(number, None)
+        answer = None if order is None else self._attempt(order)
+        if answer is not None:
+            self.network.answer(order.ticket, answer)  # type: ignore[union-attr]
 
     def _attempt(self, order: Effect) -> StorageAnswer | None:
         if isinstance(order, WRITING) and self.is_now("full"):
@@ -178,7 +179,7 @@ class StormyDisk(Disk):
 
     def crash(self) -> None:
         """The process is gone. Nobody hears what becomes of its orders."""
-        rng, under = self.rng, [under.order for under in self._under_way.values()]
+        rng, under = self.rng, list(self._under_way.values())
         self._under_way.clear()
         self._records_at = 0.0
         records = [order for order in under if isinstance(order, OF_RECORDS)]

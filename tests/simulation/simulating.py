@@ -22,7 +22,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "core"))
 
 from lasting import LASTING_FAULTS
 from shrinking import TRIES_MAX, shrink
-from simulated_network import FAULTS
 from simulation import Report
 from worlds import name_of, run_world
 

@@ -1,4 +1,5 @@
-"""Worlds of each kind: `17` is one round the engine alone, `lasting-17` one with a disk, files, and restarts."""
+"""Worlds of each kind: `17` is one round the engine alone, `lasting-17` one with a disk, files, and restarts, and
+`wired-17` one of these whose messages are bytes on wires."""
 
 from __future__ import annotations
 
@@ -8,9 +9,10 @@ from typing import Final
 import simulation
 from lasting import LastingWorld
 from simulation import Report, World
+from wired import WiredWorld
 
-KINDS: Final[dict[str, type[World]]] = {"": World, "lasting": LastingWorld}
-TURNS: Final = ("", "", "lasting-")
+KINDS: Final[dict[str, type[World]]] = {"": World, "lasting": LastingWorld, "wired": WiredWorld}
+TURNS: Final = ("", "", "lasting-", "wired-")
 
 
 def name_of(number: int) -> str:
