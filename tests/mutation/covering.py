@@ -43,7 +43,7 @@ class Cover(NamedTuple):
         return not self.imported.get(module, set()).isdisjoint({*own, *statement})
 
     def tests_of(self, module: str, mutant: Mutant, budget_s: float) -> list[str]:
-        """Who might see the fault: those whose file is named after the module first, then the quickest of
+        """Who might see the fault: those whose file is named after the module or its folder first, then the quickest of
         each file, the next quickest of each, and so on, as many as fit. What runs at import concerns all that run
         anything of the module."""
         lines = self.lines.get(module, {})
@@ -51,20 +51,22 @@ class Cover(NamedTuple):
         found: set[str] = set()
         for span in (lines.keys(),) if is_import else mutant.spans:  # of a literal not every line is run
             found = found or {self.tests[at] for line in span for at in lines.get(line, ())}
-        stem = Path(module).stem
+        path = Path(module)
+        own = {path.stem, path.parent.name} - {"core"}
         ranks: Counter[str] = Counter()
         order = []
         for test in sorted(found, key=lambda test: (self.seconds[test], test)):
             file = test.partition("::")[0]
-            is_own = stem in file
+            is_own = any(name in file for name in own)
             order.append((not is_own, 0 if is_own else ranks[file], self.seconds[test], test))
             ranks[file] += 1
         chosen: list[str] = []
         files: set[str] = set()
         for *_, seconds, test in sorted(order):
-            budget_s -= seconds + (FILE_S if is_import and test.partition("::")[0] not in files else 0)
-            if budget_s < 0:
-                break
+            needed_s = seconds + (FILE_S if is_import and test.partition("::")[0] not in files else 0)
+            if needed_s > budget_s:
+                continue
+            budget_s -= needed_s
             files.add(test.partition("::")[0])
             chosen.append(test)
         return chosen
