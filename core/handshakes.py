@@ -451,7 +451,7 @@ class Handshakes:
 
     def _receive_ready(self, link: Link) -> None:
         link.upstream.receive_replayed(self._desk.now)
-        link.is_plain = None
+        link.is_plain = link.ferry = None
         self._desk.timers.cancel(("start", link.id))
         self.health[link.plan.id].receive_ready()
         self.listens.receive_ready(link)

@@ -232,7 +232,8 @@ class ServerChannels:
             if cause.end is End.DONE:
                 self._handshakes.receive_confirmed(link)
             else:
-                self._losses.lose(link, describe(cause), error=handshake_error_of(link, cause))
+                error = handshake_error_of(link, cause)
+                self._losses.lose(link, describe(cause), error=error, is_unknown=is_lost)
             return
         elif role.number is None and cause.end is not End.DONE:
             self._desk.note("warning", f"a notification or answer did not arrive: {describe(cause)}", link.plan.id)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from . import jsonrpc
+from .acquaintances import Acquaintances, audience_of
 from .artifact import tool_error
 from .bridge import envelope, questions
 from .bridge.capabilities import fingerprint
@@ -58,9 +59,6 @@ REMOVED: Final = frozenset(
 )
 """Requests that 2026-07-28 has taken away (changelog); what stands in their place is no request, or another."""
 
-OF_A_REQUEST: Final = frozenset({"traceparent", "tracestate", "baggage"})
-"""Headers that tell of a request and not of who makes it (W3C Trace Context, Baggage)."""
-
 RETRIED: Final = frozenset({"inputResponses", "requestState"})
 """What a request has when it comes again with answers."""
 
@@ -72,7 +70,11 @@ class HungUp(Protocol):
 
 
 class Stateless:
-    """All requests of clients without sessions."""
+    """All requests of clients without sessions.
+
+    Attributes:
+        known: those that have spoken before.
+    """
 
     def __init__(
         self,
@@ -98,6 +100,7 @@ class Stateless:
         self._replays = replays
         self.tasks: HungUp
         self._by_affinity: dict[Affinities, Session] = {}
+        self.known = Acquaintances(desk, verdicts, mirrors, legwork.deferring, self._by_affinity)
 
     # --- Requests ---------------------------------------------------------------------------------------------------
 
@@ -283,6 +286,8 @@ class Stateless:
             session.exchanges.pop(key, None)
             self.receive_settled(session)
             raise
+        if isinstance(opening, PostOpening) and claims is None:
+            self.known.add(opening, session, leg, frame.params)
         return session, exchange
 
     def _send_on(
@@ -359,14 +364,12 @@ class Stateless:
         self, opening: PostOpening | PipeOpening | EventPipeOpening, key: ExchangeKey, leg: Envelope
     ) -> Affinities:
         """Whose session a request belongs to."""
-        verdict = self._verdicts[opening.server]
-        says_all = verdict.choose(Era.STATELESS, self._desk.now) is Era.STATELESS and verdict.discovered is not None
         is_for_one = isinstance(opening, PostOpening) and self._desk.plan.affinity is Affinity.REQUEST
         group = key.channel if is_for_one or not isinstance(opening, PostOpening) else 0
         abilities = fingerprint(leg.capabilities)  # which raises where no handshake could be made with them
         audience = audience_of(opening)
         affinity = Affinities(opening.server, opening.principal, abilities, group, audience.headers, is_for_one)
-        return self._merged(affinity) if says_all else affinity
+        return self._merged(affinity) if self.known.says_all(opening.server) else affinity
 
     def _merged(self, affinity: Affinities) -> Affinities:
         """What stands for clients of any abilities. The first request came before its server was known to be told them
@@ -390,12 +393,6 @@ class Stateless:
         if session.affinity is not None:
             self._by_affinity.pop(session.affinity, None)
             self._legwork.forget(session)
-
-
-def audience_of(opening: PostOpening | PipeOpening | EventPipeOpening) -> Audience:
-    """Who speaks on a channel, as its server may tell them apart."""
-    headers = tuple(pair for pair in opening.headers if pair[0].lower() not in OF_A_REQUEST)
-    return Audience(opening.server, opening.principal, headers)
 
 
 def read_leg(frame: Frame) -> Envelope:

@@ -22,7 +22,7 @@ from ..eras import Features
 from ..errors import INTERNAL_ERROR, RemoteProtocolError
 from ..jsonrpc import text_of
 from ..rewrite import extend_array, take
-from .content import TRACE, block_to, restored
+from .content import TRACE, block_to, knows_all, restored
 from .draft import Draft, each
 from .sameness import is_same
 from .schemas import needs_wrap, wrap_schema, wrap_value
@@ -184,7 +184,7 @@ def to_legacy(method: str, result: bytes, *, client: Features, server: Features,
         _restructure(draft, client, server, is_wrapped=is_wrapped)
     elif method == "tools/list" and server.any_structure and not client.any_structure:
         _change(draft, "tools", _with_wrapped_schema)
-    if is_newer or TRACE in result:
+    if TRACE in result or (is_newer and not knows_all(client)):
         _change_blocks(draft, method, functools.partial(block_to, client=client))
     return draft.json()
 
@@ -201,6 +201,7 @@ def wrapped_tools(result: bytes) -> frozenset[str]:
     return frozenset(found)
 
 
+@functools.lru_cache(maxsize=64)
 def is_older(client: Features, server: Features) -> bool:
     """Whether the server's results may hold what the client has not heard of."""
     return any(
@@ -221,16 +222,27 @@ def _strip(draft: Draft, method: str) -> None:
         draft.remove("ttlMs")
         draft.remove("cacheScope")
     old = draft.get("_meta")
-    if old is None or not old.startswith(b"{"):
-        return
-    meta = Draft(old)
+    if old is not None:
+        kept = meta_to_legacy(old)
+        if kept is None:
+            draft.remove("_meta")
+        else:
+            draft.set("_meta", kept)
+
+
+def meta_to_legacy(meta: bytes) -> bytes | None:
+    """A result's `_meta` without what means something without sessions only; None: then it holds nothing.
+
+    Raises:
+        RemoteProtocolError: it has a member twice.
+    """
+    if not meta.startswith(b"{"):
+        return meta
+    draft = Draft(meta)
     had_envelope = False
     for name in ENVELOPE:
-        had_envelope = meta.remove(name) is not None or had_envelope
-    if had_envelope and not meta:
-        draft.remove("_meta")
-    else:
-        draft.set("_meta", meta.json())
+        had_envelope = draft.remove(name) is not None or had_envelope
+    return None if had_envelope and not draft else draft.json()
 
 
 def _restructure(draft: Draft, client: Features, server: Features, *, is_wrapped: bool) -> None:

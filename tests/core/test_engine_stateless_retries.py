@@ -148,6 +148,7 @@ def test_a_held_answer_is_given_once() -> None:
     world, client, _ = served()
     heard, _, state = parked(world, client)
     give(world, heard, '{"content":[],"n":1}')
+    assert world.hear("").frame["result"] == {"action": "cancel"}, "its server did not wait, and has asked all the same"
     channel = client.call(requestState=state, inputResponses={"r1": ACCEPT})
     assert client.answered(channel, client.last_id)["result"]["n"] == 1
     assert not world.hears(""), "nobody waits for the answers any more"
