@@ -38,7 +38,7 @@ LEFT_OUT = {
     ("capability-undeclared", Role.CLIENT),  # a server that is asked for what it has not declared may refuse it itself
 }
 
-NEVER = {("progress-stands", Role.SERVER)}
+NEVER = {("progress-stands", Role.SERVER), ("progress-stands", Role.CLIENT)}
 """What is not passed on, whatever a peer does."""
 
 
