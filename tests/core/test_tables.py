@@ -75,6 +75,8 @@ def test_the_type_of_a_suffix_is_what_the_standard_library_says(suffix: str) -> 
     [
         ("notes.md", "text/markdown"),
         ("run.log", "text/plain"),
+        ("nginx.conf", "text/plain"),
+        ("voice.m4a", "audio/mp4"),
         ("table.parquet", "application/vnd.apache.parquet"),
         ("page.ipynb", "application/x-ipynb+json"),
         ("map.geojson", "application/geo+json"),
