@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test compiled peers quick chaos simulate crash fuzz coverage big leaks mutants bench bench-compare conformance lint types links docs clean
+.PHONY: run test compiled peers quick chaos simulate crash fuzz coverage big leaks mutants planted bench bench-compare conformance lint types links docs clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -65,10 +65,11 @@ bench-compare: $(STAMP)
 chaos: $(STAMP)
 	@$(BIN)/python tests/chaos/campaign.py --minutes $(or $(MINUTES),10) $(SEEDS)
 
-# Worlds round one engine, on a clock that jumps: SECONDS=3600 of them, JOBS=2 at once, SEEDS='1 2' repeats some.
+# Worlds round one engine, on a clock that jumps: SECONDS=3600 of them, JOBS=2 at once, SEEDS='1 2' repeats some, SHRINK=1
+# takes longer to make one small that goes wrong, and LOG=1 prints what happens in them.
 simulate: $(STAMP)
 	@$(BIN)/python tests/simulation/simulating.py --seconds $(or $(SECONDS),60) \
-		--jobs $(if $(filter file,$(origin JOBS)),1,$(JOBS)) $(SEEDS)
+		--jobs $(if $(filter file,$(origin JOBS)),1,$(JOBS)) $(if $(SHRINK),--shrink) $(if $(LOG),--log) $(SEEDS)
 
 # A process ended at each step of storing files, and what the next one finds: WHAT='a_session --at 17' looks at one.
 crash: $(STAMP)
@@ -103,6 +104,12 @@ mutants: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage>=7'
 	@nice -n 10 $(BIN)/python tests/mutation/mutating.py --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) \
 		$(if $(COUNT),--count $(COUNT)) $(if $(AGAIN),--again) $(if $(TESTS),--tests $(TESTS)) $(ONLY)
+
+# Bugs as they come about, planted one at a time in a copy of the tree, and which test notices each: ONLY='03 07' for
+# some, SECONDS=60 of simulation for those that no test notices. Not part of the tests.
+planted: $(STAMP)
+	@nice -n 10 $(BIN)/python tests/planted/prove.py --jobs $(if $(filter file,$(origin JOBS)),2,$(JOBS)) \
+		$(if $(SECONDS),--seconds $(SECONDS)) $(ONLY)
 
 # The official conformance suites, directly and through the proxy. Not part of the tests either.
 conformance: $(STAMP)
