@@ -151,7 +151,7 @@ class Engine:
         tasking.telling.watched, tasking.telling.session_by = legwork.listens, clients.by_sid
         tasking.restore(stored_tasks, desk.servers)
         self._posts = Posts(desk, courier, clients, streams, stateless)
-        self._posts.short = self._short = ShortWay(desk, clients, courier, streams, servers)
+        self._posts.short = self._short = ShortWay(desk, clients, courier, streams, stateless.known, servers)
         self._pipes = Pipes(desk, courier, clients, stateless)
         nonces, shelf = Nonces(), Shelf(desk, is_live=lambda sid: clients.by_sid(sid) is not None)
         self._shelf = shelf
@@ -571,6 +571,8 @@ class Engine:
             self._resources.handle_change(whose)
         elif purpose == "idle":
             self._clients.handle_idle(whose)
+        elif purpose == "room":
+            self._shelf.make_room()
         elif purpose == "draft":
             self._drafts.handle_timeout(whose)
         elif purpose == "collect":
