@@ -112,7 +112,7 @@ class World:
         self.parts: list[str] = []
         self.rng = rng = random.Random(seed)
         chance = rng.choice((0.0, 0.3, 0.6, 0.9))
-        drawn = [fault for fault in FAULTS if rng.random() < chance]
+        drawn = [fault for fault in FAULTS if random.Random(f"{seed} {fault}").random() < chance]
         self.faults = frozenset(filter(self._has, drawn))
         self.network = Network(rng, self.faults, self._dialled)
         self.affinity = rng.choice(list(Affinity))
@@ -225,6 +225,10 @@ class World:
             server.forget()
         if network.strikes("cuts", 0.1, rng) and network.channels:
             network.cut(rng.choice(list(network.channels.values())))
+        if network.strikes("halves", 0.1, rng) and network.channels:
+            network.halve(rng.choice(list(network.channels.values())))
+        if network.strikes("sleeps", 0.01, rng):
+            network.sleep(rng.choice((5.0, 60.0, 600.0, 10_000.0)), rng.choice((0, 3, 100)))
 
     # --- What holds afterwards --------------------------------------------------------------------------------------
 
