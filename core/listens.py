@@ -13,6 +13,8 @@ from typing import Protocol
 import msgspec
 
 from . import jsonrpc
+from .bridge.discovery import server_info_of
+from .bridge.results import named
 from .bridge.support import declares
 from .desk import Desk
 from .errors import MISSING_CAPABILITY, OVERLOADED, RemoteProtocolError
@@ -305,7 +307,7 @@ class Listens:
         """
         for listening in list(session.listens.values()):
             exchange = listening.exchange
-            result = listening.machine.receive_close()
+            result = named(listening.machine.receive_close(), server_info_of(session.greeting))
             self.forget(None, session, exchange)
             self._answering.answer(session, exchange, jsonrpc.encode_result(exchange.id_raw, result))
             if not exchange.reply.ends_channel:

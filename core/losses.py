@@ -209,7 +209,7 @@ class Losses:
         Management")."""
         upstream = link.upstream
         if not link.is_pipe and upstream.session is not None and not (link.is_left or link.is_lent):
-            target = Delete(link.plan.id, upstream.session, upstream.revision, link.headers, link.cookies.pairs)
+            target = Delete(link.plan.id, upstream.session, upstream.agreed_revision, link.headers, link.cookies.pairs)
             if link.parting:
                 self._partings[link.id] = target  # what ends there must have reached it before
             else:

@@ -86,7 +86,7 @@ class ServerChannels:
         if isinstance(role, ChildRole):
             self._handshakes.receive_connected(link)
         elif isinstance(role, UpPostRole):
-            role.session = opening.session
+            self._handshakes.receive_head(link, role.number, opening.session)
             role.has_begun = True
             if role.is_confirmation and is_current(role) and link.upstream.state is State.CONFIRMING:
                 self._uplink.receive_settled(role)  # it was to say 202 and said 200: taken is taken

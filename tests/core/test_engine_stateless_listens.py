@@ -67,6 +67,7 @@ def test_a_proxy_that_stops_ends_each_subscription_with_its_result(down: str, is
     answer = client.answered(channel)["result"]
     assert answer["resultType"] == "complete"
     assert answer["_meta"][K + "subscriptionId"] == 1
+    assert answer["_meta"][K + "serverInfo"] == {"name": "s", "version": "1"}
     cancelled = [f["params"] for f in client.told(channel) if f["method"] == "notifications/cancelled"]
     assert cancelled == ([{"requestId": 1}] if down == "pipe" else [])
     assert_empty(world)

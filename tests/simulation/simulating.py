@@ -20,9 +20,10 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "core"))
 
+from lasting import LASTING_FAULTS
 from shrinking import TRIES_MAX, shrink
-from simulated_network import FAULTS
-from simulation import Report, run_world
+from simulation import Report
+from worlds import name_of, run_world
 
 TOLD_S: Final = 60.0
 """How often a campaign says how far it is."""
@@ -36,7 +37,7 @@ def run(share_heard: float, name: str) -> Report:
 def reports(options: argparse.Namespace) -> Iterator[Report]:
     """As they come; in the order of their seeds."""
     ends_at = time.monotonic() + options.seconds
-    seeds = iter(options.seeds) if options.seeds else map(str, itertools.count(options.first))
+    seeds = iter(options.seeds) if options.seeds else map(name_of, itertools.count(options.first))
     make = partial(run, 1.0 if options.seeds else options.heard)
     if options.jobs == 1:
         yield from map(make, itertools.takewhile(lambda _: options.seeds or time.monotonic() < ends_at, seeds))
@@ -52,7 +53,7 @@ def tell_wrong(report: Report, tries_max: int) -> None:
     """What went wrong, and what is left of that world if as much as possible is left out."""
     faults = " ".join(report.faults) or "no faults"
     print(f"seed {report.seed}, with {faults}:\n{report.wrong}see it again with: make simulate SEEDS={report.seed}")
-    smallest = shrink(report, tries_max=tries_max)
+    smallest = shrink(report, tries_max=tries_max, run=run_world)
     if smallest is not report:
         print(f"the same goes wrong in {smallest.messages} messages, not {report.messages}, of:")
         print("".join(f"  {who}\n" for who in smallest.who), end="")
@@ -95,7 +96,7 @@ def main() -> int:
     taken_s = time.monotonic() - began_at
     print(f"{worlds} worlds, {messages} messages, {messages / max(taken_s, 0.001):.0f} a second")
     print("inputs:", ", ".join(f"{name} {n}" for name, n in sorted(told.items()) if not name.startswith("fault ")))
-    print("faults:", ", ".join(f"{fault} {told['fault ' + fault]}" for fault in FAULTS))
+    print("faults:", ", ".join(f"{fault} {told['fault ' + fault]}" for fault in LASTING_FAULTS))
     print("requests:", ", ".join(f"{name} {n}" for name, n in sorted(outcomes.items())))
     if failed:
         print(f"{len(failed)} went wrong; see them again with: make simulate SEEDS='{' '.join(failed)}'")

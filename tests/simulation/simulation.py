@@ -303,9 +303,11 @@ OWN: Final = ("timers", "links")
 """What may go on without clients: servers that rest, and are begun again."""
 
 
-def run_world(name: str, *, is_heard: bool = True, log: Callable[[str], None] | None = None) -> Report:
+def run_world(
+    name: str, *, is_heard: bool = True, log: Callable[[str], None] | None = None, kind: type[World] | None = None
+) -> Report:
     """Whatever is raised in a world is what is wrong with it."""
-    world = World(name, is_heard=is_heard)
+    world = (kind or World)(name, is_heard=is_heard)
     world.network.log = log
     report = Report(name, tuple(sorted(world.faults)))
     try:
