@@ -404,6 +404,8 @@ class PipeClient(Client):
                 raise Wrong(f"{self.mark} has ended its side, and was left without answers to {owed}: {close}")
             self.lose()
             self.network.later(1.0, self.begin)
+        else:
+            self.lose(channel)  # of one that another has taken the place of
 
 
 class ModernPipeClient(PipeClient):

@@ -38,7 +38,7 @@ from isthmus.core.ids import ChannelId, Ticket
 
 FAULTS: Final = (
     *("far", "stalls", "cuts", "crashes", "garbage", "rude", "late", "never", "twice", "forgets", "errors"),
-    *("cancels", "leaves", "sleeps", "halves", "doubles"),
+    *("cancels", "leaves"),
 )
 """What can go wrong. Each world has some of these and is spared the others altogether:
 
@@ -46,9 +46,15 @@ far: messages take seconds, each channel for itself. stalls: what is sent is not
 lost, with what is on its way. crashes: a server's process dies; one over HTTP breaks all replies. garbage: servers say
 what is no message, or belongs to nothing. rude: so do clients. late, never, twice: how servers answer. forgets: servers
 over HTTP forget sessions. errors: servers answer with them. cancels: clients cancel. leaves: clients leave in the
-middle, and come again. sleeps: the machine stands still for minutes, and everything comes at once. halves: nothing
-passes any more in one direction, until both sides find out. doubles: clients open a stream that they have, and say
-again what they have said, on another connection.
+middle, and come again.
+"""
+
+STRANGE: Final = ("sleeps", "halves", "doubles")
+"""More of that, for worlds of one process without a disk.
+
+sleeps: the machine stands still for minutes, and everything comes at once. halves: nothing passes any more in one
+direction, until both sides find out. doubles: clients open a stream that they have, and say again what they have said,
+on another connection.
 """
 
 EVENTS_MAX: Final = 200_000
