@@ -118,6 +118,8 @@ class World:
         self.network.is_stormy = False
         self.network.run(CALM_S)
         self._check_answered()
+        if self.network.engine.is_at_rest:
+            self.network.engine.finish()
         self._check_service()
         self._check_empty()
 
