@@ -30,6 +30,7 @@ SAME = {
     "progress-stands": "progress-unknown",
     "capability-undeclared": "input-request-undeclared",
     "input-request-undeclared": "capability-undeclared",
+    "result-kind-missing": "meta-missing",  # who says nothing of an era is answered as before there were two
     "stream-ended-early": "not-json",  # a large answer that nobody reads is passed on as it is
 }
 """What a peer's fault comes out as on the other side, in another era."""
@@ -39,6 +40,24 @@ LEFT_OUT = {
     ("cancel-unknown", Role.CLIENT),  # a call of an upstream session that was lost is cancelled in the one after it
     ("server-info", Role.SERVER),  # results of our own about tasks and lost calls do not name a server (a SHOULD)
 }
+
+
+class Blame:
+    """Tells what the proxy does wrong from what its peers do."""
+
+    def __init__(self) -> None:
+        self._by_peers: set[str] = set()
+
+    def of_proxy(self, wire: Wire, found: list[Violation]) -> list[Violation]:
+        """Those of the violations on a wire that nobody else is to blame for."""
+        self._by_peers.update(each.rule for each in found if each.who is not wire.proxy)
+        return [each for each in found if each.who is wire.proxy and not self._is_excused(each)]
+
+    def _is_excused(self, found: Violation) -> bool:
+        """Whether a peer is to blame: for the same, or for answering under an id that nobody used, which proxies
+        forgive and the oracle cannot follow."""
+        alike = {found.rule, SAME.get(found.rule, ""), "response-unknown"}
+        return bool(alike & self._by_peers) or (found.rule, found.who) in LEFT_OUT
 
 
 class Overheard(Engine):
@@ -56,7 +75,7 @@ class Overheard(Engine):
         self.wires = Wires(self._told, self._origin)
         self.broken: list[tuple[str, Role, Violation]] = []
         self._depth = 0
-        self._by_peers: set[str] = set()
+        self._blame = Blame()
         self._faults: dict[Wire, set[str]] = {}  # of peers, by wire
         self.made.append(self)
 
@@ -219,15 +238,5 @@ class Overheard(Engine):
         self._note(wire, found)
 
     def _note(self, wire: Wire, found: list[Violation]) -> None:
-        for each in found:
-            if each.who is not wire.proxy:
-                self._by_peers.add(each.rule)
-                self._faults[wire].add(each.rule)
-            elif not self._is_excused(each):
-                self.broken.append((wire.server, wire.proxy, each))
-
-    def _is_excused(self, found: Violation) -> bool:
-        """Whether a peer is to blame: for the same, or for answering under an id that nobody used, which proxies
-        forgive and the oracle cannot follow."""
-        alike = {found.rule, SAME.get(found.rule, ""), "response-unknown"}
-        return bool(alike & self._by_peers) or (found.rule, found.who) in LEFT_OUT
+        self._faults[wire].update(each.rule for each in found if each.who is not wire.proxy)
+        self.broken += [(wire.server, wire.proxy, each) for each in self._blame.of_proxy(wire, found)]
