@@ -364,8 +364,6 @@ class Servers:
         if link.is_stateless and not link.is_pipe:
             # 2026-07-28 basic/patterns/cancellation: on HTTP, closing the stream is the cancellation.
             self._desk.close(exchange.post, reason="the request was cancelled")
-        elif exchange.is_augmented and link.abilities.cancels and not link.is_stateless:
-            pass  # 2025-11-25 basic/utilities/cancellation: `tasks/cancel` "MUST be used instead", once its id is known
         elif link.upstream.state is State.READY:
             params = set_member(params or b"{}", "requestId", b"%d" % exchange.upstream_id)
             self._uplink.tell(link, jsonrpc.encode_notification("notifications/cancelled", params), headers)

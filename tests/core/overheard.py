@@ -36,6 +36,7 @@ SAME = {
 """What a peer's fault comes out as on the other side, in another era."""
 
 LEFT_OUT = {
+    ("cancel-of-task", Role.CLIENT),  # before its server has named a task, nothing else can be said of it
     ("capability-undeclared", Role.CLIENT),  # a server that is asked for what it has not declared may refuse it itself
     ("cancel-unknown", Role.CLIENT),  # a call of an upstream session that was lost is cancelled in the one after it
     ("server-info", Role.SERVER),  # results of our own about tasks and lost calls do not name a server (a SHOULD)
