@@ -198,6 +198,8 @@ class World:
             self._check_news(self.paper)
         network.run(CALM_S)
         self._check_answered()
+        if self.network.engine.is_at_rest:
+            self.network.engine.finish()
         self._check_service()
         self._check_empty()
 
