@@ -12,12 +12,12 @@ from xml.etree import ElementTree
 import pytest
 from conforming import FAULTY, KNOWN, QUICK, Run, on_stdio, over_http
 from isthmus.app.conform.arguments import arguments_of
-from isthmus.app.conform.command import WHAT_TO_INSTALL
 from isthmus.app.conform.judging import CHANCES, SERVER_RULES
 from isthmus.app.conform.moves import MOVES, Scene, moves_for
 from isthmus.app.conform.report import decode_record
-from isthmus.app.conform.steps import REVISIONS, decoded
+from isthmus.app.conform.steps import REVISIONS, Conversation, decoded
 from isthmus.app.conform.survey import Survey, Tool
+from isthmus.app.conform.trials import WHAT_TO_INSTALL
 
 # --- Servers --------------------------------------------------------------------------------------------------------
 
@@ -41,7 +41,7 @@ def test_a_good_server_over_http_passes(conform: Run) -> None:
 def test_a_fault_on_stdio_is_found_and_made_small(fault: str, rule: str, conform: Run) -> None:
     code, out, _ = conform("--only", rule, *QUICK, "--record", "found.jsonl", *on_stdio(fault))
     assert code == 1, out
-    (record,) = decode_record(Path("found.jsonl").read_bytes())
+    (record,) = decode_record(Path("found.jsonl").read_bytes(), Conversation)
     assert record.rule == rule
     assert record.clause in out
     assert len(record.conversation.steps) <= 4, "a handshake, what shows it, and what ends a conversation"
@@ -70,7 +70,7 @@ def test_a_fault_over_http_is_found_and_made_small(fault: str, rule: str, confor
         code, out, _ = conform("--only", rule, "--examples", "60", "--record", "found.jsonl", *KNOWN, url)
     assert code == 1, out
     assert f"{rule} (MUST)" in out
-    (record,) = decode_record(Path("found.jsonl").read_bytes())
+    (record,) = decode_record(Path("found.jsonl").read_bytes(), Conversation)
     assert len(record.conversation.steps) <= 6
 
 
