@@ -114,3 +114,11 @@ def test_a_request_that_passes_for_one_of_a_session_may_be_answered_so() -> None
         wire.head(wire.channels[wire.call(head={"revision": head})], 400, "application/json", "S1")
     oracle = Oracle("2026-07-28", Transport.HTTP)
     assert [each for seen in wire.seen for each in oracle.receive(seen) if each.who is Role.SERVER] == []
+
+
+def test_a_refusal_may_name_another_session() -> None:
+    wire = Wire("2025-11-25", Transport.HTTP)
+    wire.greet()
+    wire.head(wire.channels[wire.call(head={"session": None})], 400, "application/json", "S2")
+    oracle = Oracle(None, Transport.HTTP)
+    assert [each for seen in wire.seen for each in oracle.receive(seen) if each.who is Role.SERVER] == []
