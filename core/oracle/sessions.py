@@ -89,7 +89,7 @@ class Sessions(Watch):
             return
         if not session or not all("!" <= each <= "~" for each in session):
             yield "session-id-form", f"got {shown(session)}"
-        if not self._greets(stream) and session != self.book.session:
+        if not self._greets(stream) and session != self.book.session and (stream.status or 0) < 400:
             yield "session-id-given", "got a session's id with a response that is not that to initialize"
 
     def _head(self, stream: Stream, revision: str, frame: Frame | None) -> Iterator[Breach]:

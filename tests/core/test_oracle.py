@@ -116,6 +116,14 @@ def test_a_request_that_passes_for_one_of_a_session_may_be_answered_so() -> None
     assert [each for seen in wire.seen for each in oracle.receive(seen) if each.who is Role.SERVER] == []
 
 
+def test_a_refusal_may_name_another_session() -> None:
+    wire = Wire("2025-11-25", Transport.HTTP)
+    wire.greet()
+    wire.head(wire.channels[wire.call(head={"session": None})], 400, "application/json", "S2")
+    oracle = Oracle(None, Transport.HTTP)
+    assert [each for seen in wire.seen for each in oracle.receive(seen) if each.who is Role.SERVER] == []
+
+
 def test_what_is_on_its_way_when_a_client_ends_its_session_breaks_nothing() -> None:
     """Only a 404 tells a client to begin anew (2025-11-25 basic/transports, "Session Management")."""
     wire = Wire("2025-11-25", Transport.HTTP)
