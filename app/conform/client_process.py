@@ -54,6 +54,23 @@ def for_server(spec: ChildSpec, port: int, token: str) -> ChildSpec:
     return msgspec.structs.replace(spec, command=tuple(command), env={**env, "ISTHMUS_SERVER": line})
 
 
+class Stage:
+    """Where a client is tested.
+
+    Args:
+        spec: how to start it.
+        timeout_s: for its answers, and its silences.
+
+    Attributes:
+        words: what the last one said on stdout or stderr.
+    """
+
+    def __init__(self, spec: ChildSpec, timeout_s: float) -> None:
+        self._spec = spec
+        self._timeout_s = timeout_s
+        self.words: list[str] = []
+
+
 class Client:
     """A running client.
 

@@ -18,6 +18,7 @@ from .steps import META, Json, decoded, encode
 if TYPE_CHECKING:
     from .http_stage import Hall
 
+PATH: Final = "/mcp"
 BODY_MAX_BYTES: Final = 16 * 1024 * 1024
 """Far above what a client says; what is longer is refused."""
 LISTENER_WAIT_S: Final = 1.0
@@ -142,6 +143,8 @@ class Channel(BaseHTTPRequestHandler):
     # --- GET and DELETE ---------------------------------------------------------------------------------------------
 
     def do_GET(self) -> None:
+        if self._is_elsewhere():
+            return
         self._open(Verb.GET, None)
         resumed = self.hall.kept.get(self.headers["Last-Event-ID"] or "")
         status = self.hall.refusal(self.session, is_hello=False)
@@ -162,6 +165,8 @@ class Channel(BaseHTTPRequestHandler):
         self.hall.ledger.wait_over(self.wire)
 
     def do_DELETE(self) -> None:
+        if self._is_elsewhere():
+            return
         self._open(Verb.DELETE, None)
         status = self.hall.refusal(self.session, is_hello=False)
         self.hall.end_session(self.session)
@@ -169,10 +174,16 @@ class Channel(BaseHTTPRequestHandler):
 
     # --- Bytes ------------------------------------------------------------------------------------------------------
 
+    def _is_elsewhere(self) -> bool:
+        """Whether a request is not for the server, but for what may be beside it. It is refused, and nobody's."""
+        if self.path != PATH:
+            self.close_connection = True
+            self.send_error(404)
+        return self.path != PATH
+
     def _body(self) -> bytes | None:
         """The request's body; None: it cannot be read, and the connection is closed."""
-        if self.path != "/mcp":
-            self.send_error(404)
+        if self._is_elsewhere():
             return None
         if "chunked" in (self.headers["Transfer-Encoding"] or "").lower():
             return self._chunks()

@@ -5,34 +5,26 @@ from __future__ import annotations
 import threading
 from http.server import ThreadingHTTPServer
 
-from ...transports.stdio import ChildSpec
 from .behaviour import Behaviour, Line, Script
-from .client_process import Client, for_url
-from .http_channel import Channel
+from .client_process import Client, Stage, for_url
+from .http_channel import PATH, Channel
 from .ledger import Ledger
 from .relay import HOST
 from .steps import Json
 from .survey import Played
 
-PATH = "/mcp"
 POLL_S = 0.02
 
 
-class HttpStage:
-    """Args: `spec`: how to start the client. `timeout_s`: for its answers, and its silences."""
-
-    def __init__(self, spec: ChildSpec, timeout_s: float) -> None:
-        self._spec = spec
-        self._timeout_s = timeout_s
-        self.words: list[str] = []
-        """What the last client said on stdout or stderr."""
+class HttpStage(Stage):
+    """One server for each conversation."""
 
     def __call__(self, behaviour: Behaviour) -> Played:
         """Raises:
         Failed: the client cannot be started.
         """
         ledger = Ledger(self._timeout_s)
-        with _Server(Hall(behaviour, ledger)) as server:
+        with Server(Hall(behaviour, ledger)) as server:
             thread = threading.Thread(target=server.serve_forever, args=(POLL_S,), daemon=True)
             thread.start()
             try:
@@ -50,7 +42,9 @@ class HttpStage:
         return ledger.played(is_hung=is_hung)
 
 
-class _Server(ThreadingHTTPServer):
+class Server(ThreadingHTTPServer):
+    """Listens on a free port of loopback."""
+
     daemon_threads = True
     block_on_close = False  # what a client has left open ends with it
     request_queue_size = 64

@@ -12,9 +12,8 @@ from functools import partial
 from typing import Final
 
 from ...core.oracle.observations import PIPE_CHANNEL, Role, Said
-from ...transports.stdio import ChildSpec
 from .behaviour import Behaviour, Script, acknowledgement
-from .client_process import Client, for_server
+from .client_process import Client, Stage, for_server
 from .ledger import Ledger, lines_of
 from .relay import HOST
 from .steps import Json, decoded
@@ -27,14 +26,8 @@ CONNECTIONS_MAX: Final = 8
 TOKEN_WAIT_S: Final = 5.0
 
 
-class PipeStage:
-    """Args: `spec`: how to start the client. `timeout_s`: for its answers, and its silences."""
-
-    def __init__(self, spec: ChildSpec, timeout_s: float) -> None:
-        self._spec = spec
-        self._timeout_s = timeout_s
-        self.words: list[str] = []
-        """What the last client said on stdout or stderr."""
+class PipeStage(Stage):
+    """One server for each conversation."""
 
     def __call__(self, behaviour: Behaviour) -> Played:
         """Raises:
@@ -44,7 +37,7 @@ class PipeStage:
         with socket.create_server((HOST, 0)) as listener:
             port = listener.getsockname()[1]
             client = Client(for_server(self._spec, port, token))
-            gate = _Gate(listener, token, behaviour, ledger)
+            gate = Gate(listener, token, behaviour, ledger)
             try:
                 is_hung = client.wait(ledger, self._timeout_s)
             finally:
@@ -56,7 +49,7 @@ class PipeStage:
         return ledger.played(is_hung=is_hung)
 
 
-class _Gate:
+class Gate:
     """Takes what the client's servers connect, each a wire of its own."""
 
     def __init__(self, listener: socket.socket, token: str, behaviour: Behaviour, ledger: Ledger) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import socket
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,15 +14,22 @@ from typing import Any
 import msgspec
 import pytest
 from conforming import Run
-from isthmus.app.conform.behaviour import Behaviour, Deed, Line, Script, When
-from isthmus.app.conform.client_judging import CLIENT_CHANCES
+from isthmus.app.conform import ledger as ledger_module
+from isthmus.app.conform.behaviour import Behaviour, Deed, Line, Script, When, result_of
+from isthmus.app.conform.client_judging import CLIENT_CHANCES, judge_client
 from isthmus.app.conform.client_process import for_server, for_url
 from isthmus.app.conform.client_survey import ClientSurvey
 from isthmus.app.conform.client_trial import ClientTarget, client_trial
 from isthmus.app.conform.deeds import KINDS, Scene, kinds_for
+from isthmus.app.conform.http_channel import BODY_MAX_BYTES
+from isthmus.app.conform.http_stage import Hall, Server
 from isthmus.app.conform.judging import CLIENT_RULES
+from isthmus.app.conform.ledger import Ledger
+from isthmus.app.conform.pipe_stage import Gate
 from isthmus.app.conform.report import Recorded, decode_record
 from isthmus.app.conform.steps import REVISIONS, decoded
+from isthmus.app.conform.survey import Played
+from isthmus.core.oracle.observations import Role, Said, Transport
 from isthmus.transports.stdio import ChildSpec
 
 CLIENT = (sys.executable, "-S", str(Path(__file__).parent / "faulty_client.py"))
@@ -153,6 +163,127 @@ def test_our_end_is_named_in_arguments_and_environment() -> None:
     assert made.env == {"A": "http://h/", "ISTHMUS_URL": "http://h/"}
 
 
+# --- What is not held against a client ------------------------------------------------------------------------------
+
+
+def played(revision: str, **more: Any) -> Played:
+    """A client on a pipe that is asked something before its request is answered, and keeps silent."""
+    envelope = {"io.modelcontextprotocol/protocolVersion": revision, "io.modelcontextprotocol/clientCapabilities": {}}
+    meta = {**envelope, "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"}}
+    hello = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    is_stateless = Behaviour(revision).is_stateless
+    ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {"_meta": meta} if is_stateless else {}}
+    said: list[tuple[Role, dict[str, Any]]] = [
+        (Role.CLIENT, ask),
+        (Role.SERVER, {"jsonrpc": "2.0", "id": 1, "method": "ping"}),
+    ]
+    if not is_stateless:
+        first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        answer = {"jsonrpc": "2.0", "id": 1, **result_of(Behaviour(revision), first)}
+        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        said[:0] = [(Role.CLIENT, first), (Role.SERVER, answer), (Role.CLIENT, ready)]
+    return Played([(0, Said(0, who, msgspec.json.encode(message))) for who, message in said], **more)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_question_is_owed_an_answer_that_was_waited_for_where_servers_ask(revision: str) -> None:
+    behaviour = Behaviour(revision)
+    found = judge_client(behaviour, played(revision, vain=frozenset({0})), Transport.PIPE)
+    assert [each.rule for each in found] == ([] if behaviour.is_stateless else ["unanswered"])
+    assert judge_client(behaviour, played(revision), Transport.PIPE) == [], "it has gone"
+
+
+def test_a_client_may_wait_for_what_it_is_owed() -> None:
+    waiting = played("2025-06-18", is_hung=True)
+    assert judge_client(Behaviour("2025-06-18"), waiting, Transport.PIPE) == []
+    done = Played(waiting.seen[:3], is_hung=True)
+    assert [each.rule for each in judge_client(Behaviour("2025-06-18"), done, Transport.PIPE)] == ["hangs"]
+
+
+# --- Limits ---------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def server(behaviour: Behaviour) -> Iterator[tuple[http.client.HTTPConnection, Ledger]]:
+    ledger = Ledger(1.0)
+    with Server(Hall(behaviour, ledger)) as listening:
+        thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
+        thread.start()
+        connection = http.client.HTTPConnection("127.0.0.1", listening.server_port, timeout=20)
+        try:
+            yield connection, ledger
+        finally:
+            connection.close()
+            ledger.close()
+            listening.shutdown()
+            thread.join()
+
+
+def test_a_client_that_says_too_much_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "OBSERVATIONS_MAX", 2)
+    ledger = Ledger(1.0)
+    for _ in range(3):
+        ledger.see(0, Said(0, Role.CLIENT, b"{}"))
+    assert (len(ledger.seen), ledger.is_cut, ledger.is_over) == (2, True, True)
+    assert not ledger.wait(When.NOW, 0), "nothing is said any more"
+
+
+def test_what_is_too_long_or_for_nobody_is_refused_and_not_seen() -> None:
+    with server(Behaviour("2025-06-18")) as (connection, ledger):
+        for method, path, headers, status in (
+            ("POST", "/mcp", {"Content-Length": str(BODY_MAX_BYTES + 1)}, 413),
+            ("POST", "/mcp", {"Content-Length": "x"}, 413),
+            ("POST", "/register", {"Content-Length": "0"}, 404),
+            ("GET", "/.well-known/oauth-protected-resource", {}, 404),
+            ("DELETE", "/", {}, 404),
+        ):
+            connection.putrequest(method, path)
+            for name, value in headers.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            reply = connection.getresponse()
+            reply.read()
+            assert reply.status == status, (method, path)
+        assert ledger.seen == []
+
+
+def test_a_body_in_chunks_is_read() -> None:
+    with server(Behaviour("2025-06-18")) as (connection, ledger):
+        body = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}'
+        connection.request("POST", "/mcp", iter([body[:9], body[9:]]), encode_chunked=True)
+        reply = connection.getresponse()
+        assert (reply.status, reply.getheader("Mcp-Session-Id")) == (200, "session-0")
+        reply.read()
+        said = [seen.message for _, seen in ledger.seen if isinstance(seen, Said) and seen.sender is Role.CLIENT]
+        assert said == [body]
+
+
+def test_each_handshake_without_a_session_is_a_wire_of_its_own() -> None:
+    hall = Hall(Behaviour("2025-06-18"), Ledger(1.0))
+    hello = {"method": "initialize"}
+    assert hall.wire_of(None, {"method": "server/discover"}) == 0, "a probe is of the first"
+    assert hall.wire_of(None, hello) == 0
+    session = hall.begin_session(0)
+    assert [hall.wire_of(None, hello), hall.wire_of(None, None)] == [1, 1]
+    assert hall.wire_of(session, hello) == 0
+    assert [hall.refusal(each, is_hello=False) for each in (session, None, "another")] == [None, 400, 404]
+    hall.end_session(session)
+    assert hall.refusal(session, is_hello=False) == 404
+
+
+def test_who_is_no_relay_of_ours_is_hung_up_on() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        gate = Gate(listener, "token", Behaviour("2025-06-18"), ledger := Ledger(1.0))
+        with socket.create_connection(listener.getsockname()) as peer:
+            peer.settimeout(20)
+            peer.sendall(b"another\n{}\n")
+            with contextlib.suppress(ConnectionResetError):
+                assert peer.recv(1) == b""
+        gate.cut()
+        gate.close()
+        assert ledger.seen == []
+
+
 # --- What it is made of ---------------------------------------------------------------------------------------------
 
 
@@ -206,8 +337,6 @@ def test_lines_are_filled_with_what_they_are_about(revision: str) -> None:
 
 def test_stages_leave_nothing_behind(tmp_path: Path) -> None:
     """The ports are closed, and the client has gone."""
-    import socket
-
     mark = tmp_path / "port"
     code = "import sys; open(sys.argv[1], 'w').write(sys.argv[2])"
     trial = client_trial(ClientTarget(ChildSpec((sys.executable, "-S", "-c", code, str(mark), "{url}")), None, 1.0))
