@@ -344,11 +344,12 @@ def play(pair: Pair, name: str, *given: Any) -> None:
 
 
 CASES: Final = (
+    ("logging/setLevel", b'{"level":"info"}', {}, None, 0),  # said with each request from then on, in one era
     *((method, PARAMS[0], {}, None, n) for method in ("tools/call", "resources/read") for n in range(len(ANSWERS))),
     *(("tools/call", PARAMS[0], sender, None, 0) for sender in SENDERS),
     *(("tools/call", PARAMS[0], {}, odd, 0) for odd in ODD_HEADERS),
     *((method, params, {}, None, 0) for method in METHODS[:5] for params in PARAMS),
-    *(("tools/call", params, {}, None, 7) for params in PARAMS),  # wrapped for some of them, once they are listed
+    *(("tools/call", params, {}, None, 6) for params in PARAMS),  # wrapped for some of them, once they are listed
 )
 """What may be odd about a call or its answer, one thing at a time."""
 
