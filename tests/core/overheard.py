@@ -50,9 +50,11 @@ class Blame:
     Attributes:
         by_peers: the rules that peers have broken.
         named: servers that have told who they are.
+        left_out: what is not looked at, by rule and who breaks it.
     """
 
     def __init__(self) -> None:
+        self.left_out = set(LEFT_OUT)
         self.by_peers: set[str] = set()
         self.named: set[str] = set()
 
@@ -69,7 +71,7 @@ class Blame:
         if found.rule == "server-info" and wire.server not in self.named:
             return True  # nobody can say it
         alike = {found.rule, SAME.get(found.rule, ""), "response-unknown"}
-        return bool(alike & self.by_peers) or (found.rule, found.who) in LEFT_OUT
+        return bool(alike & self.by_peers) or (found.rule, found.who) in self.left_out
 
 
 class Overheard(Engine):
@@ -87,7 +89,7 @@ class Overheard(Engine):
         self.wires = Wires(self._told, self._origin)
         self.broken: list[tuple[str, Role, Violation]] = []
         self._depth = 0
-        self._blame = Blame()
+        self.blame = Blame()
         self._faults: dict[Wire, set[str]] = {}  # of peers, by wire
         self.made.append(self)
 
@@ -248,9 +250,9 @@ class Overheard(Engine):
         if isinstance(observation, Ended) and observation.by is wire.proxy is Role.CLIENT:
             faults.add("no response")  # whether what was said has arrived, nobody knows
         if wire.proxy is Role.CLIENT and isinstance(observation, Said) and b'erverInfo"' in observation.message:
-            self._blame.named.add(wire.server)
+            self.blame.named.add(wire.server)
         self._note(wire, found)
 
     def _note(self, wire: Wire, found: list[Violation]) -> None:
         self._faults[wire].update(each.rule for each in found if each.who is not wire.proxy)
-        self.broken += [(wire.server, wire.proxy, each) for each in self._blame.of_proxy(wire, found)]
+        self.broken += [(wire.server, wire.proxy, each) for each in self.blame.of_proxy(wire, found)]

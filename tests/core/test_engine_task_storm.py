@@ -47,6 +47,7 @@ from isthmus.core.eras import LATEST_MODERN, Era
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
+from isthmus.core.oracle import Role
 from isthmus.core.plan import Affinity, Kind, Offer, Plan, ServerPlan, Sharing, TaskRules
 from isthmus.core.report import Command
 from isthmus.core.taskrecord import StoredTask
@@ -182,6 +183,8 @@ class Storm:
         stored = [msgspec.json.decode(value, type=StoredTask) for value in self.storage.records.values()]
         entropy = random.Random(self.rng.random()).randbytes
         engine = Overheard(self.plan, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, limits=LIMITS, stored_tasks=stored)
+        # After a restart a session has no name for its server until that is reached.
+        engine.blame.left_out.add(("server-info", Role.SERVER))
         self.world = Driver(engine, now=now)
         for task in self.remote.values():
             task["channel"] = None  # its process is gone, and another channel has the number
