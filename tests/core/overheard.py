@@ -227,10 +227,14 @@ class Overheard(Engine):
             if each.who is not wire.proxy:
                 self._by_peers.add(each.rule)
                 self._faults[wire].add(each.rule)
-            elif each.rule == "server-info" and wire.server not in self._named:
+            elif each.rule == "server-info" and not self._is_named(wire.server):
                 pass  # nobody can say it
             elif not self._is_excused(each):
                 self.broken.append((wire.server, wire.proxy, each))
+
+    def _is_named(self, server: str) -> bool:
+        """Whether the proxy knows who its server is."""
+        return server in self._named
 
     def _is_excused(self, found: Violation) -> bool:
         """Whether a peer is to blame: for the same, or for answering under an id that nobody used, which proxies

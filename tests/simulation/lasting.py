@@ -20,14 +20,13 @@ from isthmus.core.engine import Engine
 from isthmus.core.eras import Era
 from isthmus.core.plan import Affinity, Eviction, Kind, Offer, Plan, TaskRules
 from lasting_network import DYING, ZERO_UNIX, LastingNetwork
-from overheard import Overheard
 from promises import Promises
 from simulated_clients import KINDS as PLAIN_KINDS
 from simulated_clients import Client
 from simulated_disk import WEATHER, Left
 from simulated_network import FAULTS, Channel, Wrong
 from simulated_servers import Server
-from simulation import CALM_S, EMPTY_S, NARROW, ROOMY, STORM_S, TRIES, World
+from simulation import CALM_S, EMPTY_S, NARROW, ROOMY, STORM_S, TRIES, Heard, World
 
 LASTING_FAULTS: Final = (*FAULTS, *WEATHER, "vanishes", *DYING)
 
@@ -101,7 +100,7 @@ class LastingWorld(World):
         entropy = self.network.rng_of("entropy").randbytes
 
         def make(unix_at_zero: float, left: Left) -> Engine:
-            return (Overheard if is_heard else Engine)(
+            return (Heard if is_heard else Engine)(
                 plan,
                 entropy=entropy,
                 unix_at_zero=unix_at_zero,
