@@ -133,7 +133,7 @@ class WiredNetwork(LastingNetwork):
     def _finish(self, channel: Channel, close: Close | None) -> None:
         wire = self._requests.get(channel)
         if wire is not None and not (channel.is_over or channel.is_cut or channel.is_left):
-            if close is not None:
+            if close is not None and not wire.ended_with:
                 for piece in cut(wire.close(close), channel.rng):
                     if list(wire.read(piece)):
                         raise Wrong(f"{close} has brought a message")
