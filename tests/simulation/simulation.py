@@ -22,6 +22,8 @@ from isthmus.core.effects import Dial
 from isthmus.core.engine import Engine
 from isthmus.core.eras import Era
 from isthmus.core.limits import Limits
+from isthmus.core.oracle import Violation
+from isthmus.core.oracle.wires import Wire
 from isthmus.core.plan import Affinity, Kind, Offer, Plan, ServerPlan, Sharing, TaskRules
 from overheard import Overheard
 from simulated_clients import KINDS, Client, ModernHttpClient
@@ -102,8 +104,8 @@ class Report:
 class Heard(Overheard):
     """With many sessions a server may have said to one of them who it is, while another has not got so far."""
 
-    def _is_named(self, server: str) -> bool:
-        return False
+    def _note(self, wire: Wire, found: list[Violation]) -> None:
+        super()._note(wire, [each for each in found if each.rule != "server-info" or each.who is not wire.proxy])
 
 
 class World:
@@ -205,6 +207,9 @@ class World:
             self._check_news(self.paper)
         network.run(CALM_S)
         self._check_answered()
+        engine = self.network.engine
+        if isinstance(engine, Overheard) and engine.is_at_rest:
+            engine.finish()
         self._check_service()
         self._check_empty()
 
