@@ -86,6 +86,7 @@ class Channel:
         is_left: the peer is gone, and hears nothing.
         is_mute_in, is_mute_out: nothing reaches the engine, or the peer, and nobody knows.
         is_dialled: it leads to a server.
+        status: of the reply whose last message has gone to the peer.
         event_id: the last that the peer has seen, or, if it is a server, has named.
         rng: for how it fares.
     """
@@ -95,6 +96,7 @@ class Channel:
         self.peer = peer
         self.rng = rng or random.Random(number)
         self.held: deque[tuple[Any, ...]] = deque()
+        self.status = 200
         self.last_in_at = self.last_out_at = 0.0
         self.is_dialled = self.is_mute_in = self.is_mute_out = False
         self.is_paused = self.is_ending = self.is_over = self.is_cut = self.is_left = False
@@ -381,7 +383,8 @@ class Network:
         if size_bytes and not channel.is_over:
             self._tell("receive_sent", self.engine.receive_sent(channel.number, size_bytes, self.now), channel)
         if sends[-1].is_last:
-            self._finish(channel, Close(channel.number, status=sends[-1].status))
+            channel.status = sends[-1].status
+            self._finish(channel, None)
 
     def _finish(self, channel: Channel, close: Close | None) -> None:
         """What the engine ended is over on both sides."""
@@ -393,7 +396,7 @@ class Network:
             self.later(30.0, channel.peer.receive_end, channel, None)
         elif not is_left:
             channel.is_left = True
-            channel.peer.receive_end(channel, close or Close(channel.number, status=200))
+            channel.peer.receive_end(channel, close or Close(channel.number, status=channel.status))
 
 
 class _Nobody:

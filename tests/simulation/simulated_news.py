@@ -25,7 +25,8 @@ DEAFENING: Final = frozenset(
 )
 """Faults by which a change may be missed, or a subscription be lost."""
 SURE_S: Final = 10.0
-"""After this long a message has arrived."""
+"""After this long a message has arrived, and after `SLOW_S` where each takes seconds."""
+SLOW_S: Final = 60.0
 
 
 def uri_of(server: str, number: int) -> str:
@@ -91,7 +92,8 @@ class Interest:
 
     def covers(self, at: float) -> bool:
         """Whether what changed then has reached the client before it gave this up."""
-        return self.since < at and (self.until is None or at < self.until - SURE_S)
+        slow = {"far", "stalls"} & self.client.network.faults
+        return self.since < at and (self.until is None or at < self.until - (SLOW_S if slow else SURE_S))
 
 
 class Paper:

@@ -22,6 +22,8 @@ from isthmus.core.effects import Dial
 from isthmus.core.engine import Engine
 from isthmus.core.eras import Era
 from isthmus.core.limits import Limits
+from isthmus.core.oracle import Violation
+from isthmus.core.oracle.wires import Wire
 from isthmus.core.plan import Affinity, Kind, Offer, Plan, ServerPlan, Sharing, TaskRules
 from overheard import Overheard
 from simulated_clients import KINDS, Client, ModernHttpClient
@@ -99,6 +101,13 @@ class Report:
     outcomes: Counter[str] = field(default_factory=Counter)
 
 
+class Heard(Overheard):
+    """With many sessions a server may have said to one of them who it is, while another has not got so far."""
+
+    def _note(self, wire: Wire, found: list[Violation]) -> None:
+        super()._note(wire, [each for each in found if each.rule != "server-info" or each.who is not wire.proxy])
+
+
 class World:
     """See the module.
 
@@ -123,7 +132,7 @@ class World:
         drawn_servers = [self._server(number) for number in range(rng.randint(1, 3))]
         self.servers = {server.plan.id: server for server in drawn_servers if self._has(server.name)}
         plan = Plan(servers=tuple(server.plan for server in self.servers.values()), affinity=self.affinity)
-        self.network.engine = (Overheard if is_heard else Engine)(
+        self.network.engine = (Heard if is_heard else Engine)(
             plan,
             entropy=self.network.rng_of("entropy").randbytes,
             unix_at_zero=1e9,
@@ -198,8 +207,9 @@ class World:
             self._check_news(self.paper)
         network.run(CALM_S)
         self._check_answered()
-        if self.network.engine.is_at_rest:
-            self.network.engine.finish()
+        engine = self.network.engine
+        if isinstance(engine, Overheard) and engine.is_at_rest:
+            engine.finish()
         self._check_service()
         self._check_empty()
 
