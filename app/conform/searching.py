@@ -14,16 +14,16 @@ import msgspec
 from hypothesis import HealthCheck, Phase, configuration, settings
 from hypothesis.errors import HypothesisWarning
 
-from ...core.oracle import Transport, Violation
+from ...core.oracle import Severity, Transport, Violation
 from ..errors import Failed
 from .conversations import conversations
 from .findings import Finding, Outcome
 from .judging import chances, judge
-from .steps import Conversation
+from .steps import Conversation, pruned
 from .survey import Play, Played, Survey
 
-SHRINKS_MAX: Final = 60
-"""Conversations played to make one small."""
+SHRINKS_MAX: Final = 40
+"""Conversations played to make one small, before what is left is tried without each of its steps."""
 CONFIRMATIONS: Final = 2
 """How often the small one is played again: what does not break the rule each time is flaky."""
 
@@ -59,9 +59,10 @@ class Search:
         self._seed = seed
         self._rules = set(rules)
         self._tell = tell
-        self._target: str | None = None
+        self._target: tuple[str, Severity] | None = None
         self._smallest: Finding | None = None
         self._remembered: dict[bytes, bool] = {}
+        self._looks = 0
         self._made = 0
         self._shrinks = 0
         self._failed: Failed | None = None
@@ -79,8 +80,9 @@ class Search:
         """Find one broken rule. False if there was none."""
         self._target, self._smallest, self._shrinks = None, None, 0
         self._remembered.clear()
+        self._looks += 1
 
-        @hypothesis.seed(self._seed + len(self.outcome.findings))
+        @hypothesis.seed(self._seed + self._looks - 1)
         @settings(
             max_examples=self._examples - self._made,
             database=None,
@@ -91,7 +93,7 @@ class Search:
             print_blob=False,
             verbosity=hypothesis.Verbosity.quiet,
         )
-        @hypothesis.given(conversations(surveys))
+        @hypothesis.given(conversations(surveys[::-1]))  # the newest revision is the simplest
         def search(conversation: Conversation) -> None:
             if self._breaks(conversation):
                 raise _Broken
@@ -104,7 +106,7 @@ class Search:
             raise self._failed
         found: Finding | None = self._smallest
         if found is not None:
-            self._confirm(found)
+            self._confirm(self._without_needless(found))
         return found is not None
 
     def _breaks(self, conversation: Conversation) -> bool:
@@ -126,19 +128,39 @@ class Search:
         except Failed as error:
             self._failed = error  # for Hypothesis it would be one more fault to look into
             return False
-        done = {finding.violation.rule for finding in self.outcome.findings}
         for violation in violations:
-            if violation.rule not in self._rules or violation.rule in done:
+            if violation.rule not in self._rules or not self._is_news(violation):
                 continue
-            if self._target in (None, violation.rule):
-                if self._target is None:
-                    self._tell(f"{violation.rule} is broken; looking for the shortest conversation that shows it …")
-                self._target = violation.rule
+            if self._target is None:
+                self._tell(f"{violation.rule} is broken; looking for the shortest conversation that shows it …")
+                self._target = violation.rule, violation.severity
+            if self._target == (violation.rule, violation.severity):
                 self._smallest = Finding(violation, conversation, played)
                 self._remembered[key] = True
                 return True
         self._remembered[key] = False
         return False
+
+    def _is_news(self, violation: Violation) -> bool:
+        """A rule that must be kept in one revision may be one that only should be in another, where it was found."""
+        known = self._known(violation.rule)
+        return known is None or (known.severity, violation.severity) == (Severity.SHOULD, Severity.MUST)
+
+    def _known(self, rule: str) -> Violation | None:
+        return next((found.violation for found in self.outcome.findings if found.violation.rule == rule), None)
+
+    def _without_needless(self, finding: Finding) -> Finding:
+        """Leave out, from the last one on, each step without which the rule is broken just as well."""
+        wanted = (finding.violation.rule, finding.violation.severity)
+        for number in reversed(range(len(finding.conversation.steps))):
+            shorter = pruned(finding.conversation, number)
+            if shorter is None or self._is_late():
+                continue
+            violations, played = self._judged(shorter)
+            for violation in violations:
+                if (violation.rule, violation.severity) == wanted:
+                    finding = Finding(violation, shorter, played)
+        return finding
 
     def _judged(self, conversation: Conversation) -> tuple[list[Violation], Played]:
         played = self._play(conversation)
@@ -151,6 +173,7 @@ class Search:
         for _ in range(CONFIRMATIONS):
             violations, _ = self._judged(finding.conversation)
             finding.is_flaky |= rule not in {violation.rule for violation in violations}
+        self.outcome.findings = [each for each in self.outcome.findings if each.violation.rule != rule]
         self.outcome.findings.append(finding)
         self.outcome.tried.add(rule)
 

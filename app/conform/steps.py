@@ -122,6 +122,23 @@ def handshake(revision: str, wire: int = 0) -> tuple[Step, Step]:
     )
 
 
+def pruned(conversation: Conversation, number: int) -> Conversation | None:
+    """A conversation without a step; None if it is of the handshake of a session in which more is said."""
+    steps = conversation.steps
+    own = [index for index, step in enumerate(steps) if step.wire == steps[number].wire]
+    greeting = {
+        next((index for index in own if _says(steps[index], method)), None)
+        for method in ("initialize", "notifications/initialized")
+    }
+    if number in greeting and set(own) - greeting:
+        return None
+    return Conversation(conversation.revision, (*steps[:number], *steps[number + 1 :]))
+
+
+def _says(step: Step, method: str) -> bool:
+    return any(message.get("method") == method for message in decoded(step.body))
+
+
 def decoded(text: str | bytes) -> list[Json]:
     """The objects that a message is or, as an array, holds."""
     try:
