@@ -71,7 +71,8 @@ class Sessions(Watch):
             return
         if not session or not all("!" <= each <= "~" for each in session):
             yield "session-id-form", f"got {shown(session)}"
-        if not self._greets(stream) and session != self.book.session:
+        is_refusal = (stream.status or 0) >= 400  # no client takes a session from it
+        if not self._greets(stream) and not is_refusal and session != self.book.session:
             yield "session-id-given", "got a session's id with a response that is not that to initialize"
 
     def _head(self, stream: Stream, revision: str, frame: Frame | None) -> Iterator[Breach]:
