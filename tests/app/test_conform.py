@@ -19,8 +19,9 @@ from isthmus.app.conform.command import WHAT_TO_INSTALL
 from isthmus.app.conform.judging import CHANCES, LEFT_OUT, SERVER_RULES
 from isthmus.app.conform.moves import MOVES, Scene, arguments_of, moves_for
 from isthmus.app.conform.report import decode_record
-from isthmus.app.conform.steps import REVISIONS, decoded
-from isthmus.app.conform.survey import Survey, Tool
+from isthmus.app.conform.steps import REVISIONS, Conversation, Json, decoded, handshake, pruned, request
+from isthmus.app.conform.survey import Played, Survey, Tool
+from isthmus.core.oracle import PIPE_CHANNEL, AnyObservation, Role, Said, Severity, Transport
 
 FAULTY = str(Path(__file__).parent / "faulty.py")
 KNOWN = ("--revision", "2025-06-18", "--log-level", "error")
@@ -251,6 +252,56 @@ def test_every_move_has_a_place_and_can_be_made() -> None:
 def test_every_rule_of_the_table_is_one_of_the_server_s() -> None:
     assert {rule for rules in CHANCES.values() for rule in rules} <= set(SERVER_RULES)
     assert not LEFT_OUT & set(SERVER_RULES)
+
+
+def talkative(conversation: Conversation) -> Played:
+    """A server in this process that answers everything, and writes to a log that it has not declared."""
+    seen: list[tuple[int, AnyObservation]] = []
+    for step in conversation.steps:
+        seen.append((0, Said(PIPE_CHANNEL, Role.CLIENT, step.body.encode())))
+        for message in decoded(step.body):
+            answers: list[Json] = []
+            if "id" in message and "method" in message:
+                info = {"name": "t", "version": "1"}
+                hello = {"protocolVersion": conversation.revision, "capabilities": {}, "serverInfo": info}
+                is_hello = message["method"] == "initialize"
+                answers = [{"jsonrpc": "2.0", "id": message["id"], "result": hello if is_hello else {}}]
+            if message.get("method") == "ping":
+                answers.append({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info"}})
+            seen += [(0, Said(PIPE_CHANNEL, Role.SERVER, json.dumps(answer).encode())) for answer in answers]
+    return Played(seen)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_finding_is_a_must_if_it_can_be_and_has_no_needless_step(seed: int) -> None:
+    """In 2024-11-05 capabilities only should be kept to. A ping shows it, or the one before the handshake."""
+    from isthmus.app.conform.searching import Search
+
+    rule = "capability-undeclared"
+    search = Search(
+        talkative, Transport.PIPE, examples=30, seconds=None, seed=seed, rules={rule}, tell=lambda line: None
+    )
+    (finding,) = search.run([Survey("2024-11-05", False), Survey("2025-06-18", False)]).findings
+    assert finding.violation.rule == rule
+    assert (finding.violation.severity, finding.conversation.revision) == (Severity.MUST, "2025-06-18")
+    assert len(finding.conversation.steps) == 3
+
+
+def test_only_a_handshake_s_session_keeps_it() -> None:
+    def methods(conversation: Conversation | None) -> list[str] | None:
+        return conversation and [each["method"] for step in conversation.steps for each in decoded(step.body)]
+
+    ping = request("2025-06-18", 1, "ping")
+    hello, ready = handshake("2025-06-18")
+    again = request("2025-06-18", "again", "initialize")
+    whole = Conversation("2025-06-18", (ping, hello, ready, again, *handshake("2025-06-18", wire=1)))
+    left = [methods(pruned(whole, number)) for number in range(6)]
+    assert [left[1], left[2]] == [None, None]
+    first, second = ["initialize", "notifications/initialized"], ["ping", "initialize", "notifications/initialized"]
+    assert left[0] == [*first, "initialize", *first]
+    assert left[3] == [*second, *first]
+    assert left[4] == [*second, "initialize", "notifications/initialized"]
+    assert left[5] == [*second, "initialize", "initialize"]
 
 
 def test_arguments_have_what_is_required_and_end() -> None:

@@ -14,7 +14,7 @@ import anyio
 import uvicorn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "real" / "peers"))
-from serving import Telling  # noqa: E402 (it lies beside the tests that share it)
+from serving import Telling  # it lies beside the tests that share it
 
 FRAMEWORKS = (("fastmcp", "FastMCP"), ("mcp.server.mcpserver", "MCPServer"), ("mcp.server.fastmcp", "FastMCP"))
 """Module and class, the most particular first: an environment with FastMCP has the SDK as well."""

@@ -1,4 +1,4 @@
-"""Runs `isthmus conform` on released servers that nobody here wrote, and prints what came of it: `make conform-released`.
+"""Runs `isthmus conform` on released servers, and prints what came of it: `make conform-released`.
 
 What breaks a rule is compared with the records in released/, one file a server and transport: a rule that is broken and
 not recorded there is new, and then the exit code is 1. `--keep` writes the records anew, `--replay` plays them again.
@@ -26,7 +26,7 @@ FOUND: Final = HOME / "found"
 INSTALL_TIMEOUT_S: Final = 900.0
 RUN_TIMEOUT_S: Final = 4 * 3600.0
 """For 200 conversations with a server that takes seconds to start."""
-ANSWER_TIMEOUT_S: Final = {"stdio": 30, "HTTP": 10}
+ANSWER_TIMEOUT_S: Final = {"stdio": 30, "HTTP": 20}
 """Processes that start anew for each conversation need longer, above all on a busy machine."""
 SETTLED: Final = ("kept", "broken", "broken at times")
 """States of a rule that was tried."""
@@ -157,10 +157,10 @@ def _run(server: Server, options: argparse.Namespace) -> int:
 def _conform(words: Sequence[str], stem: str) -> int:
     with (FOUND / f"{stem}.out").open("wb") as out:
         command = [str(rig.ISTHMUS), "conform", *words]
-        code = subprocess.run(command, timeout=RUN_TIMEOUT_S, stdout=out, stderr=subprocess.STDOUT).returncode
+        done = subprocess.run(command, check=False, timeout=RUN_TIMEOUT_S, stdout=out, stderr=subprocess.STDOUT)
     last = (FOUND / f"{stem}.out").read_text(encoding="utf-8").splitlines()[-1:]
     print(f"{stem}: {''.join(last)}", file=sys.stderr, flush=True)
-    return code
+    return done.returncode
 
 
 @contextlib.contextmanager
