@@ -26,8 +26,6 @@ FOUND: Final = HOME / "found"
 INSTALL_TIMEOUT_S: Final = 900.0
 RUN_TIMEOUT_S: Final = 4 * 3600.0
 """For 200 conversations with a server that takes seconds to start."""
-ANSWER_TIMEOUT_S: Final = {"stdio": 30, "HTTP": 20}
-"""Processes that start anew for each conversation need longer, above all on a busy machine."""
 SETTLED: Final = ("kept", "broken", "broken at times")
 """States of a rule that was tried."""
 
@@ -144,12 +142,13 @@ def _run(server: Server, options: argparse.Namespace) -> int:
     with _target(server) as target:
         if options.replay:
             if (RECORDS / f"{server.id}.jsonl").exists():
-                codes.append(_conform(["--replay", str(RECORDS / f"{server.id}.jsonl"), *target], server.id))
+                words = ["--replay", str(RECORDS / f"{server.id}.jsonl"), "--timeout", str(server.timeout_s)]
+                codes.append(_conform([*words, *target], server.id))
             return max(codes)
         for seed in options.seeds:
             stem = f"{server.id}.{seed}"
             words = ["--examples", str(options.examples), "--seed", str(seed), "--json", str(FOUND / f"{stem}.json")]
-            words += ["--timeout", str(ANSWER_TIMEOUT_S[server.transport])]
+            words += ["--timeout", str(server.timeout_s)]
             codes.append(_conform([*words, *(["--safe"] if server.is_safe else []), *target], stem))
     return max(codes)
 

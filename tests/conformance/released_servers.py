@@ -47,7 +47,7 @@ ENVIRONMENTS: Final[Mapping[str, Environment]] = {
     "python2": Environment(
         ("mcp-server-fetch==2026.10.24", "mcp-server-git==2026.10.19", "mcp-server-time==2026.10.19", "mcp==2.3.0")
     ),
-    "fastmcp": Environment(("fastmcp==4.1.6", "mcp==2.3.0")),
+    "fastmcp": Environment(("fastmcp==4.1.2", "mcp==2.3.0")),
     "markitdown": Environment(("markitdown-mcp==0.0.1a7", "mcp==2.3.0")),
 }
 
@@ -62,6 +62,8 @@ class Server(NamedTuple):
         path: of its URL; None: it is spoken to on stdio.
         env: what it needs in its environment.
         is_safe: it is asked for nothing but what it says only reads.
+        timeout_s: how long an answer may take. Over stdio a process starts for each conversation, and that is the most
+            of it; over HTTP there is nothing to wait for, but in tools that take their time.
     """
 
     package: str
@@ -70,6 +72,7 @@ class Server(NamedTuple):
     path: str | None = None
     env: Mapping[str, str] = {}
     is_safe: bool = False
+    timeout_s: float = 30.0
 
     @property
     def transport(self) -> str:
@@ -102,6 +105,7 @@ class Server(NamedTuple):
         return text.format(home=HOME / self.on, here=HERE, work=WORK, port=port)
 
 
+QUICK_S: Final = 8.0
 _BIN, _NPM = "{home}/bin/", "{home}/node_modules/.bin/"
 _EXAMPLE = (_BIN + "python", "{here}/example.py")
 _PLAYWRIGHT = (_NPM + "playwright-mcp", "--headless", "--no-sandbox", "--isolated", "--output-dir", "{work}/out")
@@ -115,6 +119,7 @@ SERVERS: Final = (
         (_NPM + "mcp-server-everything", "streamableHttp"),
         path="/mcp",
         env={**_LOOPBACK, "PORT": "{port}"},
+        timeout_s=20.0,
     ),
     Server(
         "@modelcontextprotocol/server-filesystem", "node1", (_NPM + "mcp-server-filesystem", "{work}"), is_safe=True
@@ -129,7 +134,11 @@ SERVERS: Final = (
     Server("@playwright/mcp", "node1", (*_PLAYWRIGHT, "--port", "{port}"), path="/mcp", is_safe=True),
     Server("@modelcontextprotocol/sdk", "node1", ("node", "{here}/server.mjs", "{home}/node_modules", "stdio")),
     Server(
-        "@modelcontextprotocol/sdk", "node1", ("node", "{here}/server.mjs", "{home}/node_modules", "http"), path="/mcp"
+        "@modelcontextprotocol/sdk",
+        "node1",
+        ("node", "{here}/server.mjs", "{home}/node_modules", "http"),
+        path="/mcp",
+        timeout_s=QUICK_S,
     ),
     Server("@modelcontextprotocol/server", "node2", ("node", "{here}/server2.mjs", "{home}/node_modules", "stdio")),
     Server(
@@ -137,6 +146,7 @@ SERVERS: Final = (
         "node2",
         ("node", "{here}/server2.mjs", "{home}/node_modules", "http"),
         path="/mcp",
+        timeout_s=QUICK_S,
     ),
     Server("mcp-server-fetch", "python2", (_BIN + "mcp-server-fetch",), is_safe=True),
     Server("mcp-server-git", "python2", (_BIN + "mcp-server-git", "--repository", "{work}"), is_safe=True),
@@ -147,9 +157,10 @@ SERVERS: Final = (
         "markitdown",
         (_BIN + "markitdown-mcp", "--http", "--host", "127.0.0.1", "--port", "{port}"),
         path="/mcp",
+        timeout_s=QUICK_S,
     ),
     *(
-        Server(package, on, (*_EXAMPLE, transport), path)
+        Server(package, on, (*_EXAMPLE, transport), path, timeout_s=30.0 if path is None else QUICK_S)
         for package, on in (("mcp", "python1"), ("mcp", "python2"), ("fastmcp", "fastmcp"))
         for transport, path in (("stdio", None), ("http", "/mcp"))
     ),
