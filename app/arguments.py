@@ -231,7 +231,19 @@ def _add_conform(add: Callable[..., argparse.ArgumentParser], shared: argparse.A
         epilog="Exit codes: 0 nothing that must be kept is broken, 1 something is, or it cannot be tested, 2 usage. "
         "Example: isthmus conform --safe -- npx -y @modelcontextprotocol/server-everything",
     )
-    conform.add_argument("target", nargs="?", metavar="URL", help="where the server listens: http(s)://…")
+    conform.add_argument(
+        "target",
+        nargs="?",
+        metavar="URL",
+        help="where the server listens: http(s)://…, sse+http(s)://… or ws(s)://…",
+    )
+    conform.add_argument(
+        "--transport",
+        choices=("auto", "streamable_http", "sse", "websocket"),
+        default="auto",
+        help="what is spoken at the URL; default auto: what the URL says, and HTTP+SSE (sse) with a server that "
+        "refuses Streamable HTTP",
+    )
     conform.add_argument("--safe", action="store_true", help="call only tools whose annotations say readOnlyHint true")
     conform.add_argument(
         "--examples", type=int, default=200, metavar="N", help="conversations that are made up; default 200"

@@ -10,19 +10,15 @@ from types import FrameType
 from typing import Final
 
 from ...core.oracle import Transport
-from ...transports.http_endpoint import Endpoint
-from ...transports.stdio import ChildSpec
 from .. import logs, screen
 from ..config import ConfigError
-from ..documents import without_credentials
 from ..errors import Failed
 from . import report
 from .findings import Finding, Outcome, chosen, replayed
-from .http_player import HttpPlayer
 from .judging import SERVER_RULES, is_severe
-from .pipe_player import PipePlayer
 from .steps import REVISIONS
 from .survey import Play, Survey, survey
+from .targets import target_of
 
 WHAT_TO_INSTALL: Final = "isthmus conform needs Hypothesis: pip install 'isthmus[conform]'"
 
@@ -32,16 +28,17 @@ def conform(options: argparse.Namespace, command: list[str]) -> bool:
 
     Raises:
         ConfigError: the options do not go together. Nothing was done.
-        Failed: the server cannot be tested.
-        KeyboardInterrupt: a signal asked it to stop. No child is left.
+        Failed: the server cannot be tested, or not to the end, or a signal asked it to stop. What was found is told.
+        KeyboardInterrupt: a signal asked it to stop before anything was tried. No child is left.
     """
     _check(options)
-    play, transport, target = _player(options, command)
+    target = target_of(options, command)
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
+        play, transport = target.reach()
         if options.replay is not None:
             return _replay(options, play, transport)
-        return _search(options, play, transport, target)
+        return _search(options, play, transport, target.name)
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -66,36 +63,6 @@ def _check(options: argparse.Namespace) -> None:
             raise ConfigError(f"got --{option} {getattr(options, option)}, expected more than 0")
 
 
-def _player(options: argparse.Namespace, command: list[str]) -> tuple[Play, Transport, str]:
-    url = options.target
-    if (url is None) == (not command):
-        said = "nothing" if url is None else "both a URL and a command"
-        raise ConfigError(f"got {said} to test, expected a URL, or -- COMMAND ARG…")
-    if url is None:
-        if options.header:
-            raise ConfigError("got --header with a command, expected it with a URL only")
-        spec = ChildSpec(tuple(command), _pairs(options.env, "=", "--env"), options.cwd, options.inherit_env)
-        return PipePlayer(spec, options.timeout), Transport.PIPE, command[0]
-    if options.env or options.cwd or options.inherit_env:
-        raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
-    if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"got the URL {without_credentials(url)}, expected http(s)://…, or -- COMMAND ARG…")
-    headers = _pairs(options.header, ":", "--header")
-    try:
-        Endpoint(url, tuple(headers.items()))
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-    return HttpPlayer(url, headers, options.timeout), Transport.HTTP, without_credentials(url)
-
-
-def _pairs(texts: Sequence[str], separator: str, option: str) -> dict[str, str]:
-    """What a text says is not repeated: it may be a secret."""
-    pairs = [text.partition(separator) for text in texts]
-    if not all(found and name.strip() for name, found, _ in pairs):
-        raise ConfigError(f"got {option} without a name and a {separator}")
-    return {name.strip(): value.strip() for name, _, value in pairs}
-
-
 def _search(options: argparse.Namespace, play: Play, transport: Transport, target: str) -> bool:
     try:
         from .searching import Search  # what it needs is needed by no other command
@@ -103,7 +70,7 @@ def _search(options: argparse.Namespace, play: Play, transport: Transport, targe
         if error.name != "hypothesis":
             raise
         raise Failed(WHAT_TO_INSTALL) from error
-    surveys = survey(play, is_http=transport is Transport.HTTP, is_safe=options.safe, only=options.revision)
+    surveys = survey(play, transport, is_safe=options.safe, only=options.revision)
     if not surveys:
         raise Failed(f"the server speaks none of {options.revision or ', '.join(REVISIONS)}")
     rules = chosen(options.only, options.ignore)
@@ -119,6 +86,8 @@ def _search(options: argparse.Namespace, play: Play, transport: Transport, targe
     )
     outcome = search.run(surveys)
     _tell(options, target, surveys, outcome, [rule for rule in SERVER_RULES if rule in rules])
+    if outcome.stopped:
+        raise Failed(outcome.stopped)
     return not _fails(outcome.findings, options.strict)
 
 
@@ -126,28 +95,35 @@ def _tell(
     options: argparse.Namespace, target: str, surveys: Sequence[Survey], outcome: Outcome, rules: Sequence[str]
 ) -> None:
     revisions = [each.revision for each in surveys]
+    unwritten: list[str] = []
     for path, content in (
         (options.json, lambda: report.to_json(target, options.seed, revisions, outcome, rules)),
         (options.junit, lambda: report.to_junit(target, outcome, rules, is_strict=options.strict)),
         (options.record, lambda: report.encode_record(outcome.findings)),
     ):
         if path is not None:
-            _write(path, content)
+            unwritten += _write(path, content)
     for finding in outcome.findings:
         screen.say(report.describe(finding) + "\n")
     screen.say(report.table(outcome, rules))
     screen.say(f"{outcome.count} conversations, {_rules(len(outcome.findings))} broken")
+    if outcome.stopped and outcome.last is not None:
+        screen.say("\n".join(["it ended early, after this:", *(f"  {each}" for each in report.exchange(outcome.last))]))
+    if unwritten:
+        raise Failed("; ".join(unwritten))
 
 
 def _rules(count: int) -> str:
     return f"{count or 'no'} rule{'' if count == 1 else 's'}"
 
 
-def _write(path: str, content: Callable[[], bytes]) -> None:
+def _write(path: str, content: Callable[[], bytes]) -> list[str]:
+    """What went wrong; findings are told first."""
     try:
         Path(path).write_bytes(content())
     except OSError as error:
-        raise Failed(f"{path} cannot be written: {error.strerror or error}") from error
+        return [f"{path} cannot be written: {error.strerror or error}"]
+    return []
 
 
 def _replay(options: argparse.Namespace, play: Play, transport: Transport) -> bool:

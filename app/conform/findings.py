@@ -32,11 +32,15 @@ class Outcome(msgspec.Struct):
     Attributes:
         tried: rules that had their chance to be broken.
         count: conversations that were played.
+        last: what was seen in the last of them.
+        stopped: why it ended before all was tried; empty if it did not.
     """
 
     findings: list[Finding] = []
     tried: set[str] = set()
     count: int = 0
+    last: Played | None = None
+    stopped: str = ""
 
 
 def replayed(conversation: Conversation, rule: str, play: Play, transport: Transport) -> Finding | None:

@@ -13,9 +13,14 @@ from .. import screen
 from .findings import Finding, Outcome
 from .judging import is_severe
 from .steps import Conversation
+from .survey import Played
 
 SHOWN_MAX_CHARS: Final = 400
 """Of a message that is printed; the record has all of it."""
+
+
+WHOLE: Final = "all was tried"
+"""The test case of a run that ended early."""
 
 
 class Recorded(msgspec.Struct):
@@ -69,15 +74,15 @@ def describe(finding: Finding) -> str:
         f"{violation.rule} ({violation.severity.value.upper()}{flaky}): {RULES[violation.rule].says}",
         f"  seen: {screen.plain(violation.text)}",
         f"  clause: {violation.clause}",
-        *(f"  {line}" for line in exchange(finding)),
+        *(f"  {line}" for line in exchange(finding.played)),
     ]
     return "\n".join(lines)
 
 
-def exchange(finding: Finding) -> list[str]:
+def exchange(played: Played) -> list[str]:
     """Who said what, a line each."""
     lines = []
-    for wire, seen in finding.played.seen:
+    for wire, seen in played.seen:
         where = f"[{wire}.{seen.channel}] " if isinstance(seen, Opened | Head | Ended) or seen.channel else ""
         if isinstance(seen, Opened):
             named = (("session", seen.session), ("version", seen.revision), ("accept", seen.accept))
@@ -112,20 +117,22 @@ def to_json(target: str, seed: int, revisions: Sequence[str], outcome: Outcome, 
         if rule in by_rule:
             violation = by_rule[rule].violation
             about |= {"severity": violation.severity.value, "text": violation.text, "clause": violation.clause}
-            about |= {"conversation": by_rule[rule].conversation, "exchange": exchange(by_rule[rule])}
+            about |= {"conversation": by_rule[rule].conversation, "exchange": exchange(by_rule[rule].played)}
         told.append(about)
     whole = {
         "target": target,
         "seed": seed,
         "revisions": list(revisions),
         "conversations": outcome.count,
+        "stopped": outcome.stopped,
         "rules": told,
     }
     return msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
 
 
 def to_junit(target: str, outcome: Outcome, rules: Sequence[str], *, is_strict: bool) -> bytes:
-    """A test case for each rule; one that is not severe enough to fail a run is no failure."""
+    """A test case for each rule; one that is not severe enough to fail a run is no failure. A run that ended early has
+    one more, which is an error."""
     by_rule = {finding.violation.rule: finding for finding in outcome.findings}
     suite = ElementTree.Element("testsuite", name=f"isthmus conform {_printable(target)}")
     for rule in rules:
@@ -138,10 +145,14 @@ def to_junit(target: str, outcome: Outcome, rules: Sequence[str], *, is_strict: 
             ElementTree.SubElement(case, "system-out").text = _printable(describe(finding))
         elif rule not in outcome.tried:
             ElementTree.SubElement(case, "skipped", message="not exercised")
+    if outcome.stopped:
+        case = ElementTree.SubElement(suite, "testcase", classname="mcp", name=WHOLE)
+        ElementTree.SubElement(case, "error", message=_printable(outcome.stopped))
+    suite.set("errors", str(len(suite.findall("testcase/error"))))
     for name in ("failure", "skipped"):
         plural = "failures" if name == "failure" else name
         suite.set(plural, str(len(suite.findall(f"testcase/{name}"))))
-    suite.set("tests", str(len(rules)))
+    suite.set("tests", str(len(suite)))
     text: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
 

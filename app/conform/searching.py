@@ -15,15 +15,20 @@ from hypothesis import HealthCheck, Phase, configuration, settings
 from hypothesis.errors import HypothesisWarning
 
 from ...core.oracle import Severity, Transport, Violation
+from ...core.oracle.observations import AnyObservation, Head, Role, Said
 from ..errors import Failed
 from .conversations import conversations
 from .findings import Finding, Outcome
 from .judging import chances, judge
-from .steps import Conversation, pruned
+from .steps import Conversation
 from .survey import Play, Played, Survey
 
-SHRINKS_MAX: Final = 40
-"""Conversations played to make one small, before what is left is tried without each of its steps."""
+SHRINKS_MAX: Final = 60
+"""Conversations played to make one small."""
+SHRINKING_MAX_S: Final = 120.0
+"""Time for that: with a server that does not answer each takes as long as is waited for an answer."""
+SILENCES_MAX: Final = 3
+"""Conversations in which the server says nothing at all, one after the other: it hangs, and the next would as well."""
 CONFIRMATIONS: Final = 2
 """How often the small one is played again: what does not break the rule each time is flaky."""
 
@@ -65,16 +70,31 @@ class Search:
         self._looks = 0
         self._made = 0
         self._shrinks = 0
+        self._small_by = 0.0
+        self._silences = 0
         self._failed: Failed | None = None
 
     def run(self, surveys: Sequence[Survey]) -> Outcome:
         with tempfile.TemporaryDirectory(prefix="isthmus-conform-") as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore", HypothesisWarning)  # they are for whoever writes tests
             configuration.set_hypothesis_home_dir(Path(folder))
-            while self._made < self._examples and not self._is_late():
-                if not self._look(surveys):
-                    break
+            try:
+                while self._made < self._examples and not self._is_late():
+                    if not self._look(surveys):
+                        break
+            except Failed as error:
+                self.outcome.stopped = str(error)
+                self._keep_smallest()
+            except KeyboardInterrupt:
+                self.outcome.stopped, self.outcome.last = "stopped by a signal", None
+                self._keep_smallest()
         return self.outcome
+
+    def _keep_smallest(self) -> None:
+        """What was being made small is told as it is."""
+        found = self._smallest
+        if found is not None and self._is_news(found.violation):
+            self._keep(found)
 
     def _look(self, surveys: Sequence[Survey]) -> bool:
         """Find one broken rule. False if there was none."""
@@ -106,7 +126,7 @@ class Search:
             raise self._failed
         found: Finding | None = self._smallest
         if found is not None:
-            self._confirm(self._without_needless(found))
+            self._confirm(self._trimmed(found))
         return found is not None
 
     def _breaks(self, conversation: Conversation) -> bool:
@@ -120,7 +140,7 @@ class Search:
                 return False
             self._made += 1
         else:
-            if self._shrinks >= SHRINKS_MAX or self._is_late():
+            if self._shrinks >= SHRINKS_MAX or time.monotonic() >= self._small_by or self._is_late():
                 return False
             self._shrinks += 1
         try:
@@ -134,6 +154,7 @@ class Search:
             if self._target is None:
                 self._tell(f"{violation.rule} is broken; looking for the shortest conversation that shows it …")
                 self._target = violation.rule, violation.severity
+                self._small_by = time.monotonic() + SHRINKING_MAX_S
             if self._target == (violation.rule, violation.severity):
                 self._smallest = Finding(violation, conversation, played)
                 self._remembered[key] = True
@@ -149,36 +170,49 @@ class Search:
     def _known(self, rule: str) -> Violation | None:
         return next((found.violation for found in self.outcome.findings if found.violation.rule == rule), None)
 
-    def _without_needless(self, finding: Finding) -> Finding:
-        """Leave out, from the last one on, each step without which the rule is broken just as well."""
-        wanted = (finding.violation.rule, finding.violation.severity)
-        for number in reversed(range(len(finding.conversation.steps))):
-            shorter = pruned(finding.conversation, number)
-            if shorter is None or self._is_late():
-                continue
-            violations, played = self._judged(shorter)
-            for violation in violations:
-                if (violation.rule, violation.severity) == wanted:
-                    finding = Finding(violation, shorter, played)
-        return finding
-
     def _judged(self, conversation: Conversation) -> tuple[list[Violation], Played]:
         played = self._play(conversation)
         self.outcome.count += 1
-        self.outcome.tried |= chances(conversation, played)
+        self.outcome.last = played
+        has_spoken = any(isinstance(seen, Head) or _is_heard(seen) for _, seen in played.seen)
+        self._silences = 0 if has_spoken else self._silences + 1
+        if self._silences >= SILENCES_MAX:
+            raise Failed(f"the server says nothing any more: {SILENCES_MAX} conversations were without an answer")
+        self.outcome.tried |= chances(conversation, played, self._transport)
         return judge(conversation, played, self._transport), played
+
+    def _trimmed(self, finding: Finding) -> Finding:
+        """Without each step that it does not take, but those by which a session begins."""
+        for index in range(len(finding.conversation.steps) - 1, -1, -1):
+            whole = finding.conversation
+            if time.monotonic() >= self._small_by or self._is_late() or whole.steps[index].begins:
+                continue
+            less = msgspec.structs.replace(whole, steps=whole.steps[:index] + whole.steps[index + 1 :])
+            violations, played = self._judged(less)
+            for violation in violations:
+                if (violation.rule, violation.severity) == (finding.violation.rule, finding.violation.severity):
+                    finding = Finding(violation, less, played)
+        return finding
 
     def _confirm(self, finding: Finding) -> None:
         rule = finding.violation.rule
         for _ in range(CONFIRMATIONS):
             violations, _ = self._judged(finding.conversation)
             finding.is_flaky |= rule not in {violation.rule for violation in violations}
-        self.outcome.findings = [each for each in self.outcome.findings if each.violation.rule != rule]
-        self.outcome.findings.append(finding)
+        self._keep(finding)
+
+    def _keep(self, finding: Finding) -> None:
+        """In the place of what was known of its rule."""
+        rule = finding.violation.rule
+        self.outcome.findings = [each for each in self.outcome.findings if each.violation.rule != rule] + [finding]
         self.outcome.tried.add(rule)
 
     def _is_late(self) -> bool:
         return self._until is not None and time.monotonic() >= self._until
+
+
+def _is_heard(seen: AnyObservation) -> bool:
+    return isinstance(seen, Said) and seen.sender is Role.SERVER
 
 
 def _key(conversation: Conversation) -> bytes:

@@ -228,10 +228,15 @@ class Book:
             self.capabilities[Role.SERVER] = declared if isinstance(declared, dict) else {}
 
     def note_refused(self, stream: Stream) -> None:
-        """What was posted has not arrived: its answers may be given again."""
+        """What was posted has not arrived: its answers may be given again, and what it asks on another stream is not
+        owed."""
         for ask in stream.given:
             ask.state = State.OPEN
         stream.given.clear()
+        if self.transport is Transport.EVENTS:
+            for ask in stream.asks:
+                if ask.state is State.OPEN:
+                    ask.state = State.LOST
 
     def note_end(self, stream: Stream, by: Role | None) -> None:
         """A channel is over. What only it could have brought is not owed any more, unless its server may be asked for

@@ -7,9 +7,10 @@ import binascii
 from collections.abc import Iterator
 from typing import Any, Final
 
+from ..eras import is_known_modern
 from .book import Book
 from .methods import NAMED, V5
-from .observations import Role, Verb
+from .observations import Headers, Role, Verb
 from .seen import VERSION, Breach, Frame, JsonObject, Kind, Memory, Stream, shown
 from .watch import Watch, breach
 
@@ -44,6 +45,9 @@ class Sessions(Watch):
         if self._lost is not None and is_mine and stream.index > self._lost and (stream.status or 0) < 300:
             text = f"got {stream.status} for a session that is over, expected 404"
             yield Breach("session-revived", Role.SERVER, text, revision, (self._lost, stream.index, index))
+        if self._lost is not None and is_mine and stream.index > self._lost and self._is_misnamed(stream):
+            text = "got 400 for a session that is over, expected 404"
+            yield Breach("session-end-status", Role.SERVER, text, revision, (self._lost, stream.index, index))
         if self._lost is None and is_mine and self._ends(stream):
             self._lost = index
         if session is not None:
@@ -53,6 +57,13 @@ class Sessions(Watch):
             )
         if session is not None and self._greets(stream):
             self.book.session, self._lost = session, None
+
+    def _is_misnamed(self, stream: Stream) -> bool:
+        """Whether a request is refused as a bad one, in which nothing else is bad that the head shows."""
+        assert stream.verb is not None
+        is_accepted = stream.accept is not None and all(kind in stream.accept for kind in _ACCEPTED[stream.verb])
+        has_version = stream.revision is None or stream.revision == self.book.negotiated
+        return stream.status == 400 and is_accepted and has_version
 
     def _ends(self, stream: Stream) -> bool:
         """Whether a response says that the session is over. A server without event streams may answer any GET so."""
@@ -67,7 +78,8 @@ class Sessions(Watch):
 
     def _given(self, stream: Stream, session: str) -> Iterator[tuple[str, str]]:
         if stream.asks and stream.asks[0].revision == V5:
-            yield "session-stateless", "got an Mcp-Session-Id header"
+            if stream.revision is not None and is_known_modern(stream.revision):  # else it may pass for another's
+                yield "session-stateless", "got an Mcp-Session-Id header"
             return
         if not session or not all("!" <= each <= "~" for each in session):
             yield "session-id-form", f"got {shown(session)}"
@@ -90,7 +102,8 @@ class Sessions(Watch):
             if stream.revision is None:
                 yield found("version-header-missing", "got no MCP-Protocol-Version header")
             elif said is not None and said != stream.revision:
-                yield found("version-header", f"got {shown(stream.revision)}, and {shown(said)} in the body")
+                stream.contradicts = f"got {shown(stream.revision)}, and {shown(said)} in the body"
+                yield found("version-header", stream.contradicts)
             return
         if self._lost is not None and stream.index > self._lost and stream.session is not None:
             yield found("session-id-lost", "got the id of a session that is over")
@@ -117,9 +130,13 @@ class Mirrors(Watch):
     def frame(self, frame: Frame) -> Iterator[Breach]:
         if frame.ask is not None and frame.ask.method == "tools/list" and frame.kind is Kind.RESULT:
             self._learn(frame.result)
-        mirrored = frame.stream.mirrored
-        if mirrored is None or frame.sender is Role.SERVER or not frame.method or frame.revision != V5:
+        if frame.stream.mirrored is None or frame.sender is Role.SERVER or not frame.method or frame.revision != V5:
             return
+        for found in self._differences(frame, frame.stream.mirrored):
+            frame.stream.contradicts = found.text
+            yield found
+
+    def _differences(self, frame: Frame, mirrored: Headers) -> Iterator[Breach]:
         lines: dict[str, list[str]] = {}
         for name, value in mirrored:
             lines.setdefault(name.lower(), []).append(value)

@@ -2,67 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import logging
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from faulty_http import Faulty
-from isthmus.app import cli
+from conforming import FAULTY, KNOWN, QUICK, Run, on_stdio, over_http
+from isthmus.app.conform.arguments import arguments_of
 from isthmus.app.conform.command import WHAT_TO_INSTALL
-from isthmus.app.conform.judging import CHANCES, LEFT_OUT, SERVER_RULES
-from isthmus.app.conform.moves import MOVES, Scene, arguments_of, moves_for
+from isthmus.app.conform.judging import CHANCES, SERVER_RULES
+from isthmus.app.conform.moves import MOVES, Scene, moves_for
 from isthmus.app.conform.report import decode_record
-from isthmus.app.conform.steps import REVISIONS, Conversation, Json, decoded, handshake, pruned, request
+from isthmus.app.conform.steps import REVISIONS, Conversation, Json, decoded
 from isthmus.app.conform.survey import Played, Survey, Tool
 from isthmus.core.oracle import PIPE_CHANNEL, AnyObservation, Role, Said, Severity, Transport
-
-FAULTY = str(Path(__file__).parent / "faulty.py")
-KNOWN = ("--revision", "2025-06-18", "--log-level", "error")
-QUICK = ("--examples", "5", *KNOWN)
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def conform(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Run]:
-    """Runs the command in this process: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-    logger = logging.getLogger("isthmus")
-    before = (logger.handlers[:], logger.level, logger.propagate)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as exited:
-            cli.main(["conform", *arguments])
-        said = capsys.readouterr()
-        assert isinstance(exited.value.code, int)
-        return exited.value.code, said.out, said.err
-
-    yield call
-    logger.handlers[:], level, logger.propagate = before
-    logger.setLevel(level)
-
-
-def on_stdio(fault: str = "") -> tuple[str, ...]:
-    return ("--", sys.executable, "-S", FAULTY, *([fault] if fault else []))
-
-
-@contextlib.contextmanager
-def over_http(fault: str = "") -> Iterator[str]:
-    with Faulty(fault) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/mcp"
-        finally:
-            server.shutdown()
-            thread.join()
-
 
 # --- Servers --------------------------------------------------------------------------------------------------------
 
@@ -175,11 +131,13 @@ def test_files_for_machines(conform: Run) -> None:
     [
         ((), "got nothing to test, expected a URL, or -- COMMAND ARG…"),
         (("http://h/", "--", "c"), "got both a URL and a command to test"),
-        (("ws://h/",), "got the URL ws://h/, expected http(s)://…"),
+        (("unix:///h",), "got the URL unix:///h, expected http://… or https://… or sse+http://…"),
+        (("--transport", "sse", "ws://h/"), "got the URL ws://h/, expected http://… or https://… or sse+http://…"),
+        (("--transport", "sse", "--", "c"), "got --header or --transport with a command"),
         (("--only", "no-such-rule", "--", "c"), "got --only 'no-such-rule', expected one of"),
         (("--revision", "1999", "--", "c"), "got --revision '1999', expected one of 2024-11-05"),
         (("--examples", "0", "--", "c"), "got --examples 0, expected more than 0"),
-        (("--header", "a: b", "--", "c"), "got --header with a command"),
+        (("--header", "a: b", "--", "c"), "got --header or --transport with a command"),
         (("--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
         (("--env", "secret", "--", "c"), "got --env without a name and a ="),
         (("--replay", "nowhere", "--", "c"), "nowhere cannot be read"),
@@ -251,7 +209,6 @@ def test_every_move_has_a_place_and_can_be_made() -> None:
 
 def test_every_rule_of_the_table_is_one_of_the_server_s() -> None:
     assert {rule for rules in CHANCES.values() for rule in rules} <= set(SERVER_RULES)
-    assert not LEFT_OUT & set(SERVER_RULES)
 
 
 def talkative(conversation: Conversation) -> Played:
@@ -285,23 +242,6 @@ def test_a_finding_is_a_must_if_it_can_be_and_has_no_needless_step(seed: int) ->
     assert finding.violation.rule == rule
     assert (finding.violation.severity, finding.conversation.revision) == (Severity.MUST, "2025-06-18")
     assert len(finding.conversation.steps) == 3
-
-
-def test_only_a_handshake_s_session_keeps_it() -> None:
-    def methods(conversation: Conversation | None) -> list[str] | None:
-        return conversation and [each["method"] for step in conversation.steps for each in decoded(step.body)]
-
-    ping = request("2025-06-18", 1, "ping")
-    hello, ready = handshake("2025-06-18")
-    again = request("2025-06-18", "again", "initialize")
-    whole = Conversation("2025-06-18", (ping, hello, ready, again, *handshake("2025-06-18", wire=1)))
-    left = [methods(pruned(whole, number)) for number in range(6)]
-    assert [left[1], left[2]] == [None, None]
-    first, second = ["initialize", "notifications/initialized"], ["ping", "initialize", "notifications/initialized"]
-    assert left[0] == [*first, "initialize", *first]
-    assert left[3] == [*second, *first]
-    assert left[4] == [*second, "initialize", "notifications/initialized"]
-    assert left[5] == [*second, "initialize", "initialize"]
 
 
 def test_arguments_have_what_is_required_and_end() -> None:

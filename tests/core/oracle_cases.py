@@ -574,6 +574,27 @@ def _(w: Wire, broken: bool) -> None:
         w.seen[-2] = w.seen[-2]
 
 
+@case("session-end-status", HTTP)
+def _(w: Wire, broken: bool) -> None:
+    w.greet()
+    w.head(w.open(Verb.DELETE), 200 if broken else 405, "")
+    w.head(w.open(Verb.GET), 400, "")
+
+
+for _none in ("1999-01-01", "2025", ""):
+
+    def _unspoken(w: Wire, broken: bool, none: str = _none) -> None:
+        w.greet()
+        w.head(w.open(Verb.GET, revision=none if broken else w.revision))
+
+    case("version-refused", HTTP)(_unspoken)
+
+
+@case("mismatch-refused", HTTP)
+def _(w: Wire, broken: bool) -> None:
+    w.reply(w.call(head={"mirrored": (("Mcp-Method", "tools/call"), ("Mcp-Name", "u" if broken else "t"))}))
+
+
 @case("session-stateless", HTTP)
 def _(w: Wire, broken: bool) -> None:
     id = w.call()

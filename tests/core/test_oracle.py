@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import pytest
-from isthmus.core.oracle import RULES
+from isthmus.core.oracle import RULES, Head, Oracle, Role, Transport
 from oracle_cases import CASES, Case, found
+from wire_scenes import Wire
 
 PAIRS = [(case, revision) for case in CASES for revision in RULES[case.rule].clauses]
 
-BESIDES = {"session-revived": ("session-id-lost",)}
-"""What cannot be broken alone: whoever finds a session that is over has asked for it."""
+BESIDES = {
+    "session-revived": ("session-id-lost",),
+    "session-end-status": ("session-id-lost",),
+    "version-refused": ("version-header",),
+    **dict.fromkeys(("mismatch-refused", "version-header"), ("mirrored-name", "mismatch-refused")),
+    **dict.fromkeys(("mirrored-method", "mirrored-name", "mirrored-argument"), ("mismatch-refused",)),
+}
+"""What cannot be broken alone: whoever finds a session that is over has asked for it, and what a server must refuse is
+wrong already."""
+
+
+WITH_A_STATUS = {"session-end-status": 404, "version-refused": 400, "mismatch-refused": 400}
+"""Rules that a server keeps by what it answers, after its client has broken another."""
 
 
 def named(value: object) -> str:
@@ -38,3 +50,26 @@ def test_a_rule_is_kept_and_broken(case: Case, revision: str) -> None:
 
 def test_every_rule_has_a_case() -> None:
     assert {case.rule for case in CASES} == set(RULES)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.rule in WITH_A_STATUS], ids=named)
+def test_what_is_refused_by_its_status_is_not_accepted(case: Case) -> None:
+    """The conversation that breaks it, but for the last status."""
+    for revision in RULES[case.rule].clauses:
+        wire = Wire(revision, case.transport)
+        case.play(wire, True)
+        last = max(index for index, seen in enumerate(wire.seen) if isinstance(seen, Head))
+        head = wire.seen[last]
+        oracle = Oracle(None if revision == "2026-07-28" else revision, case.transport)
+        status = WITH_A_STATUS[case.rule]
+        seen = [*wire.seen[:last], Head(head.channel, status, "application/json")]
+        assert [each for one in seen for each in oracle.receive(one) if each.who is Role.SERVER] == []
+
+
+def test_a_request_that_passes_for_one_of_a_session_may_be_answered_so() -> None:
+    """2026-07-28 basic/transports/streamable-http, "Protocol Version Header"."""
+    wire = Wire("2026-07-28", Transport.HTTP)
+    for head in (None, "2025-11-25"):
+        wire.head(wire.channels[wire.call(head={"revision": head})], 400, "application/json", "S1")
+    oracle = Oracle("2026-07-28", Transport.HTTP)
+    assert [each for seen in wire.seen for each in oracle.receive(seen) if each.who is Role.SERVER] == []
