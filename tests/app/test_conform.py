@@ -13,12 +13,12 @@ import pytest
 from conforming import FAULTY, KNOWN, QUICK, Run, on_stdio, over_http
 from isthmus.app.conform.arguments import arguments_of
 from isthmus.app.conform.command import WHAT_TO_INSTALL
-from isthmus.app.conform.judging import CHANCES, SERVER_RULES
+from isthmus.app.conform.judging import CHANCES, SERVER_RULES, judge
 from isthmus.app.conform.moves import MOVES, Scene, moves_for
 from isthmus.app.conform.report import decode_record
-from isthmus.app.conform.steps import REVISIONS, Conversation, Json, decoded
+from isthmus.app.conform.steps import REVISIONS, Conversation, Json, decoded, request
 from isthmus.app.conform.survey import Played, Survey, Tool
-from isthmus.core.oracle import PIPE_CHANNEL, AnyObservation, Role, Said, Severity, Transport
+from isthmus.core.oracle import PIPE_CHANNEL, AnyObservation, Ended, Head, Opened, Role, Said, Severity, Transport, Verb
 
 # --- Servers --------------------------------------------------------------------------------------------------------
 
@@ -242,6 +242,23 @@ def test_a_finding_is_a_must_if_it_can_be_and_has_no_needless_step(seed: int) ->
     assert finding.violation.rule == rule
     assert (finding.violation.severity, finding.conversation.revision) == (Severity.MUST, "2025-06-18")
     assert len(finding.conversation.steps) == 3
+
+
+@pytest.mark.parametrize("event_id, rules", [("e1", []), (None, ["unanswered"])])
+def test_what_can_be_fetched_is_not_missing(event_id: str | None, rules: list[str]) -> None:
+    """A server may end a stream, and keep the rest for whoever comes back with the id of its last event."""
+    step = request("2025-11-25", 1, "ping")
+    seen: list[AnyObservation] = [
+        Opened(0, Verb.POST, revision="2025-11-25", accept="application/json, text/event-stream"),
+        Said(0, Role.CLIENT, step.body.encode()),
+        Head(0, 200, "text/event-stream"),
+        Said(0, Role.SERVER, b"", event_id=event_id),
+        Ended(0, Role.SERVER),
+    ]
+    if event_id is None:
+        del seen[3:]  # it goes on, and nothing comes
+    found = judge(Conversation("2025-11-25", (step,)), Played([(0, each) for each in seen]), Transport.HTTP)
+    assert [each.rule for each in found] == rules
 
 
 def test_arguments_have_what_is_required_and_end() -> None:
