@@ -91,6 +91,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", default=[], choices=[server.id for server in SERVERS])
     parser.add_argument("--examples", type=int, default=200, help="conversations of each run")
+    parser.add_argument("--seconds", type=float, help="of each run, at most")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="a run for each")
     parser.add_argument("--jobs", type=int, default=2, help="servers at once")
     parser.add_argument("--keep", action="store_true", help="write the records anew")
@@ -149,6 +150,7 @@ def _run(server: Server, options: argparse.Namespace) -> int:
             stem = f"{server.id}.{seed}"
             words = ["--examples", str(options.examples), "--seed", str(seed), "--json", str(FOUND / f"{stem}.json")]
             words += ["--timeout", str(server.timeout_s)]
+            words += ["--seconds", str(options.seconds)] if options.seconds else []
             codes.append(_conform([*words, *(["--safe"] if server.is_safe else []), *target], stem))
     return max(codes)
 
@@ -229,22 +231,24 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _keep(row: Row) -> None:
+    """Beside what is recorded of rules that were not found to be broken this time: some are not each time."""
     path = RECORDS / f"{row.server.id}.jsonl"
-    lines = [
-        json.dumps({name: found[name] for name in ("rule", "text", "clause", "conversation")}, ensure_ascii=False)
-        for found in row.broken.values()
-    ]
-    path.unlink(missing_ok=True)
-    if lines:
+    kept = _recorded(row.server)
+    for rule, found in row.broken.items():
+        record = {name: found[name] for name in ("rule", "text", "clause", "conversation")}
+        kept[rule] = json.dumps(record, ensure_ascii=False)
+    if kept:
         RECORDS.mkdir(exist_ok=True)
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        path.write_text("".join(f"{line}\n" for line in kept.values()), encoding="utf-8")
 
 
-def _recorded(server: Server) -> set[str]:
+def _recorded(server: Server) -> dict[str, str]:
+    """Rule → the line of the record."""
     path = RECORDS / f"{server.id}.jsonl"
     if not path.exists():
-        return set()
-    return {json.loads(line)["rule"] for line in path.read_text(encoding="utf-8").splitlines()}
+        return {}
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return {json.loads(line)["rule"]: line for line in lines}
 
 
 if __name__ == "__main__":

@@ -38,7 +38,6 @@ ENVIRONMENTS: Final[Mapping[str, Environment]] = {
             "@modelcontextprotocol/server-filesystem@2026.8.31",
             "@modelcontextprotocol/server-memory@2026.8.31",
             "@playwright/mcp@0.0.83",
-            "@modelcontextprotocol/sdk@1.32.2",
         ),
         is_node=True,
     ),
@@ -72,7 +71,7 @@ class Server(NamedTuple):
     path: str | None = None
     env: Mapping[str, str] = {}
     is_safe: bool = False
-    timeout_s: float = 30.0
+    timeout_s: float = 12.0
 
     @property
     def transport(self) -> str:
@@ -132,14 +131,6 @@ SERVERS: Final = (
     ),
     Server("@playwright/mcp", "node1", _PLAYWRIGHT, is_safe=True),
     Server("@playwright/mcp", "node1", (*_PLAYWRIGHT, "--port", "{port}"), path="/mcp", is_safe=True),
-    Server("@modelcontextprotocol/sdk", "node1", ("node", "{here}/server.mjs", "{home}/node_modules", "stdio")),
-    Server(
-        "@modelcontextprotocol/sdk",
-        "node1",
-        ("node", "{here}/server.mjs", "{home}/node_modules", "http"),
-        path="/mcp",
-        timeout_s=QUICK_S,
-    ),
     Server("@modelcontextprotocol/server", "node2", ("node", "{here}/server2.mjs", "{home}/node_modules", "stdio")),
     Server(
         "@modelcontextprotocol/server",
@@ -160,7 +151,7 @@ SERVERS: Final = (
         timeout_s=QUICK_S,
     ),
     *(
-        Server(package, on, (*_EXAMPLE, transport), path, timeout_s=30.0 if path is None else QUICK_S)
+        Server(package, on, (*_EXAMPLE, transport), path, timeout_s=12.0 if path is None else QUICK_S)
         for package, on in (("mcp", "python1"), ("mcp", "python2"), ("fastmcp", "fastmcp"))
         for transport, path in (("stdio", None), ("http", "/mcp"))
     ),
