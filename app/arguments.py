@@ -221,12 +221,12 @@ def _add_tasks(
 
 
 def _add_conform(add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:
-    about = "Test a server: make up conversations, and say which clauses of the specification it breaks."
+    about = "Test a server or client: make up conversations, and say which clauses of the specification it breaks."
     conform = add(
         "conform",
         parents=[shared],
         help=_as_help(about),
-        usage="isthmus conform [options] URL | isthmus conform [options] -- COMMAND [ARG …]",
+        usage="isthmus conform [options] URL | isthmus conform [options] [--client] -- COMMAND [ARG …]",
         description=f"{about} It calls the server's tools with made-up arguments, unless --safe says otherwise.",
         epilog="Exit codes: 0 nothing that must be kept is broken, 1 something is, or it cannot be tested, 2 usage. "
         "Example: isthmus conform --safe -- npx -y @modelcontextprotocol/server-everything",
@@ -244,6 +244,9 @@ def _add_conform(add: Callable[..., argparse.ArgumentParser], shared: argparse.A
         help="what is spoken at the URL; default auto: what the URL says, and HTTP+SSE (sse) with a server that "
         "refuses Streamable HTTP",
     )
+    conform.add_argument(
+        "--client", action="store_true", help="test a client: {url} or {server} in its command stands for our end"
+    )
     conform.add_argument("--safe", action="store_true", help="call only tools whose annotations say readOnlyHint true")
     conform.add_argument(
         "--examples", type=int, default=200, metavar="N", help="conversations that are made up; default 200"
@@ -260,7 +263,7 @@ def _add_conform(add: Callable[..., argparse.ArgumentParser], shared: argparse.A
 
 def _add_playing(command: argparse.ArgumentParser) -> None:
     """How a server is spoken to and judged."""
-    command.add_argument("--timeout", type=float, default=20.0, metavar="N", help="seconds for an answer; default 20")
+    command.add_argument("--timeout", type=float, metavar="N", help="seconds for an answer; default 20, of a client 10")
     command.add_argument("--only", action="append", default=[], metavar="RULE", help="look for this rule only")
     command.add_argument("--ignore", action="append", default=[], metavar="RULE", help="do not look for this rule")
     command.add_argument("--strict", action="store_true", help="fail for what should be kept, too")

@@ -21,6 +21,7 @@ from .errors import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RemotePro
 from .exchange import Exchange
 from .jsonrpc import Frame
 from .links import Link
+from .progress import goes_on
 from .rewrite import members, set_member, take
 from .session import Ask, Session
 from .sharing import MAY_ASK, Crowd
@@ -190,7 +191,7 @@ class Asking:
             return
         assert span is not None
         self._uplink.expect_reply(link, exchange)
-        if not _goes_on(exchange, take(params, spans.get("progress"))):
+        if not goes_on(exchange, take(params, spans.get("progress"))):
             return
         restored = without_related(params)
         if restored is params:
@@ -252,17 +253,3 @@ def _session_of_task(link: Link, named: str) -> Session | None:
     """Whose task of the server's that is. None: there is none of that name."""
     call = link.remotes.get(named)
     return None if call is None else link.sessions.get(call.sid)
-
-
-def _goes_on(exchange: Exchange, progress_raw: bytes | None) -> bool:
-    """Whether progress is news. A call that was sent once more, with answers or because its connection was lost, begins
-    anew at its server; its client has one token, under which "the `progress` value MUST increase with each
-    notification" (2025-03-26 to 2026-07-28, basic/utilities/progress)."""
-    try:
-        progress = float(progress_raw or b"")
-    except ValueError:
-        return True  # no number: whoever wants to make something of it may
-    if exchange.attempts > 1 and progress <= exchange.told:
-        return False
-    exchange.told = progress
-    return True

@@ -86,7 +86,7 @@ class ServerChannels:
         if isinstance(role, ChildRole):
             self._handshakes.receive_connected(link)
         elif isinstance(role, UpPostRole):
-            role.session = opening.session
+            self._handshakes.receive_head(link, role.number, opening.session)
             role.has_begun = True
             if role.is_confirmation and is_current(role) and link.upstream.state is State.CONFIRMING:
                 self._uplink.receive_settled(role)  # it was to say 202 and said 200: taken is taken
@@ -232,7 +232,8 @@ class ServerChannels:
             if cause.end is End.DONE:
                 self._handshakes.receive_confirmed(link)
             else:
-                self._losses.lose(link, describe(cause), error=handshake_error_of(link, cause))
+                error = handshake_error_of(link, cause)
+                self._losses.lose(link, describe(cause), error=error, is_unknown=is_lost)
             return
         elif role.number is None and cause.end is not End.DONE:
             self._desk.note("warning", f"a notification or answer did not arrive: {describe(cause)}", link.plan.id)

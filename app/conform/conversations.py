@@ -34,6 +34,7 @@ def conversations(draw: st.DrawFn, surveys: Sequence[Survey]) -> Conversation:
         is_early = draw(st.sampled_from((False,) * 9 + (True,)))
         steps += [scene.plain()] if is_early else []
         steps += scene.greet()
+        steps += [scene.listen()] if survey.has_session and manner is not Manner.NONE else []
     for move in moves:
         if move.is_last:
             last = move

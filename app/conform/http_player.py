@@ -45,7 +45,7 @@ class HttpPlayer:
                 time.sleep(QUIET_S)
         finally:
             talk.leave()
-        if talk.unreachable is not None and not any(isinstance(seen, Head) for _, seen in talk.seen):
+        if talk.unreachable is not None and not talk.has_heard:
             raise Failed(f"the server cannot be reached: {talk.unreachable}")
         return Played(talk.seen, talk.is_cut)
 
@@ -98,6 +98,11 @@ class _Talk:
                 self.exchanges[-1].join(self.timeout_s)
                 self.exchanges[-1].close()
 
+    @property
+    def has_heard(self) -> bool:
+        with self._lock:
+            return any(isinstance(seen, Head) for _, seen in self.seen)
+
     def see(self, wire: int, observation: AnyObservation) -> None:
         with self._lock:
             if len(self.seen) < OBSERVATIONS_MAX:
@@ -149,6 +154,8 @@ class _Exchange:
             connection.connect()
         except OSError as error:
             self._talk.unreachable = str(error)
+            if self._talk.has_heard:  # it was there before: what is asked now is owed
+                self._announce(self._headers())
             return
         self._socket = connection.sock
         if self.is_endless:
@@ -163,9 +170,9 @@ class _Exchange:
         finally:
             connection.close()
 
-    def _exchange(self, connection: http.client.HTTPConnection) -> None:
+    def _announce(self, headers: dict[str, str]) -> bytes | None:
+        """Have it seen what is asked. Returns the body."""
         step = self._step
-        headers = self._headers()
         lower = {name.lower(): value for name, value in headers.items()}
         self._see(
             Opened(
@@ -181,6 +188,11 @@ class _Exchange:
         body = step.body.encode() if step.verb is Verb.POST else None
         if body is not None:
             self._see(Said(self._channel, Role.CLIENT, body, at=time.monotonic()))
+        return body
+
+    def _exchange(self, connection: http.client.HTTPConnection) -> None:
+        step, headers = self._step, self._headers()
+        body = self._announce(headers)
         target = self._talk.url.path or "/"
         if self._talk.url.query:
             target += f"?{self._talk.url.query}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from ...core.oracle import RULES, Oracle, Rule, Severity, Transport, Violation
@@ -12,6 +12,22 @@ from .steps import REVISIONS, VERSION_HEADER, Conversation, Json, decoded, heade
 from .survey import Played
 
 SERVER_RULES: Final[dict[str, Rule]] = {id: rule for id, rule in RULES.items() if Role.SERVER in rule.who}
+
+HANGS: Final = Rule(
+    "hangs",
+    "A client that is owed nothing ends, or says something.",
+    (Role.CLIENT,),
+    dict.fromkeys(REVISIONS, 'no clause says so, but see basic/lifecycle, "Timeouts"'),
+    frozenset(REVISIONS),
+)
+"""No rule of the specification: told of as what only SHOULD be."""
+
+CLIENT_RULES: Final[dict[str, Rule]] = {id: rule for id, rule in RULES.items() if Role.CLIENT in rule.who} | {
+    HANGS.id: HANGS
+}
+
+RULES_TOLD: Final = {**RULES, HANGS.id: HANGS}
+"""What may stand in a report."""
 
 CHANCES: Final[dict[str, tuple[str, ...]]] = {
     "message": ("not-json", "not-jsonrpc"),
@@ -60,12 +76,26 @@ CHANCES: Final[dict[str, tuple[str, ...]]] = {
 
 def judge(conversation: Conversation, played: Played, transport: Transport) -> list[Violation]:
     """What the server broke, each rule once, in the order it showed."""
+    return told_by(played, conversation.revision if conversation.is_stateless else None, transport, Role.SERVER)
+
+
+def told_by(
+    played: Played,
+    revision: str | None,
+    transport: Transport,
+    who: Role,
+    client_revisions: Collection[str] | None = None,
+) -> list[Violation]:
+    """What one side broke, each rule once, in the order it showed: each wire has an oracle of its own."""
+
+    def check(revision: str, sender: Role, method: str, message: Json) -> str | None:
+        return fault_of(revision, sender, method, message) if sender is who else None  # the other is rude on purpose
+
     oracles: dict[int, Oracle] = {}
     found: list[Violation] = []
     for wire, seen in played.seen:
         if wire not in oracles:
-            revision = conversation.revision if conversation.is_stateless else None
-            oracles[wire] = Oracle(revision, transport, check=_fault_of_server)
+            oracles[wire] = Oracle(revision, transport, client_revisions=client_revisions, check=check)
         found += oracles[wire].receive(seen)
     if not played.is_cut:
         for wire, oracle in oracles.items():
@@ -73,7 +103,7 @@ def judge(conversation: Conversation, played: Played, transport: Transport) -> l
             found += [each for each in oracle.finish() if not _may_be_fetched(each, said)]
     first: dict[str, Violation] = {}
     for violation in found:
-        if violation.who is Role.SERVER:
+        if violation.who is who:
             first.setdefault(violation.rule, violation)
     return list(first.values())
 
@@ -86,11 +116,6 @@ def _may_be_fetched(violation: Violation, seen: Sequence[AnyObservation]) -> boo
     own = [each for each in seen if each.channel == seen[violation.observations[0]].channel]
     has_event_id = any(isinstance(each, Said) and each.event_id is not None for each in own)
     return has_event_id and Ended(own[0].channel, Role.SERVER) in own
-
-
-def _fault_of_server(revision: str, sender: Role, method: str, message: Json) -> str | None:
-    """What is wrong with the shape of a message; a client's are rude on purpose."""
-    return fault_of(revision, sender, method, message) if sender is Role.SERVER else None
 
 
 def chances(conversation: Conversation, played: Played, transport: Transport) -> set[str]:

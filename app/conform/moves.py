@@ -46,6 +46,10 @@ class Scene:
     def tell(self, method: str, params: Json | None = None, **more: Any) -> Step:
         return notification(self.revision, method, params, **more)
 
+    def listen(self) -> Step:
+        """A GET, on whose stream a session's server may ask."""
+        return Step(verb=Verb.GET, headers=headers_of(self.revision, {}), waits=False)
+
     def plain(self, **more: Any) -> Step:
         """A request that every server answers."""
         return self.ask("server/discover" if self.revision in MODERN else "ping", **more)
@@ -232,7 +236,7 @@ def _wrong_headers(scene: Scene) -> list[Step]:
 
 
 def _get_stream(scene: Scene) -> list[Step]:
-    return [Step(verb=Verb.GET, headers=headers_of(scene.revision, {}), waits=False), scene.plain()]
+    return [scene.listen(), scene.plain()]
 
 
 def _delete(scene: Scene) -> list[Step]:

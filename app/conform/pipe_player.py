@@ -124,9 +124,9 @@ class _Pipe:
 
 def end(process: subprocess.Popen[bytes]) -> None:
     """Close stdin, be patient, TERM, be patient, KILL: the group, so that what it started goes too."""
-    assert process.stdin is not None
-    with contextlib.suppress(OSError):
-        process.stdin.close()
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             process.wait(GRACE_S)

@@ -22,10 +22,14 @@ class Played(msgspec.Struct):
     Attributes:
         seen: each observation with its wire, in the order they happened.
         is_cut: there was more than is kept, so nothing can be said of what is missing.
+        vain: of a client: wires on which an answer of it was waited for in vain.
+        is_hung: of a client: it was still there, silent, and nobody owed it anything.
     """
 
     seen: list[tuple[int, AnyObservation]]
     is_cut: bool = False
+    vain: frozenset[int] = frozenset()
+    is_hung: bool = False
 
 
 Play = Callable[[Conversation], Played]

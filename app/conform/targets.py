@@ -15,6 +15,7 @@ from ..addresses import SCHEMES, scheme_of, settle
 from ..config import ConfigError
 from ..documents import without_credentials
 from ..errors import Failed
+from ..settings import Transport as Named
 from .events_player import EventsPlayer
 from .http_player import HttpPlayer
 from .pipe_player import PipePlayer
@@ -25,6 +26,10 @@ from .websocket_player import WebSocketPlayer
 FALLS_BACK: Final = (400, 404, 405)
 """Statuses of an `initialize` after which a server may have HTTP+SSE (2025-11-25 basic/transports, "Backwards
 Compatibility")."""
+
+
+ANSWER_S: Final = 20.0
+"""For an answer of a server, whose tools may take a while."""
 
 
 class Target(NamedTuple):
@@ -73,27 +78,40 @@ def target_of(options: argparse.Namespace, command: list[str]) -> Target:
         said = "nothing" if url is None else "both a URL and a command"
         raise ConfigError(f"got {said} to test, expected a URL, or -- COMMAND ARG…")
     if url is not None:
-        return _by_url(options, url)
+        if options.env or options.cwd or options.inherit_env:
+            raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
+        return by_url(url, pairs(options.header, ":", "--header"), options.timeout or ANSWER_S, options.transport)
     if options.header or options.transport != "auto":
         raise ConfigError("got --header or --transport with a command, expected them with a URL only")
-    spec = ChildSpec(tuple(command), _pairs(options.env, "=", "--env"), options.cwd, options.inherit_env)
-    return Target(command[0], PipePlayer(spec, options.timeout), Transport.PIPE)
+    return by_command(spec_of(options, command), options.timeout or ANSWER_S)
 
 
-def _by_url(options: argparse.Namespace, given: str) -> Target:
-    if options.env or options.cwd or options.inherit_env:
-        raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
-    schemes = [scheme for scheme in SCHEMES[options.transport] if scheme not in SCHEMES["unix"]]
+def spec_of(options: argparse.Namespace, command: list[str]) -> ChildSpec:
+    """How to start the command of a command line."""
+    return ChildSpec(tuple(command), pairs(options.env, "=", "--env"), options.cwd, options.inherit_env)
+
+
+def by_command(spec: ChildSpec, timeout_s: float = ANSWER_S) -> Target:
+    """A server that is started for each conversation."""
+    return Target(spec.command[0], PipePlayer(spec, timeout_s), Transport.PIPE)
+
+
+def by_url(given: str, headers: dict[str, str], timeout_s: float = ANSWER_S, transport: Named = "auto") -> Target:
+    """A server that listens somewhere.
+
+    Raises:
+        ConfigError: the URL is none, or none of that transport.
+    """
+    schemes = [scheme for scheme in SCHEMES[transport] if scheme not in SCHEMES["unix"]]
     if scheme_of(given) not in schemes:
         expected = " or ".join(f"{scheme}://…" for scheme in schemes)
         raise ConfigError(f"got the URL {without_credentials(given)}, expected {expected}, or -- COMMAND ARG…")
-    headers = _pairs(options.header, ":", "--header")
-    url, transport = settle(given, options.transport)
+    url, transport = settle(given, transport)
     try:
         Endpoint(url, tuple(headers.items()))
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    name, timeout_s = without_credentials(given), options.timeout
+    name = without_credentials(given)
     if transport == "websocket":
         return Target(name, WebSocketPlayer(url, headers, timeout_s), Transport.PIPE)
     events = EventsPlayer(url, headers, timeout_s)
@@ -103,7 +121,7 @@ def _by_url(options: argparse.Namespace, given: str) -> Target:
     return Target(name, HttpPlayer(url, headers, timeout_s), Transport.HTTP if is_settled else None, events)
 
 
-def _pairs(texts: Sequence[str], separator: str, option: str) -> dict[str, str]:
+def pairs(texts: Sequence[str], separator: str, option: str) -> dict[str, str]:
     """What a text says is not repeated: it may be a secret."""
     pairs = [text.partition(separator) for text in texts]
     if not all(found and name.strip() for name, found, _ in pairs):

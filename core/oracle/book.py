@@ -73,9 +73,14 @@ class Book:
     # --- Which revision ---------------------------------------------------------------------------------------------
 
     @property
+    def is_stateless(self) -> bool:
+        """Whether nothing else is spoken here than revisions without a handshake."""
+        return self.given is not None and is_known_modern(self.given)
+
+    @property
     def ambient(self) -> str:
         """What a message is judged by that does not say it."""
-        if self.given is not None and is_known_modern(self.given):
+        if self.given is not None and self.is_stateless:
             return self.given
         if self.negotiated is not None:
             return nearest(self.negotiated)
@@ -95,7 +100,7 @@ class Book:
 
     def revision_of(self, frame: Frame) -> str:
         """What a message is judged by: what it says itself, what it answers, where it came."""
-        if self.given is not None and is_known_modern(self.given):
+        if self.given is not None and self.is_stateless:
             return self.given
         if frame.ask is not None:
             return frame.ask.revision

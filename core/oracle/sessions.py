@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from .observations import Headers, Role, Verb
 from .seen import VERSION, Breach, Frame, JsonObject, Kind, Memory, Stream, shown
 from .watch import Watch, breach
 
+_NAME: Final = re.compile(r"[!-~]{1,64}")
 _BEGIN, _END = "=?base64?", "?="
 _ACCEPTED: Final = {
     Verb.POST: ("application/json", "text/event-stream"),
@@ -112,9 +114,11 @@ class Sessions(Watch):
         if self.book.session is not None and stream.session != self.book.session:
             what = "no Mcp-Session-Id header" if stream.session is None else "another session's id"
             yield found("session-id-missing", f"got {what}")
+        if not _NAME.fullmatch(self.book.negotiated or ""):
+            return  # its server named none that a header can
         if stream.revision is None:
             yield found("version-header-missing", "got no MCP-Protocol-Version header")
-        elif self.book.negotiated is not None and stream.revision != self.book.negotiated:
+        elif stream.revision != self.book.negotiated:
             text = f"got {shown(stream.revision)}, and {shown(self.book.negotiated)} was negotiated"
             yield found("version-header", text)
 

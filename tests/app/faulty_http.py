@@ -6,7 +6,7 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from faulty import answers
+from faulty import REVISION, answers
 
 
 class Faulty(ThreadingHTTPServer):
@@ -49,6 +49,9 @@ class Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 return
             self.server.is_stuck = self.server.fault == "hangs"
+            self.say(400)
+            return
+        if self.headers.get("MCP-Protocol-Version", REVISION) != REVISION:
             self.say(400)
             return
         session = self.headers["Mcp-Session-Id"]

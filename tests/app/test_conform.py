@@ -6,18 +6,21 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
 from conforming import FAULTY, KNOWN, QUICK, Run, on_stdio, over_http
 from isthmus.app.conform.arguments import arguments_of
-from isthmus.app.conform.command import WHAT_TO_INSTALL
 from isthmus.app.conform.judging import CHANCES, SERVER_RULES, judge
 from isthmus.app.conform.moves import MOVES, Scene, moves_for
 from isthmus.app.conform.report import decode_record
+from isthmus.app.conform.server_trial import server_trial
 from isthmus.app.conform.steps import REVISIONS, Conversation, Json, decoded, request
 from isthmus.app.conform.survey import Played, Survey, Tool
+from isthmus.app.conform.targets import Target
+from isthmus.app.conform.trials import WHAT_TO_INSTALL, Effort, run
 from isthmus.core.oracle import PIPE_CHANNEL, AnyObservation, Ended, Head, Opened, Role, Said, Severity, Transport, Verb
 
 # --- Servers --------------------------------------------------------------------------------------------------------
@@ -42,7 +45,7 @@ def test_a_good_server_over_http_passes(conform: Run) -> None:
 def test_a_fault_on_stdio_is_found_and_made_small(fault: str, rule: str, conform: Run) -> None:
     code, out, _ = conform("--only", rule, *QUICK, "--record", "found.jsonl", *on_stdio(fault))
     assert code == 1, out
-    (record,) = decode_record(Path("found.jsonl").read_bytes())
+    (record,) = decode_record(Path("found.jsonl").read_bytes(), Conversation)
     assert record.rule == rule
     assert record.clause in out
     assert len(record.conversation.steps) <= 4, "a handshake, what shows it, and what ends a conversation"
@@ -71,7 +74,7 @@ def test_a_fault_over_http_is_found_and_made_small(fault: str, rule: str, confor
         code, out, _ = conform("--only", rule, "--examples", "60", "--record", "found.jsonl", *KNOWN, url)
     assert code == 1, out
     assert f"{rule} (MUST)" in out
-    (record,) = decode_record(Path("found.jsonl").read_bytes())
+    (record,) = decode_record(Path("found.jsonl").read_bytes(), Conversation)
     assert len(record.conversation.steps) <= 6
 
 
@@ -231,16 +234,15 @@ def talkative(conversation: Conversation) -> Played:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_finding_is_a_must_if_it_can_be_and_has_no_needless_step(seed: int) -> None:
-    """In 2024-11-05 capabilities only should be kept to. A ping shows it, or the one before the handshake."""
-    from isthmus.app.conform.searching import Search
-
+    """In the older revisions capabilities only should be kept to. A ping shows it, or the one before the handshake."""
+    target = SimpleNamespace(name="talkative", reach=lambda: (talkative, Transport.PIPE))
     rule = "capability-undeclared"
-    search = Search(
-        talkative, Transport.PIPE, examples=30, seconds=None, seed=seed, rules={rule}, tell=lambda line: None
-    )
-    (finding,) = search.run([Survey("2024-11-05", False), Survey("2025-06-18", False)]).findings
-    assert finding.violation.rule == rule
-    assert (finding.violation.severity, finding.conversation.revision) == (Severity.MUST, "2025-06-18")
+    effort = Effort(examples=30, seed=seed)
+    revisions, outcome = run(server_trial(cast(Target, target)), effort, {rule}, lambda line: None)
+    assert len(revisions) == 4
+    (finding,) = outcome.findings
+    assert (finding.violation.rule, finding.violation.severity) == (rule, Severity.MUST)
+    assert finding.conversation.revision == "2025-11-25"
     assert len(finding.conversation.steps) == 3
 
 

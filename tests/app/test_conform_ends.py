@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 from conforming import FAULTY, KNOWN, Run, over_http
 from isthmus.app.conform.report import decode_record
+from isthmus.app.conform.steps import Conversation
 
 FILES = ("--json", "r.json", "--junit", "r.xml", "--record", "r.jsonl")
 
@@ -19,7 +20,7 @@ def told() -> tuple[str, dict[str, str], list[str]]:
     suite = ElementTree.fromstring(Path("r.xml").read_text())
     assert [case.get("name") for case in suite if case.find("error") is not None] == ["all was tried"]
     assert (suite.get("errors"), suite.get("tests")) == ("1", str(len(suite)))
-    recorded = [record.rule for record in decode_record(Path("r.jsonl").read_bytes())]
+    recorded = [record.rule for record in decode_record(Path("r.jsonl").read_bytes(), Conversation)]
     return whole["stopped"], {each["rule"]: each["state"] for each in whole["rules"]}, recorded
 
 

@@ -10,6 +10,7 @@ import pytest
 from conforming import KNOWN, QUICK, Run
 from faulty_streams import Events, Sockets, serving
 from isthmus.app.conform.report import decode_record
+from isthmus.app.conform.steps import Conversation
 
 Kind = Callable[[str], Events | Sockets]
 ONE = ("--examples", "1", *KNOWN)
@@ -43,7 +44,7 @@ def test_a_fault_is_found_and_made_small(kind: Kind, conform: Run) -> None:
     with serving(kind("twice")) as server:
         code, out, _ = conform("--only", "response-twice", *QUICK, "--record", "found.jsonl", url_of(server))
     assert code == 1, out
-    (record,) = decode_record(Path("found.jsonl").read_bytes())
+    (record,) = decode_record(Path("found.jsonl").read_bytes(), Conversation)
     assert len(record.conversation.steps) <= 4, "a handshake, what shows it, and what ends a conversation"
 
 

@@ -7,15 +7,20 @@ side.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar, Final
 
 from isthmus.core.effects import Cause, Connected, Effect, Opening
 from isthmus.core.engine import Engine
 from isthmus.core.ids import ChannelId
-from isthmus.core.oracle import AnyObservation, Role, Violation
+from isthmus.core.oracle import AnyObservation, Ended, Role, Said, Violation
 from isthmus.core.oracle.wires import Wire, Wires
+from isthmus.core.upstream import State
+
+MADE_MAX: Final = 64
+"""Engines of one test: a property makes one for each example."""
 
 SAME = {
     "server-info": "initialize-result",
@@ -31,17 +36,21 @@ SAME = {
 
 LEFT_OUT = {
     ("capability-undeclared", Role.CLIENT),  # a server that is asked for what it has not declared may refuse it itself
-    ("cancel-unknown", Role.CLIENT),  # a call of an upstream session that was lost is cancelled in the one after it
-    ("server-info", Role.SERVER),  # results of our own about tasks and lost calls do not name a server (a SHOULD)
 }
+
+NEVER = {("progress-stands", Role.SERVER)}
+"""What is not passed on, whatever a peer does."""
 
 
 class Overheard(Engine):
     """The engine itself, and what of its inputs and effects is on a wire.
 
     Attributes:
+        made: those that were made last.
         broken: what the proxy did wrong, with the wire's server; each is raised once, at the input that shows it.
     """
+
+    made: ClassVar[deque[Overheard]] = deque(maxlen=MADE_MAX)
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -49,6 +58,9 @@ class Overheard(Engine):
         self.broken: list[tuple[str, Role, Violation]] = []
         self._depth = 0
         self._by_peers: set[str] = set()
+        self._named: set[str] = set()  # servers that have told who they are
+        self._faults: dict[Wire, set[str]] = {}  # of peers, by wire
+        self.made.append(self)
 
     def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]:
         with self._outermost() as is_outermost:
@@ -148,6 +160,38 @@ class Overheard(Engine):
     def handle_timeout(self, now: float) -> list[Effect]:
         return self._judged(super().handle_timeout(now))
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether it owes nobody anything, and waits for nobody."""
+        links = self._servers.links.values()
+        return not (
+            self.exchange_count
+            or self._waiting._thens
+            or any(session.asks for session in self._clients.sessions.values())
+            or any(link.pending or link.queue for link in links)
+        )
+
+    def finish(self) -> None:
+        """Both sides are at rest: nothing is owed by the proxy.
+
+        Left out are wires on which a peer has broken a rule, or has said what can be read in two ways, since nobody can
+        tell what it has asked for; and servers that nothing can be said to any more, or that have not confirmed what
+        was.
+        """
+        assert self.is_at_rest
+        there = self._servers_there()
+        for wire, faults in self._faults.items():
+            if not faults and (wire.proxy is Role.SERVER or wire in there):
+                self._note(wire, wire.oracle.finish())
+        self._judged([])
+
+    def _servers_there(self) -> set[Wire]:
+        """The wires to servers on which something can still be said."""
+        links = [link for link in self._servers.links.values() if link.upstream.state is State.READY]
+        found = [self.wires._wires.get(("up", link.plan.id, link.id, link.upstream.session or "")) for link in links]
+        pipes = [self.wires._channels.get(link.channel) for link in links if link.channel is not None]
+        return {wire for wire in found if wire is not None} | {pipe.wire for pipe in pipes if pipe is not None}
+
     @contextmanager
     def _outermost(self) -> Iterator[bool]:
         """One input may be made of others, which are not seen by themselves."""
@@ -169,14 +213,29 @@ class Overheard(Engine):
         return "" if link is None else str(link.id)
 
     def _told(self, wire: Wire, observation: AnyObservation, found: list[Violation]) -> None:
+        faults = self._faults.setdefault(wire, set())
+        if wire.oracle._book.garbled[wire.proxy.other]:
+            faults.add("garbled")
+        if isinstance(observation, Ended) and observation.by is wire.proxy is Role.CLIENT:
+            faults.add("no response")  # whether what was said has arrived, nobody knows
+        if wire.proxy is Role.CLIENT and isinstance(observation, Said) and b'erverInfo"' in observation.message:
+            self._named.add(wire.server)
+        self._note(wire, found)
+
+    def _note(self, wire: Wire, found: list[Violation]) -> None:
         for each in found:
             if each.who is not wire.proxy:
                 self._by_peers.add(each.rule)
+                self._faults[wire].add(each.rule)
+            elif each.rule == "server-info" and wire.server not in self._named:
+                pass  # nobody can say it
             elif not self._is_excused(each):
                 self.broken.append((wire.server, wire.proxy, each))
 
     def _is_excused(self, found: Violation) -> bool:
         """Whether a peer is to blame: for the same, or for answering under an id that nobody used, which proxies
         forgive and the oracle cannot follow."""
+        if (found.rule, found.who) in NEVER:
+            return False
         alike = {found.rule, SAME.get(found.rule, ""), "response-unknown"}
         return bool(alike & self._by_peers) or (found.rule, found.who) in LEFT_OUT

@@ -252,6 +252,17 @@ def test_artifacts_are_listed_page_by_page_and_each_once() -> None:
     assert not files.world.heard
 
 
+def test_artifacts_of_one_moment_are_each_on_a_page() -> None:
+    """A page may end among them."""
+    files = scene(producer("make", LocatorMode.CHANGED), limits=Limits(artifact_page_max=2))
+    files.call("make", writes={f"{number}.txt": b"x" for number in range(5)})
+    seen, cursor = listed(files)
+    while cursor is not None:
+        more, cursor = listed(files, cursor=cursor)
+        seen += more
+    assert sorted(seen) == ["0.txt", "1.txt", "2.txt", "3.txt", "4.txt", "own"]
+
+
 def test_a_cursor_that_was_not_given_is_refused() -> None:
     files = scene(producer("make", LocatorMode.CHANGED))
     answer = files.ask("resources/list", cursor="isthmus-artifact:x:y")

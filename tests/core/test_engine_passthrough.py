@@ -343,9 +343,12 @@ def test_progress_comes_back_under_the_clients_own_token(down: str, up: str, tok
     assert type(given) is int
     assert call.raw.endswith(b'{"name":"t","_meta":{"x":1.0,"progressToken":%d}}}' % given), "nothing else changed"
     seen = f'"{given}"' if as_text else str(given)
-    for source in {server, call.channel}:
-        world.say(source, notification("notifications/progress", f'{{"progressToken":{seen},"progress":0.50,"m":"é"}}'))
-        progress = notification("notifications/progress", f'{{"progressToken":{token},"progress":0.50,"m":"é"}}')
+    for source, far in zip({server, call.channel}, ("0.50", "1e0"), strict=False):
+        said, progress = (
+            notification("notifications/progress", f'{{"progressToken":{name},"progress":{far},"m":"é"}}')
+            for name in (seen, token)
+        )
+        world.say(source, said)
         assert world.messages(channel) == [progress]
         world.sent[channel].clear()
 

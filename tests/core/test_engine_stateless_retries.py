@@ -14,6 +14,7 @@ from isthmus.core.limits import Limits
 from stateless_driving import (
     ACCEPT,
     ANSWERS,
+    K,
     Modern,
     ask,
     assert_idle,
@@ -147,6 +148,7 @@ def test_a_held_answer_is_given_once() -> None:
     world, client, _ = served()
     heard, _, state = parked(world, client)
     give(world, heard, '{"content":[],"n":1}')
+    assert world.hear("").frame["result"] == {"action": "cancel"}, "its server did not wait, and has asked all the same"
     channel = client.call(requestState=state, inputResponses={"r1": ACCEPT})
     assert client.answered(channel, client.last_id)["result"]["n"] == 1
     assert not world.hears(""), "nobody waits for the answers any more"
@@ -165,6 +167,7 @@ def test_a_retry_for_another_run_of_the_proxy_is_told_that_its_call_is_lost() ->
     answer = other.answered(channel, other.last_id)["result"]
     assert answer["isError"]
     assert answer["resultType"] == "complete"
+    assert answer["_meta"][K + "serverInfo"] == {"name": "s", "version": "1"}
     assert not second.hears("tools/call")
     assert_idle(second)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from isthmus.core.oracle import RULES, Head, Oracle, Role, Transport
 from oracle_cases import CASES, Case, found
-from wire_scenes import Wire
+from wire_scenes import CLIENT, SERVER, K, Wire
 
 PAIRS = [(case, revision) for case in CASES for revision in RULES[case.rule].clauses]
 
@@ -50,6 +50,47 @@ def test_a_rule_is_kept_and_broken(case: Case, revision: str) -> None:
 
 def test_every_rule_has_a_case() -> None:
     assert {case.rule for case in CASES} == set(RULES)
+
+
+# --- What only its peer could have kept -------------------------------------------------------------------------------
+
+
+def breaks(wire: Wire, who: object) -> set[str]:
+    """The rules that one side breaks, until now."""
+    oracle = Oracle(None, wire.transport)
+    return {violation.rule for each in wire.seen for violation in oracle.receive(each) if violation.who is who}
+
+
+@pytest.mark.parametrize("named", [None, 20251125, "", "\ud800", "2025 11 25", "v" * 65])
+def test_a_version_that_no_header_can_name_is_missed_in_none(named: object) -> None:
+    """The answer to `initialize` names it; the client goes on without a header."""
+    wire = Wire("2025-11-25", Transport.HTTP)
+    wire.hello()
+    wire.welcome(protocolVersion=named)
+    wire.call(head={"revision": None})
+    assert "version-header-missing" not in breaks(wire, CLIENT)
+
+
+@pytest.mark.parametrize("is_stateless_only", [False, True])
+def test_a_request_that_says_no_era_is_answered_in_either(is_stateless_only: bool) -> None:
+    """On a pipe where both are spoken, and before any handshake. Where there is only one, it is answered in that."""
+    wire = Wire("2026-07-28")
+    wire.reply(wire.call())
+    wire.say(CLIENT, {"jsonrpc": "2.0", "id": 7, "method": "ping"})
+    wire.say(SERVER, {"jsonrpc": "2.0", "id": 7, "result": {}})
+    oracle = Oracle("2026-07-28" if is_stateless_only else None, Transport.PIPE)
+    told = [violation for each in wire.seen for violation in oracle.receive(each) if violation.who is SERVER]
+    assert ("result-kind-missing" in {violation.rule for violation in told}) is is_stateless_only
+
+
+def test_a_level_that_is_none_is_below_none() -> None:
+    """A log message was asked for, and says no level: there is a rule for that, and it is another."""
+    wire = Wire("2026-07-28")
+    wire.call(meta=wire.meta(**{K + "logLevel": "error"}))
+    wire.tell("notifications/message", level=None, data="x")
+    assert "log-unasked" not in breaks(wire, SERVER)
+    wire.tell("notifications/message", level="info", data="x")
+    assert "log-unasked" in breaks(wire, SERVER)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.rule in WITH_A_STATUS], ids=named)

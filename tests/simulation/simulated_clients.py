@@ -6,8 +6,10 @@ All that a client says carries its mark, and nothing that it is sent may carry a
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final
 
 from isthmus.core.effects import (
@@ -24,7 +26,9 @@ from isthmus.core.effects import (
     Send,
 )
 from simulated_network import Channel, Network, Wrong
+from simulated_news import News
 from simulated_servers import ABILITIES, GARBAGE, HANDSHAKES, MODERN, VERSION
+from simulated_tasks import Tasks
 
 MARKS: Final = re.compile(rb"mk\d+:")
 ABLE: Final = {"elicitation": {}}
@@ -32,10 +36,35 @@ GONE: Final = Cause(End.GONE)
 
 
 class Owed:
-    """A request, where its answer belongs, and what a good one says (None: anything)."""
+    """A request, where its answer belongs, and what a good one says (None: anything).
+
+    Attributes:
+        settle: is given the answer, whatever it is; None: it is judged by its text.
+        lost: is called if none can come any more.
+        lasts: none needs to come.
+        asked_at: the so manieth request of all clients that was made.
+        progress: the last that was told; `progress_before`: in earlier rounds of the call.
+    """
+
+    settle: Callable[[Owed, dict[str, Any]], None] | None = None
+    lost: Callable[[], None] | None = None
+    lasts = False
+    asked_at = progress = progress_before = 0
 
     def __init__(self, channel: Channel, text: str | None, params: dict[str, Any]) -> None:
         self.channel, self.text, self.params = channel, text, params
+
+    @property
+    def token(self) -> int | None:
+        """That of its progress. All rounds of a call have one."""
+        token: int | None = self.params.get("_meta", {}).get("progressToken")
+        return token
+
+    @property
+    def steps(self) -> int:
+        """How much progress its call is to make that it wants to hear of."""
+        steps: int = self.params["arguments"]["steps"] if self.token is not None else 0
+        return steps
 
 
 class Client:
@@ -46,21 +75,37 @@ class Client:
         unwanted: those that were cancelled; an answer may have been on its way.
         settled: those that were answered, or whose channel was lost.
         outcomes: how many requests ended in which way.
+        able: what it declares.
+        greeting: what its server has declared, by a handshake.
+        incarnation: how often it has begun.
+        tasks, news: what it does with tasks and subscriptions; None: it does without.
+        hears_news: it has a place where it is told of changes.
     """
 
     is_modern = False
+    hears_news = True
 
     def __init__(self, network: Network, number: int, server: str, principal: str) -> None:
-        self.network, self.rng = network, network.rng
+        self.network, self.name = network, f"c{number}"
+        self.rng = network.rng_of(self.name)
+        self.seed = self.rng.getrandbits(64)
         self.mark, self.server, self.principal = f"mk{number}:", server, principal
         self.revision = MODERN if self.is_modern else self.rng.choice(HANDSHAKES)
-        self.is_rude = "rude" in network.faults and self.rng.random() < 0.5
+        self.is_rude = self.rng.random() < 0.5 and "rude" in network.faults
         self.is_ready = self.is_done = False
         self.owed: dict[int, Owed] = {}
         self.unwanted: dict[int, Owed] = {}
         self.settled: set[int] = set()
         self.outcomes: Counter[str] = Counter()
-        self.last = 0
+        self.last = self.incarnation = 0
+        self.able: dict[str, Any] = ABLE
+        self.greeting: dict[str, Any] = {}
+        self.tasks: Tasks | None = None
+        self.news: News | None = None
+
+    def __str__(self) -> str:
+        kind = type(self).__name__ + (", rude" if self.is_rude else "")
+        return f"{self.name}: {kind}, {self.revision}, of {self.principal or 'nobody'}, with {self.server}"
 
     # --- What it does -----------------------------------------------------------------------------------------------
 
@@ -76,25 +121,33 @@ class Client:
         """Say it; returns the channel where an answer belongs."""
         raise NotImplementedError
 
-    def act(self) -> None:
-        """Do one of the things that clients do, and be back later."""
-        network = self.network
+    def act(self, number: int) -> None:
+        """Do one of the things that clients do. What is random in it, and in what comes of it, is drawn by number."""
+        network, rng = self.network, self.rng
         if not network.is_stormy or self.is_done:
             return
-        network.later(self.rng.expovariate(1.0), self.act)
-        if network.strikes("leaves", 0.02):
+        rng.seed(f"{self.seed} {number}")
+        if network.strikes("leaves", 0.02, rng):
             self.leave()
             self.begin()
         elif not self.is_ready:
             return
-        elif self.is_rude and network.strikes("rude", 0.2):
+        elif rng.random() < 0.2 and self.is_rude and network.strikes("rude", 1.0, rng):
             self.be_rude()
-        elif self.owed and network.strikes("cancels", 0.1):
-            self.cancel(self.rng.choice(list(self.owed)))
-        elif self.rng.random() < 0.7:
+        elif network.strikes("cancels", 0.1, rng) and self.owed:
+            self.cancel(rng.choice(list(self.owed)))
+        elif self._is_busy_otherwise(rng):
+            return
+        elif rng.random() < 0.7:
             self.call()
         else:
-            self.request(self.rng.choice(("tools/list", "tools/list", "server/discover" if self.is_modern else "ping")))
+            self.request(rng.choice(("tools/list", "tools/list", "server/discover" if self.is_modern else "ping")))
+
+    def _is_busy_otherwise(self, rng: random.Random) -> bool:
+        """Whether it has done something with tasks or subscriptions."""
+        if self.tasks is not None and rng.random() < 0.6 and self.tasks.act(rng):
+            return True
+        return self.news is not None and rng.random() < 0.3 and self.news.act(rng)
 
     def call(self) -> int:
         """Call a tool that says what it is told."""
@@ -102,15 +155,25 @@ class Client:
         params: dict[str, Any] = {"name": "echo", "arguments": {"say": say, "ask": self.rng.random() < 0.3}}
         if self.rng.random() < 0.4:
             params["_meta"] = {"progressToken": self.last + 1}
+            params["arguments"]["steps"] = self.rng.choice((1, 1, 10, 60))
         return self.request("tools/call", params, say)
 
-    def request(self, method: str, params: dict[str, Any] | None = None, text: str | None = None) -> int:
+    def request(
+        self,
+        method: str,
+        params: dict[str, Any] | None = None,
+        text: str | None = None,
+        settle: Callable[[Owed, dict[str, Any]], None] | None = None,
+        lost: Callable[[], None] | None = None,
+    ) -> int:
         self.last += 1
+        self.network.asked += 1
         number, said = self.last, dict(params or {})
         if self.is_modern:
-            said["_meta"] = {**said.get("_meta", {}), VERSION: MODERN, ABILITIES: ABLE}
+            said["_meta"] = {**said.get("_meta", {}), VERSION: MODERN, ABILITIES: self.able}
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": said}
-        self.owed[number] = Owed(self.send(json.dumps(message).encode()), text, said)
+        owed = self.owed[number] = Owed(self.send(json.dumps(message).encode()), text, said)
+        owed.settle, owed.lost, owed.asked_at = settle, lost, self.network.asked
         return number
 
     def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
@@ -142,6 +205,10 @@ class Client:
                     self._take_answer(channel, one)
                 elif "id" in one:
                     self._take_question(one)
+                elif one["method"] == "notifications/progress":
+                    self._take_progress(one["params"])
+                elif self.news is not None:
+                    self.news.receive(channel, one)
 
     def receive_end(self, channel: Channel, close: Close | None) -> None:
         """A channel has ended: by an order of the engine's (`close`), or it was lost."""
@@ -159,18 +226,35 @@ class Client:
         if owed.channel is not channel:
             raise Wrong(f"{self.mark} was answered on another channel: {frame}")
         self.settled.add(number)
-        if "error" in frame:
+        if owed.settle is not None:
+            owed.settle(owed, frame)
+        elif "error" in frame:
             self.outcomes["error"] += 1
             self.outcomes[f"error {frame['error'].get('code')}"] += 1
             if owed.text == "initialize":
                 self.fail_to_begin()
         elif owed.text == "initialize":
             self.is_ready = True
+            self.incarnation += 1
+            self.greeting = frame["result"]["capabilities"]
             self.notify("notifications/initialized")
         elif frame["result"].get("resultType") == "input_required":
             self._go_on(owed, frame["result"])
+        elif self.tasks is not None and ("task" in frame["result"] or frame["result"].get("resultType") == "task"):
+            self.tasks.begin(owed, frame["result"])
         else:
             self._judge(owed, frame["result"])
+
+    def _take_progress(self, told: dict[str, Any]) -> None:
+        token = told["progressToken"]
+        owed = next((owed for owed in (*self.owed.values(), *self.unwanted.values()) if owed.token == token), None)
+        if owed is not None and told["progress"] <= owed.progress:
+            raise Wrong(f"{self.mark} was told of progress again, after {owed.progress}: {told}")
+        if owed is not None:
+            owed.progress = told["progress"]
+            self.outcomes["progress"] += 1
+        elif token not in self.settled:
+            raise Wrong(f"{self.mark} wants to hear of no such progress: {told}")
 
     def _judge(self, owed: Owed, result: dict[str, Any]) -> None:
         self.outcomes["result"] += 1
@@ -178,6 +262,8 @@ class Client:
             said = [block.get("text") for block in result.get("content", ())]
             if said != [owed.text] and not result.get("isError"):
                 raise Wrong(f"{owed.text!r} was answered {result!r}")
+            if not self.network.faults and max(owed.progress, owed.progress_before) != owed.steps:
+                raise Wrong(f"nothing went wrong, and {owed.text!r} made {owed.progress} steps of {owed.steps}")
 
     def _go_on(self, owed: Owed, result: dict[str, Any]) -> None:
         """Answer what the call asks, and make it again."""
@@ -186,7 +272,8 @@ class Client:
         params = {**owed.params, "inputResponses": answers}
         if "requestState" in result:
             params["requestState"] = result["requestState"]
-        self.request("tools/call", params, owed.text)
+        again = self.request("tools/call", params, owed.text)
+        self.owed[again].progress_before = max(owed.progress, owed.progress_before)
 
     def _take_question(self, frame: dict[str, Any]) -> None:
         if frame["method"] == "elicitation/create":
@@ -204,12 +291,17 @@ class Client:
 
     def lose(self, channel: Channel | None = None) -> None:
         """Nothing more can come for what belongs to that channel; None: for anything."""
+        if channel is None and self.news is not None:
+            self.news.lose()
         for number, owed in [*self.owed.items(), *self.unwanted.items()]:
             if channel is None or owed.channel is channel:
                 self.owed.pop(number, None)
                 self.unwanted.pop(number, None)
                 self.settled.add(number)
-                self.outcomes["lost"] += 1
+                if not owed.lasts:
+                    self.outcomes["lost"] += 1
+                if owed.lost is not None:
+                    owed.lost()
 
 
 class PipeClient(Client):
@@ -331,7 +423,7 @@ class HttpClient(Client):
         self.revision = _negotiated(send.message, self.revision)
         was_ready = self.is_ready
         super().receive(channel, send)
-        if self.is_ready and not was_ready and self.rng.random() < 0.7:
+        if self.is_ready and not was_ready and (self.news is not None or self.rng.random() < 0.7):
             self._listen(None)
 
     def _listen(self, event_id: str | None) -> Channel:
@@ -406,8 +498,9 @@ class ModernHttpClient(Client):
         try:
             frame = json.loads(message)
             mirrored = [("mcp-method", frame["method"])]
-            if frame["method"] == "tools/call":
-                mirrored.append(("mcp-name", frame["params"]["name"]))
+            name = next((frame["params"][key] for key in ("taskId", "name", "uri") if key in frame["params"]), None)
+            if name is not None:
+                mirrored.append(("mcp-name", name))
         except (ValueError, KeyError, TypeError, RecursionError):
             mirrored = []
         opening = PostOpening(
