@@ -21,7 +21,7 @@ from .errors import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RemotePro
 from .exchange import Exchange
 from .jsonrpc import Frame
 from .links import Link
-from .progress import goes_on
+from .progress import further
 from .rewrite import members, set_member, take
 from .session import Ask, Session
 from .sharing import MAY_ASK, Crowd
@@ -191,8 +191,10 @@ class Asking:
             return
         assert span is not None
         self._uplink.expect_reply(link, exchange)
-        if not goes_on(exchange, take(params, spans.get("progress"))):
+        progress = further(exchange.told, take(params, spans.get("progress")))
+        if progress is None:
             return
+        exchange.told = progress
         restored = without_related(params)
         if restored is params:
             restored = b"".join((params[: span.start], exchange.token_raw, params[span.stop :]))
@@ -236,9 +238,10 @@ class Asking:
             return Frame(error=jsonrpc.error_object(error.rpc_code, error.message))
 
     def restore_token(self, session: Session, params: bytes | None) -> bytes | None:
-        """Progress on a server's request: its own token again. None when nothing of the kind is open."""
+        """Progress on a server's request: its own token again. None if nothing of the kind is open, or it stands."""
         try:
             token_raw = jsonrpc.member_of(params, "progressToken")
+            progress_raw = jsonrpc.member_of(params, "progress")
         except RemoteProtocolError:
             return None
         number = None if token_raw is None else jsonrpc.number_of(token_raw)
@@ -246,6 +249,10 @@ class Asking:
         if params is None or number is None or ask is None or ask.stream is None or ask.token_raw is None:
             return None
         self._courier.expect_answer(session, number)
+        progress = further(ask.told, progress_raw)
+        if progress is None:
+            return None
+        session.asks[number] = ask._replace(told=progress)
         return set_member(params, "progressToken", ask.token_raw)
 
 

@@ -257,6 +257,9 @@ class Engine:
         if now < desk.now:
             raise _backwards(now, desk.now)
         desk.now, desk.source = now, channel
+        if len(messages) == 1 and self._short.receive_answer(channel, messages[0]):
+            effects, desk.out = desk.out, []
+            return effects
         at, channels = 0, self._servers.channels
         while at < len(messages):
             row, role = row_at(messages, at), desk.role_if_open(channel)

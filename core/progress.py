@@ -109,9 +109,9 @@ def retold(row: Row, token_raw: bytes) -> list[bytes] | None:
     return messages if len(messages) == len(row.messages) else None
 
 
-def goes_on(exchange: Exchange, progress_raw: bytes | None) -> bool:
-    """Whether progress is news, and remembers it if so. What is behind what the client was told, or stands, is not: the
-    server goes back, or the call was sent to it once more and begins anew, under the client's one token.
+def further(told: float, progress_raw: bytes | None) -> float | None:
+    """How far it is now, for whoever was `told` before; None if that is no news, since it goes back, or stands: who
+    reports does so, or the call was sent once more and begins anew, under the one token that its client has.
 
     Source: 2025-03-26 to 2026-07-28, basic/utilities/progress: "The `progress` value MUST increase with each
     notification".
@@ -122,11 +122,8 @@ def goes_on(exchange: Exchange, progress_raw: bytes | None) -> bool:
         except msgspec.DecodeError:
             progress = float(progress_raw or b"")  # it may be beyond what numbers can be
     except ValueError:
-        return True  # no number: whoever wants to make something of it may
-    if progress <= exchange.told:
-        return False
-    exchange.told = progress
-    return True
+        return told  # no number: whoever wants to make something of it may
+    return progress if progress > told else None
 
 
 class Progress:

@@ -6,8 +6,11 @@ it where the short one will do comes to the same.
 
 from __future__ import annotations
 
+from typing import Final
+
 from . import jsonrpc
 from .acquaintances import Acquaintance, Acquaintances
+from .bridge.content import TRACE
 from .clients import Clients
 from .courier import Courier
 from .desk import Desk
@@ -17,8 +20,8 @@ from .exchange import NO_WISH, Exchange, ExchangeKey, Reply
 from .exchange import Input as ExchangeInput
 from .ids import ChannelId
 from .jsonrpc import Frame
-from .links import Crossed, Link, Said, UpPostRole
-from .plain import METHODS, may_come_down
+from .links import ChildRole, Crossed, Link, Said, UpPostRole
+from .plain import METHODS
 from .rewrite import compact_members
 from .roles import PostRole
 from .servers import Servers
@@ -28,6 +31,11 @@ from .stream import Stream
 from .streams import Streams
 from .upstream import State
 from .wire.mirroring import named
+
+UP_ROLES: Final = (ChildRole, UpPostRole)
+_METHOD: Final = b'"method"'
+_METHOD_WITHIN: Final = 80
+"""Where it stands in nearly all messages that have one: they are no answers, and need not be read to know."""
 
 
 class ShortWay:
@@ -171,34 +179,70 @@ class ShortWay:
             return False
         link, number = role.link, role.number
         exchange = None if number is None else link.pending.get(number)
-        if not isinstance(exchange, Exchange) or link.cut or link.parting or link.queue:
+        if number is None or not isinstance(exchange, Exchange) or not _may_come_down(link, exchange):
             return False
-        if link.upstream.state is not State.READY or link.leaving or len(message) > desk.limits.outbox_low_bytes:
+        if len(message) > desk.limits.outbox_low_bytes:
             return False
-        if not (exchange.is_plain or (exchange.is_ferried and _is_simple(exchange))):
-            return False
-        assert number is not None
         session = link.sessions[exchange.sid]
         result: bytes | None = None
         pieces: tuple[bytes, ...] | None = None
         if len(message) < jsonrpc.LARGE_BYTES:
-            result = _result_in(message, link, session, exchange, number)
+            try:
+                frame = jsonrpc.decode(message)
+            except RemoteProtocolError:
+                return False
+            if frame.id_raw is None or jsonrpc.number_of(frame.id_raw) != number:
+                return False
+            result = _result_in(frame, link, session, exchange)
         elif exchange.is_plain:
             pieces = self._passing.read(link, number, message)
         if result is None and pieces is None:
             return False
         desk.release(channel)
-        del link.pending[number]
         link.posts.discard(channel)
-        self._uplink.expect_none(exchange)
-        link.upstream.receive_proof()
-        self._health[link.plan.id].receive_proof()
-        exchange.step(ExchangeInput.REPLY)
+        self._take_in(link, exchange, number)
         if pieces is not None:
             self._courier.pass_answer(session, exchange, pieces)
         elif result is not None:
             self._courier.answer_plainly(session, exchange, jsonrpc.encode_result(exchange.id_raw, result))
         return True
+
+    def receive_answer(self, channel: ChannelId, message: bytes) -> bool:
+        """One message came on a channel to a server, which goes on."""
+        if len(message) >= jsonrpc.LARGE_BYTES or _METHOD in message[:_METHOD_WITHIN]:
+            return False
+        role = self._desk.role_if_open(channel)
+        if not isinstance(role, UP_ROLES) or (isinstance(role, ChildRole) and role.link.channel != channel):
+            return False
+        link = role.link
+        try:
+            frame = jsonrpc.decode(message)
+        except RemoteProtocolError:
+            return False
+        number = None if frame.id_raw is None else jsonrpc.number_of(frame.id_raw)
+        exchange = None if number is None else link.pending.get(number)
+        if number is None or not isinstance(exchange, Exchange) or not _may_come_down(link, exchange):
+            return False
+        if isinstance(role, UpPostRole) and (role.number != number or role.passage is not None):
+            return False
+        session = link.sessions[exchange.sid]
+        result = _result_in(frame, link, session, exchange)
+        if result is None:
+            return False
+        if isinstance(role, UpPostRole):
+            role.has_spoken = True
+            self._uplink.receive_settled(role)
+        self._take_in(link, exchange, number)
+        self._courier.answer_plainly(session, exchange, jsonrpc.encode_result(exchange.id_raw, result))
+        return True
+
+    def _take_in(self, link: Link, exchange: Exchange, number: int) -> None:
+        """The server has answered."""
+        del link.pending[number]
+        self._uplink.expect_none(exchange)
+        link.upstream.receive_proof()
+        self._health[link.plan.id].receive_proof()
+        exchange.step(ExchangeInput.REPLY)
 
 
 def _cross(link: Link, session: Session, frame: Frame, said: Said | None) -> Crossed | None:
@@ -206,10 +250,13 @@ def _cross(link: Link, session: Session, frame: Frame, said: Said | None) -> Cro
     return None if link.ferry is None else link.ferry.up(link, session, frame.method, frame.params, said)
 
 
-def _is_simple(exchange: Exchange) -> bool:
-    """Whether nothing has come of a request meanwhile but its answer."""
-    return (
-        exchange.park is None
+def _may_come_down(link: Link, exchange: Exchange) -> bool:
+    """Whether nothing stands between an answer and its client, and nothing has come of the request meanwhile."""
+    if link.upstream.state is not State.READY or link.leaving or link.cut or link.parting or link.queue:
+        return False
+    return exchange.is_plain or (
+        exchange.is_ferried
+        and exchange.park is None
         and exchange.lacking is None
         and exchange.round is None
         and exchange.task is None
@@ -220,16 +267,12 @@ def _is_simple(exchange: Exchange) -> bool:
     )
 
 
-def _result_in(message: bytes, link: Link, session: Session, exchange: Exchange, number: int) -> bytes | None:
+def _result_in(frame: Frame, link: Link, session: Session, exchange: Exchange) -> bytes | None:
     """The JSON of the result that answers the call, as its client is to read it, if that is what the message is."""
-    try:
-        frame = jsonrpc.decode(message)
-    except RemoteProtocolError:
-        return None
-    if frame.id_raw is None or jsonrpc.number_of(frame.id_raw) != number or frame.result is None:
+    if frame.result is None:
         return None
     if exchange.is_plain:
-        return frame.result if may_come_down(link, exchange, frame) else None
+        return frame.result if link.is_plain and exchange.lacking is None and TRACE not in frame.result else None
     return None if link.ferry is None else link.ferry.down(link, session, exchange, frame.result)
 
 

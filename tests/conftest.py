@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """What is measured is written down here: xdist gives its processes seconds to end, a busy machine takes more."""
+    """Write down what was measured: xdist gives its processes seconds to end, and a busy machine takes more."""
     measuring = sys.modules.get("coverage")
     if measuring is not None and (current := measuring.Coverage.current()) is not None:
         current.save()

@@ -61,13 +61,14 @@ def fault_of(revision: str, sender: Role, method: str, message: Json) -> str | N
         name = "InputRequiredResult"
     elif kind not in (None, "complete"):
         return None  # an extension's
-    if name is None or name not in _definitions(revision):
+    if name is None or name not in schema_of(revision):
         return None
     return _fault(revision, name, msgspec.json.encode(result))
 
 
 @cache
-def _definitions(revision: str) -> dict[str, Any]:
+def schema_of(revision: str) -> dict[str, Any]:
+    """The definitions of a revision's schema, each under its name."""
     text = resources.files(__package__).joinpath("schemas", f"{revision}.json").read_text(encoding="utf-8")
     definitions: dict[str, Any] = json.loads(text)["$defs"]
     return definitions
@@ -76,7 +77,7 @@ def _definitions(revision: str) -> dict[str, Any]:
 @cache
 def _by_method(revision: str, union: str) -> dict[str, str]:
     """Method → definition, of those that the union lists."""
-    definitions = _definitions(revision)
+    definitions = schema_of(revision)
     listed = definitions.get(union, {})
     if "properties" in listed:
         return {listed["properties"]["method"]["const"]: union}
@@ -86,7 +87,7 @@ def _by_method(revision: str, union: str) -> dict[str, str]:
 
 @cache
 def _validator(revision: str, name: str) -> Draft202012Validator:
-    return Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": _definitions(revision)})
+    return Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": schema_of(revision)})
 
 
 @lru_cache(REMEMBERED)

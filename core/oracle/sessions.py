@@ -31,6 +31,8 @@ class Sessions(Watch):
         super().__init__(book)
         self._lost: int | None = None
         """The observation that said that the session is over: a 404, or a success for DELETE."""
+        self._told: int | None = None
+        """The 404 that told the client so; what it says on its way after its own DELETE breaks nothing."""
         self._has_listened = False
 
     def opened(self, stream: Stream) -> Iterator[Breach]:
@@ -50,15 +52,17 @@ class Sessions(Watch):
         if self._lost is not None and is_mine and stream.index > self._lost and self._is_misnamed(stream):
             text = "got 400 for a session that is over, expected 404"
             yield Breach("session-end-status", Role.SERVER, text, revision, (self._lost, stream.index, index))
-        if self._lost is None and is_mine and self._ends(stream):
-            self._lost = index
+        if is_mine and self._ends(stream):
+            self._lost = index if self._lost is None else self._lost
+            if self._told is None and stream.status == 404:
+                self._told = index
         if session is not None:
             yield from (
                 Breach(rule, Role.SERVER, text, revision, (stream.index, index))
                 for rule, text in self._given(stream, session)
             )
         if session is not None and self._greets(stream):
-            self.book.session, self._lost = session, None
+            self.book.session, self._lost, self._told = session, None, None
 
     def _is_misnamed(self, stream: Stream) -> bool:
         """Whether a request is refused as a bad one, in which nothing else is bad that the head shows."""
@@ -85,8 +89,7 @@ class Sessions(Watch):
             return
         if not session or not all("!" <= each <= "~" for each in session):
             yield "session-id-form", f"got {shown(session)}"
-        is_refusal = (stream.status or 0) >= 400  # no client takes a session from it
-        if not self._greets(stream) and not is_refusal and session != self.book.session:
+        if not self._greets(stream) and session != self.book.session and (stream.status or 0) < 400:
             yield "session-id-given", "got a session's id with a response that is not that to initialize"
 
     def _head(self, stream: Stream, revision: str, frame: Frame | None) -> Iterator[Breach]:
@@ -107,7 +110,7 @@ class Sessions(Watch):
                 stream.contradicts = f"got {shown(stream.revision)}, and {shown(said)} in the body"
                 yield found("version-header", stream.contradicts)
             return
-        if self._lost is not None and stream.index > self._lost and stream.session is not None:
+        if self._told is not None and stream.index > self._told and stream.session is not None:
             yield found("session-id-lost", "got the id of a session that is over")
         if is_hello or not self.book.is_greeted:
             return

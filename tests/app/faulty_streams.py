@@ -119,6 +119,7 @@ class SocketHandler(socketserver.BaseRequestHandler):
 
     def handle(self) -> None:
         wire = WSConnection(ConnectionType.SERVER)
+        self.begun = ""
         while data := self.request.recv(65536):
             wire.receive_data(data)
             for event in wire.events():
@@ -137,7 +138,11 @@ class SocketHandler(socketserver.BaseRequestHandler):
         if not isinstance(event, TextMessage):
             self.server.pongs += 1
             return []
-        said = [TextMessage(text) for text in to(event.data, fault)]
+        self.begun += event.data
+        if not event.message_finished:
+            return []
+        said = [TextMessage(text) for text in to(self.begun, fault)]
+        self.begun = ""
         if fault == "falls":
             return [*said, CloseConnection(1011)]
         if fault != "pings":

@@ -30,16 +30,46 @@ SAME = {
     "progress-stands": "progress-unknown",
     "capability-undeclared": "input-request-undeclared",
     "input-request-undeclared": "capability-undeclared",
+    "result-kind-missing": "meta-missing",  # who says nothing of an era is answered as before there were two
     "stream-ended-early": "not-json",  # a large answer that nobody reads is passed on as it is
 }
 """What a peer's fault comes out as on the other side, in another era."""
 
 LEFT_OUT = {
+    ("cancel-of-task", Role.CLIENT),  # before its server has named a task, nothing else can be said of it
     ("capability-undeclared", Role.CLIENT),  # a server that is asked for what it has not declared may refuse it itself
 }
 
-NEVER = {("progress-stands", Role.SERVER)}
+NEVER = {("progress-stands", Role.SERVER), ("progress-stands", Role.CLIENT)}
 """What is not passed on, whatever a peer does."""
+
+
+class Blame:
+    """Tells what the proxy does wrong from what its peers do.
+
+    Attributes:
+        by_peers: the rules that peers have broken.
+        named: servers that have told who they are.
+    """
+
+    def __init__(self) -> None:
+        self.by_peers: set[str] = set()
+        self.named: set[str] = set()
+
+    def of_proxy(self, wire: Wire, found: list[Violation]) -> list[Violation]:
+        """Those of the violations on a wire that nobody else is to blame for."""
+        self.by_peers.update(each.rule for each in found if each.who is not wire.proxy)
+        return [each for each in found if each.who is wire.proxy and not self._is_excused(wire, each)]
+
+    def _is_excused(self, wire: Wire, found: Violation) -> bool:
+        """Whether a peer is to blame: for the same, or for answering under an id that nobody used, which proxies
+        forgive and the oracle cannot follow."""
+        if (found.rule, found.who) in NEVER:
+            return False
+        if found.rule == "server-info" and wire.server not in self.named:
+            return True  # nobody can say it
+        alike = {found.rule, SAME.get(found.rule, ""), "response-unknown"}
+        return bool(alike & self.by_peers) or (found.rule, found.who) in LEFT_OUT
 
 
 class Overheard(Engine):
@@ -57,8 +87,7 @@ class Overheard(Engine):
         self.wires = Wires(self._told, self._origin)
         self.broken: list[tuple[str, Role, Violation]] = []
         self._depth = 0
-        self._by_peers: set[str] = set()
-        self._named: set[str] = set()  # servers that have told who they are
+        self._blame = Blame()
         self._faults: dict[Wire, set[str]] = {}  # of peers, by wire
         self.made.append(self)
 
@@ -219,23 +248,9 @@ class Overheard(Engine):
         if isinstance(observation, Ended) and observation.by is wire.proxy is Role.CLIENT:
             faults.add("no response")  # whether what was said has arrived, nobody knows
         if wire.proxy is Role.CLIENT and isinstance(observation, Said) and b'erverInfo"' in observation.message:
-            self._named.add(wire.server)
+            self._blame.named.add(wire.server)
         self._note(wire, found)
 
     def _note(self, wire: Wire, found: list[Violation]) -> None:
-        for each in found:
-            if each.who is not wire.proxy:
-                self._by_peers.add(each.rule)
-                self._faults[wire].add(each.rule)
-            elif each.rule == "server-info" and wire.server not in self._named:
-                pass  # nobody can say it
-            elif not self._is_excused(each):
-                self.broken.append((wire.server, wire.proxy, each))
-
-    def _is_excused(self, found: Violation) -> bool:
-        """Whether a peer is to blame: for the same, or for answering under an id that nobody used, which proxies
-        forgive and the oracle cannot follow."""
-        if (found.rule, found.who) in NEVER:
-            return False
-        alike = {found.rule, SAME.get(found.rule, ""), "response-unknown"}
-        return bool(alike & self._by_peers) or (found.rule, found.who) in LEFT_OUT
+        self._faults[wire].update(each.rule for each in found if each.who is not wire.proxy)
+        self.broken += [(wire.server, wire.proxy, each) for each in self._blame.of_proxy(wire, found)]

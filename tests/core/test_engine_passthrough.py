@@ -646,6 +646,11 @@ def test_progress_on_a_question_goes_back_under_the_servers_token(down: str, up:
     client.notify("notifications/progress", f'{{"progressToken":{given},"progress":1.0}}')
     expected = notification("notifications/progress", f'{{"progressToken":{token},"progress":1.0}}')
     assert world.hear("notifications/progress").raw == expected
+    for far in ("1", "0.5", "-1"):
+        client.notify("notifications/progress", f'{{"progressToken":{given},"progress":{far}}}')
+    assert not world.heard, "a client must say more each time, and the proxy is its server's"
+    client.notify("notifications/progress", f'{{"progressToken":{given},"progress":1.5}}')
+    assert world.hear("notifications/progress").frame["params"]["progress"] == 1.5
     client.say(result(str(asked["id"])))
     world.hear("")
     for seen in (given, 999, "null", '"t"'):

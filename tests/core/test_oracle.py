@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from isthmus.core.oracle import RULES, Head, Oracle, Role, Transport
+from isthmus.core.oracle import RULES, Head, Oracle, Role, Transport, Verb
 from oracle_cases import CASES, Case, found
 from wire_scenes import CLIENT, SERVER, K, Wire
 
@@ -114,3 +114,25 @@ def test_a_request_that_passes_for_one_of_a_session_may_be_answered_so() -> None
         wire.head(wire.channels[wire.call(head={"revision": head})], 400, "application/json", "S1")
     oracle = Oracle("2026-07-28", Transport.HTTP)
     assert [each for seen in wire.seen for each in oracle.receive(seen) if each.who is Role.SERVER] == []
+
+
+def test_a_refusal_may_name_another_session() -> None:
+    wire = Wire("2025-11-25", Transport.HTTP)
+    wire.greet()
+    wire.head(wire.channels[wire.call(head={"session": None})], 400, "application/json", "S2")
+    oracle = Oracle(None, Transport.HTTP)
+    assert [each for seen in wire.seen for each in oracle.receive(seen) if each.who is Role.SERVER] == []
+
+
+def test_what_is_on_its_way_when_a_client_ends_its_session_breaks_nothing() -> None:
+    """Only a 404 tells a client to begin anew (2025-11-25 basic/transports, "Session Management")."""
+    wire = Wire("2025-11-25", Transport.HTTP)
+    wire.greet()
+    wire.head(wire.open(Verb.DELETE), 200, "")
+    for id in (1, 2):
+        wire.call(id)
+        wire.head(wire.channels[id], 404, "")
+        wire.end(wire.channels[id])
+    oracle = Oracle(None, Transport.HTTP)
+    broken = [each.rule for seen in wire.seen for each in oracle.receive(seen) if each.who is Role.CLIENT]
+    assert broken == ["session-id-lost"], "the second time it had been told"

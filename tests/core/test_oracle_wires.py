@@ -257,7 +257,7 @@ def test_what_a_peer_breaks_the_proxy_may_pass_on() -> None:
     client = connect(world, "pipe", "pipe")
     assert client.pipe is not None
     assert isinstance(world.engine, Overheard)
-    assert "initialize-result" in world.engine._by_peers
+    assert "initialize-result" in world.engine._blame.by_peers
 
 
 def test_both_eras_may_meet_on_one_pipe() -> None:

@@ -25,14 +25,28 @@ from isthmus.core.effects import (
     PostOpening,
     Send,
 )
+from isthmus.core.ids import ChannelId
 from simulated_network import Channel, Network, Wrong
 from simulated_news import News
-from simulated_servers import ABILITIES, GARBAGE, HANDSHAKES, MODERN, VERSION
+from simulated_servers import ABILITIES, BATCHING, GARBAGE, HANDSHAKES, MODERN, VERSION
 from simulated_tasks import Tasks
 
 MARKS: Final = re.compile(rb"mk\d+:")
 ABLE: Final = {"elicitation": {}}
 GONE: Final = Cause(End.GONE)
+
+
+class _Nowhere:
+    name = "nowhere"
+
+    def receive(self, channel: Channel, send: Send) -> None:
+        raise Wrong(f"sent before anything was said: {send}")
+
+    def receive_end(self, channel: Channel, close: Close | None) -> None:
+        pass
+
+
+NOWHERE: Final = Channel(ChannelId(-1), _Nowhere())
 
 
 class Owed:
@@ -77,6 +91,7 @@ class Client:
         outcomes: how many requests ended in which way.
         able: what it declares.
         greeting: what its server has declared, by a handshake.
+        spoken: the revision that was agreed on in the handshake.
         incarnation: how often it has begun.
         tasks, news: what it does with tasks and subscriptions; None: it does without.
         hears_news: it has a place where it is told of changes.
@@ -98,6 +113,7 @@ class Client:
         self.settled: set[int] = set()
         self.outcomes: Counter[str] = Counter()
         self.last = self.incarnation = 0
+        self.spoken = ""
         self.able: dict[str, Any] = ABLE
         self.greeting: dict[str, Any] = {}
         self.tasks: Tasks | None = None
@@ -128,8 +144,11 @@ class Client:
             return
         rng.seed(f"{self.seed} {number}")
         if network.strikes("leaves", 0.02, rng):
-            self.leave()
-            self.begin()
+            if type(self) in HALVING and rng.random() < 0.5:
+                self.end_half()
+            else:
+                self.leave()
+                self.begin()
         elif not self.is_ready:
             return
         elif rng.random() < 0.2 and self.is_rude and network.strikes("rude", 1.0, rng):
@@ -138,6 +157,8 @@ class Client:
             self.cancel(rng.choice(list(self.owed)))
         elif self._is_busy_otherwise(rng):
             return
+        elif self.spoken == BATCHING and rng.random() < 0.2:
+            self.call_many()
         elif rng.random() < 0.7:
             self.call()
         else:
@@ -151,12 +172,15 @@ class Client:
 
     def call(self) -> int:
         """Call a tool that says what it is told."""
+        return self.request(*self._a_call())
+
+    def _a_call(self) -> tuple[str, dict[str, Any], str]:
         say = f"{self.mark}{self.last + 1}"
         params: dict[str, Any] = {"name": "echo", "arguments": {"say": say, "ask": self.rng.random() < 0.3}}
         if self.rng.random() < 0.4:
             params["_meta"] = {"progressToken": self.last + 1}
             params["arguments"]["steps"] = self.rng.choice((1, 1, 10, 60))
-        return self.request("tools/call", params, say)
+        return "tools/call", params, say
 
     def request(
         self,
@@ -166,15 +190,31 @@ class Client:
         settle: Callable[[Owed, dict[str, Any]], None] | None = None,
         lost: Callable[[], None] | None = None,
     ) -> int:
+        number, owed, message = self._compose(method, params, text)
+        owed.settle, owed.lost = settle, lost
+        owed.channel = self.send(json.dumps(message).encode())
+        self.owed[number] = owed
+        return number
+
+    def _compose(
+        self, method: str, params: dict[str, Any] | None, text: str | None
+    ) -> tuple[int, Owed, dict[str, Any]]:
         self.last += 1
         self.network.asked += 1
-        number, said = self.last, dict(params or {})
+        said = dict(params or {})
         if self.is_modern:
             said["_meta"] = {**said.get("_meta", {}), VERSION: MODERN, ABILITIES: self.able}
-        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": said}
-        owed = self.owed[number] = Owed(self.send(json.dumps(message).encode()), text, said)
-        owed.settle, owed.lost, owed.asked_at = settle, lost, self.network.asked
-        return number
+        owed = Owed(NOWHERE, text, said)
+        owed.asked_at = self.network.asked
+        return self.last, owed, {"jsonrpc": "2.0", "id": self.last, "method": method, "params": said}
+
+    def call_many(self) -> None:
+        """A batch of calls (2025-03-26)."""
+        composed = [self._compose(*self._a_call()) for _ in range(self.rng.randint(2, 4))]
+        channel = self.send(json.dumps([message for _, _, message in composed]).encode())
+        for number, owed, _ in composed:
+            owed.channel = channel
+            self.owed[number] = owed
 
     def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         rest = {} if params is None else {"params": params}
@@ -195,9 +235,7 @@ class Client:
     # --- What it is told --------------------------------------------------------------------------------------------
 
     def receive(self, channel: Channel, send: Send) -> None:
-        for mark in MARKS.findall(send.message):
-            if mark.decode() != self.mark:
-                raise Wrong(f"{self.mark} was sent what belongs to another: {send.message!r}")
+        self._check_marks(send.message)
         if send.message:
             frame = json.loads(send.message)
             for one in frame if isinstance(frame, list) else [frame]:
@@ -209,6 +247,11 @@ class Client:
                     self._take_progress(one["params"])
                 elif self.news is not None:
                     self.news.receive(channel, one)
+
+    def _check_marks(self, message: bytes) -> None:
+        for mark in MARKS.findall(message):
+            if mark.decode() != self.mark:
+                raise Wrong(f"{self.mark} was sent what belongs to another: {message!r}")
 
     def receive_end(self, channel: Channel, close: Close | None) -> None:
         """A channel has ended: by an order of the engine's (`close`), or it was lost."""
@@ -237,6 +280,7 @@ class Client:
             self.is_ready = True
             self.incarnation += 1
             self.greeting = frame["result"]["capabilities"]
+            self.spoken = frame["result"]["protocolVersion"]
             self.notify("notifications/initialized")
         elif frame["result"].get("resultType") == "input_required":
             self._go_on(owed, frame["result"])
@@ -305,12 +349,19 @@ class Client:
 
 
 class PipeClient(Client):
-    """A client with one two-way stream, that shakes hands."""
+    """A client with one two-way stream, that shakes hands.
+
+    Attributes:
+        is_halved: it says no more, and waits for what it is owed, which was `due` then.
+    """
 
     pipe: Channel | None = None
+    is_halved = False
+    due: frozenset[int] | set[int] = frozenset()
 
     def begin(self) -> None:
         if not self.is_done and not self.is_connected:
+            self.is_halved = False
             self.pipe = self.network.open(self, self.opening())
             self.greet()
 
@@ -326,9 +377,18 @@ class PipeClient(Client):
 
     def send(self, message: bytes) -> Channel:
         assert self.pipe is not None
-        if self.is_connected:
+        if self.is_connected and not self.is_halved:
             self.network.say(self.pipe, message)
         return self.pipe
+
+    def end_half(self) -> None:
+        """End its own side. What it is owed still comes."""
+        if self.pipe is not None and self.is_connected:
+            if self.news is not None:
+                self.news.stop()
+            self.is_halved, self.is_ready = True, False
+            self.due = {number for number, owed in self.owed.items() if not owed.lasts}
+            self.network.end_half(self.pipe)
 
     def leave(self) -> None:
         self.is_ready = False
@@ -339,8 +399,13 @@ class PipeClient(Client):
     def receive_end(self, channel: Channel, close: Close | None) -> None:
         if channel is self.pipe:
             self.is_ready = False
+            owed = sorted(self.due & self.owed.keys())
+            if self.is_halved and close is not None and owed:
+                raise Wrong(f"{self.mark} has ended its side, and was left without answers to {owed}: {close}")
             self.lose()
             self.network.later(1.0, self.begin)
+        else:
+            self.lose(channel)  # of one that another has taken the place of
 
 
 class ModernPipeClient(PipeClient):
@@ -395,12 +460,14 @@ class HttpClient(Client):
 
     Attributes:
         streams: what is open of the session's, each a reply or the session's own stream.
+        copies: where it has said again what it had said; what comes there is of no use.
     """
 
     def __init__(self, network: Network, number: int, server: str, principal: str) -> None:
         super().__init__(network, number, server, principal)
         self.session: str | None = None
         self.streams: list[Channel] = []
+        self.copies: list[Channel] = []
 
     def begin(self) -> None:
         if not self.is_done and not self.is_ready and not self.owed:
@@ -410,12 +477,23 @@ class HttpClient(Client):
         opening = PostOpening(self.server, self.principal, self.session, self.said_revision(), base_url="http://here")
         channel = self.network.open(self, opening, message)
         self.streams.append(channel)
+        if self.network.strikes("doubles", 0.1, self.rng):
+            self.network.later(self.rng.expovariate(2.0), self._say_again, opening, message)
         return channel
+
+    def _say_again(self, opening: PostOpening, message: bytes) -> None:
+        """A retry, though nothing was lost; or its own stream once more."""
+        if self.session is not None and self.rng.random() < 0.3:
+            self._listen(None)
+        elif not self.is_done and b'"initialize"' not in message:
+            self.copies.append(self.network.open(self, opening, message))
 
     def said_revision(self) -> str | None:
         return self.revision if self.session is not None and self.revision >= "2025-06-18" else None
 
     def receive(self, channel: Channel, send: Send) -> None:
+        if channel in self.copies:
+            self._check_marks(send.message)
         if channel not in self.streams:
             return
         if send.session is not None:
@@ -539,4 +617,5 @@ def _negotiated(message: bytes, otherwise: str) -> str:
     return found if isinstance(found, str) else otherwise
 
 
+HALVING: Final = (PipeClient, ModernPipeClient)
 KINDS: Final = (PipeClient, ModernPipeClient, EventPipeClient, HttpClient, HttpClient, ModernHttpClient)

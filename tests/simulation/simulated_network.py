@@ -49,6 +49,14 @@ over HTTP forget sessions. errors: servers answer with them. cancels: clients ca
 middle, and come again.
 """
 
+STRANGE: Final = ("sleeps", "halves", "doubles")
+"""More of that, for worlds of one process without a disk.
+
+sleeps: the machine stands still for minutes, and everything comes at once. halves: nothing passes any more in one
+direction, until both sides find out. doubles: clients open a stream that they have, and say again what they have said,
+on another connection.
+"""
+
 EVENTS_MAX: Final = 200_000
 """Of one world: many more are no progress."""
 
@@ -76,6 +84,7 @@ class Channel:
         is_over: the engine was told of its end.
         is_cut: nothing passes any more.
         is_left: the peer is gone, and hears nothing.
+        is_mute_in, is_mute_out: nothing reaches the engine, or the peer, and nobody knows.
         is_dialled: it leads to a server.
         event_id: the last that the peer has seen, or, if it is a server, has named.
         rng: for how it fares.
@@ -87,7 +96,7 @@ class Channel:
         self.rng = rng or random.Random(number)
         self.held: deque[tuple[Any, ...]] = deque()
         self.last_in_at = self.last_out_at = 0.0
-        self.is_dialled = False
+        self.is_dialled = self.is_mute_in = self.is_mute_out = False
         self.is_paused = self.is_ending = self.is_over = self.is_cut = self.is_left = False
         self.event_id: str | None = None
 
@@ -123,7 +132,7 @@ class Network:
         self.messages = self.asked = 0
         self._opened: Counter[str] = Counter()
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
-        self._entered = 0
+        self._entered = self._first = 0
         self._events = 0
 
     def rng_of(self, name: str) -> random.Random:
@@ -143,6 +152,11 @@ class Network:
         self._entered += 1
         heapq.heappush(self._queue, (self.now + seconds, self._entered, act, given))
 
+    def sleep(self, seconds: float, first: int) -> None:
+        """The clock jumps. Then so many of the things that came meanwhile are seen before any deadline."""
+        self.now += seconds
+        self._first = first
+
     def run(self, seconds: float) -> None:
         """Let so much time pass."""
         end = self.now + seconds
@@ -152,17 +166,20 @@ class Network:
                 raise Wrong(f"{EVENTS_MAX} things have happened, and more follow")
             due = self.engine.next_timeout()
             first = self._queue[0][0] if self._queue else end + 1
-            if due is not None and due.at <= min(first, end):
+            is_late = self._first > 0 and first <= min(self.now, end)
+            if due is not None and due.at <= min(first, end) and not is_late:
                 self.now = max(self.now, due.at)
                 self._tell("handle_timeout", self.engine.handle_timeout(self.now))
                 following = self.engine.next_timeout()
                 if following is not None and following.at <= self.now:
                     raise Wrong(f"a deadline that was handled is due again: {following}")
             elif first <= end:
-                self.now, _, act, given = heapq.heappop(self._queue)
+                self._first -= self._first > 0
+                at, _, act, given = heapq.heappop(self._queue)
+                self.now = max(self.now, at)
                 act(*given)
             else:
-                self.now = end
+                self.now = max(self.now, end)
                 return
 
     def delay(self, channel: Channel | None = None) -> float:
@@ -213,21 +230,49 @@ class Network:
     def cut(self, channel: Channel) -> None:
         """Nothing passes any more; both sides find out in their own time."""
         if channel.is_open:
-            channel.is_cut = True
-            self.later(channel.rng.expovariate(1.0), self._report_end, channel, Cause(End.BROKEN, "cut"))
+            self._part(channel)
+
+    def _part(self, channel: Channel) -> None:
+        if channel.is_over or channel.is_cut:
+            return
+        channel.is_cut = True
+        self.later(channel.rng.expovariate(1.0), self._report_end, channel, Cause(End.BROKEN, "cut"))
+        if not channel.is_left:
             self.later(channel.rng.expovariate(1.0), channel.peer.receive_end, channel, None)
+
+    def end_half(self, channel: Channel) -> None:
+        """The peer says no more, and listens on. Its driver ends the channel when no answer is owed on it."""
+        self._send_in(channel, ("half",))
+
+    def _wait_answered(self, channel: Channel) -> None:
+        if channel.is_over or channel.is_cut:
+            return
+        if self.engine.owes(channel.number):
+            self.later(0.5, self._wait_answered, channel)
+        else:
+            self.later(max(0.0, channel.last_out_at - self.now) + 0.01, self._finish, channel, None)
+
+    def halve(self, channel: Channel) -> None:
+        """One direction is dead; after a while the other, too, and both sides find out."""
+        if channel.rng.random() < 0.5:
+            channel.is_mute_in = True
+        else:
+            channel.is_mute_out = True
+        self.later(channel.rng.uniform(1.0, 30.0), self._part, channel)
 
     def _send_in(self, channel: Channel, item: tuple[Any, ...]) -> None:
         channel.last_in_at = max(channel.last_in_at, self.now + self.delay(channel))
         self.later(channel.last_in_at - self.now, self._arrive, channel, item)
 
     def _arrive(self, channel: Channel, item: tuple[Any, ...]) -> None:
-        if channel.is_over or channel.is_cut:
+        if channel.is_over or channel.is_cut or channel.is_mute_in:
             return
         if channel.is_paused and item[0] != "end":
             channel.held.append(item)
         elif item[0] == "end":
             self._report_end(channel, item[1])
+        elif item[0] == "half":
+            self._wait_answered(channel)
         elif not channel.is_ending:
             self.messages += len(item[1]) if item[0] == "many" else 1
             if item[0] == "prime":
@@ -325,7 +370,7 @@ class Network:
         self.later(channel.last_out_at - self.now, self._deliver, channel, *sends)
 
     def _deliver(self, channel: Channel, *sends: Send) -> None:
-        if channel.is_over or channel.is_cut:
+        if channel.is_over or channel.is_cut or channel.is_mute_out:
             return
         self.messages += len(sends)
         for send in sends:
@@ -336,7 +381,7 @@ class Network:
         if size_bytes and not channel.is_over:
             self._tell("receive_sent", self.engine.receive_sent(channel.number, size_bytes, self.now), channel)
         if sends[-1].is_last:
-            self._finish(channel, None)
+            self._finish(channel, Close(channel.number, status=sends[-1].status))
 
     def _finish(self, channel: Channel, close: Close | None) -> None:
         """What the engine ended is over on both sides."""
@@ -344,7 +389,9 @@ class Network:
             return
         is_left = channel.is_left
         self._report_end(channel, Cause(End.DONE))
-        if not is_left:
+        if channel.is_mute_out:
+            self.later(30.0, channel.peer.receive_end, channel, None)
+        elif not is_left:
             channel.is_left = True
             channel.peer.receive_end(channel, close or Close(channel.number, status=200))
 

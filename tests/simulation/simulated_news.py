@@ -20,7 +20,9 @@ SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 UPDATED: Final = "notifications/resources/updated"
 COUNT: Final = 3
 """Resources of each server."""
-DEAFENING: Final = frozenset({"cuts", "crashes", "forgets", "leaves", "never", "rude", "garbage", "cancels", "sleeps"})
+DEAFENING: Final = frozenset(
+    {"cuts", "crashes", "forgets", "leaves", "never", "rude", "garbage", "cancels", "sleeps", "halves"}
+)
 """Faults by which a change may be missed, or a subscription be lost."""
 SURE_S: Final = 10.0
 """After this long a message has arrived."""

@@ -18,6 +18,8 @@ from simulated_works import Work, Works
 VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 ABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 MODERN: Final = "2026-07-28"
+BATCHING: Final = "2025-03-26"
+"""The revision in which messages may come in arrays."""
 HANDSHAKES: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 DECLARED: Final = {"tools": {"listChanged": True}, "logging": {}}
 LASTING: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
@@ -219,7 +221,7 @@ class Server:
         if network.strikes("garbage", 0.05, rng):
             network.say(channel, rng.choice(GARBAGE))
         if "progressToken" in meta:
-            self._tell_of_progress(channel, meta["progressToken"], given, rng)
+            self._tell_of_progress(channel, session, meta["progressToken"], given, rng)
         able = meta.get(ABILITIES, {})
         if self.works is not None and "inputResponses" not in params and self.works.takes(session, params, able, rng):
             self.works.begin(channel, session, id, params, rng)
@@ -230,15 +232,17 @@ class Server:
         else:
             self._echo(channel, session, id, given["say"], rng)
 
-    def _tell_of_progress(self, channel: Channel, token: Any, given: dict[str, Any], rng: random.Random) -> None:
+    def _tell_of_progress(
+        self, channel: Channel, session: Session, token: Any, given: dict[str, Any], rng: random.Random
+    ) -> None:
         """Each of the steps that its client wants, some at once; in each round of a call anew."""
-        begin, steps = (
-            f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{json.dumps(token)}',
-            [],
-        )
+        begin = f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{json.dumps(token)}'
+        steps: list[bytes] = []
         for step in range(1, given.get("steps", 1) + 1):
             steps.append(f'{begin},"progress":{step},"message":"{given["say"]}"}}}}'.encode())
             if rng.random() < 0.2 or step == given.get("steps", 1):
+                if session.revision == BATCHING and rng.random() < 0.5:
+                    steps = [b"[" + b",".join(steps) + b"]"]
                 stream = self.streams.of(channel)
                 if stream is not None:
                     self.streams.put(stream, steps)

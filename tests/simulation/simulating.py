@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "core"))
 
 from lasting import LASTING_FAULTS
 from shrinking import TRIES_MAX, shrink
+from simulated_network import STRANGE
 from simulation import Report
 from worlds import name_of, run_world
 
@@ -96,7 +97,7 @@ def main() -> int:
     taken_s = time.monotonic() - began_at
     print(f"{worlds} worlds, {messages} messages, {messages / max(taken_s, 0.001):.0f} a second")
     print("inputs:", ", ".join(f"{name} {n}" for name, n in sorted(told.items()) if not name.startswith("fault ")))
-    print("faults:", ", ".join(f"{fault} {told['fault ' + fault]}" for fault in LASTING_FAULTS))
+    print("faults:", ", ".join(f"{fault} {told['fault ' + fault]}" for fault in (*STRANGE, *LASTING_FAULTS)))
     print("requests:", ", ".join(f"{name} {n}" for name, n in sorted(outcomes.items())))
     if failed:
         print(f"{len(failed)} went wrong; see them again with: make simulate SEEDS='{' '.join(failed)}'")

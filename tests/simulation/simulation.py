@@ -25,7 +25,7 @@ from isthmus.core.limits import Limits
 from isthmus.core.plan import Affinity, Kind, Offer, Plan, ServerPlan, Sharing, TaskRules
 from overheard import Overheard
 from simulated_clients import KINDS, Client, ModernHttpClient
-from simulated_network import FAULTS, Channel, Network, Wrong
+from simulated_network import FAULTS, STRANGE, Channel, Network, Wrong
 from simulated_news import DEAFENING, News, Newsroom, Paper
 from simulated_servers import Server
 from simulated_storage import Storage
@@ -113,6 +113,7 @@ class World:
         self.rng = rng = random.Random(seed)
         chance = rng.choice((0.0, 0.3, 0.6, 0.9))
         drawn = [fault for fault in FAULTS if rng.random() < chance]
+        drawn += [fault for fault in STRANGE if random.Random(f"{seed} {fault}").random() < chance]
         self.faults = frozenset(filter(self._has, drawn))
         self.network = Network(rng, self.faults, self._dialled)
         self.affinity = rng.choice(list(Affinity))
@@ -197,6 +198,8 @@ class World:
             self._check_news(self.paper)
         network.run(CALM_S)
         self._check_answered()
+        if self.network.engine.is_at_rest:
+            self.network.engine.finish()
         self._check_service()
         self._check_empty()
 
@@ -225,6 +228,10 @@ class World:
             server.forget()
         if network.strikes("cuts", 0.1, rng) and network.channels:
             network.cut(rng.choice(list(network.channels.values())))
+        if network.strikes("halves", 0.1, rng) and network.channels:
+            network.halve(rng.choice(list(network.channels.values())))
+        if network.strikes("sleeps", 0.01, rng):
+            network.sleep(rng.choice((5.0, 60.0, 600.0, 10_000.0)), rng.choice((0, 3, 100)))
 
     # --- What holds afterwards --------------------------------------------------------------------------------------
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from isthmus.core.effects import Collect, Effect, Forget, InlineSource, Save, StorageAnswer, Sweep
-from isthmus.core.folders import Folders
+from isthmus.core.effects import Collect, Effect, Forget, InlineSource, Save, StorageAnswer
 from isthmus.core.ids import Ticket
 from isthmus.core.shelf import Shelf
 from isthmus.core.wire.ndjson import LineReader
@@ -76,15 +75,6 @@ def test_a_planted_fault_is_seen(
 ) -> None:
     monkeypatch.setattr(owner, name, instead)
     assert re.search(what, run_world(seed, is_heard=False).wrong)
-
-
-SWEPT: Final = "lasting-8"
-
-
-def test_folders_that_an_order_makes_anew_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such a world found them."""
-    monkeypatch.setattr(Folders, "sweep", lambda self, workspace: self._desk.order(Sweep(workspace=workspace)))
-    assert "folders" in run_world(SWEPT, is_heard=False).wrong
 
 
 # --- The disk ---------------------------------------------------------------------------------------------------------
