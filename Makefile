@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test compiled peers quick chaos simulate crash fuzz coverage big leaks mutants planted bench bench-compare conformance lint types links docs clean
+.PHONY: run test compiled peers quick chaos simulate crash fuzz coverage big leaks mutants planted bench bench-compare conformance conform-released lint types links docs clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -114,6 +114,11 @@ planted: $(STAMP)
 # The official conformance suites, directly and through the proxy. Not part of the tests either.
 conformance: $(STAMP)
 	@$(BIN)/python tests/conformance/run.py
+
+# `isthmus conform` on released servers, from npm and PyPI: SEEDS='1 2' for other runs, ARGS='--only …' for some servers,
+# ARGS=--replay to play again what they broke. Not part of the tests.
+conform-released: $(STAMP)
+	@$(BIN)/python tests/conformance/released.py $(if $(SEEDS),--seeds $(SEEDS)) $(ARGS)
 
 # The tables on the pages that come from the code.
 docs: $(STAMP)

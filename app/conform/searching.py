@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, configuration, settings
 from hypothesis.errors import HypothesisWarning
 from hypothesis.strategies import SearchStrategy
 
-from ...core.oracle import Violation
+from ...core.oracle import Severity, Violation
 from ...core.oracle.observations import Head, Role, Said
 from ..errors import Failed
 from .findings import C, Finding, Outcome
@@ -51,9 +51,10 @@ class Search(Generic[C]):
         self._seed = effort.seed
         self._rules = set(rules)
         self._tell = tell
-        self._target: str | None = None
+        self._target: tuple[str, Severity] | None = None
         self._smallest: Finding[C] | None = None
         self._remembered: dict[bytes, bool] = {}
+        self._looks = 0
         self._made = 0
         self._shrinks = 0
         self._small_by = 0.0
@@ -78,16 +79,16 @@ class Search(Generic[C]):
     def _keep_smallest(self) -> None:
         """What was being made small is told as it is."""
         found = self._smallest
-        if found is not None and found.violation.rule not in {each.violation.rule for each in self.outcome.findings}:
-            self.outcome.findings.append(found)
-            self.outcome.tried.add(found.violation.rule)
+        if found is not None and self._is_news(found.violation):
+            self._keep(found)
 
     def _look(self, strategy: SearchStrategy[C]) -> bool:
         """Find one broken rule. False if there was none."""
         self._target, self._smallest, self._shrinks = None, None, 0
         self._remembered.clear()
+        self._looks += 1
 
-        @hypothesis.seed(self._seed + len(self.outcome.findings))
+        @hypothesis.seed(self._seed + self._looks - 1)
         @settings(
             max_examples=self._examples - self._made,
             database=None,
@@ -133,20 +134,27 @@ class Search(Generic[C]):
         except Failed as error:
             self._failed = error  # for Hypothesis it would be one more fault to look into
             return False
-        done = {finding.violation.rule for finding in self.outcome.findings}
         for violation in violations:
-            if violation.rule not in self._rules or violation.rule in done:
+            if violation.rule not in self._rules or not self._is_news(violation):
                 continue
-            if self._target in (None, violation.rule):
-                if self._target is None:
-                    self._tell(f"{violation.rule} is broken; looking for the shortest conversation that shows it …")
-                    self._small_by = time.monotonic() + SHRINKING_MAX_S
-                self._target = violation.rule
+            if self._target is None:
+                self._tell(f"{violation.rule} is broken; looking for the shortest conversation that shows it …")
+                self._target = violation.rule, violation.severity
+                self._small_by = time.monotonic() + SHRINKING_MAX_S
+            if self._target == (violation.rule, violation.severity):
                 self._smallest = Finding(violation, conversation, played)
                 self._remembered[key] = True
                 return True
         self._remembered[key] = False
         return False
+
+    def _is_news(self, violation: Violation) -> bool:
+        """A rule that must be kept in one revision may be one that only should be in another, where it was found."""
+        known = self._known(violation.rule)
+        return known is None or (known.severity, violation.severity) == (Severity.SHOULD, Severity.MUST)
+
+    def _known(self, rule: str) -> Violation | None:
+        return next((found.violation for found in self.outcome.findings if found.violation.rule == rule), None)
 
     def _judged(self, conversation: C) -> tuple[list[Violation], Played]:
         played = self._trial.play(conversation)
@@ -167,7 +175,7 @@ class Search(Generic[C]):
                 continue
             violations, played = self._judged(less)
             for violation in violations:
-                if violation.rule == finding.violation.rule:
+                if (violation.rule, violation.severity) == (finding.violation.rule, finding.violation.severity):
                     finding = Finding(violation, less, played)
         return finding
 
@@ -176,7 +184,12 @@ class Search(Generic[C]):
         for _ in range(CONFIRMATIONS):
             violations, _ = self._judged(finding.conversation)
             finding.is_flaky |= rule not in {violation.rule for violation in violations}
-        self.outcome.findings.append(finding)
+        self._keep(finding)
+
+    def _keep(self, finding: Finding[C]) -> None:
+        """In the place of what was known of its rule."""
+        rule = finding.violation.rule
+        self.outcome.findings = [each for each in self.outcome.findings if each.violation.rule != rule] + [finding]
         self.outcome.tried.add(rule)
 
     def _is_late(self) -> bool:

@@ -36,7 +36,7 @@ def server_trial(target: Target, *, is_safe: bool = False, revision: str | None 
         def strategy() -> SearchStrategy[Conversation]:
             from .conversations import conversations  # what it needs is needed to search only
 
-            return conversations(found)
+            return conversations(found[::-1])  # the newest revision is the simplest
 
         return Surveyed([each.revision for each in found], strategy)
 

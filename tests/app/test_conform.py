@@ -6,18 +6,22 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
 from conforming import FAULTY, KNOWN, QUICK, Run, on_stdio, over_http
 from isthmus.app.conform.arguments import arguments_of
-from isthmus.app.conform.judging import CHANCES, SERVER_RULES
+from isthmus.app.conform.judging import CHANCES, SERVER_RULES, judge
 from isthmus.app.conform.moves import MOVES, Scene, moves_for
 from isthmus.app.conform.report import decode_record
-from isthmus.app.conform.steps import REVISIONS, Conversation, decoded
-from isthmus.app.conform.survey import Survey, Tool
-from isthmus.app.conform.trials import WHAT_TO_INSTALL
+from isthmus.app.conform.server_trial import server_trial
+from isthmus.app.conform.steps import REVISIONS, Conversation, Json, decoded, request
+from isthmus.app.conform.survey import Played, Survey, Tool
+from isthmus.app.conform.targets import Target
+from isthmus.app.conform.trials import WHAT_TO_INSTALL, Effort, run
+from isthmus.core.oracle import PIPE_CHANNEL, AnyObservation, Ended, Head, Opened, Role, Said, Severity, Transport, Verb
 
 # --- Servers --------------------------------------------------------------------------------------------------------
 
@@ -208,6 +212,55 @@ def test_every_move_has_a_place_and_can_be_made() -> None:
 
 def test_every_rule_of_the_table_is_one_of_the_server_s() -> None:
     assert {rule for rules in CHANCES.values() for rule in rules} <= set(SERVER_RULES)
+
+
+def talkative(conversation: Conversation) -> Played:
+    """A server in this process that answers everything, and writes to a log that it has not declared."""
+    seen: list[tuple[int, AnyObservation]] = []
+    for step in conversation.steps:
+        seen.append((0, Said(PIPE_CHANNEL, Role.CLIENT, step.body.encode())))
+        for message in decoded(step.body):
+            answers: list[Json] = []
+            if "id" in message and "method" in message:
+                info = {"name": "t", "version": "1"}
+                hello = {"protocolVersion": conversation.revision, "capabilities": {}, "serverInfo": info}
+                is_hello = message["method"] == "initialize"
+                answers = [{"jsonrpc": "2.0", "id": message["id"], "result": hello if is_hello else {}}]
+            if message.get("method") == "ping":
+                answers.append({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info"}})
+            seen += [(0, Said(PIPE_CHANNEL, Role.SERVER, json.dumps(answer).encode())) for answer in answers]
+    return Played(seen)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_finding_is_a_must_if_it_can_be_and_has_no_needless_step(seed: int) -> None:
+    """In the older revisions capabilities only should be kept to. A ping shows it, or the one before the handshake."""
+    target = SimpleNamespace(name="talkative", reach=lambda: (talkative, Transport.PIPE))
+    rule = "capability-undeclared"
+    effort = Effort(examples=30, seed=seed)
+    revisions, outcome = run(server_trial(cast(Target, target)), effort, {rule}, lambda line: None)
+    assert len(revisions) == 4
+    (finding,) = outcome.findings
+    assert (finding.violation.rule, finding.violation.severity) == (rule, Severity.MUST)
+    assert finding.conversation.revision == "2025-11-25"
+    assert len(finding.conversation.steps) == 3
+
+
+@pytest.mark.parametrize("event_id, rules", [("e1", []), (None, ["unanswered"])])
+def test_what_can_be_fetched_is_not_missing(event_id: str | None, rules: list[str]) -> None:
+    """A server may end a stream, and keep the rest for whoever comes back with the id of its last event."""
+    step = request("2025-11-25", 1, "ping")
+    seen: list[AnyObservation] = [
+        Opened(0, Verb.POST, revision="2025-11-25", accept="application/json, text/event-stream"),
+        Said(0, Role.CLIENT, step.body.encode()),
+        Head(0, 200, "text/event-stream"),
+        Said(0, Role.SERVER, b"", event_id=event_id),
+        Ended(0, Role.SERVER),
+    ]
+    if event_id is None:
+        del seen[3:]  # it goes on, and nothing comes
+    found = judge(Conversation("2025-11-25", (step,)), Played([(0, each) for each in seen]), Transport.HTTP)
+    assert [each.rule for each in found] == rules
 
 
 def test_arguments_have_what_is_required_and_end() -> None:

@@ -64,6 +64,15 @@ def _(w: Wire, broken: bool) -> None:
     w.reply(id)
 
 
+@case("session-id-given", HTTP)
+def _(w: Wire, broken: bool) -> None:
+    """A refusal gives none, whatever it has in its head."""
+    w.greet()
+    id = w.call()
+    w.head(w.channels[id], 200 if broken else 400, JSON, "S2")
+    w.answer(id, error={"code": -32600, "message": ""})
+
+
 @case("session-id-missing", HTTP)
 def _(w: Wire, broken: bool) -> None:
     w.greet()
