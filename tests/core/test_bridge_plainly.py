@@ -1,4 +1,4 @@
-"""The quick ways of the bridge come to the same as the modules that they stand for, or say that those are to be asked."""
+"""The quick ways of the bridge come to the same as the modules they stand for, or say that those are to be asked."""
 
 from __future__ import annotations
 
