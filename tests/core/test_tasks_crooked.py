@@ -15,19 +15,10 @@ from isthmus.core.plan import Kind, Offer
 from stateless_driving import ACCEPT, FORM
 from task_clients import KNOWS_TASKS, Asked, Party
 from task_scenes import GRACE_S, Scene, scene
-from task_servers import RELATED, Work, text
+from task_servers import RELATED, Twin, Work, text
 
 LEGACY, MODERN = Era.HANDSHAKE, Era.STATELESS
 ERAS = [LEGACY, MODERN]
-
-
-class Twin(str):
-    """A key that is written like another, and is another."""
-
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
 
 TWICE = {"content": [], Twin("content"): [], "resultType": "complete", Twin("resultType"): "complete"}
