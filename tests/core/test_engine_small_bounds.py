@@ -147,6 +147,25 @@ def test_only_so_many_visits_that_are_over_are_remembered(
     assert_idle(world)
 
 
+@pytest.mark.parametrize("name", ["é", "x" * 65, "x" * 64], ids=["no ASCII", "long", "as long as may be"])
+def test_a_visit_is_known_by_any_name(name: str) -> None:
+    """What does not fit into the token is told from others all the same."""
+    world, client, _ = served()
+    state = visit(world, client, name)["result"]["requestState"]
+    for said in (name + "y", name):
+        channel = client.call(requestState=state, inputResponses={"r1": ACCEPT})
+        refuse(world, name)
+        assert not world.hears("tools/call")
+        told = notification("notifications/elicitation/complete", json.dumps({"elicitationId": said}))
+        world.say(world.last_dial(Spawn).channel, told)
+        assert world.hears("tools/call") is (said == name)
+        if said != name:
+            client.cancel(channel)
+    give(world, world.hear("tools/call"))
+    assert "result" in client.answered(channel, client.last_id)
+    assert_idle(world)
+
+
 # --- Of clients that are known ----------------------------------------------------------------------------------------
 
 
