@@ -215,8 +215,11 @@ class Asking:
 
     def reply(self, link: Link, ask: Ask, answer: Frame, headers: Headers) -> None:
         """The client's answer, for whoever asked."""
-        if ask.incarnation != link.upstream.incarnation or link.upstream.state in (State.IDLE, State.DIALING):
+        upstream = link.upstream
+        if ask.incarnation != upstream.incarnation or upstream.state in (State.IDLE, State.DIALING):
             return  # who asked is gone
+        if upstream.is_denied:
+            return  # and so is this one
         if link.upstream.state is State.INITIALIZING and not link.is_pipe:
             return  # it asked before it gave its session a name: there is nowhere to send an answer
         if answer.result is not None:

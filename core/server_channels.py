@@ -208,6 +208,7 @@ class ServerChannels:
                 return
             self._uplink.expect_none(entry)
             is_lost = is_lost or self._is_of_another_era(link, role, cause)
+            link.upstream.is_denied = is_lost and is_current(role)
             answer = error_in(cause) if link.is_stateless and not is_lost and not is_denied(cause) else None
             if answer is not None:
                 self._hearing.receive_answer(link, entry, Frame(error=answer))  # 2026-07-28: errors have statuses

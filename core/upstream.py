@@ -80,6 +80,7 @@ class Upstream(Machine[State, Input]):
         failure: how it was lost last, for error messages.
         failures: such losses in a row as call for a pause.
         forgettings: sessions it forgot since it last answered a request.
+        is_denied: it has just said that it does not know the session: nothing more is said in that.
     """
 
     __slots__ = (
@@ -95,6 +96,7 @@ class Upstream(Machine[State, Input]):
         "forgettings",
         "incarnation",
         "initialize",
+        "is_denied",
         "revision",
         "session",
     )
@@ -106,6 +108,7 @@ class Upstream(Machine[State, Input]):
         self.initialize = initialize
         self.incarnation = 0
         self.session: str | None = None
+        self.is_denied = False
         self.revision: str | None = None
         self.capabilities: frozenset[str] | None = None
         self.failure = ""
@@ -127,6 +130,7 @@ class Upstream(Machine[State, Input]):
         self.step(Input.DIAL)
         self.incarnation += 1
         self.session = None
+        self.is_denied = False
 
     def receive_head(self, session: str | None) -> None:
         """The response to `initialize` began. What is said from now on is said in the session it names: the server may

@@ -54,7 +54,7 @@ class WiredNetwork(LastingNetwork):
     # --- To the proxy -----------------------------------------------------------------------------------------------
 
     def _send_in(self, channel: Channel, item: Item) -> None:
-        what = item[1]
+        what = item[1] if len(item) > 1 else None  # a pipe whose client has said all
         if channel in self._responses:
             if channel not in self._said:
                 self._said[channel] = []
