@@ -282,6 +282,8 @@ def test_the_client_hears_of_new_artifacts_and_of_those_that_go() -> None:
     assert files.ask("resources/subscribe", uri=second)["result"] == {}
     assert files.ask("resources/unsubscribe", uri=second)["result"] == {}
     assert files.ask("resources/subscribe", uri=first[:50])["error"]["code"] == -32002
+    files.client.request('"theirs"', "resources/subscribe", '{"uri":"demo://own"}')
+    files.world.answer(files.world.hear("resources/subscribe"))
     files.world.wait(61)
     frames = list(files.world.frames(stream))[1:]
     updated = [frame["params"]["uri"] for frame in frames if frame["method"] == "notifications/resources/updated"]

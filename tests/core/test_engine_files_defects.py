@@ -365,6 +365,37 @@ def test_a_cursor_of_null_asks_for_the_first_page() -> None:
     assert [tool["name"] for tool in scene.said(channel)["tools"]] == ["s_get_upload_url"]
 
 
+def learn(scene: Scene, cursor: str, *tools: str) -> None:
+    """A page of the tools comes by: each takes a URI as `at`."""
+    takes = {"type": "object", "properties": {"at": {"type": "string", "format": "uri"}}}
+    channel = scene.client.request('"tools"', "tools/list", cursor)
+    listed = {"tools": [{"name": tool, "inputSchema": takes} for tool in tools], "nextCursor": "more"}
+    scene.world.answer(scene.world.hear("tools/list"), json.dumps(listed))
+    assert scene.said(channel)
+
+
+def test_what_tools_take_is_known_of_each_page_up_to_a_limit_and_anew_with_the_first() -> None:
+    scene = Scene(AUTO, limits=Limits(tools_known_max=2))
+    handle = scene.upload("a.txt", b"hello")
+
+    def known(*tools: str) -> str:
+        """Those of the tools that get a URI."""
+        found = ""
+        for tool in tools:
+            channel, got = scene.begin(tool, at=handle)
+            found += tool if got["at"].startswith("file://") else ""
+            scene.end(channel, "done")
+        return found
+
+    learn(scene, '{"cursor":"2"}', "a")
+    learn(scene, '{"cursor":"3"}', "b")
+    assert known("a", "b") == "ab"
+    learn(scene, '{"cursor":"4"}', "c")
+    assert known("a", "b", "c") == "ab"
+    learn(scene, "{}", "c")
+    assert known("a", "b", "c") == "c"
+
+
 # --- Ledgers ----------------------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,8 @@ from typing import Any, Final
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from isthmus.core.acquaintances import audience_of
+from isthmus.core.bridge import plainly
 from isthmus.core.effects import Cause, Connected, DeleteOpening, Dial, Effect, End, Post, PostOpening, Send, Spawn
 from isthmus.core.engine import Engine
 from isthmus.core.eras import Era
@@ -16,6 +18,7 @@ from isthmus.core.errors import RemoteProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, Plan, ServerPlan
+from isthmus.core.rewrite import compact_members
 from isthmus.core.wire.mirroring import headers_for
 
 DONE: Final = Cause(End.DONE)
@@ -376,3 +379,34 @@ def test_plain_calls_take_it(kind: Kind, client: Era, server: Era) -> None:
     pair.call("tools/call", PARAMS[0], 2, {}, None)
     pair.answer(0, ANSWERS[1 if server is Era.STATELESS else 0], is_streamed=True)
     assert [half.taken for half in pair.halves] == [before + 4, 0]
+
+
+def test_what_is_odd_about_one_message_is_taken_out_as_it_stands() -> None:
+    """Where nothing stands beside, before or after it."""
+    assert plainly.to_modern("prompts/get", b"{}", None) == b'{"resultType":"complete"}'
+    for params, left in (
+        (b'{"_meta":{}}', b"{}"),
+        (b'{"_meta":{},"a":1}', b'{"a":1}'),
+        (b'{"a":1,"_meta":{}}', b'{"a":1}'),
+        (b'{"a":1,"_meta":{},"b":2}', b'{"a":1,"b":2}'),
+    ):
+        spans = compact_members(params)
+        assert spans is not None
+        assert plainly.without_envelope(params, spans, b"") == left
+
+
+def test_headers_of_a_request_do_not_tell_who_makes_it() -> None:
+    headers = (("Traceparent", "1"), ("tracestate", "2"), ("baggage", "3"), ("x-tenant", "4"))
+    assert audience_of(PostOpening("s", headers=headers)).headers == (("x-tenant", "4"),)
+
+
+def test_only_so_many_are_recognized(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another takes the place of the first; both are answered."""
+    monkeypatch.setattr("isthmus.core.acquaintances.ACQUAINTANCES_MAX", 1)
+    pair = Pair(Kind.HTTP, Era.STATELESS, Era.STATELESS)
+    known: Any = pair.halves[0].engine._short
+    (before,) = known._known._known
+    pair.call("tools/call", PARAMS[0], 2, {"beside": {"com.example/trace": 1}}, None)
+    assert pair.is_at_rest(ANSWERS[1], is_streamed=False)
+    (after,) = known._known._known
+    assert after != before

@@ -22,6 +22,7 @@ from isthmus.core.effects import (
     Listen,
     MessageOpening,
     Note,
+    Pass,
     PipeOpening,
     Post,
     PostOpening,
@@ -151,6 +152,28 @@ def test_a_session_with_a_server_is_a_wire() -> None:
     (wire,) = taken.by_wire
     assert taken.rules == [("client", "session-id-lost")]
     assert taken.by_wire[wire][-2] == Ended(3, Role.CLIENT)
+
+
+def test_a_message_in_parts_is_seen_once_it_is_whole() -> None:
+    """As a server's answer, and as what is passed on to a client; a second on the same channel begins anew."""
+    taken = Taken()
+    taken.order(dial(1, Post("s", said(id=1, method="initialize", params=HELLO))))
+    taken.wires.receive_open(1, Connected(session="S"))
+    whole = said(id=1, result=WELCOME)
+    taken.wires.receive_part(1, (whole[:5], whole[5:9]), len(whole))
+    (wire,) = taken.by_wire
+    before = len(taken.by_wire[wire])
+    taken.wires.receive_part(1, (whole[9:20],), 0)
+    assert len(taken.by_wire[wire]) == before
+    taken.wires.receive_part(1, (whole[20:],), 0)
+    assert [o.message for o in taken.by_wire[wire][before:] if isinstance(o, Said)] == [whole]
+    taken.wires.receive_part(1, (b"",), 0)
+    assert len(taken.by_wire[wire]) == before + 1, "it was over"
+    taken.post(7, said(id=3, method="initialize", params=HELLO))
+    answer = said(id=3, result=WELCOME)
+    taken.order(Pass(ChannelId(7), (answer[:4],), len(answer)), Pass(ChannelId(7), (answer[4:],)))
+    down = next(wire for wire in taken.by_wire if wire.proxy is Role.SERVER)
+    assert [o.message for o in taken.by_wire[down] if isinstance(o, Said)][1:] == [answer]
 
 
 def test_a_client_that_is_refused_before_its_body_came_is_on_no_wire() -> None:
