@@ -70,9 +70,9 @@ class Newsroom:
             if uri in uris:
                 meta = {**said["_meta"], SUBSCRIPTION: id}
                 server.say(channel, method=UPDATED, params={**said, "_meta": meta})
-        for number, session in list(server.processes.items()):
-            if uri in session.subscribed and number in self.network.channels:
-                server.say(self.network.channels[number], method=UPDATED, params=said)
+        for channel, session in list(server.processes.items()):
+            if uri in session.subscribed and self.network.channels.get(channel.number) is channel:
+                server.say(channel, method=UPDATED, params=said)
         for session in list(server.sessions.values()):
             if uri in session.subscribed and OWN in session.streams:
                 server.put(session.streams[OWN], method=UPDATED, params=said)

@@ -66,6 +66,7 @@ class Server:
     """One server of the plan, as a peer of all its channels.
 
     Attributes:
+        processes, posts: by the channels themselves, whose numbers begin anew with each process of the proxy.
         works: its tasks; None: it knows none.
         room: what it tells of its resources; None: it has none.
     """
@@ -75,9 +76,9 @@ class Server:
         self.name = plan.id
         self.rng = network.rng_of(plan.id)
         self.revision = self.rng.choice(HANDSHAKES)
-        self.processes: dict[int, Session] = {}
+        self.processes: dict[Channel, Session] = {}
         self.sessions: dict[str, Session] = {}
-        self.posts: dict[int, Channel] = {}
+        self.posts: dict[Channel, None] = {}  # in their order
         self.last = 0
         self.works: Works | None = None
         self.room: Newsroom | None = None
@@ -105,15 +106,15 @@ class Server:
         elif self.plan.kind is Kind.HTTP:
             network.end(channel, Cause(End.UNREACHABLE, "no event pipe"))
         else:
-            self.processes[channel.number] = Session()
+            self.processes[channel] = Session()
             network.connect(channel, Connected())
 
     def receive(self, channel: Channel, send: Send) -> None:
-        self._hear(channel, json.loads(send.message), self.processes[channel.number], None)
+        self._hear(channel, json.loads(send.message), self.processes[channel], None)
 
     def receive_end(self, channel: Channel, close: Close | None) -> None:
-        self.processes.pop(channel.number, None)
-        self.posts.pop(channel.number, None)
+        self.processes.pop(channel, None)
+        self.posts.pop(channel, None)
         self.streams.receive_end(channel)
         if self.room is not None:
             self.room.receive_end(channel)
@@ -128,10 +129,10 @@ class Server:
     def crash(self) -> None:
         """A process dies; over HTTP, all replies break."""
         network = self.network
-        doomed = list(self.posts.values()) if self.plan.kind is Kind.HTTP else []
+        doomed = list(self.posts) if self.plan.kind is Kind.HTTP else []
         if self.processes:
-            number = self.rng.choice(list(self.processes))
-            doomed = [network.channels[number]] if number in network.channels else []
+            channel = self.rng.choice(list(self.processes))
+            doomed = [channel] if network.channels.get(channel.number) is channel else []
         for channel in doomed:
             self.receive_end(channel, None)
             network.end(channel, Cause(End.BROKEN, "died"))
@@ -141,7 +142,7 @@ class Server:
 
     def _take_post(self, channel: Channel, post: Post) -> None:
         frame = json.loads(post.message)
-        self.posts[channel.number] = channel
+        self.posts[channel] = None
         if self.is_modern:
             session = Session()
         elif frame.get("method") == "initialize":
@@ -166,7 +167,7 @@ class Server:
             self._hear(channel, frame, session, post)
 
     def _end(self, channel: Channel, cause: Cause) -> None:
-        self.posts.pop(channel.number, None)
+        self.posts.pop(channel, None)
         self.network.end(channel, cause)
 
     # --- Messages ---------------------------------------------------------------------------------------------------
@@ -316,13 +317,13 @@ class Server:
         self, channel: Channel, session: Session, id: Any, result: dict[str, Any] | None = None, error: int = 0
     ) -> None:
         stream = self.streams.of(channel)
-        if stream is None and (not channel.is_open or (self.is_http and channel.number not in self.posts)):
+        if stream is None and (not channel.is_open or (self.is_http and channel not in self.posts)):
             return
         said = {"result": result} if result is not None else {"error": {"code": error, "message": "no"}}
         self.say(channel, id=id, **said)
         if stream is not None:
             self.streams.finish(stream)
-        elif channel.number in self.posts:
+        elif channel in self.posts:
             self._end(channel, Cause(End.DONE))
 
     def say(self, channel: Channel, **members: Any) -> None:

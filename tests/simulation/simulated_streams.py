@@ -52,12 +52,12 @@ class Streams:
         self._server, self._network = server, server.network
         self._rng = server.network.rng_of(f"{server.name} streams")
         self.has_ids, self.has_own = self._rng.random() < 0.5, self._rng.random() < 0.7
-        self._by_channel: dict[int, EventStream] = {}
+        self._by_channel: dict[Channel, EventStream] = {}
         self._last = 0
 
     def of(self, channel: Channel) -> EventStream | None:
         """None: it is just a channel."""
-        return self._by_channel.get(channel.number)
+        return self._by_channel.get(channel)
 
     def begin(self, channel: Channel, session: Session) -> None:
         """A reply begins. Without ids, it is just a channel."""
@@ -65,7 +65,7 @@ class Streams:
             return
         self._last += 1
         stream = EventStream(f"r{self._last}", has_ids=True)
-        session.streams[stream.name] = self._by_channel[channel.number] = stream
+        session.streams[stream.name] = self._by_channel[channel] = stream
         stream.channel = channel
         if session.revision >= PRIMING:
             self._network.prime(channel, f"{stream.name}-0")
@@ -94,7 +94,7 @@ class Streams:
 
     def receive_end(self, channel: Channel) -> None:
         """A connection is lost. Its stream goes on."""
-        for stream in (self._by_channel.get(channel.number), *self._own_streams()):
+        for stream in (self._by_channel.get(channel), *self._own_streams()):
             if stream is not None and stream.channel is channel:
                 stream.channel = None
 
@@ -115,5 +115,5 @@ class Streams:
 
     def _leave(self, stream: EventStream, channel: Channel, cause: Cause) -> None:
         stream.channel = None
-        self._server.posts.pop(channel.number, None)
+        self._server.posts.pop(channel, None)
         self._network.end(channel, cause)

@@ -10,11 +10,14 @@ from typing import Any, Final
 
 import pytest
 from isthmus.core.effects import Collect, Effect, Forget, InlineSource, Save, StorageAnswer
-from isthmus.core.ids import Ticket
+from isthmus.core.ids import ChannelId, Ticket
+from isthmus.core.plan import Kind, ServerPlan
 from isthmus.core.shelf import Shelf
 from isthmus.core.wire.ndjson import LineReader
 from lasting import LASTING_FAULTS, LastingWorld
 from simulated_disk import StormyDisk
+from simulated_network import Channel
+from simulated_servers import Server, Session
 from worlds import run_world
 
 SEEDS: Final = (*(f"lasting-{number}" for number in range(5)), *(f"wired-{number}" for number in (1, 5, 7)))
@@ -40,6 +43,19 @@ def test_each_fault_strikes_and_each_world_is_spared_some() -> None:
     has = Counter(fault for world in worlds for fault in world.faults)
     assert all(0 < has[fault] < len(worlds) for fault in LASTING_FAULTS)
     assert any(not world.faults for world in worlds)
+
+
+def test_a_server_tells_a_channel_from_that_of_its_number_in_the_run_before() -> None:
+    network = LastingWorld("lasting-0").network
+    server = Server(network, ServerPlan(id="s", kind=Kind.HTTP), is_modern=False)
+    server.streams.has_ids = True
+    before, now = (Channel(ChannelId(3), server) for _ in range(2))
+    server.streams.begin(before, Session())
+    server.posts[now] = None
+    server.receive_end(before, None)
+    assert server.streams.of(before) is not None
+    assert server.streams.of(now) is None
+    assert now in server.posts
 
 
 # --- What worlds see --------------------------------------------------------------------------------------------------
