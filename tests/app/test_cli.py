@@ -197,7 +197,7 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         ((), "COMMAND"),
         (
             ("surf",),
-            "'ps', 'start', 'stop', 'restart', 'tasks', 'files', 'conform', 'demo', 'schema'",
+            "'ps', 'start', 'stop', 'restart', 'tasks', 'files', 'conform', 'replay', 'demo', 'schema'",
         ),
         (("wrap",), "got nothing to wrap, expected a URL, or -- COMMAND ARG…"),
         (("wrap", "--"), "got nothing to wrap"),
