@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test compiled peers quick chaos simulate crash fuzz coverage big leaks mutants bench bench-compare conformance lint types links docs clean
+.PHONY: run test compiled peers quick chaos simulate crash fuzz coverage big leaks mutants planted bench bench-compare conformance conform-released lint types links docs clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -65,10 +65,11 @@ bench-compare: $(STAMP)
 chaos: $(STAMP)
 	@$(BIN)/python tests/chaos/campaign.py --minutes $(or $(MINUTES),10) $(SEEDS)
 
-# Worlds round one engine, on a clock that jumps: SECONDS=3600 of them, JOBS=2 at once, SEEDS='1 2' repeats some.
+# Worlds round one engine, on a clock that jumps: SECONDS=3600 of them, JOBS=2 at once, SEEDS='1 2' repeats some, SHRINK=1
+# takes longer to make one small that goes wrong, and LOG=1 prints what happens in them.
 simulate: $(STAMP)
 	@$(BIN)/python tests/simulation/simulating.py --seconds $(or $(SECONDS),60) \
-		--jobs $(if $(filter file,$(origin JOBS)),1,$(JOBS)) $(SEEDS)
+		--jobs $(if $(filter file,$(origin JOBS)),1,$(JOBS)) $(if $(SHRINK),--shrink) $(if $(LOG),--log) $(SEEDS)
 
 # A process ended at each step of storing files, and what the next one finds: WHAT='a_session --at 17' looks at one.
 crash: $(STAMP)
@@ -81,12 +82,12 @@ fuzz: $(STAMP)
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary atheris -e '.[fuzz]' 2>/dev/null || true
 	@$(BIN)/python fuzz/harness/campaign.py $(if $(SECONDS),--seconds $(SECONDS)) $(foreach name,$(ONLY),--only $(name))
 
-# Lines and branches of core/ that no test reaches, of those that need nothing but ours.
+# Lines and branches of core/ that no test reaches, of those that need nothing but ours: fails below 98 % of either.
 coverage: $(STAMP)
 	@mkdir -p build/coverage && $(BIN)/coverage erase
-	@$(BIN)/coverage run -m pytest -q -n $(JOBS) -m 'not real and not chaos' \
-		tests/core tests/transports tests/app tests/test_fuzz_corpora.py
-	@$(BIN)/coverage combine -q && $(BIN)/coverage report
+	@nice -n 5 $(BIN)/coverage run -m pytest -q -n $(JOBS) -m 'not real and not chaos' \
+		tests/core tests/transports tests/app tests/test_fuzz_corpora.py; tests=$$?; \
+		$(BIN)/coverage combine -q && $(BIN)/python tests/reached.py && exit $$tests
 
 # 2 GiB in by POST, PUT and tus, and out again, in memory that does not grow: SIZE=64Mi is quicker.
 big: $(STAMP)
@@ -96,15 +97,28 @@ big: $(STAMP)
 leaks: $(STAMP)
 	@$(BIN)/python tests/chaos/leaks.py
 
-# Small faults put into the core one at a time, and which of them no test sees. SECONDS=3600 tries more of them, SEED=2
-# others, ONLY='core/timers.py core/wire' those of a part. Not part of the tests.
+# Small faults put into the core one at a time, and which of them no test sees. SECONDS=3600 tries more of them, COUNT=500
+# so many, SEED=2 others, ONLY='core/timers.py core/wire' those of a part; AGAIN=1 those that survived the last time,
+# TESTS=60 before so many seconds of tests each. Not part of the tests.
 mutants: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage>=7'
-	@nice -n 10 $(BIN)/python tests/mutation/mutating.py --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) $(ONLY)
+	@nice -n 10 $(BIN)/python tests/mutation/mutating.py --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) \
+		$(if $(COUNT),--count $(COUNT)) $(if $(AGAIN),--again) $(if $(TESTS),--tests $(TESTS)) $(ONLY)
+
+# Bugs as they come about, planted one at a time in a copy of the tree, and which test notices each: ONLY='03 07' for
+# some, SECONDS=60 of simulation for those that no test notices. Not part of the tests.
+planted: $(STAMP)
+	@nice -n 10 $(BIN)/python tests/planted/prove.py --jobs $(if $(filter file,$(origin JOBS)),2,$(JOBS)) \
+		$(if $(SECONDS),--seconds $(SECONDS)) $(ONLY)
 
 # The official conformance suites, directly and through the proxy. Not part of the tests either.
 conformance: $(STAMP)
 	@$(BIN)/python tests/conformance/run.py
+
+# `isthmus conform` on released servers, from npm and PyPI: SEEDS='1 2' for other runs, ARGS='--only …' for some servers,
+# ARGS=--replay to play again what they broke. Not part of the tests.
+conform-released: $(STAMP)
+	@$(BIN)/python tests/conformance/released.py $(if $(SEEDS),--seeds $(SEEDS)) $(ARGS)
 
 # The tables on the pages that come from the code.
 docs: $(STAMP)

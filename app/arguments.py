@@ -159,6 +159,7 @@ def parser() -> argparse.ArgumentParser:
     verbs = _add_tasks(commands.add_parser, shared, running) + _add_files(commands.add_parser, shared, running)
 
     _add_conform(commands.add_parser, shared)
+    _add_replay(commands.add_parser, shared)
 
     for name, about in (
         ("demo", "Upload, use, produce and read back a file, step by step."),
@@ -220,36 +221,75 @@ def _add_tasks(
 
 
 def _add_conform(add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:
-    about = "Test a server: make up conversations, and say which clauses of the specification it breaks."
+    about = "Test a server or client: make up conversations, and say which clauses of the specification it breaks."
     conform = add(
         "conform",
         parents=[shared],
         help=_as_help(about),
-        usage="isthmus conform [options] URL | isthmus conform [options] -- COMMAND [ARG …]",
+        usage="isthmus conform [options] URL | isthmus conform [options] [--client] -- COMMAND [ARG …]",
         description=f"{about} It calls the server's tools with made-up arguments, unless --safe says otherwise.",
         epilog="Exit codes: 0 nothing that must be kept is broken, 1 something is, or it cannot be tested, 2 usage. "
         "Example: isthmus conform --safe -- npx -y @modelcontextprotocol/server-everything",
     )
-    conform.add_argument("target", nargs="?", metavar="URL", help="where the server listens: http(s)://…")
+    conform.add_argument(
+        "target",
+        nargs="?",
+        metavar="URL",
+        help="where the server listens: http(s)://…, sse+http(s)://… or ws(s)://…",
+    )
+    conform.add_argument(
+        "--transport",
+        choices=("auto", "streamable_http", "sse", "websocket"),
+        default="auto",
+        help="what is spoken at the URL; default auto: what the URL says, and HTTP+SSE (sse) with a server that "
+        "refuses Streamable HTTP",
+    )
+    conform.add_argument(
+        "--client", action="store_true", help="test a client: {url} or {server} in its command stands for our end"
+    )
     conform.add_argument("--safe", action="store_true", help="call only tools whose annotations say readOnlyHint true")
     conform.add_argument(
         "--examples", type=int, default=200, metavar="N", help="conversations that are made up; default 200"
     )
     conform.add_argument("--seconds", type=float, metavar="N", help="begin no new conversation after so many seconds")
-    conform.add_argument("--timeout", type=float, default=20.0, metavar="N", help="seconds for an answer; default 20")
     conform.add_argument("--seed", type=int, default=0, metavar="N", help="what all choices follow from; default 0")
+    _add_playing(conform)
     conform.add_argument("--revision", metavar="R", help="speak this one only; default: all that the server speaks")
-    conform.add_argument("--only", action="append", default=[], metavar="RULE", help="look for this rule only")
-    conform.add_argument("--ignore", action="append", default=[], metavar="RULE", help="do not look for this rule")
-    conform.add_argument("--strict", action="store_true", help="fail for what should be kept, too")
-    conform.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="header sent to the URL")
-    conform.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the command")
-    conform.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
-    conform.add_argument("--cwd", metavar="DIR", help="working directory of the command")
     conform.add_argument("--json", metavar="FILE", help="write what was found as JSON, too")
     conform.add_argument("--junit", metavar="FILE", help="write a test case for each rule, as JUnit has it, too")
     conform.add_argument("--record", metavar="FILE", help="write the conversations that broke a rule, as JSON Lines")
     conform.add_argument("--replay", metavar="FILE", help="play the conversations of such a file again, and no other")
+
+
+def _add_playing(command: argparse.ArgumentParser) -> None:
+    """How a server is spoken to and judged."""
+    command.add_argument("--timeout", type=float, metavar="N", help="seconds for an answer; default 20, of a client 10")
+    command.add_argument("--only", action="append", default=[], metavar="RULE", help="look for this rule only")
+    command.add_argument("--ignore", action="append", default=[], metavar="RULE", help="do not look for this rule")
+    command.add_argument("--strict", action="store_true", help="fail for what should be kept, too")
+    command.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="header sent to the URL")
+    command.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the command")
+    command.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
+    command.add_argument("--cwd", metavar="DIR", help="working directory of the command")
+
+
+def _add_replay(add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:
+    about = "Play again what was recorded: conversations that broke a rule, or a trace."
+    replay = add(
+        "replay",
+        parents=[shared],
+        help=_as_help(about),
+        usage="isthmus replay [options] RECORD URL | isthmus replay [options] RECORD -- COMMAND [ARG …] | "
+        "isthmus replay TRACE",
+        description=about,
+        epilog="A record of `isthmus conform` is played with the server, to see which of its rules are still broken; a "
+        "trace of `isthmus serve` or `wrap` is played by itself, to see whether this version does the same. "
+        "Exit codes: 0 nothing that must be kept is broken, or nothing differs; 1 something is or does, or the server "
+        "cannot be tested; 2 usage. Example: isthmus replay broken.jsonl -- python my_server.py",
+    )
+    replay.add_argument("file", metavar="FILE", help="what `conform --record` or `--trace` has written")
+    replay.add_argument("target", nargs="?", metavar="URL", help="where the server of a record listens: http(s)://…")
+    _add_playing(replay)
 
 
 def _add_files(

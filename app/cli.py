@@ -264,6 +264,12 @@ def _conform(options: argparse.Namespace, command: list[str]) -> int:
     return DONE if conform(options, command) else FAILED
 
 
+def _replay(options: argparse.Namespace, command: list[str]) -> int:
+    from .replaying import replay  # what it needs is needed by nothing else
+
+    return DONE if replay(options, command) else FAILED
+
+
 def _schema(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "schema")
     screen.say(msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode())
@@ -288,6 +294,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
     "tasks": _ask,
     "files": _ask,
     "conform": _conform,
+    "replay": _replay,
     "demo": _demo,
     "schema": _schema,
 }

@@ -41,6 +41,7 @@ def to_plan(
     version: str = "0",
     *,
     state_key: bytes = b"",
+    tmp_prefix: str = "",
 ) -> Plan:
     """The plan of `settings` as `config.load` returned them.
 
@@ -49,6 +50,7 @@ def to_plan(
         workspaces_path: absolute path of the sessions' folders.
         fallback_base_url: what links start with when neither the settings nor the client's request say.
         version: of this proxy, for servers that ask.
+        tmp_prefix: what their temporary folders' paths begin with, up to the workspaces' names.
         state_key: what signs `requestState` if the settings have no keys for that; empty: one of this run's own.
     """
     assert len(link_key) >= LINK_KEY_MIN_BYTES
@@ -57,6 +59,7 @@ def to_plan(
     return Plan(
         servers=tuple(_server_plan(server, retries) for server in settings.servers if server.inspect),
         workspaces_path=workspaces_path,
+        tmp_prefix=tmp_prefix,
         public_base_url=settings.core.public_base_url or "",
         fallback_base_url=fallback_base_url,
         link_key=link_key,

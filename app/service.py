@@ -150,7 +150,10 @@ async def running(
         listeners, base_url = await open_listeners(settings) if listen else ([], "")
         if listen and settings.core.unix_socket is not None:
             stack.callback(remove_socket, settings.core.unix_socket)
-        plan = to_plan(settings, link_key, workspaces.root, base_url, VERSION, state_key=state_key)
+        tmp_prefix = workspaces.tmp_prefix
+        plan = to_plan(
+            settings, link_key, workspaces.root, base_url, VERSION, state_key=state_key, tmp_prefix=tmp_prefix
+        )
         stderr: dict[str, list[str]] = {}
         hub = Hub(
             functools.partial(_make_engine, plan, limits, left, trace),

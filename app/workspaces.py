@@ -152,6 +152,11 @@ class Workspaces:
             if is_minted(name):
                 await self.carry_out(Sweep(name))
 
+    @property
+    def tmp_prefix(self) -> str:
+        """What the path of each workspace's `tmp` begins with; its name follows."""
+        return tmp_folder(self._tmp_root, "")
+
     def folders(self, workspace: str) -> Folders:
         assert is_minted(workspace)
         ws, in_, out = (os.path.join(self.root, workspace, name) for name in ("ws", "in", "out"))
@@ -246,7 +251,7 @@ class Workspaces:
             start=folders.place(self._working_directories.get(server) or "{ws}"),
             roots=self._artifact_roots.get(server, ()),
             private=self._private,
-            private_prefix=tmp_folder(self._tmp_root, ""),
+            private_prefix=self.tmp_prefix,
         )
 
     async def _survey(self, order: Survey) -> Surveyed:

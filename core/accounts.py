@@ -58,6 +58,11 @@ class Accounts:
         used = 0 if account is None else account.size_bytes + account.held_bytes
         return self._limits.session_storage_max_bytes - used, self._limits.storage_max_bytes - self._total_bytes
 
+    @property
+    def sids(self) -> list[str]:
+        """Sessions that have anything here."""
+        return list(self._accounts)
+
     def upload_slots(self, sid: str) -> int:
         account = self._accounts.get(sid)
         used = 0 if account is None else len(account.uploads) + account.held_uploads

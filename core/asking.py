@@ -21,6 +21,7 @@ from .errors import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RemotePro
 from .exchange import Exchange
 from .jsonrpc import Frame
 from .links import Link
+from .progress import further
 from .rewrite import members, set_member, take
 from .session import Ask, Session
 from .sharing import MAY_ASK, Crowd
@@ -190,8 +191,10 @@ class Asking:
             return
         assert span is not None
         self._uplink.expect_reply(link, exchange)
-        if not _goes_on(exchange, take(params, spans.get("progress"))):
+        progress = further(exchange.told, take(params, spans.get("progress")))
+        if progress is None:
             return
+        exchange.told = progress
         restored = without_related(params)
         if restored is params:
             restored = b"".join((params[: span.start], exchange.token_raw, params[span.stop :]))
@@ -212,8 +215,11 @@ class Asking:
 
     def reply(self, link: Link, ask: Ask, answer: Frame, headers: Headers) -> None:
         """The client's answer, for whoever asked."""
-        if ask.incarnation != link.upstream.incarnation or link.upstream.state in (State.IDLE, State.DIALING):
+        upstream = link.upstream
+        if ask.incarnation != upstream.incarnation or upstream.state in (State.IDLE, State.DIALING):
             return  # who asked is gone
+        if upstream.is_denied:
+            return  # and so is this one
         if link.upstream.state is State.INITIALIZING and not link.is_pipe:
             return  # it asked before it gave its session a name: there is nowhere to send an answer
         if answer.result is not None:
@@ -235,9 +241,10 @@ class Asking:
             return Frame(error=jsonrpc.error_object(error.rpc_code, error.message))
 
     def restore_token(self, session: Session, params: bytes | None) -> bytes | None:
-        """Progress on a server's request: its own token again. None when nothing of the kind is open."""
+        """Progress on a server's request: its own token again. None if nothing of the kind is open, or it stands."""
         try:
             token_raw = jsonrpc.member_of(params, "progressToken")
+            progress_raw = jsonrpc.member_of(params, "progress")
         except RemoteProtocolError:
             return None
         number = None if token_raw is None else jsonrpc.number_of(token_raw)
@@ -245,6 +252,10 @@ class Asking:
         if params is None or number is None or ask is None or ask.stream is None or ask.token_raw is None:
             return None
         self._courier.expect_answer(session, number)
+        progress = further(ask.told, progress_raw)
+        if progress is None:
+            return None
+        session.asks[number] = ask._replace(told=progress)
         return set_member(params, "progressToken", ask.token_raw)
 
 
@@ -252,17 +263,3 @@ def _session_of_task(link: Link, named: str) -> Session | None:
     """Whose task of the server's that is. None: there is none of that name."""
     call = link.remotes.get(named)
     return None if call is None else link.sessions.get(call.sid)
-
-
-def _goes_on(exchange: Exchange, progress_raw: bytes | None) -> bool:
-    """Whether progress is news. A call that was sent once more, with answers or because its connection was lost, begins
-    anew at its server; its client has one token, under which "the `progress` value MUST increase with each
-    notification" (2025-03-26 to 2026-07-28, basic/utilities/progress)."""
-    try:
-        progress = float(progress_raw or b"")
-    except ValueError:
-        return True  # no number: whoever wants to make something of it may
-    if exchange.attempts > 1 and progress <= exchange.told:
-        return False
-    exchange.told = progress
-    return True

@@ -78,7 +78,8 @@ class Calling:
         if session.is_stateless and exchange.leg is not None:
             knows = support.declares(exchange.leg.capabilities) and offers.are_offered(link)
             knows = knows and self._may_be_task(link, session, exchange)
-            exchange.wish = exchange.wish._replace(knows_tasks=knows)
+            if knows is not exchange.wish.knows_tasks:
+                exchange.wish = exchange.wish._replace(knows_tasks=knows)
         if not (link.abilities.calls or exchange.wish.is_asked or exchange.wish.knows_tasks):
             exchange.is_augmented = False
             return False

@@ -15,6 +15,7 @@ from .desk import Desk
 from .effects import Allocate, Allocated, StorageAnswer, Survey, Surveyed
 from .exchange import Exchange, ExchangeKey
 from .filename import safe_filename
+from .folders import Folders
 from .inputs import Inputs
 from .job import Job, Way, way_of
 from .ledger import Ledger
@@ -41,12 +42,13 @@ class Onward(Protocol):
 class Calls:
     """The calls under way of all sessions."""
 
-    def __init__(self, desk: Desk, shelf: Shelf, waiting: Waiting) -> None:
+    def __init__(self, desk: Desk, shelf: Shelf, waiting: Waiting, folders: Folders) -> None:
         self.onward: Onward
         self._desk = desk
         self._shelf = shelf
         self._waiting = waiting
-        self._inputs = Inputs(desk, shelf, waiting, self._answered)
+        self._folders = folders
+        self._inputs = Inputs(desk, shelf, waiting, folders, self._answered)
         self._retelling = Retelling(desk, shelf)
         self.outputs = Outputs(desk, shelf, waiting, self._retelling, self._finish)
         self._jobs: dict[ExchangeKey, Job] = {}
@@ -122,8 +124,10 @@ class Calls:
             self._answered(job)
 
         job.open_orders += 1
-        self._waiting.order(
-            lambda ticket: Allocate(ticket=ticket, workspace=workspace, artifact=job.aid, filename=filename), allocated
+        self._folders.order(
+            workspace,
+            lambda ticket: Allocate(ticket=ticket, workspace=workspace, artifact=job.aid, filename=filename),
+            allocated,
         )
 
     def _look_before(self, job: Job) -> None:
@@ -238,8 +242,9 @@ class Calls:
             self._inputs.release(job)
 
     def sweep(self, workspace: str) -> None:
-        """The folders of a session are gone."""
+        """Nothing works in the folders of a session any more: they go."""
         self._ledgers.pop(workspace, None)
+        self._folders.sweep(workspace)
 
     def _finish(self, job: Job, result: bytes) -> None:
         self.onward.finish(job.link, job.exchange, rpc.encode_result(job.exchange.id_raw, result))

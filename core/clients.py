@@ -58,6 +58,10 @@ class Clients:
     def by_sid(self, sid: str) -> Session | None:
         return self._by_sid.get(sid)
 
+    def has_workspace(self, workspace: str) -> bool:
+        """Whether a session has those folders. It looks at all of them."""
+        return any(session.workspace == workspace for session in self.sessions.values())
+
     # --- Messages -----------------------------------------------------------------------------------------------
 
     def read(self, channel: ChannelId, body: bytes, *, is_pipe: bool = False) -> Body | None:

@@ -145,6 +145,13 @@ class Courier:
         text = f"the server said nothing for {limit:g} s: given up; the request may have run"
         self.fail(session, exchange, TIMED_OUT, text, {"outcome": "unknown"})
 
+    def answer_plainly(self, session: Session, exchange: Exchange, message: bytes) -> None:
+        """`answer`, of a request that is nothing but a request, with what its client is to read."""
+        exchange.step(ExchangeInput.ANSWER)
+        del session.exchanges[exchange.key]
+        self.touch(session)
+        self.close(session, exchange.reply, message)
+
     def _settle(self, session: Session, exchange: Exchange, message: bytes | None) -> None:
         del session.exchanges[exchange.key]
         self.touch(session)

@@ -67,6 +67,10 @@ class Deferring:
         self._desk.timers.set(("defer", (session.sid, number)), at, "question that waits for a call")
         return True
 
+    def is_asking(self, session: Session) -> bool:
+        """Whether something waits to be asked with a call."""
+        return bool(self._waiting.get(session.sid))
+
     def ask_first(self, session: Session, exchange: Exchange) -> bool:
         """A call is about to go up. True if it was answered with what waits."""
         waiting = self._waiting.get(session.sid)

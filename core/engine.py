@@ -45,6 +45,7 @@ from .effects import (
 from .errors import LocalProtocolError
 from .exchange import ExchangeKey
 from .filerecord import FileEnds, FileStatus, StoredArtifact, StoredUpload
+from .folders import Folders
 from .handle import Nonces
 from .ids import ChannelId, Entropy, Ticket
 from .legwork import Legwork
@@ -150,12 +151,13 @@ class Engine:
         tasking.telling.watched, tasking.telling.session_by = legwork.listens, clients.by_sid
         tasking.restore(stored_tasks, desk.servers)
         self._posts = Posts(desk, courier, clients, streams, stateless)
-        self._posts.short = self._short = ShortWay(desk, clients, courier, streams, servers)
+        self._posts.short = self._short = ShortWay(desk, clients, courier, streams, stateless.known, servers)
         self._pipes = Pipes(desk, courier, clients, stateless)
         nonces, shelf = Nonces(), Shelf(desk, is_live=lambda sid: clients.by_sid(sid) is not None)
         self._shelf = shelf
         shelf.restore(stored_uploads, stored)
-        calls = Calls(desk, shelf, self._waiting)
+        folders = Folders(desk, self._waiting, is_used=clients.has_workspace)
+        calls = Calls(desk, shelf, self._waiting, folders)
 
         def tell(session: Session, method: str, message: bytes) -> None:
             courier.deliver(session, method, message, None)
@@ -255,6 +257,9 @@ class Engine:
         if now < desk.now:
             raise _backwards(now, desk.now)
         desk.now, desk.source = now, channel
+        if len(messages) == 1 and self._short.receive_answer(channel, messages[0]):
+            effects, desk.out = desk.out, []
+            return effects
         at, channels = 0, self._servers.channels
         while at < len(messages):
             row, role = row_at(messages, at), desk.role_if_open(channel)
@@ -569,6 +574,8 @@ class Engine:
             self._resources.handle_change(whose)
         elif purpose == "idle":
             self._clients.handle_idle(whose)
+        elif purpose == "room":
+            self._shelf.make_room()
         elif purpose == "draft":
             self._drafts.handle_timeout(whose)
         elif purpose == "collect":

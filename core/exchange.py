@@ -175,6 +175,7 @@ class Exchange(Machine[State, Input]):
         visited: the pages that its user has agreed to visit, by their names.
         is_native: its answer is of the client's own era already.
         is_plain: it went up as it came. See `plain`.
+        is_ferried: it went up in one step, though not as it came. See `ferries`.
         wish: what its client said of tasks.
         is_augmented: the server may make a task of it.
         must_augment: it refused it otherwise.
@@ -201,6 +202,7 @@ class Exchange(Machine[State, Input]):
     known = _NOTHING
     is_native = False
     is_plain = False
+    is_ferried = False
     wish = NO_WISH
     is_augmented = False
     must_augment = False

@@ -310,7 +310,13 @@ class Handshakes:
             text = f"it did not answer server/discover within {self._probe_timeout_s(link):g} s"
             self.losses.lose(link, text, error=link.refused)
 
-    def receive_handshake(self, link: Link, frame: Frame, session: str | None) -> None:
+    def receive_head(self, link: Link, number: int | None, session: str | None) -> None:
+        """The response to a POST began, which may be that to `initialize`."""
+        entry = None if number is None else link.pending.get(number)
+        if isinstance(entry, Errand) and entry.purpose == "initialize" and link.upstream.state is State.INITIALIZING:
+            link.upstream.receive_head(session)
+
+    def receive_handshake(self, link: Link, frame: Frame) -> None:
         """The answer to `initialize`."""
         link.babble = ""
         if frame.error is not None:
@@ -318,19 +324,19 @@ class Handshakes:
             if not (denies_handshake(error) and (self.turn(link, error) or self._probe_again(link))):
                 self.losses.lose(link, "it refused to initialize", error=link.refused or error)
             return
-        if not self._must_ask(link, session):
-            self._accept_handshake(link, frame, session)
+        if not self._must_ask(link):
+            self._accept_handshake(link, frame)
             return
         link.answered = frame
         self.verdicts[link.plan.id].receive_question(self._desk.now)
         link.speak(Era.STATELESS)
         self._discover(link)
 
-    def _must_ask(self, link: Link, session: str | None) -> bool:
+    def _must_ask(self, link: Link) -> bool:
         """Whether to see if the server can do without a handshake: over HTTP, one that begins no session has no stream
         to ask anything on, or to tell of changes. In the era that needs none it can do both."""
         verdict = self.verdicts[link.plan.id]
-        verdict.is_mute = session is None and not link.is_pipe
+        verdict.is_mute = link.upstream.session is None and not link.is_pipe
         return verdict.is_mute and Era.STATELESS not in link.tried and verdict.may_ask(self._desk.now)
 
     def _go_back(self, link: Link, *, is_denied: bool = False) -> bool:
@@ -346,16 +352,15 @@ class Handshakes:
         link.speak(Era.HANDSHAKE)
         if is_denied:
             self.verdicts[link.plan.id].receive_denial(Era.STATELESS, self._desk.now)
-        self._accept_handshake(link, frame, None)
+        self._accept_handshake(link, frame)
         return True
 
-    def _accept_handshake(self, link: Link, frame: Frame, session: str | None) -> None:
+    def _accept_handshake(self, link: Link, frame: Frame) -> None:
         assert frame.result is not None
         try:
-            link.upstream.receive_initialized(frame.result, session)
+            link.upstream.receive_initialized(frame.result)
             shown = self.files.adapt_handshake(link, frame.result) if link.has_files else frame.result
         except (RemoteProtocolError, msgspec.DecodeError) as error:
-            link.upstream.session = session  # it may have begun one
             self.losses.lose(link, f"its answer to initialize is unusable: {error}")
             return
         link.handshake, link.refusal, link.refused = shown, None, None
@@ -417,7 +422,8 @@ class Handshakes:
         upstream = link.upstream
         upstream.receive_need()
         upstream.step(Input.CONNECTED)
-        upstream.receive_initialized(said, session)
+        upstream.receive_head(session)
+        upstream.receive_initialized(said)
         upstream.step(Input.CONFIRMED)
         upstream.step(Input.LISTENED)
         upstream.receive_replayed(self._desk.now)
@@ -445,7 +451,7 @@ class Handshakes:
 
     def _receive_ready(self, link: Link) -> None:
         link.upstream.receive_replayed(self._desk.now)
-        link.is_plain = None
+        link.is_plain = link.ferry = None
         self._desk.timers.cancel(("start", link.id))
         self.health[link.plan.id].receive_ready()
         self.listens.receive_ready(link)

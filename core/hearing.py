@@ -199,7 +199,7 @@ class Hearing:
         if errand.purpose == "replay":
             self._handshakes.receive_replayed(link)
         elif errand.purpose == "initialize":
-            self._handshakes.receive_handshake(link, frame, role.session if isinstance(role, UpPostRole) else None)
+            self._handshakes.receive_handshake(link, frame)
 
     def receive_errand(self, link: Link, errand: Errand, frame: Frame, number: int) -> bool:
         """The answer to a request of ours, or an error for none. False if it is for a handshake with sessions."""

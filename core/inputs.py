@@ -12,6 +12,7 @@ from . import catalog, delivery, mentions
 from .delivery import ArgumentProblem, Reference
 from .desk import Desk
 from .effects import Fetch, Fetched, Materialize, Materialized, StorageAnswer
+from .folders import Folders
 from .hints import Hints
 from .job import Input, Job
 from .labels import link_to, uri_of
@@ -33,10 +34,13 @@ class Inputs:
         answered: called with the job when an order of it was answered.
     """
 
-    def __init__(self, desk: Desk, shelf: Shelf, waiting: Waiting, answered: Callable[[Job], None]) -> None:
+    def __init__(
+        self, desk: Desk, shelf: Shelf, waiting: Waiting, folders: Folders, answered: Callable[[Job], None]
+    ) -> None:
         self._desk = desk
         self._shelf = shelf
         self._waiting = waiting
+        self._folders = folders
         self._answered = answered
         self._learned: OrderedDict[tuple[str, str, str], None] = OrderedDict()  # server, tool, argument
 
@@ -123,7 +127,8 @@ class Inputs:
 
         job.open_orders += 1
         ledger.begin_placing(folder)
-        self._waiting.order(
+        self._folders.order(
+            link.workspace,
             lambda ticket: Materialize(
                 ticket=ticket,
                 workspace=link.workspace,

@@ -6,7 +6,8 @@ A link belongs to one session, or, where the plan says so, to all sessions with 
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, Protocol
 
 from .bridge.support import Abilities, Support
 from .desk import Role
@@ -23,6 +24,7 @@ from .session import Session
 from .upstream import State, Upstream
 from .wire.annotations import Mirror
 from .wire.cookies import CookieStore
+from .wire.mirroring import Named
 
 CANCEL: Final = "task-cancel"
 """What a request of ours is for that ends a task of the server's."""
@@ -40,6 +42,40 @@ class Notice(NamedTuple):
 NO_QUEUE: Final[deque[Exchange | Notice]] = deque(maxlen=0)
 NOTHING: Final[frozenset[Any]] = frozenset()
 """What most links have, of which there may be thousands: each empty queue takes 760 bytes, each empty set 216."""
+
+
+class Crossed(NamedTuple):
+    """A request as its server is to have it."""
+
+    params: bytes | None
+    mirrored: Headers = ()
+
+
+class Said(NamedTuple):
+    """What a client without sessions said, and how it was looked at.
+
+    Attributes:
+        rest: what is in `_meta` beside what it says of itself; empty: nothing.
+    """
+
+    params: bytes
+    spans: Mapping[str, slice]
+    named: Named
+    rest: bytes
+
+
+class Ferry(Protocol):
+    """How plain calls get across a link. See `ferries`; None of either method: it does not know."""
+
+    def up(self, link: Link, session: Session, method: str, params: bytes | None, said: Said | None) -> Crossed | None:
+        """
+        Args:
+            params: as the client sent them. Nothing in them is about tasks, progress or an earlier round.
+            said: the same, of a client without sessions.
+        """
+
+    def down(self, link: Link, session: Session, exchange: Exchange, result: bytes) -> bytes | None:
+        """The result of a request that went up so."""
 
 
 class Link:
@@ -67,6 +103,7 @@ class Link:
     is_asked_again: in this handshake it was asked in a revision it named, after it had refused another.
     is_plain: whether nothing here has a say in what goes up and comes down; None: nobody has looked, in this
         incarnation. See `plain`.
+    ferry: how plain calls get across, where they are not the same on both sides. See `ferries`.
     is_pipe: whether the server is spoken to over one two-way stream, rather than with a POST a message.
     refusal: why the server is not spoken to over Streamable HTTP, if that was tried first.
     handshake: the result of its last `initialize`, or `server/discover`, as clients are shown it.
@@ -109,6 +146,7 @@ class Link:
         "dialled_with",
         "ears",
         "era",
+        "ferry",
         "handshake",
         "has_files",
         "has_listened",
@@ -178,6 +216,7 @@ class Link:
         self.queue = NO_QUEUE
         self.babble = ""
         self.is_plain: bool | None = None
+        self.ferry: Ferry | None = None
         self.noise = 0
         self.notices = 0
         self.has_listened = False
@@ -217,9 +256,10 @@ class Link:
         self.is_lent = False
 
     def speak(self, era: Era) -> None:
-        """From now on the server is spoken to so."""
+        """From now on the server is spoken to so, and in no session until it names one."""
         self.era = era
         self.is_stateless = era is Era.STATELESS
+        self.upstream.session = None
 
     @property
     def can_be_told(self) -> bool:
@@ -343,7 +383,6 @@ class UpPostRole(Role):
         number: the id of the request it carries; None for a notification or an answer.
         problem: what came on it that could not be read.
         names_session: whether it was sent in an upstream session, which may since have been lost.
-        session: the `Mcp-Session-Id` of the response.
         is_resumed: it is the rest of a reply that was cut off.
         has_begun: the response was a success.
         last_event_id: where to resume from, should it be cut off.
@@ -367,7 +406,6 @@ class UpPostRole(Role):
     last_event_id: str | None = None
     retry_ms: int | None = None
     failures = 0
-    session: str | None = None
     passage: Passage | None = None
 
     def __init__(

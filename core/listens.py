@@ -13,6 +13,8 @@ from typing import Protocol
 import msgspec
 
 from . import jsonrpc
+from .bridge.discovery import server_info_of
+from .bridge.results import named
 from .bridge.support import declares
 from .desk import Desk
 from .errors import MISSING_CAPABILITY, OVERLOADED, RemoteProtocolError
@@ -106,6 +108,7 @@ class Listens:
         at = self._desk.now + limits.listen_ack_s
         self._desk.timers.set(("ack", (session.sid, exchange.key)), at, "what is subscribed")
         if link.is_stateless:
+            self._share(link, session, wanted.uris)
             listening.is_asked = bool(wanted & self.news.offered(link))
             self.news.receive_change(link)
         else:
@@ -258,6 +261,7 @@ class Listens:
         if link is None:
             return
         if link.is_stateless:
+            self._unshare(link, session, listening.wanted.uris)
             self.news.receive_change(link)
             return
         crowd = self._crowds.get(link.id)
@@ -271,6 +275,20 @@ class Listens:
             if link.upstream.state is UpstreamState.READY:
                 params = msgspec.json.encode({"uri": uri})
                 self._uplink.run(link, "unsubscribe", "resources/unsubscribe", params)
+
+    def _share(self, link: Link, session: Session, uris: frozenset[str]) -> None:
+        """On a process that is shared, a session hears of what it has subscribed to."""
+        crowd = self._crowds.get(link.id)
+        share = None if crowd is None else crowd.shares.get(session.sid)
+        if share is not None:
+            share.subscriptions.update(dict.fromkeys(uris))
+
+    def _unshare(self, link: Link, session: Session, uris: frozenset[str]) -> None:
+        crowd = self._crowds.get(link.id)
+        share = None if crowd is None else crowd.shares.get(session.sid)
+        if share is not None:
+            for uri in uris.difference(*(other.wanted.uris for other in session.listens.values())):
+                share.subscriptions.pop(uri, None)
 
     def _forget_tasks(self, listening: Listening) -> None:
         for id in listening.wanted.tasks:
@@ -289,7 +307,7 @@ class Listens:
         """
         for listening in list(session.listens.values()):
             exchange = listening.exchange
-            result = listening.machine.receive_close()
+            result = named(listening.machine.receive_close(), server_info_of(session.greeting))
             self.forget(None, session, exchange)
             self._answering.answer(session, exchange, jsonrpc.encode_result(exchange.id_raw, result))
             if not exchange.reply.ends_channel:

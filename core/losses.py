@@ -85,12 +85,21 @@ class Losses:
     # --- A whole server ---------------------------------------------------------------------------------------------
 
     def lose(
-        self, link: Link, reason: str, *, error: bytes | None = None, is_forgotten: bool = False, stage: str = ""
+        self,
+        link: Link,
+        reason: str,
+        *,
+        error: bytes | None = None,
+        is_forgotten: bool = False,
+        is_unknown: bool = False,
+        stage: str = "",
     ) -> None:
         """The upstream session is gone: settle what was open, and make a new one if somebody waits.
 
         Args:
             error: what it answered to `initialize`, if that was an error.
+            is_forgotten: it knew the session, and does not any more.
+            is_unknown: it never did, whatever it said before: there is none to end.
             stage: how far it had come, for the data of the error that those who wait for the handshake get.
         """
         upstream = link.upstream
@@ -104,7 +113,7 @@ class Losses:
         if link.refusal is not None:
             error = error or error_in(link.refusal)
         self._desk.note("warning", f"upstream lost: {reason}", link.plan.id)
-        if not is_forgotten:
+        if not is_forgotten and not is_unknown:
             self.say_farewell(link)
         upstream.receive_lost(reason, self._desk.now, is_forgotten=is_forgotten)
         self._count(link, reason, has_worked=has_worked)
@@ -200,7 +209,7 @@ class Losses:
         Management")."""
         upstream = link.upstream
         if not link.is_pipe and upstream.session is not None and not (link.is_left or link.is_lent):
-            target = Delete(link.plan.id, upstream.session, upstream.revision, link.headers, link.cookies.pairs)
+            target = Delete(link.plan.id, upstream.session, upstream.agreed_revision, link.headers, link.cookies.pairs)
             if link.parting:
                 self._partings[link.id] = target  # what ends there must have reached it before
             else:

@@ -283,8 +283,9 @@ class Parking:
         park = exchange.park
         if park is None or park.is_over:
             return False
-        for number in [number for number, ask in session.asks.items() if ask.exchange is exchange]:
+        for number, ask in [(n, a) for n, a in session.asks.items() if a.exchange is exchange]:
             del session.asks[number]
+            self.up.reply(session, ask, fallback(ask.method), session.headers)  # its server did not wait, and is told
         self._desk.timers.cancel(("collect", park.id))
         held_bytes = sum(len(e.park.outcome or b"") for _, e in self._by_id.values() if e.park is not None)
         if not park.has_leg and held_bytes + len(message) > self._desk.limits.parks_held_max_bytes:

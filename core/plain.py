@@ -13,6 +13,7 @@ from .bridge.content import TRACE
 from .bridge.results import is_older
 from .eras import features_of
 from .exchange import Exchange
+from .ferries import ferry_for
 from .jsonrpc import Frame
 from .links import Link
 
@@ -24,6 +25,7 @@ def may_go_up(link: Link, exchange: Exchange) -> bool:
     """Whether a request for a server that is ready goes up as it is. It may want to be a task: then it does not."""
     if link.is_plain is None:
         link.is_plain = _is_plain(link)
+        link.ferry = None if link.is_plain else ferry_for(link)
     if not link.is_plain or exchange.method not in METHODS:
         return False
     params = exchange.params

@@ -249,12 +249,14 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Args:
     workspaces_path: absolute path under which the driver keeps each session's folders, as upstreams see it.
+    tmp_prefix: the same of their temporary folders, up to the names of the workspaces; empty: nobody knows.
     public_base_url: what links start with; empty: as the client reached us, else `fallback_base_url`.
     link_key: the key that signs links; at least 16 bytes.
     """
 
     servers: tuple[ServerPlan, ...]
     workspaces_path: str = "/nonexistent"
+    tmp_prefix: str = ""
     public_base_url: str = ""
     fallback_base_url: str = ""
     link_key: bytes = b""

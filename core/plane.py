@@ -17,7 +17,6 @@ from .artifact import tool_error
 from .calls import Calls
 from .calls import Onward as CallsOnward
 from .desk import Desk
-from .effects import Sweep
 from .errors import INVALID_PARAMS, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey
 from .hints import Hints, read_hints
@@ -254,7 +253,6 @@ class FilePlane:
         """Nothing works in the session's folders any more: they go."""
         if self._desk.servers[session.server].has_files:
             self._calls.sweep(session.workspace)
-            self._desk.order(Sweep(workspace=session.workspace))
 
     def _finish(self, link: Link, exchange: Exchange, result: bytes) -> None:
         self.onward.finish(link, exchange, rpc.encode_result(exchange.id_raw, result))

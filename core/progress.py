@@ -47,6 +47,7 @@ class _Progress(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 _decoder: Final = msgspec.json.Decoder(_Progress)
+_value_decoder: Final = msgspec.json.Decoder(int | float)
 
 
 class Row(NamedTuple):
@@ -57,12 +58,14 @@ class Row(NamedTuple):
         messages: they themselves. They hold what the protocol names, and nothing else.
         quotes: how many quotation marks they have together, if no member is there twice and no text has any. There
             cannot be fewer.
+        first: how far the first of them says it is; each after it says more.
         last: how far the last of them says it is.
     """
 
     number: int
     messages: Sequence[bytes]
     quotes: int
+    first: float
     last: float
 
 
@@ -71,17 +74,17 @@ def row_at(messages: Sequence[bytes], start: int) -> Row | None:
     if messages[start].find(METHOD, 0, METHOD_STOP_MAX) < 0:
         return None
     number: int | None = None
-    quotes, stop, last = 0, start, 0.0
+    quotes, stop, first, last = 0, start, 0.0, 0.0
     decode = _decoder.decode
     for message in islice(messages, start, None):
         try:
             params = decode(message).params
         except (msgspec.DecodeError, UnicodeDecodeError):
             break
-        if params.progressToken != number:
-            if number is not None:
-                break
-            number = params.progressToken
+        if number is None:
+            number, first = params.progressToken, params.progress
+        elif params.progressToken != number or params.progress <= last:
+            break
         quotes += QUOTES
         if params.total is not None:
             quotes += QUOTES_OF_NAME
@@ -89,7 +92,7 @@ def row_at(messages: Sequence[bytes], start: int) -> Row | None:
             quotes += QUOTES_OF_TEXT
         stop += 1
         last = params.progress
-    return None if number is None else Row(number, messages[start:stop], quotes, last)
+    return None if number is None else Row(number, messages[start:stop], quotes, first, last)
 
 
 def retold(row: Row, token_raw: bytes) -> list[bytes] | None:
@@ -106,6 +109,23 @@ def retold(row: Row, token_raw: bytes) -> list[bytes] | None:
     return messages if len(messages) == len(row.messages) else None
 
 
+def further(told: float, progress_raw: bytes | None) -> float | None:
+    """How far it is now, for whoever was `told` before; None if that is no news, since it goes back, or stands: who
+    reports does so, or the call was sent once more and begins anew, under the one token that its client has.
+
+    Source: 2025-03-26 to 2026-07-28, basic/utilities/progress: "The `progress` value MUST increase with each
+    notification".
+    """
+    try:
+        try:
+            progress: float = _value_decoder.decode(progress_raw or b"")
+        except msgspec.DecodeError:
+            progress = float(progress_raw or b"")  # it may be beyond what numbers can be
+    except ValueError:
+        return told  # no number: whoever wants to make something of it may
+    return progress if progress > told else None
+
+
 class Progress:
     """What servers say of calls that are under way."""
 
@@ -118,7 +138,7 @@ class Progress:
         exchange = link.pending.get(row.number) or link.tokens.get(row.number)
         if not isinstance(exchange, Exchange) or exchange.token_raw is None or link.upstream.state is State.CLOSED:
             return False
-        messages = retold(row, exchange.token_raw) if exchange.attempts <= 1 else None  # else some may be behind
+        messages = retold(row, exchange.token_raw) if row.first > exchange.told else None
         if messages is None:
             return False
         exchange.told = row.last

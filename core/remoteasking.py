@@ -82,11 +82,8 @@ class RemoteAsking:
             return
         who = exchange.leg or session.client
         if missing(who.capabilities, question.method, question.params) is not None:
-            kind, said = questions.REFUSALS.get(question.method, ("error", b""))
             self._desk.note("info", f"a task asks for {question.method}, which its client does not offer", link.plan.id)
-            if kind == "result":
-                self._answer(link, exchange, remote, question.key, said)
-            return
+            return  # a refusal is an error, and there is no word for it here
         params = question.params
         if not session.is_stateless:
             able = session.client.capabilities

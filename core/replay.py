@@ -38,6 +38,8 @@ class Replays:
     def learn(self, audience: Audience, result: bytes, *, is_first: bool) -> None:
         """A page of a server's tools came by. What cannot be read is not learned from."""
         if not any(mark.encode() in result for mark in MARKS):
+            if is_first:  # a list that is new promises nothing of what the last one did
+                self._tools.pop(audience, None)
             return
         known = self._tools.pop(audience, set())
         self._tools[audience] = known

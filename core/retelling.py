@@ -64,7 +64,9 @@ class Retelling:
         hints = (job.link.hints or {}).get(job.tool)
         schema = None if hints is None else hints.output_schema
         cwd = to_there(_cwd(job, folders), shared)
-        return rewording.reword_result(result, known, cwd=cwd, folders=seen, output_schema=schema)
+        prefix = self._desk.plan.tmp_prefix
+        called = {f"{prefix}{job.link.workspace}": "tmp"} if prefix else rewording.NO_NAMES
+        return rewording.reword_result(result, known, cwd=cwd, folders=seen, output_schema=schema, called=called)
 
 
 def folders_of(plan: Plan, job: Job) -> dict[str, str]:

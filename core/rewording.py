@@ -13,7 +13,7 @@ import bisect
 import json
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
@@ -51,7 +51,9 @@ _QUOTED: Final = frozenset(('""', "''", "``", "“”", "‘’", "<>"))
 _TARGET_MAX_CHARS: Final = 256  # so far back a Markdown link's target is looked for
 
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-_COLON: Final = re.compile(rb"[ \t\r\n]*:")
+
+
+NO_NAMES: Final[Mapping[str, str]] = {}
 
 
 class Known(NamedTuple):
@@ -82,7 +84,9 @@ class _Hit(NamedTuple):
     text: str
 
 
-def reword_text(text: str, shown: Sequence[Known], cwd: str, folders: Sequence[str] = ()) -> str:
+def reword_text(
+    text: str, shown: Sequence[Known], cwd: str, folders: Sequence[str] = (), called: Mapping[str, str] = NO_NAMES
+) -> str:
     """The text with every spelling of a known file replaced by its URI: absolute, as a `file:` URI, relative to `cwd`,
     percent-encoded or escaped for JSON. What follows a path (`#L1`, `:12`) stays. One that is part of a longer path,
     word or URL is not touched, nor is a bare name without a suffix, unless it is quoted or linked.
@@ -91,21 +95,28 @@ def reword_text(text: str, shown: Sequence[Known], cwd: str, folders: Sequence[s
         cwd: the directory that relative paths start from, absolute; "": unknown.
         folders: absolute paths of folders that mean nothing to the reader. Below them paths are made relative to `cwd`,
             or, far from it, begin with the folder's name.
+        called: further such folders, and what paths below them begin with.
     """
-    return _Reworder(shown, cwd, folders).reword(text)
+    return _Reworder(shown, cwd, folders, called).reword(text)
 
 
 def reword_result(
-    result: bytes, known: Sequence[Known], cwd: str, folders: Sequence[str], output_schema: bytes | None
+    result: bytes,
+    known: Sequence[Known],
+    cwd: str,
+    folders: Sequence[str],
+    output_schema: bytes | None,
+    called: Mapping[str, str] = NO_NAMES,
 ) -> bytes:
     """The result of a `tools/call` with its texts reworded as by `reword_text`: text blocks, the text and `file:` URIs
     of resources, and every string in structured content that may change under `output_schema` (JSON; None: there is
-    none). A text that is the JSON of the structured content stays that.
+    none). Without a schema, absolute paths in its keys are reworded as well, unless two would be the same then. A text
+    that is the JSON of the structured content stays that.
 
     Strings that are not reworded keep their bytes, and so does everything else. A result that cannot be read comes back
     as it came.
     """
-    reworder = _Reworder(known, cwd, folders)
+    reworder = _Reworder(known, cwd, folders, called)
     if not reworder.may_find(result):
         return result
     spans = readable_members(result)
@@ -125,7 +136,9 @@ def reword_result(
 class _Reworder:
     """One result's worth of rewording: what it knows, and the work it may still do."""
 
-    def __init__(self, known: Sequence[Known], cwd: str, folders: Sequence[str]) -> None:
+    def __init__(
+        self, known: Sequence[Known], cwd: str, folders: Sequence[str], called: Mapping[str, str] = NO_NAMES
+    ) -> None:
         assert all(path.startswith("/") for one in known for path in one.paths), "paths are absolute"
         assert not cwd or cwd.startswith("/")
         self._absolute: dict[str, list[_Spelling]] = {}
@@ -143,6 +156,7 @@ class _Reworder:
             spellings.sort(key=lambda spelling: -len(spelling.folder))
         plain = {posixpath.normpath(folder) for folder in folders} - {"/"}
         self._folders = {form: _way_to(folder, cwd) for folder in plain for form in _variants(folder)}
+        self._folders |= {form: name for folder, name in called.items() for form in _variants(folder)}
         self._work = WORK_MAX
 
     @staticmethod
@@ -174,6 +188,13 @@ class _Reworder:
         text = self._replaced(text, self._found(text, self._absolute, is_absolute=True))
         text = self._replaced(text, self._found_folders(text))
         return self._replaced(text, self._found(text, self._relative, is_absolute=False))
+
+    def reword_key(self, text: str) -> str:
+        """Where a name may be that of a member, and only what is absolute is surely a path."""
+        if "/" not in text:
+            return text
+        text = self._replaced(text, self._found(text, self._absolute, is_absolute=True))
+        return self._replaced(text, self._found_folders(text))
 
     def _may_search(self, text: str, names: int) -> bool:
         self._work -= (len(text) + _STRING_WORK) * names
@@ -299,11 +320,29 @@ class _Structured:
         self._value = _loaded(self._raw)
         rules = StringRules(schema, self._value, self._renew)
         self._changes: dict[Path, str] = {}
-        for path, old in _walk(self._value):
+        keys: dict[Path, str] = {}
+        for path, old, is_key in _walk(self._value):
             if reworder.is_spent:
                 break
-            if (new := self._renew(old)) != old and rules.allow(path, old):
+            if is_key:
+                if schema is None and (new := reworder.reword_key(old)) != old:
+                    keys[path] = new
+            elif (new := self._renew(old)) != old and rules.allow(path, old):
                 self._changes[path] = new
+        self._keys = self._apart(keys)
+
+    def _apart(self, keys: dict[Path, str]) -> dict[Path, str]:
+        """Those of the new keys that no other member has, nor will have."""
+        if not keys:
+            return keys
+        taken = {path for path, _, is_key in _walk(self._value) if is_key}
+        kept: dict[Path, str] = {}
+        for path, new in keys.items():
+            place = (*path[:-1], new)
+            if place not in taken:
+                taken.add(place)
+                kept[path] = new
+        return kept
 
     def _renew(self, text: str) -> str:
         if text not in self._made:
@@ -327,14 +366,15 @@ class _Structured:
         return splice(raw, self._edits_in(raw, value)).decode()
 
     def _edits_in(self, raw: bytes, value: object) -> list[Edit]:
-        if not self._changes:
+        if not (self._changes or self._keys):
             return []
-        places = (match.span() for match in _STRING.finditer(raw) if _COLON.match(raw, match.end()) is None)
-        return [
-            Edit(start, stop, _encoded(self._changes[path]))
-            for (path, _), (start, stop) in zip(_walk(value), places, strict=True)
-            if path in self._changes
-        ]
+        places = (match.span() for match in _STRING.finditer(raw))
+        edits: list[Edit] = []
+        for (path, _, is_key), (start, stop) in zip(_walk(value), places, strict=True):
+            new = (self._keys if is_key else self._changes).get(path)
+            if new is not None:
+                edits.append(Edit(start, stop, _encoded(new)))
+        return edits
 
 
 def _loaded(raw: bytes) -> object:
@@ -355,17 +395,19 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return members
 
 
-def _walk(value: object) -> Iterator[tuple[Path, str]]:
-    """Every string that is a value, in the order of the text."""
-    waiting: list[tuple[Path, object]] = [((), value)]
+def _walk(value: object) -> Iterator[tuple[Path, str, bool]]:
+    """Every string with its place, in the order of the text, and whether it is the key of what is there."""
+    waiting: list[tuple[Path, object, bool]] = [((), value, False)]
     while waiting:
-        path, value = waiting.pop()
+        path, value, is_key = waiting.pop()
         if isinstance(value, str):
-            yield path, value
+            yield path, value, is_key
         elif isinstance(value, dict):
-            waiting.extend(((*path, key), below) for key, below in reversed(value.items()))
+            for key, below in reversed(value.items()):
+                waiting += (((*path, key), below, False), ((*path, key), key, True))
         elif isinstance(value, list):
-            waiting.extend(((*path, len(value) - 1 - index), below) for index, below in enumerate(reversed(value)))
+            last = len(value) - 1
+            waiting.extend(((*path, last - index), below, False) for index, below in enumerate(reversed(value)))
 
 
 def _blocks(result: bytes, span: Span) -> list[tuple[int, bytes]]:

@@ -86,7 +86,7 @@ class ServerChannels:
         if isinstance(role, ChildRole):
             self._handshakes.receive_connected(link)
         elif isinstance(role, UpPostRole):
-            role.session = opening.session
+            self._handshakes.receive_head(link, role.number, opening.session)
             role.has_begun = True
             if role.is_confirmation and is_current(role) and link.upstream.state is State.CONFIRMING:
                 self._uplink.receive_settled(role)  # it was to say 202 and said 200: taken is taken
@@ -208,6 +208,7 @@ class ServerChannels:
                 return
             self._uplink.expect_none(entry)
             is_lost = is_lost or self._is_of_another_era(link, role, cause)
+            link.upstream.is_denied = is_lost and is_current(role)
             answer = error_in(cause) if link.is_stateless and not is_lost and not is_denied(cause) else None
             if answer is not None:
                 self._hearing.receive_answer(link, entry, Frame(error=answer))  # 2026-07-28: errors have statuses
@@ -232,7 +233,8 @@ class ServerChannels:
             if cause.end is End.DONE:
                 self._handshakes.receive_confirmed(link)
             else:
-                self._losses.lose(link, describe(cause), error=handshake_error_of(link, cause))
+                error = handshake_error_of(link, cause)
+                self._losses.lose(link, describe(cause), error=error, is_unknown=is_lost)
             return
         elif role.number is None and cause.end is not End.DONE:
             self._desk.note("warning", f"a notification or answer did not arrive: {describe(cause)}", link.plan.id)

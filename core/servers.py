@@ -28,7 +28,7 @@ from .exchange import Exchange, ExchangeKey
 from .exchange import Input as ExchangeInput
 from .exchange import State as ExchangeState
 from .handshakes import Adaptation, Handshakes
-from .hearing import Hearing, Results
+from .hearing import Hearing, Results, is_current
 from .jsonrpc import Frame
 from .legwork import Legwork
 from .links import Link, Notice, UpPostRole
@@ -357,14 +357,14 @@ class Servers:
             return
         if exchange.is_augmented:
             self.tasked.expect_orphan(link, exchange)
-        if exchange.post is not None:
-            role = self._desk.role_of(exchange.post)
-            if isinstance(role, UpPostRole):
-                self._uplink.receive_settled(role)
+        role = None if exchange.post is None else self._desk.role_of(exchange.post)
+        if isinstance(role, UpPostRole):
+            self._uplink.receive_settled(role)
         if link.is_stateless and not link.is_pipe:
             # 2026-07-28 basic/patterns/cancellation: on HTTP, closing the stream is the cancellation.
             self._desk.close(exchange.post, reason="the request was cancelled")
-        elif link.upstream.state is State.READY:
+        elif link.upstream.state is State.READY and (not isinstance(role, UpPostRole) or is_current(role)):
+            # Of a session that is lost, the one after it knows nothing.
             params = set_member(params or b"{}", "requestId", b"%d" % exchange.upstream_id)
             self._uplink.tell(link, jsonrpc.encode_notification("notifications/cancelled", params), headers)
         if crowd is not None:

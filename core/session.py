@@ -92,6 +92,7 @@ class Ask(NamedTuple):
         number: under which the client is asked.
         params: what the server said, where the client is shown it as its older revision has it.
         of_task: the call whose client is asked in the course of a task.
+        told: how far the server was told that it is.
     """
 
     id_raw: bytes
@@ -104,6 +105,7 @@ class Ask(NamedTuple):
     number: int = 0
     params: bytes | None = None
     of_task: Exchange | None = None
+    told: float = float("-inf")
 
 
 class Held(NamedTuple):

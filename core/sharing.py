@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from . import jsonrpc
-from .eras import LATEST_LEGACY, is_known_legacy, is_older
+from .eras import LATEST_LEGACY
 from .exchange import Exchange
 from .levels import LEVELS
 from .links import Link
@@ -53,7 +53,6 @@ class Share:
     """What one session wants of a shared process.
 
     Attributes:
-        revision: what its client asked for in `initialize`.
         capabilities: the names of what its client can do.
         level: index in `LEVELS` of the least severe message it wants; None: as the server likes.
         subscriptions: the URIs it has subscribed to.
@@ -65,7 +64,6 @@ class Share:
         """Raises RemoteProtocolError: the params are no object, or have a member twice."""
         spans = members(initialize)
         self.session = session
-        self.revision = jsonrpc.text_of(take(initialize, spans.get("protocolVersion")))
         declared = take(initialize, spans.get("capabilities"))
         self.capabilities = frozenset(members(declared) if declared is not None and declared.startswith(b"{") else ())
         self.level: int | None = None
@@ -86,17 +84,6 @@ class Crowd:
         self.waiting: OrderedDict[Exchange, None] = OrderedDict()
         self._link = link
         self._ghosts: OrderedDict[int, tuple[str, float]] = OrderedDict()  # number → session, until when
-
-    # --- Handshake --------------------------------------------------------------------------------------------------
-
-    def shown(self, session: Session, handshake: bytes) -> tuple[bytes, str | None]:
-        """The `initialize` result for a session, and its revision: the client's own if the server's is newer, since
-        every revision is read by those who know the next."""
-        share, upstream = self.shares[session.sid], self._link.upstream
-        wanted, offered = share.revision, upstream.revision
-        if wanted is not None and offered is not None and is_known_legacy(wanted) and is_older(wanted, offered):
-            return set_member(handshake, "protocolVersion", msgspec.json.encode(wanted)), wanted
-        return handshake, offered
 
     # --- Whose it is ------------------------------------------------------------------------------------------------
 

@@ -103,12 +103,26 @@ class Shelf:
     def _make_room(self, sid: str) -> None:
         """Let files go until the bounds are kept. Where they cannot be, since calls use too much of it, none go, until
         such a call is over (`unpin`)."""
-        own_bytes, all_bytes = self._accounts.free(sid)
+        self._make_own_room(sid)
+        self._make_common_room(sid)
+
+    def _make_own_room(self, sid: str) -> None:
+        own_bytes, _ = self._accounts.free(sid)
         if own_bytes < 0:
             self._evict(choose(self._movable(sid), -own_bytes, self._desk.plan.eviction))
-            own_bytes, all_bytes = self._accounts.free(sid)
+
+    def _make_common_room(self, sid: str) -> None:
+        _, all_bytes = self._accounts.free(sid)
         if all_bytes < 0:
             self._evict(choose([*self._movable(sid), *self._ownerless(sid)], -all_bytes, self._desk.plan.eviction))
+
+    def make_room(self) -> None:
+        """For nobody: what earlier runs left may be more than the bounds are now, also without what has expired."""
+        for entry in [entry for entry in self._accounts.all_entries() if entry.is_over(self._desk.now)]:
+            self._drop(entry, Ending.EXPIRED)
+        for sid in self._accounts.sids:
+            self._make_own_room(sid)
+        self._make_common_room("")
 
     def _evict(self, entries: Iterable[Shelved]) -> None:
         for entry in entries:
@@ -144,7 +158,8 @@ class Shelf:
         return entry
 
     def restore(self, uploads: Iterable[StoredUpload], artifacts: Iterable[StoredArtifact]) -> None:
-        """What earlier runs left. What expired meanwhile is not served, and goes with the first deadlines."""
+        """What earlier runs left. What expired meanwhile is not served; that goes with the first deadlines, and so does
+        what is beyond the bounds."""
         records: list[StoredUpload | StoredArtifact] = [*uploads, *artifacts]
         for record in sorted(records, key=lambda record: (record.stored_at_unix, record.id)):
             expires_at, added_at = record.expires_at_unix - self._desk.unix_at_zero, float("-inf")
@@ -152,6 +167,8 @@ class Shelf:
                 self._shelve(self._entry(record, added_at, expires_at))
             else:
                 self._shelve(self._entry(record, added_at, expires_at))
+        if any(min(self._accounts.free(sid)) < 0 for sid in self._accounts.sids):
+            self._desk.timers.set(("room", ""), 0.0, "stored files beyond their bounds")
 
     def _entry(self, record: R, added_at: float, expires_at: float) -> Entry[R]:
         self._uses += 1

@@ -13,10 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from . import jsonrpc
+from .acquaintances import Acquaintances, audience_of
 from .artifact import tool_error
 from .bridge import envelope, questions
 from .bridge.capabilities import fingerprint
+from .bridge.discovery import server_info_of
 from .bridge.envelope import Envelope
+from .bridge.results import named
 from .bridge.seal import Claims, Kind, Seal, Unsealed, is_ours
 from .clients import Clients
 from .courier import Courier
@@ -56,9 +59,6 @@ REMOVED: Final = frozenset(
 )
 """Requests that 2026-07-28 has taken away (changelog); what stands in their place is no request, or another."""
 
-OF_A_REQUEST: Final = frozenset({"traceparent", "tracestate", "baggage"})
-"""Headers that tell of a request and not of who makes it (W3C Trace Context, Baggage)."""
-
 RETRIED: Final = frozenset({"inputResponses", "requestState"})
 """What a request has when it comes again with answers."""
 
@@ -70,7 +70,11 @@ class HungUp(Protocol):
 
 
 class Stateless:
-    """All requests of clients without sessions."""
+    """All requests of clients without sessions.
+
+    Attributes:
+        known: those that have spoken before.
+    """
 
     def __init__(
         self,
@@ -96,6 +100,7 @@ class Stateless:
         self._replays = replays
         self.tasks: HungUp
         self._by_affinity: dict[Affinities, Session] = {}
+        self.known = Acquaintances(desk, verdicts, mirrors, legwork.deferring, self._by_affinity)
 
     # --- Requests ---------------------------------------------------------------------------------------------------
 
@@ -141,7 +146,8 @@ class Stateless:
         if claims is not None and claims.kind is Kind.PARK:
             found = self._parking.find(claims)
             if found is None and not self._replays.may_repeat(audience_of(opening), frame.method, frame.params):
-                self._lose(frame, reply)
+                session = self._by_affinity.get(self._affinity_of(opening, key, leg))
+                self._lose(frame, reply, None if session is None else session.greeting)
                 return None
         else:
             found = None
@@ -178,12 +184,13 @@ class Stateless:
             self._desk.note("info", f"requestState refused: {error.reason.value}", opening.server)
             raise
 
-    def _lose(self, frame: Frame, reply: Reply) -> None:
+    def _lose(self, frame: Frame, reply: Reply, greeting: bytes | None) -> None:
         """The call that a retry is for is not here any more: it is not begun a second time."""
         assert frame.id_raw is not None
         text = "the call was lost while it waited for answers. It is not repeated, for it may have had effects"
         if frame.method == "tools/call":
-            message = jsonrpc.encode_result(frame.id_raw, complete(tool_error(text)))
+            result = named(complete(tool_error(text)), server_info_of(greeting))
+            message = jsonrpc.encode_result(frame.id_raw, result)
         else:
             message = jsonrpc.encode_error(frame.id_raw, OUTCOME_UNKNOWN, text, {"outcome": "unknown"})
         self._courier.answer_at_once(reply, message)
@@ -279,6 +286,8 @@ class Stateless:
             session.exchanges.pop(key, None)
             self.receive_settled(session)
             raise
+        if isinstance(opening, PostOpening) and claims is None:
+            self.known.add(opening, session, leg, frame.params)
         return session, exchange
 
     def _send_on(
@@ -339,15 +348,7 @@ class Stateless:
     def _session_for(
         self, opening: PostOpening | PipeOpening | EventPipeOpening, key: ExchangeKey, leg: Envelope
     ) -> Session:
-        verdict = self._verdicts[opening.server]
-        says_all = verdict.choose(Era.STATELESS, self._desk.now) is Era.STATELESS and verdict.discovered is not None
-        is_for_one = isinstance(opening, PostOpening) and self._desk.plan.affinity is Affinity.REQUEST
-        group = key.channel if is_for_one or not isinstance(opening, PostOpening) else 0
-        abilities = fingerprint(leg.capabilities)  # which raises where no handshake could be made with them
-        audience = audience_of(opening)
-        affinity = Affinities(opening.server, opening.principal, abilities, group, audience.headers, is_for_one)
-        if says_all:
-            affinity = self._merged(affinity)
+        affinity = self._affinity_of(opening, key, leg)
         session = self._by_affinity.get(affinity)
         if session is not None:
             return session
@@ -358,6 +359,17 @@ class Stateless:
         self._by_affinity[affinity] = session
         self._courier.up.begin_stateless(session)
         return session
+
+    def _affinity_of(
+        self, opening: PostOpening | PipeOpening | EventPipeOpening, key: ExchangeKey, leg: Envelope
+    ) -> Affinities:
+        """Whose session a request belongs to."""
+        is_for_one = isinstance(opening, PostOpening) and self._desk.plan.affinity is Affinity.REQUEST
+        group = key.channel if is_for_one or not isinstance(opening, PostOpening) else 0
+        abilities = fingerprint(leg.capabilities)  # which raises where no handshake could be made with them
+        audience = audience_of(opening)
+        affinity = Affinities(opening.server, opening.principal, abilities, group, audience.headers, is_for_one)
+        return self._merged(affinity) if self.known.says_all(opening.server) else affinity
 
     def _merged(self, affinity: Affinities) -> Affinities:
         """What stands for clients of any abilities. The first request came before its server was known to be told them
@@ -381,12 +393,6 @@ class Stateless:
         if session.affinity is not None:
             self._by_affinity.pop(session.affinity, None)
             self._legwork.forget(session)
-
-
-def audience_of(opening: PostOpening | PipeOpening | EventPipeOpening) -> Audience:
-    """Who speaks on a channel, as its server may tell them apart."""
-    headers = tuple(pair for pair in opening.headers if pair[0].lower() not in OF_A_REQUEST)
-    return Audience(opening.server, opening.principal, headers)
 
 
 def read_leg(frame: Frame) -> Envelope:

@@ -418,6 +418,9 @@ class Tasked:
         self.adopted.receive_status(session, exchange, seen)
         if exchange.task is None and exchange.token_raw is not None and seen.message:
             remote.looks += 1
+            if remote.looks <= exchange.told:
+                return  # the server says itself how far it is
+            exchange.told = remote.looks
             said = {"progress": remote.looks, "message": seen.message}
             params = b'{"progressToken":' + exchange.token_raw + b"," + msgspec.json.encode(said)[1:]
             message = jsonrpc.encode_notification("notifications/progress", params)

@@ -21,6 +21,8 @@ import msgspec
 
 from . import jsonrpc
 from .bridge import related, tasks
+from .bridge.discovery import server_info_of
+from .bridge.results import named
 from .courier import Courier
 from .desk import Desk
 from .errors import INTERNAL_ERROR, RemoteProtocolError
@@ -188,7 +190,7 @@ class Tasking:
             if run.created is not None:
                 result = run.created[:-1] + b"," + result[1:]
         else:
-            result = tasks.modern_created(shown)
+            result = named(tasks.modern_created(shown), server_info_of(run.session.greeting))
         self._courier.close(run.session, leg, jsonrpc.encode_result(run.id_raw, result))
         if run.outcome is not None:
             self._keep(task, run)

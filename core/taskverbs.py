@@ -12,6 +12,8 @@ from typing import Final, Protocol
 
 from . import jsonrpc, offers
 from .bridge import questions, related, support, tasks
+from .bridge.discovery import server_info_of
+from .bridge.results import named
 from .courier import Courier
 from .desk import Desk
 from .errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, RemoteProtocolError
@@ -324,6 +326,8 @@ class TaskVerbs:
         self._answer(session, exchange, ACKNOWLEDGED if session.is_stateless else self._tasking.telling.shown(task))
 
     def _answer(self, session: Session, exchange: Exchange, result: bytes) -> None:
+        if session.is_stateless:
+            result = named(result, server_info_of(session.greeting))
         self._courier.answer(session, exchange, jsonrpc.encode_result(exchange.id_raw, result))
 
     def _refuse(self, session: Session, exchange: Exchange, code: int, text: str, data: object = None) -> None:

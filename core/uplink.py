@@ -165,7 +165,7 @@ class Uplink:
             return None
         own = Notice(message, headers) if is_own else None
         role = UpPostRole(link, number, own=own, is_confirmation=is_confirmation, is_repeated=is_repeated)
-        revision = upstream.revision if upstream.state is not State.INITIALIZING else None
+        revision = upstream.agreed_revision
         if link.is_stateless and upstream.state is State.INITIALIZING:
             revision = LATEST_MODERN
         target = Post(

@@ -80,6 +80,7 @@ class Upstream(Machine[State, Input]):
         failure: how it was lost last, for error messages.
         failures: such losses in a row as call for a pause.
         forgettings: sessions it forgot since it last answered a request.
+        is_denied: it has just said that it does not know the session: nothing more is said in that.
     """
 
     __slots__ = (
@@ -95,6 +96,7 @@ class Upstream(Machine[State, Input]):
         "forgettings",
         "incarnation",
         "initialize",
+        "is_denied",
         "revision",
         "session",
     )
@@ -106,6 +108,7 @@ class Upstream(Machine[State, Input]):
         self.initialize = initialize
         self.incarnation = 0
         self.session: str | None = None
+        self.is_denied = False
         self.revision: str | None = None
         self.capabilities: frozenset[str] | None = None
         self.failure = ""
@@ -127,8 +130,18 @@ class Upstream(Machine[State, Input]):
         self.step(Input.DIAL)
         self.incarnation += 1
         self.session = None
+        self.is_denied = False
 
-    def receive_initialized(self, result: bytes, session: str | None) -> None:
+    def receive_head(self, session: str | None) -> None:
+        """The response to `initialize` began. What is said from now on is said in the session it names: the server may
+        ask before it answers.
+
+        Source: 2025-11-25 basic/transports, "Session Management": "all of their subsequent HTTP requests".
+        """
+        assert self.state is State.INITIALIZING
+        self.session = session
+
+    def receive_initialized(self, result: bytes) -> None:
         """It answered `initialize`.
 
         Raises:
@@ -137,7 +150,6 @@ class Upstream(Machine[State, Input]):
         revision, names = _introduction(result)
         self.step(Input.INITIALIZED)
         self.revision = revision
-        self.session = session
         self.capabilities = names
 
     def receive_discovered(self, result: bytes, revision: str) -> None:
@@ -216,6 +228,11 @@ class Upstream(Machine[State, Input]):
         """(method, params) of what a new incarnation must be told before anything else."""
         level = [] if self._level is None else [("logging/setLevel", self._level)]
         return level + [("resources/subscribe", params) for params in self._subscriptions.values()]
+
+    @property
+    def agreed_revision(self) -> str | None:
+        """The revision that headers name; None while it is being negotiated."""
+        return None if self.state is State.INITIALIZING else self.revision
 
     @property
     def ready_at(self) -> float:

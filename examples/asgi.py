@@ -1,4 +1,5 @@
-"""An ASGI application round a copy of the engine: Streamable HTTP for clients, a server process for each session.
+"""An ASGI application round a copy of the engine: Streamable HTTP for clients, a server process for each session, which
+is the business of `asgi_servers.py` beside it.
 
     cp -r core examples/mcp_engine
     MCP_COMMAND='COMMAND ARG…' uvicorn --app-dir examples --timeout-graceful-shutdown 5 asgi:app
@@ -9,14 +10,13 @@ The event loop is the lock: between an input and queueing what came of it nothin
 import asyncio
 import os
 import shlex
-import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from subprocess import PIPE
 from typing import Any
 
-from mcp_engine.effects import Cause, Close, Connected, Dial, Effect, End, GetOpening, Pass, Pause, Resume, Send
+from asgi_servers import Channel, run
+from mcp_engine.effects import Cause, Close, Dial, Effect, End, GetOpening, Pass, Pause, Resume, Send
 from mcp_engine.engine import Engine
 from mcp_engine.ids import ChannelId
 from mcp_engine.limits import Limits
@@ -25,23 +25,8 @@ from mcp_engine.wire.http_refusals import not_found, refusal
 from mcp_engine.wire.http_reply import Out, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead, State
 from mcp_engine.wire.http_routes import Head, McpRoute, Refused, Surface
 from mcp_engine.wire.http_server import judge, reply_to, shared_headers
-from mcp_engine.wire.ndjson import Line, LineReader, encode_line
-from mcp_engine.wire.oversize import answer_for
 
-GRACE_S = 5.0  # for a server to go once its stdin has ended
 LIMITS = Limits()
-
-
-class Channel:
-    """A server, or one request of a client. What it is to be sent waits in `outbox`; `Pause` keeps that short."""
-
-    def __init__(self, number: ChannelId) -> None:
-        self.number = number
-        self.outbox: asyncio.Queue[Send | Pass | Close] = asyncio.Queue()
-        self.may_read = asyncio.Event()
-        self.may_read.set()
-        self.is_over = asyncio.Event()
-        self.server: asyncio.Future[None] | None = None
 
 
 class Proxy:
@@ -157,40 +142,7 @@ class Proxy:
         return End.GONE  # it took nothing for too long, or cannot
 
     async def run_server(self, channel: Channel) -> None:
-        try:
-            child = await asyncio.create_subprocess_exec(*self.command, stdin=PIPE, stdout=PIPE, start_new_session=True)
-        except OSError as error:
-            self.lose(channel, Cause(End.UNREACHABLE, str(error), unsent=True))
-            return
-        assert child.stdin and child.stdout
-        self.tell(self.engine.receive_open, channel.number, Connected())
-        reading = asyncio.ensure_future(self.read(channel, child.stdout))
-        writing = asyncio.ensure_future(self.write(channel, child.stdin))
-        await channel.is_over.wait()
-        channel.outbox.put_nowait(Close(channel.number))  # at which its stdin is closed
-        channel.may_read.set()  # what it still says is dropped
-        await asyncio.wait((reading,), timeout=GRACE_S)
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        await asyncio.wait((reading, writing))
-        self.lose(channel, Cause(End.BROKEN, f"the server ended with exit code {await child.wait()}"))
-
-    async def read(self, channel: Channel, stdout: asyncio.StreamReader) -> None:
-        lines, size_max = LineReader(line_size_max_bytes=LIMITS.reply_size_max_bytes), LIMITS.reply_size_max_bytes
-        while await channel.may_read.wait() and (data := await stdout.read(LIMITS.read_size_bytes)):
-            for line in lines.receive_bytes(data):
-                said = line.data if isinstance(line, Line) else answer_for(line.head, line.size_bytes, size_max)
-                self.tell(self.engine.receive_message, channel.number, said or b"{}")
-        channel.is_over.set()
-
-    async def write(self, channel: Channel, stdin: asyncio.StreamWriter) -> None:
-        with suppress(OSError):  # it reads no more
-            while isinstance(order := await channel.outbox.get(), Send):
-                stdin.write(encode_line(order.message))
-                await stdin.drain()
-                self.tell(self.engine.receive_sent, channel.number, len(order.message))
-        stdin.close()
-        channel.is_over.set()
+        self.lose(channel, await run(self.command, channel, self.engine, self.tell))
 
 
 app = Proxy(shlex.split(os.environ["MCP_COMMAND"]))

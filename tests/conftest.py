@@ -28,6 +28,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "real" not in item.path.parts)
 
 
+def pytest_sessionfinish() -> None:
+    """What is measured is written down here: xdist gives its processes seconds to end; a busy machine takes more."""
+    measuring = sys.modules.get("coverage")
+    if measuring is not None and (current := measuring.Coverage.current()) is not None:
+        current.save()
+
+
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     backend = request.param

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import argparse
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Final
 
-from ...core.oracle import Transport
-from ...transports.http_endpoint import Endpoint
-from ...transports.stdio import ChildSpec
+from ...core.oracle import Rule
 from .. import logs, screen
 from ..config import ConfigError
-from ..documents import without_credentials
 from ..errors import Failed
 from . import report
-from .findings import Finding, Outcome, chosen, replayed
-from .http_player import HttpPlayer
-from .judging import SERVER_RULES, is_severe
-from .pipe_player import PipePlayer
+from .findings import C, Finding, Outcome
+from .judging import CLIENT_RULES, SERVER_RULES, is_severe
+from .server_trial import server_trial
 from .steps import REVISIONS
-from .survey import Play, Survey, survey
-
-WHAT_TO_INSTALL: Final = "isthmus conform needs Hypothesis: pip install 'isthmus[conform]'"
+from .targets import spec_of, target_of
+from .trials import Effort, Trial, run
 
 
 def conform(options: argparse.Namespace, command: list[str]) -> bool:
@@ -32,16 +26,16 @@ def conform(options: argparse.Namespace, command: list[str]) -> bool:
 
     Raises:
         ConfigError: the options do not go together. Nothing was done.
-        Failed: the server cannot be tested.
-        KeyboardInterrupt: a signal asked it to stop. No child is left.
+        Failed: it cannot be tested, or not to the end, or a signal asked it to stop. What was found is told.
+        KeyboardInterrupt: a signal asked it to stop before anything was tried. No child is left.
     """
-    _check(options)
-    play, transport, target = _player(options, command)
+    _check(options, CLIENT_RULES if options.client else SERVER_RULES)
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        if options.replay is not None:
-            return _replay(options, play, transport)
-        return _search(options, play, transport, target)
+        if options.client:
+            return _test_client(options, command)
+        target = target_of(options, command)
+        return _test(options, server_trial(target, is_safe=options.safe, revision=options.revision))
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -50,119 +44,93 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: argparse.Namespace, rules: Mapping[str, Rule]) -> None:
     for option in ("only", "ignore"):
         for rule in getattr(options, option):
-            if rule not in SERVER_RULES:
-                raise ConfigError(f"got --{option} {rule!r}, expected one of {', '.join(SERVER_RULES)}")
+            if rule not in rules:
+                raise ConfigError(f"got --{option} {rule!r}, expected one of {', '.join(rules)}")
     if options.revision not in (None, *REVISIONS):
         raise ConfigError(f"got --revision {options.revision!r}, expected one of {', '.join(REVISIONS)}")
     for option, is_right in (
         ("examples", options.examples >= 1),
-        ("timeout", options.timeout > 0),
+        ("timeout", options.timeout is None or options.timeout > 0),
         ("seconds", options.seconds is None or options.seconds > 0),
     ):
         if not is_right:
             raise ConfigError(f"got --{option} {getattr(options, option)}, expected more than 0")
 
 
-def _player(options: argparse.Namespace, command: list[str]) -> tuple[Play, Transport, str]:
-    url = options.target
-    if (url is None) == (not command):
-        said = "nothing" if url is None else "both a URL and a command"
-        raise ConfigError(f"got {said} to test, expected a URL, or -- COMMAND ARG…")
-    if url is None:
-        if options.header:
-            raise ConfigError("got --header with a command, expected it with a URL only")
-        spec = ChildSpec(tuple(command), _pairs(options.env, "=", "--env"), options.cwd, options.inherit_env)
-        return PipePlayer(spec, options.timeout), Transport.PIPE, command[0]
-    if options.env or options.cwd or options.inherit_env:
-        raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
-    if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"got the URL {without_credentials(url)}, expected http(s)://…, or -- COMMAND ARG…")
-    headers = _pairs(options.header, ":", "--header")
-    try:
-        Endpoint(url, tuple(headers.items()))
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-    return HttpPlayer(url, headers, options.timeout), Transport.HTTP, without_credentials(url)
+def _test_client(options: argparse.Namespace, command: list[str]) -> bool:
+    from .client_trial import CLIENT_ANSWER_S, ClientTarget, client_trial  # what it needs no test of a server needs
+
+    if options.target is not None or not command:
+        raise ConfigError("got no command with --client, expected -- COMMAND ARG…, with {url} or {server} in it")
+    if options.header or options.safe or options.transport != "auto":
+        raise ConfigError("got --header, --safe or --transport with --client, expected them with a server only")
+    target = ClientTarget(spec_of(options, command), options.revision, options.timeout or CLIENT_ANSWER_S)
+    return _test(options, client_trial(target))
 
 
-def _pairs(texts: Sequence[str], separator: str, option: str) -> dict[str, str]:
-    """What a text says is not repeated: it may be a secret."""
-    pairs = [text.partition(separator) for text in texts]
-    if not all(found and name.strip() for name, found, _ in pairs):
-        raise ConfigError(f"got {option} without a name and a {separator}")
-    return {name.strip(): value.strip() for name, _, value in pairs}
+def _test(options: argparse.Namespace, trial: Trial[C]) -> bool:
+    return _replay(options, trial) if options.replay is not None else _search(options, trial)
 
 
-def _search(options: argparse.Namespace, play: Play, transport: Transport, target: str) -> bool:
-    try:
-        from .searching import Search  # what it needs is needed by no other command
-    except ModuleNotFoundError as error:
-        if error.name != "hypothesis":
-            raise
-        raise Failed(WHAT_TO_INSTALL) from error
-    surveys = survey(play, is_http=transport is Transport.HTTP, is_safe=options.safe, only=options.revision)
-    if not surveys:
-        raise Failed(f"the server speaks none of {options.revision or ', '.join(REVISIONS)}")
-    rules = chosen(options.only, options.ignore)
-    logs.say(f"seed {options.seed}; the server speaks {', '.join(each.revision for each in surveys)}")
-    search = Search(
-        play,
-        transport,
-        examples=options.examples,
-        seconds=options.seconds,
-        seed=options.seed,
-        rules=rules,
-        tell=logs.say,
-    )
-    outcome = search.run(surveys)
-    _tell(options, target, surveys, outcome, [rule for rule in SERVER_RULES if rule in rules])
+def _search(options: argparse.Namespace, trial: Trial[C]) -> bool:
+    rules = trial.chosen(options.only, options.ignore)
+    revisions, outcome = run(trial, Effort(options.examples, options.seconds, options.seed), rules, logs.say)
+    _tell(options, trial.target, revisions, outcome, rules)
+    if outcome.stopped:
+        raise Failed(outcome.stopped)
     return not _fails(outcome.findings, options.strict)
 
 
 def _tell(
-    options: argparse.Namespace, target: str, surveys: Sequence[Survey], outcome: Outcome, rules: Sequence[str]
+    options: argparse.Namespace, target: str, revisions: Sequence[str], outcome: Outcome[C], rules: Sequence[str]
 ) -> None:
-    revisions = [each.revision for each in surveys]
+    unwritten: list[str] = []
     for path, content in (
         (options.json, lambda: report.to_json(target, options.seed, revisions, outcome, rules)),
         (options.junit, lambda: report.to_junit(target, outcome, rules, is_strict=options.strict)),
         (options.record, lambda: report.encode_record(outcome.findings)),
     ):
         if path is not None:
-            _write(path, content)
+            unwritten += _write(path, content)
     for finding in outcome.findings:
         screen.say(report.describe(finding) + "\n")
     screen.say(report.table(outcome, rules))
     screen.say(f"{outcome.count} conversations, {_rules(len(outcome.findings))} broken")
+    if outcome.stopped and outcome.last is not None:
+        screen.say("\n".join(["it ended early, after this:", *(f"  {each}" for each in report.exchange(outcome.last))]))
+    if unwritten:
+        raise Failed("; ".join(unwritten))
 
 
 def _rules(count: int) -> str:
     return f"{count or 'no'} rule{'' if count == 1 else 's'}"
 
 
-def _write(path: str, content: Callable[[], bytes]) -> None:
+def _write(path: str, content: Callable[[], bytes]) -> list[str]:
+    """What went wrong; findings are told first."""
     try:
         Path(path).write_bytes(content())
     except OSError as error:
-        raise Failed(f"{path} cannot be written: {error.strerror or error}") from error
+        return [f"{path} cannot be written: {error.strerror or error}"]
+    return []
 
 
-def _replay(options: argparse.Namespace, play: Play, transport: Transport) -> bool:
+def _replay(options: argparse.Namespace, trial: Trial[C]) -> bool:
     try:
-        records = report.decode_record(Path(options.replay).read_bytes())
+        records = report.decode_record(Path(options.replay).read_bytes(), trial.kind)
     except OSError as error:
         raise ConfigError(f"{options.replay} cannot be read: {error.strerror or error}") from error
     except ValueError as error:
         raise ConfigError(f"{options.replay} is no record of `isthmus conform`: {error}") from error
-    rules = chosen(options.only, options.ignore)
-    findings: list[Finding] = []
+    rules = trial.chosen(options.only, options.ignore)
+    findings: list[Finding[C]] = []
     for record in records:
         if record.rule not in rules:
             continue
-        finding = replayed(record.conversation, record.rule, play, transport)
+        finding = trial.replayed(record.conversation, record.rule)
         if finding is None:
             screen.say(f"{screen.plain(record.rule)}: not broken any more")
         else:
@@ -172,5 +140,5 @@ def _replay(options: argparse.Namespace, play: Play, transport: Transport) -> bo
     return not _fails(findings, options.strict)
 
 
-def _fails(findings: Sequence[Finding], is_strict: bool) -> bool:
+def _fails(findings: Sequence[Finding[C]], is_strict: bool) -> bool:
     return any(is_severe(finding.violation, is_strict=is_strict) for finding in findings)

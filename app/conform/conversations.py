@@ -7,8 +7,9 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from .moves import Move, Scene, T, moves_for
-from .steps import Conversation, Step, handshake
+from .arguments import T
+from .moves import Move, Scene, moves_for
+from .steps import Conversation, Manner, Step
 from .survey import Survey
 
 MOVES_MAX: Final = 6
@@ -23,7 +24,8 @@ def conversations(draw: st.DrawFn, surveys: Sequence[Survey]) -> Conversation:
     def pick(values: tuple[T, ...]) -> T:
         return draw(st.sampled_from(values))
 
-    scene = Scene(survey, pick)
+    manner = draw(st.sampled_from(Manner))
+    scene = Scene(survey, pick, manner)
     steps: list[Step] = []
     last: Move | None = None
     moves = draw(st.lists(st.sampled_from(moves_for(survey)), min_size=1, max_size=MOVES_MAX))
@@ -31,7 +33,8 @@ def conversations(draw: st.DrawFn, surveys: Sequence[Survey]) -> Conversation:
     if has_handshake:
         is_early = draw(st.sampled_from((False,) * 9 + (True,)))
         steps += [scene.plain()] if is_early else []
-        steps += handshake(survey.revision)
+        steps += scene.greet()
+        steps += [scene.listen()] if survey.has_session and manner is not Manner.NONE else []
     for move in moves:
         if move.is_last:
             last = move
@@ -40,4 +43,4 @@ def conversations(draw: st.DrawFn, surveys: Sequence[Survey]) -> Conversation:
     steps.append(scene.plain())
     if last is not None:
         steps += last.make(scene)
-    return Conversation(survey.revision, tuple(steps))
+    return Conversation(survey.revision, tuple(steps), manner)

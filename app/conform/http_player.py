@@ -7,23 +7,19 @@ import http.client
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
 from ...core.eras import LEGACY
 from ...core.oracle.observations import AnyObservation, Ended, Head, Opened, Role, Said, Verb
 from ..errors import Failed
-from .answering import answer_to
-from .steps import ACCEPT, Conversation, Session, Step, decoded, encode
+from .answering import Answering
+from .event_stream import TooLong, events
+from .steps import ACCEPT, Conversation, Session, Step, decoded
 from .survey import Played
+from .talking import LATE_S, MESSAGE_MAX_BYTES, OBSERVATIONS_MAX, QUIET_S
 
-BODY_MAX_BYTES: Final = 16 * 1024 * 1024
-"""Of one answer or event; far above what a server says to small questions."""
-OBSERVATIONS_MAX: Final = 20_000
-"""Kept of one conversation, which has some dozens."""
 WRONG_SESSION: Final = "isthmus-conform-no-such-session"
-QUIET_S: Final = 0.05
 
 
 class HttpPlayer:
@@ -36,9 +32,9 @@ class HttpPlayer:
 
     def __call__(self, conversation: Conversation) -> Played:
         """Raises:
-        Failed: nobody listens there.
+        Failed: nobody listens there. One that has gone in the middle just does not answer.
         """
-        talk = _Talk(self._url, self._headers, self._timeout_s, conversation.revision)
+        talk = _Talk(self._url, self._headers, self._timeout_s, conversation)
         try:
             for step in conversation.steps:
                 talk.say(step)
@@ -49,7 +45,7 @@ class HttpPlayer:
                 time.sleep(QUIET_S)
         finally:
             talk.leave()
-        if talk.unreachable is not None:
+        if talk.unreachable is not None and not talk.has_heard:
             raise Failed(f"the server cannot be reached: {talk.unreachable}")
         return Played(talk.seen, talk.is_cut)
 
@@ -57,7 +53,7 @@ class HttpPlayer:
 class _Talk:
     """What is said in the sessions of one conversation."""
 
-    def __init__(self, url: str, headers: dict[str, str], timeout_s: float, revision: str) -> None:
+    def __init__(self, url: str, headers: dict[str, str], timeout_s: float, conversation: Conversation) -> None:
         self.url = urlsplit(url)
         self.headers = headers
         self.timeout_s = timeout_s
@@ -66,23 +62,29 @@ class _Talk:
         self.unreachable: str | None = None
         self.exchanges: list[_Exchange] = []
         self.sessions: dict[int, str] = {}
-        self._revision = revision
+        self.answering = Answering(conversation)
+        self._revision = conversation.revision
         self._ended: set[int] = set()
+        self._is_late = False
         self._lock = threading.Lock()
 
     def say(self, step: Step) -> None:
         if step.verb is Verb.DELETE and step.session is Session.OWN:
             self._ended.add(step.wire)
+        self.answering.note(step.body)
         with self._lock:
             exchange = _Exchange(self, step, len(self.exchanges))
             self.exchanges.append(exchange)
-        exchange.start()
+            exchange.start()
 
     def wait_answered(self) -> None:
-        until = time.monotonic() + self.timeout_s
-        for exchange in list(self.exchanges):
-            if not exchange.is_endless:
-                exchange.join(max(0.0, until - time.monotonic()))
+        """Until all is answered, what the client says to that included, or the time is up."""
+        until = time.monotonic() + (min(LATE_S, self.timeout_s) if self._is_late else self.timeout_s)
+        while open := [each for each in list(self.exchanges) if not (each.is_endless or each.is_over)]:
+            if (left := until - time.monotonic()) <= 0:
+                self._is_late = True
+                return
+            open[0].join(left)
 
     def leave(self) -> None:
         """Close what is still open, and end the sessions."""
@@ -95,6 +97,11 @@ class _Talk:
                 self.say(Step(verb=Verb.DELETE, wire=wire, headers=headers))
                 self.exchanges[-1].join(self.timeout_s)
                 self.exchanges[-1].close()
+
+    @property
+    def has_heard(self) -> bool:
+        with self._lock:
+            return any(isinstance(seen, Head) for _, seen in self.seen)
 
     def see(self, wire: int, observation: AnyObservation) -> None:
         with self._lock:
@@ -147,21 +154,25 @@ class _Exchange:
             connection.connect()
         except OSError as error:
             self._talk.unreachable = str(error)
+            if self._talk.has_heard:  # it was there before: what is asked now is owed
+                self._announce(self._headers())
             return
         self._socket = connection.sock
         if self.is_endless:
             connection.sock.settimeout(None)  # whoever began it closes it
         try:
             self._exchange(connection)
+        except TooLong:
+            self._talk.is_cut = True
         except (OSError, http.client.HTTPException, ValueError):
             if self.is_endless and self._is_left:
                 self._see(Ended(self._channel, Role.CLIENT))
         finally:
             connection.close()
 
-    def _exchange(self, connection: http.client.HTTPConnection) -> None:
+    def _announce(self, headers: dict[str, str]) -> bytes | None:
+        """Have it seen what is asked. Returns the body."""
         step = self._step
-        headers = self._headers()
         lower = {name.lower(): value for name, value in headers.items()}
         self._see(
             Opened(
@@ -177,6 +188,11 @@ class _Exchange:
         body = step.body.encode() if step.verb is Verb.POST else None
         if body is not None:
             self._see(Said(self._channel, Role.CLIENT, body, at=time.monotonic()))
+        return body
+
+    def _exchange(self, connection: http.client.HTTPConnection) -> None:
+        step, headers = self._step, self._headers()
+        body = self._announce(headers)
         target = self._talk.url.path or "/"
         if self._talk.url.query:
             target += f"?{self._talk.url.query}"
@@ -188,11 +204,11 @@ class _Exchange:
         if session and any(message.get("method") == "initialize" for message in self._messages):
             self._talk.sessions.setdefault(step.wire, session)
         if kind == "text/event-stream" and response.status == 200:
-            for event, id, data in _events(response):
+            for event, id, data in events(response):
                 self._hear(data, event, id)
         else:
-            text = response.read(BODY_MAX_BYTES + 1)
-            if len(text) > BODY_MAX_BYTES:
+            text = response.read(MESSAGE_MAX_BYTES + 1)
+            if len(text) > MESSAGE_MAX_BYTES:
                 self._talk.is_cut = True
             elif decoded(text) or (kind == "application/json" and text.strip()):
                 self._hear(text)
@@ -213,35 +229,11 @@ class _Exchange:
 
     def _hear(self, text: bytes, event: str = "message", id: str | None = None) -> None:
         self._see(Said(self._channel, Role.SERVER, text, event, id, time.monotonic()))
-        for message in decoded(text):
-            answer = answer_to(message)
-            if answer is not None:
-                headers = {name: value for name, value in self._step.headers.items() if name == "MCP-Protocol-Version"}
-                self._talk.say(Step(body=encode(answer), wire=self._step.wire, headers=headers))
+        for step in self._talk.answering.answers_to(text, self._step.wire):
+            self._talk.say(step)
 
     def _see(self, observation: AnyObservation) -> None:
         self._talk.see(self._step.wire, observation)
 
 
 MIRRORS: Final = ("mcp-method", "mcp-name", "mcp-param-")
-
-
-def _events(response: http.client.HTTPResponse) -> Iterator[tuple[str, str | None, bytes]]:
-    """Type, id and data of each event that has data or an id."""
-    event, id, data = "message", None, list[bytes]()
-    while line := response.readline(BODY_MAX_BYTES + 1):
-        if len(line) > BODY_MAX_BYTES:
-            raise ValueError("an event is too long")
-        line = line.rstrip(b"\r\n")
-        name, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if not line:
-            if data or id is not None:
-                yield event, id, b"\n".join(data)
-            event, id, data = "message", None, []
-        elif name == b"event":
-            event = value.decode(errors="replace") or "message"
-        elif name == b"id":
-            id = value.decode(errors="replace")
-        elif name == b"data":
-            data.append(value)

@@ -4,36 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from ...core.eras import LEGACY, MODERN
 from ...core.oracle.observations import Verb
-from .steps import META, Json, Session, Step, encode, handshake, headers_of, notification, request, said
+from .arguments import TEXTS, Source, arguments_of
+from .steps import META, Json, Manner, Session, Step, encode, handshake, headers_of, notification, request, said
 from .survey import Survey, can
 
-T = TypeVar("T")
 IDS: Final[tuple[str | int, ...]] = (1, 0, -1, "1", "a", "ü ✓", 2**53 - 1, "x" * 100)
-TEXTS: Final = ("a", "", "ü ✓ \U0001f600", "line\nline", '"\\{}', "0")
 LARGE_CHARS: Final = 64 * 1024
 """More than a pipe holds, and less than any server's limit."""
-DEPTH_MAX: Final = 4
-"""How deep arguments are made up; what is deeper is left out."""
-
-
-class Source(Protocol):
-    """Where choices come from; the first of `values` is the simplest."""
-
-    def __call__(self, values: tuple[T, ...]) -> T: ...
 
 
 class Scene:
-    """What a move is made for: a server, one of its revisions, and the ids that were used."""
+    """What a move is made for: a server, one of its revisions, a client's manner, and the ids that were used."""
 
-    def __init__(self, survey: Survey, pick: Source) -> None:
+    def __init__(self, survey: Survey, pick: Source, manner: Manner = Manner.NONE) -> None:
         self.survey = survey
         self.revision = survey.revision
+        self.manner = manner
         self.pick = pick
         self.used: list[str | int] = []
 
@@ -45,10 +37,18 @@ class Scene:
         return fresh
 
     def ask(self, method: str, params: Json | None = None, **more: Any) -> Step:
-        return request(self.revision, self.id(), method, params, **more)
+        return request(self.revision, self.id(), method, params, self.manner, **more)
+
+    def greet(self, wire: int = 0) -> tuple[Step, Step]:
+        """What a session begins with."""
+        return handshake(self.revision, wire, self.manner)
 
     def tell(self, method: str, params: Json | None = None, **more: Any) -> Step:
         return notification(self.revision, method, params, **more)
+
+    def listen(self) -> Step:
+        """A GET, on whose stream a session's server may ask."""
+        return Step(verb=Verb.GET, headers=headers_of(self.revision, {}), waits=False)
 
     def plain(self, **more: Any) -> Step:
         """A request that every server answers."""
@@ -61,38 +61,6 @@ class Scene:
         tool = self.pick(self.survey.tools)
         params: Json = {"name": tool.name, "arguments": arguments_of(tool.schema, self.pick)}
         return self.ask("tools/call", params, **more)
-
-
-def arguments_of(schema: Json, pick: Source, depth: int = 0) -> Json:
-    """What is required, made up by its types."""
-    properties, required = schema.get("properties"), schema.get("required")
-    if not isinstance(properties, dict) or not isinstance(required, list):
-        return {}
-    return {name: _value_of(properties.get(name), pick, depth) for name in required if isinstance(name, str)}
-
-
-def _value_of(schema: object, pick: Source, depth: int) -> Any:
-    if not isinstance(schema, dict) or depth >= DEPTH_MAX:
-        return None
-    if "const" in schema:
-        return schema["const"]
-    for name in ("enum", "examples"):
-        if isinstance(schema.get(name), list) and schema[name]:
-            return pick(tuple(schema[name]))
-    for name in ("anyOf", "oneOf"):
-        if isinstance(schema.get(name), list) and schema[name]:
-            return _value_of(schema[name][0], pick, depth + 1)
-    kind = schema.get("type")
-    kind = kind[0] if isinstance(kind, list) and kind else kind
-    if kind == "string":
-        return pick(TEXTS)
-    if kind in ("integer", "number"):
-        return schema.get("minimum", 1)
-    if kind == "boolean":
-        return pick((False, True))
-    if kind == "array":
-        return [_value_of(schema.get("items"), pick, depth + 1)] if schema.get("minItems") else []
-    return arguments_of(schema, pick, depth + 1) if kind == "object" else None
 
 
 # --- Moves ----------------------------------------------------------------------------------------------------------
@@ -164,8 +132,39 @@ def _unasked_answer(scene: Scene) -> list[Step]:
     return [said(scene.revision, {"jsonrpc": "2.0", "id": "nobody-asked", "result": {}})]
 
 
+def _odd_id(scene: Scene) -> list[Step]:
+    """An id that is none."""
+    step = scene.plain()
+    return [
+        Step(body=encode({**json.loads(step.body), "id": scene.pick((None, 1.5, True, [], {}))}), headers=step.headers)
+    ]
+
+
+def _odd_params(scene: Scene) -> list[Step]:
+    return [_with_member(scene.plain(), "params", scene.pick(([], "text", 1)))]
+
+
+def _complete(scene: Scene) -> list[Step]:
+    if not scene.survey.prompts or not can(scene.survey, "completions"):
+        return [scene.plain()]
+    ref = {"type": "ref/prompt", "name": scene.pick(scene.survey.prompts)["name"]}
+    return [scene.ask("completion/complete", {"ref": ref, "argument": {"name": "a", "value": scene.pick(TEXTS)}})]
+
+
+def _templates(scene: Scene) -> list[Step]:
+    return [scene.ask("resources/templates/list") if can(scene.survey, "resources") else scene.plain()]
+
+
+def _subscribe(scene: Scene) -> list[Step]:
+    uris = scene.survey.resources
+    if not uris or not can(scene.survey, "resources.subscribe"):
+        return [scene.plain()]
+    about = {"uri": scene.pick(uris)}
+    return [scene.ask("resources/subscribe", about), scene.ask("resources/unsubscribe", about)]
+
+
 def _batch(scene: Scene) -> list[Step]:
-    asks = [{"jsonrpc": "2.0", "id": scene.id(), "method": "ping"} for _ in range(2)]
+    asks = [json.loads(scene.plain().body) for _ in range(2)]
     return [Step(body=encode(asks), headers=headers_of(scene.revision, {}))]
 
 
@@ -204,7 +203,7 @@ def _cancel_running(scene: Scene) -> list[Step]:
 
 
 def _second_handshake(scene: Scene) -> list[Step]:
-    first = handshake(scene.revision)[0]
+    first = scene.greet()[0]
     return [Step(body=first.body.replace("hello-0", f"again-{len(scene.used)}"))]
 
 
@@ -214,7 +213,7 @@ def _set_level(scene: Scene) -> list[Step]:
 
 
 def _second_session(scene: Scene) -> list[Step]:
-    steps = handshake(scene.revision, wire=1)
+    steps = scene.greet(wire=1)
     return [*steps, scene.call(waits=False), scene.call(wire=1)]
 
 
@@ -237,7 +236,7 @@ def _wrong_headers(scene: Scene) -> list[Step]:
 
 
 def _get_stream(scene: Scene) -> list[Step]:
-    return [Step(verb=Verb.GET, headers=headers_of(scene.revision, {}), waits=False), scene.plain()]
+    return [scene.listen(), scene.plain()]
 
 
 def _delete(scene: Scene) -> list[Step]:
@@ -257,9 +256,11 @@ def _unknown_version(scene: Scene) -> list[Step]:
 
 
 def _mismatch(scene: Scene) -> list[Step]:
+    """A version header that is left out is no such thing: it may stand for 2025-03-26."""
     step = scene.call()
     name = scene.pick(("Mcp-Method", "Mcp-Name", "MCP-Protocol-Version"))
-    return [Step(body=step.body, headers={**step.headers, name: scene.pick(("", "something-else"))})]
+    wrong = "2025-11-25" if name == "MCP-Protocol-Version" else scene.pick(("", "something-else"))
+    return [Step(body=step.body, headers={**step.headers, name: wrong})]
 
 
 def _foreign_state(scene: Scene) -> list[Step]:
@@ -273,6 +274,10 @@ def _foreign_state(scene: Scene) -> list[Step]:
 def _listen(scene: Scene) -> list[Step]:
     kinds = scene.pick(({"toolsListChanged": True}, {"promptsListChanged": True, "resourcesListChanged": True}, {}))
     return [scene.ask("subscriptions/listen", {"notifications": kinds}, waits=False), scene.plain()]
+
+
+def _with_member(step: Step, name: str, value: object) -> Step:
+    return msgspec.structs.replace(step, body=encode({**json.loads(step.body), name: value}))
 
 
 def _with_meta(step: Step, meta: Json) -> Step:
@@ -303,6 +308,9 @@ MOVES: Final[dict[str, Move]] = {
     "call": Move(lambda scene: [scene.call()], _ALL),
     "get a prompt": Move(_get_prompt, _ALL),
     "read a resource": Move(_read, _ALL),
+    "list templates": Move(_templates, _ALL),
+    "complete": Move(_complete, _ALL),
+    "subscribe": Move(_subscribe, _BY_HAND),
     "several at once": Move(_at_once, _ALL),
     "ask for progress": Move(_progress, _ALL),
     "set the log level": Move(_set_level, _BY_HAND),
@@ -319,7 +327,9 @@ MOVES: Final[dict[str, Move]] = {
     "id used before": Move(_used_id, _ALL),
     "garbage": Move(_garbage, _ALL),
     "answer that nobody asked for": Move(_unasked_answer, _ALL),
-    "array": Move(_batch, _ALL, on_pipes=False),
+    "id that is none": Move(_odd_id, _ALL),
+    "params that are none": Move(_odd_params, _ALL),
+    "array": Move(_batch, _ALL),
     "second handshake": Move(_second_handshake, _BY_HAND),
     "two sessions": Move(_second_session, _BY_HAND[1:], on_pipes=False),
     "wrong session": Move(_wrong_session, _BY_HAND[1:], on_pipes=False),

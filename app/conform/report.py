@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Generic
 from xml.etree import ElementTree
 
 import msgspec
 
-from ...core.oracle import RULES, Ended, Head, Opened, Role, Said
+from ...core.oracle import Ended, Head, Opened, Role, Said
 from .. import screen
-from .findings import Finding, Outcome
-from .judging import is_severe
-from .steps import Conversation
+from .findings import C, Finding, Outcome
+from .judging import RULES_TOLD, is_severe
+from .survey import Played
 
 SHOWN_MAX_CHARS: Final = 400
 """Of a message that is printed; the record has all of it."""
 
 
-class Recorded(msgspec.Struct):
+WHOLE: Final = "all was tried"
+"""The test case of a run that ended early."""
+
+
+class Recorded(msgspec.Struct, Generic[C]):
     """A line of a record."""
 
     rule: str
     text: str
     clause: str
-    conversation: Conversation
+    conversation: C
 
 
-_records: Final = msgspec.json.Decoder(Recorded)
-
-
-def encode_record(findings: Sequence[Finding]) -> bytes:
+def encode_record(findings: Sequence[Finding[C]]) -> bytes:
     return b"".join(
         msgspec.json.encode(
             Recorded(each.violation.rule, each.violation.text, each.violation.clause, each.conversation)
@@ -40,20 +41,23 @@ def encode_record(findings: Sequence[Finding]) -> bytes:
     )
 
 
-def decode_record(text: bytes) -> list[Recorded]:
-    """Raises:
-    ValueError: it is no record; the message says which line.
+def decode_record(text: bytes, kind: type[C]) -> list[Recorded[C]]:
+    """Args: `kind`: of its conversations.
+
+    Raises:
+        ValueError: it is no record; the message says which line.
     """
-    found: list[Recorded] = []
+    records = msgspec.json.Decoder(Recorded[kind])  # type: ignore[valid-type]
+    found: list[Recorded[C]] = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
-            found.append(_records.decode(line))
+            found.append(records.decode(line))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"line {number}: {error}") from None
     return found
 
 
-def state_of(rule: str, outcome: Outcome) -> str:
+def state_of(rule: str, outcome: Outcome[C]) -> str:
     """What the table says of a rule: "kept", "broken", "broken at times", or "not exercised"."""
     for finding in outcome.findings:
         if finding.violation.rule == rule:
@@ -61,23 +65,23 @@ def state_of(rule: str, outcome: Outcome) -> str:
     return "kept" if rule in outcome.tried else "not exercised"
 
 
-def describe(finding: Finding) -> str:
+def describe(finding: Finding[C]) -> str:
     """A finding and its exchange, for people."""
     violation = finding.violation
     flaky = "; not each time that the same was said" if finding.is_flaky else ""
     lines = [
-        f"{violation.rule} ({violation.severity.value.upper()}{flaky}): {RULES[violation.rule].says}",
+        f"{violation.rule} ({violation.severity.value.upper()}{flaky}): {RULES_TOLD[violation.rule].says}",
         f"  seen: {screen.plain(violation.text)}",
         f"  clause: {violation.clause}",
-        *(f"  {line}" for line in exchange(finding)),
+        *(f"  {line}" for line in exchange(finding.played)),
     ]
     return "\n".join(lines)
 
 
-def exchange(finding: Finding) -> list[str]:
+def exchange(played: Played) -> list[str]:
     """Who said what, a line each."""
     lines = []
-    for wire, seen in finding.played.seen:
+    for wire, seen in played.seen:
         where = f"[{wire}.{seen.channel}] " if isinstance(seen, Opened | Head | Ended) or seen.channel else ""
         if isinstance(seen, Opened):
             named = (("session", seen.session), ("version", seen.revision), ("accept", seen.accept))
@@ -93,7 +97,7 @@ def exchange(finding: Finding) -> list[str]:
     return [screen.plain(line) for line in lines]
 
 
-def table(outcome: Outcome, rules: Sequence[str]) -> str:
+def table(outcome: Outcome[C], rules: Sequence[str]) -> str:
     """A line for each rule that was tried, and how many were not."""
     states = {rule: state_of(rule, outcome) for rule in rules}
     width = max((len(rule) for rule, state in states.items() if state != "not exercised"), default=0)
@@ -104,28 +108,30 @@ def table(outcome: Outcome, rules: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def to_json(target: str, seed: int, revisions: Sequence[str], outcome: Outcome, rules: Sequence[str]) -> bytes:
+def to_json(target: str, seed: int, revisions: Sequence[str], outcome: Outcome[C], rules: Sequence[str]) -> bytes:
     by_rule = {finding.violation.rule: finding for finding in outcome.findings}
     told: list[dict[str, Any]] = []
     for rule in rules:
-        about: dict[str, Any] = {"rule": rule, "says": RULES[rule].says, "state": state_of(rule, outcome)}
+        about: dict[str, Any] = {"rule": rule, "says": RULES_TOLD[rule].says, "state": state_of(rule, outcome)}
         if rule in by_rule:
             violation = by_rule[rule].violation
             about |= {"severity": violation.severity.value, "text": violation.text, "clause": violation.clause}
-            about |= {"conversation": by_rule[rule].conversation, "exchange": exchange(by_rule[rule])}
+            about |= {"conversation": by_rule[rule].conversation, "exchange": exchange(by_rule[rule].played)}
         told.append(about)
     whole = {
         "target": target,
         "seed": seed,
         "revisions": list(revisions),
         "conversations": outcome.count,
+        "stopped": outcome.stopped,
         "rules": told,
     }
     return msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
 
 
-def to_junit(target: str, outcome: Outcome, rules: Sequence[str], *, is_strict: bool) -> bytes:
-    """A test case for each rule; one that is not severe enough to fail a run is no failure."""
+def to_junit(target: str, outcome: Outcome[C], rules: Sequence[str], *, is_strict: bool) -> bytes:
+    """A test case for each rule; one that is not severe enough to fail a run is no failure. A run that ended early has
+    one more, which is an error."""
     by_rule = {finding.violation.rule: finding for finding in outcome.findings}
     suite = ElementTree.Element("testsuite", name=f"isthmus conform {_printable(target)}")
     for rule in rules:
@@ -138,10 +144,14 @@ def to_junit(target: str, outcome: Outcome, rules: Sequence[str], *, is_strict: 
             ElementTree.SubElement(case, "system-out").text = _printable(describe(finding))
         elif rule not in outcome.tried:
             ElementTree.SubElement(case, "skipped", message="not exercised")
+    if outcome.stopped:
+        case = ElementTree.SubElement(suite, "testcase", classname="mcp", name=WHOLE)
+        ElementTree.SubElement(case, "error", message=_printable(outcome.stopped))
+    suite.set("errors", str(len(suite.findall("testcase/error"))))
     for name in ("failure", "skipped"):
         plural = "failures" if name == "failure" else name
         suite.set(plural, str(len(suite.findall(f"testcase/{name}"))))
-    suite.set("tests", str(len(rules)))
+    suite.set("tests", str(len(suite)))
     text: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
 

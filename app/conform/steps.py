@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import enum
 import json
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import msgspec
 
@@ -17,6 +17,7 @@ REVISIONS: Final = (*LEGACY, *MODERN)
 CLIENT_INFO: Final = {"name": "isthmus-conform", "version": "1"}
 META: Final = "io.modelcontextprotocol/"
 ACCEPT: Final = "application/json, text/event-stream"
+VERSION_HEADER: Final = "MCP-Protocol-Version"
 Json = dict[str, Any]
 
 
@@ -26,6 +27,14 @@ class Session(enum.Enum):
     OWN = "own"  # that which the server gave, if it gave one
     NONE = "none"
     WRONG = "wrong"
+
+
+class Manner(enum.Enum):
+    """What a client declares, and answers to questions."""
+
+    NONE = "none"  # no capabilities: every question is refused
+    GIVES = "gives"  # all of them: every question is answered
+    DECLINES = "declines"  # all of them: every question is declined, or refused
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -45,6 +54,11 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     headers: dict[str, str] = {}
     waits: bool = True
 
+    @property
+    def begins(self) -> bool:
+        """Whether it is one of the two by which a session begins."""
+        return any(each.get("method") in ("initialize", "notifications/initialized") for each in decoded(self.body))
+
 
 class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one client says, from the beginning to the end.
@@ -52,10 +66,12 @@ class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         revision: what it speaks.
         steps: what it says, in order.
+        manner: how it answers what it is asked.
     """
 
     revision: str
     steps: tuple[Step, ...]
+    manner: Manner = Manner.NONE
 
     @property
     def is_stateless(self) -> bool:
@@ -66,11 +82,28 @@ def encode(message: object) -> str:
     return json.dumps(message, ensure_ascii=False, separators=(",", ":"))
 
 
-def envelope(revision: str) -> Json:
+def is_id(value: object) -> TypeGuard[str | int]:
+    """Whether a request may have it for its id."""
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def capabilities_of(manner: Manner, revision: str) -> Json:
+    """What a client declares: whatever the revision has a server ask."""
+    if manner is Manner.NONE:
+        return {}
+    declared: Json = {"sampling": {}, "roots": {}}
+    if is_known_modern(revision) or LEGACY[revision].url_elicitation:
+        declared["elicitation"] = {"form": {}, "url": {}}
+    elif LEGACY[revision].elicitation:
+        declared["elicitation"] = {}
+    return declared
+
+
+def envelope(revision: str, manner: Manner = Manner.NONE) -> Json:
     """The `_meta` of a request without session."""
     return {
         META + "protocolVersion": revision,
-        META + "clientCapabilities": {},
+        META + "clientCapabilities": capabilities_of(manner, revision),
         META + "clientInfo": CLIENT_INFO,
     }
 
@@ -79,15 +112,16 @@ def headers_of(revision: str, message: Json) -> dict[str, str]:
     """What a well-behaved client's POST says in its headers, besides the session."""
     method = message.get("method")
     if is_known_modern(revision):
-        headers = {"MCP-Protocol-Version": revision}
+        headers = {VERSION_HEADER: revision}
         if isinstance(method, str):
             headers["Mcp-Method"] = method
-            name = message.get("params", {}).get(NAMED.get(method, ""))
+            params = message.get("params")
+            name = params.get(NAMED.get(method, "")) if isinstance(params, dict) else None
             if isinstance(name, str):
                 headers["Mcp-Name"] = name if name.isascii() and name.isprintable() else _in_base64(name)
         return headers
     if LEGACY[revision].version_header and method != "initialize":
-        return {"MCP-Protocol-Version": revision}
+        return {VERSION_HEADER: revision}
     return {}
 
 
@@ -100,10 +134,12 @@ def said(revision: str, message: Json, **more: Any) -> Step:
     return Step(body=encode(message), headers=headers_of(revision, message), **more)
 
 
-def request(revision: str, id: str | int, method: str, params: Json | None = None, **more: Any) -> Step:
+def request(
+    revision: str, id: str | int, method: str, params: Json | None = None, manner: Manner = Manner.NONE, **more: Any
+) -> Step:
     params = dict(params or {})
     if is_known_modern(revision):
-        params["_meta"] = {**envelope(revision), **params.get("_meta", {})}
+        params["_meta"] = {**envelope(revision, manner), **params.get("_meta", {})}
     message = {"jsonrpc": "2.0", "id": id, "method": method, **({"params": params} if params else {})}
     return said(revision, message, **more)
 
@@ -113,9 +149,10 @@ def notification(revision: str, method: str, params: Json | None = None, **more:
     return said(revision, message, **more)
 
 
-def handshake(revision: str, wire: int = 0) -> tuple[Step, Step]:
+def handshake(revision: str, wire: int = 0, manner: Manner = Manner.NONE) -> tuple[Step, Step]:
     """The two steps by which a session begins."""
-    hello = {"protocolVersion": revision, "capabilities": {}, "clientInfo": CLIENT_INFO}
+    declared = capabilities_of(manner, revision)
+    hello = {"protocolVersion": revision, "capabilities": declared, "clientInfo": CLIENT_INFO}
     return (
         request(revision, f"hello-{wire}", "initialize", hello, wire=wire),
         notification(revision, "notifications/initialized", wire=wire),

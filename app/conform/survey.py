@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from ...core.eras import is_known_modern
+from ...core.eras import LEGACY, is_known_modern
 from ...core.oracle.methods import declares
-from ...core.oracle.observations import AnyObservation, Role, Said
+from ...core.oracle.observations import AnyObservation, Role, Said, Transport
 from .steps import REVISIONS, Conversation, Json, Step, decoded, handshake, request
 
 NAMES_MAX = 50
@@ -22,10 +22,14 @@ class Played(msgspec.Struct):
     Attributes:
         seen: each observation with its wire, in the order they happened.
         is_cut: there was more than is kept, so nothing can be said of what is missing.
+        vain: of a client: wires on which an answer of it was waited for in vain.
+        is_hung: of a client: it was still there, silent, and nobody owed it anything.
     """
 
     seen: list[tuple[int, AnyObservation]]
     is_cut: bool = False
+    vain: frozenset[int] = frozenset()
+    is_hung: bool = False
 
 
 Play = Callable[[Conversation], Played]
@@ -49,13 +53,15 @@ class Survey(msgspec.Struct, frozen=True):
     resources: tuple[str, ...] = ()
 
 
-def survey(play: Play, *, is_http: bool, is_safe: bool, only: str | None = None) -> list[Survey]:
+def survey(play: Play, transport: Transport, *, is_safe: bool, only: str | None = None) -> list[Survey]:
     """One for each revision that the server can be brought to, or for `only`; the oldest first.
 
     Args:
         is_safe: leave out tools that do not say that they only read.
     """
-    found = (_ask(play, revision, is_http, is_safe) for revision in REVISIONS if only in (None, revision))
+    revisions = LEGACY if transport is Transport.EVENTS else REVISIONS
+    is_http = transport is Transport.HTTP
+    found = (_ask(play, revision, is_http, is_safe) for revision in revisions if only in (None, revision))
     return [each for each in found if each is not None]
 
 

@@ -29,6 +29,11 @@ GATES: Final = {"audio": "audio", "resource_link": "resource_links"}
 or are nobody's: they pass as they are."""
 
 
+def knows_all(client: Features) -> bool:
+    """Whether there is no type of block that a client of this revision has not heard of."""
+    return client.audio and client.resource_links
+
+
 def block_to(block: bytes, client: Features) -> bytes:
     """The JSON of a content block, as a client of some revision can read it.
 

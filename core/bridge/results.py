@@ -22,7 +22,7 @@ from ..eras import Features
 from ..errors import INTERNAL_ERROR, RemoteProtocolError
 from ..jsonrpc import text_of
 from ..rewrite import extend_array, take
-from .content import TRACE, block_to, restored
+from .content import TRACE, block_to, knows_all, restored
 from .draft import Draft, each
 from .sameness import is_same
 from .schemas import needs_wrap, wrap_schema, wrap_value
@@ -106,6 +106,24 @@ def to_modern(method: str, result: bytes, *, server_info: bytes | None) -> bytes
     return draft.json()
 
 
+def named(result: bytes, server_info: bytes | None) -> bytes:
+    """A result of our own for a client of 2026-07-28, with the name of the server that it is given for.
+
+    Args:
+        server_info: the JSON of an `Implementation`; None leaves the server unnamed.
+
+    Raises:
+        RemoteProtocolError: the result is no object, or has a member twice, or its `_meta` is such.
+    """
+    if server_info is None:
+        return result
+    draft = _open(result)
+    meta = Draft(draft.get("_meta") or b"{}")
+    meta.set(SERVER_INFO, server_info)
+    draft.set("_meta", meta.json())
+    return draft.json()
+
+
 def _set_meta(draft: Draft, server_info: bytes | None, shadowed: dict[str, bytes]) -> None:
     old = draft.get("_meta")
     if old is not None and not old.startswith(b"{"):
@@ -166,7 +184,7 @@ def to_legacy(method: str, result: bytes, *, client: Features, server: Features,
         _restructure(draft, client, server, is_wrapped=is_wrapped)
     elif method == "tools/list" and server.any_structure and not client.any_structure:
         _change(draft, "tools", _with_wrapped_schema)
-    if is_newer or TRACE in result:
+    if TRACE in result or (is_newer and not knows_all(client)):
         _change_blocks(draft, method, functools.partial(block_to, client=client))
     return draft.json()
 
@@ -183,6 +201,7 @@ def wrapped_tools(result: bytes) -> frozenset[str]:
     return frozenset(found)
 
 
+@functools.lru_cache(maxsize=64)
 def is_older(client: Features, server: Features) -> bool:
     """Whether the server's results may hold what the client has not heard of."""
     return any(
@@ -203,16 +222,27 @@ def _strip(draft: Draft, method: str) -> None:
         draft.remove("ttlMs")
         draft.remove("cacheScope")
     old = draft.get("_meta")
-    if old is None or not old.startswith(b"{"):
-        return
-    meta = Draft(old)
+    if old is not None:
+        kept = meta_to_legacy(old)
+        if kept is None:
+            draft.remove("_meta")
+        else:
+            draft.set("_meta", kept)
+
+
+def meta_to_legacy(meta: bytes) -> bytes | None:
+    """A result's `_meta` without what means something without sessions only; None: then it holds nothing.
+
+    Raises:
+        RemoteProtocolError: it has a member twice.
+    """
+    if not meta.startswith(b"{"):
+        return meta
+    draft = Draft(meta)
     had_envelope = False
     for name in ENVELOPE:
-        had_envelope = meta.remove(name) is not None or had_envelope
-    if had_envelope and not meta:
-        draft.remove("_meta")
-    else:
-        draft.set("_meta", meta.json())
+        had_envelope = draft.remove(name) is not None or had_envelope
+    return None if had_envelope and not draft else draft.json()
 
 
 def _restructure(draft: Draft, client: Features, server: Features, *, is_wrapped: bool) -> None:

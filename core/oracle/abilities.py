@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .book import Book
-from .methods import AUGMENTED, METHODS, V4, V5, declares, senders
+from .methods import AUGMENTED, METHODS, V4, V5, declares, senders, takes_mode
 from .observations import Role, Transport
 from .seen import LOG_LEVEL, Breach, Frame, JsonObject, Kind, Memory, key_of, shown
 from .watch import Watch, breach
@@ -75,10 +75,7 @@ class Abilities(Watch):
 
     def _elicitation(self, frame: Frame) -> Iterator[Breach]:
         mode = frame.params.get("mode", "form")
-        declared = self._client.get("elicitation")
-        known = declared if isinstance(declared, dict) else {}
-        has_mode = mode in known or (mode == "form" and not known)
-        if declares(self._client, "elicitation") and not has_mode:
+        if declares(self._client, "elicitation") and not takes_mode(self._client["elicitation"], mode):
             yield breach(frame, "elicitation-mode", f"got the mode {shown(mode)}, which the client has not declared")
         self._keep_elicitation(frame.params)
 
@@ -103,7 +100,8 @@ class Abilities(Watch):
 
     def _elicited(self, frame: Frame) -> Iterator[Breach]:
         id = frame.params.get("elicitationId")
-        if id not in self._elicitations and not self._elicitations.has_forgotten:
+        is_known = isinstance(id, str) and id in self._elicitations
+        if not is_known and not self._elicitations.has_forgotten:
             yield breach(frame, "elicitation-id", f"got the elicitation {shown(id)}, which there was not")
 
     # --- Log messages without sessions ------------------------------------------------------------------------------
@@ -118,7 +116,7 @@ class Abilities(Watch):
         wanted = [key_of(ask.meta.get(LOG_LEVEL)) for ask in asks if ask.revision == V5]
         lowest = min((_LEVELS.index(level) for level in wanted if level in _LEVELS), default=len(_LEVELS))
         level = frame.params.get("level")
-        if level not in _LEVELS or _LEVELS.index(level) < lowest:
+        if lowest == len(_LEVELS) or (level in _LEVELS and _LEVELS.index(level) < lowest):
             text = f"got a log message of level {shown(level)}, and "
             text += f"{_LEVELS[lowest]} was asked for" if lowest < len(_LEVELS) else "none was asked for"
             yield breach(frame, "log-unasked", text)

@@ -73,9 +73,14 @@ class Book:
     # --- Which revision ---------------------------------------------------------------------------------------------
 
     @property
+    def is_stateless(self) -> bool:
+        """Whether nothing else is spoken here than revisions without a handshake."""
+        return self.given is not None and is_known_modern(self.given)
+
+    @property
     def ambient(self) -> str:
         """What a message is judged by that does not say it."""
-        if self.given is not None and is_known_modern(self.given):
+        if self.given is not None and self.is_stateless:
             return self.given
         if self.negotiated is not None:
             return nearest(self.negotiated)
@@ -95,7 +100,7 @@ class Book:
 
     def revision_of(self, frame: Frame) -> str:
         """What a message is judged by: what it says itself, what it answers, where it came."""
-        if self.given is not None and is_known_modern(self.given):
+        if self.given is not None and self.is_stateless:
             return self.given
         if frame.ask is not None:
             return frame.ask.revision
@@ -228,10 +233,15 @@ class Book:
             self.capabilities[Role.SERVER] = declared if isinstance(declared, dict) else {}
 
     def note_refused(self, stream: Stream) -> None:
-        """What was posted has not arrived: its answers may be given again."""
+        """What was posted has not arrived: its answers may be given again, and what it asks on another stream is not
+        owed."""
         for ask in stream.given:
             ask.state = State.OPEN
         stream.given.clear()
+        if self.transport is Transport.EVENTS:
+            for ask in stream.asks:
+                if ask.state is State.OPEN:
+                    ask.state = State.LOST
 
     def note_end(self, stream: Stream, by: Role | None) -> None:
         """A channel is over. What only it could have brought is not owed any more, unless its server may be asked for

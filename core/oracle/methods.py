@@ -137,6 +137,12 @@ def senders(method: str, revision: str) -> tuple[Role, ...]:
     return ONE_WAY.get((method, revision), use.senders) if revision in use.revisions else ()
 
 
+def takes_mode(declared: object, mode: object) -> bool:
+    """Whether who declares this as `elicitation` can be asked in that mode. One who names no mode means forms."""
+    modes = declared if isinstance(declared, dict) else {}
+    return isinstance(mode, str) and (mode in modes or (mode == "form" and not modes))
+
+
 def declares(capabilities: dict[str, object], path: str) -> bool:
     """Whether a capability is declared: each step of the path is there, and is not false or null."""
     found: object = capabilities

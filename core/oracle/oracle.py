@@ -15,6 +15,7 @@ from .asking import Asking
 from .book import Book
 from .greeting import Greeting
 from .listens import Listens
+from .methods import V2
 from .observations import (
     PIPE_CHANNEL,
     AnyObservation,
@@ -28,8 +29,9 @@ from .observations import (
 )
 from .progress import Progress
 from .reading import Reading, read
+from .refusals import Refusals
 from .rules import RULES
-from .seen import Breach, Frame, Kind, Stream, shown
+from .seen import Breach, Frame, Kind, State, Stream, shown
 from .sessions import Mirrors, Sessions
 from .stateless import Envelope, Extension, Rounds
 from .streams import watches
@@ -88,7 +90,7 @@ class Oracle:
             self._book.streams[PIPE_CHANNEL] = Stream(PIPE_CHANNEL, None, 0)
         kinds: list[type[Watch]] = [Asking, Abilities, Progress, Envelope, Rounds, Extension, Listens, Tasks]
         if transport is Transport.HTTP:
-            kinds += [Sessions, Mirrors]
+            kinds += [Sessions, Mirrors, Refusals]
         kinds += watches(transport)
         self._watches: list[Watch] = [Greeting(self._book, client_revisions, server_revisions)]
         self._watches += [kind(self._book) for kind in kinds]
@@ -210,6 +212,8 @@ class Oracle:
         revision = stream.origin.asks[0].revision if stream.origin.asks else self._book.revision_of_head(stream)
         self._book.garbled[seen.sender] += 1
         for problem in reading.problems:
+            if problem.is_echo and self._book.garbled[seen.sender.other] > 0:
+                continue  # who asks with an id that is none may be answered with it
             yield Breach(problem.rule, seen.sender, problem.text, revision, (index,))
 
     def _judge(self, frame: Frame) -> Iterator[Breach]:
@@ -228,6 +232,8 @@ class Oracle:
         if frame.kind is Kind.ERROR and frame.message.get("id") is None:
             book.garbled[frame.sender.other] = max(0, book.garbled[frame.sender.other] - 1)
         book.note(frame)
+        if frame.made is not None and not _is_owed(frame):
+            frame.made.state = State.LOST
 
     def _violations(self, breaches: Iterator[Breach]) -> list[Violation]:
         """What of it the rules of the revision have."""
@@ -240,3 +246,9 @@ class Oracle:
                 severity = rule.severity(found.revision)
                 out.append(Violation(rule.id, found.who, severity, found.text, clause, found.observations))
         return out
+
+
+def _is_owed(frame: Frame) -> bool:
+    """Whether a request has to be answered: an array may be refused as a whole where there are none, and what has no
+    good params be taken for no message."""
+    return isinstance(frame.message.get("params", {}), dict) and (not frame.is_batched or frame.revision == V2)

@@ -9,10 +9,15 @@ from .seen import JsonObject, Kind, key_of, shown
 
 
 class Problem(NamedTuple):
-    """Why something is no message, or not a good one: `rule`, and what was seen."""
+    """Why something is no message, or not a good one: `rule`, and what was seen.
+
+    Attributes:
+        is_echo: it may repeat what the other side has said: an id that is none.
+    """
 
     rule: str
     text: str
+    is_echo: bool = False
 
 
 class Reading(NamedTuple):
@@ -103,7 +108,8 @@ def _kind_of_response(value: JsonObject, problems: list[Problem]) -> Kind | None
         return None
     if "result" in value:
         if key_of(value.get("id")) is None:
-            problems.append(Problem("response-shape", f"got a result with the id {shown(value.get('id'))}"))
+            seen = f"got a result with the id {shown(value.get('id'))}"
+            problems.append(Problem("response-shape", seen, is_echo="id" in value))
             return None
         if not isinstance(value["result"], dict):
             problems.append(Problem("result-type", f"got the result {shown(value['result'])}, expected an object"))
@@ -113,6 +119,6 @@ def _kind_of_response(value: JsonObject, problems: list[Problem]) -> Kind | None
     if not isinstance(code, int) or isinstance(code, bool) or not isinstance(text, str):
         problems.append(Problem("error-shape", f"got the error {shown(error)}, expected an integer code and a message"))
     if value.get("id") is not None and key_of(value["id"]) is None:
-        problems.append(Problem("id-type", f"got an error with the id {shown(value['id'])}"))
+        problems.append(Problem("id-type", f"got an error with the id {shown(value['id'])}", is_echo=True))
         return None
     return Kind.ERROR

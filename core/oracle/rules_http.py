@@ -49,6 +49,12 @@ HTTP_RULES: Final = (
     Rule("session-id-lost", "After a 404 a client begins a new session.", CLIENT, within(BY_SESSION, SESSIONS)),
     Rule("session-revived", "A session that was ended is not found any more.", SERVER, within(BY_SESSION, SESSIONS)),
     Rule(
+        "session-end-status",
+        "What is asked in a session that was ended is answered 404, and not 400.",
+        SERVER,
+        within(BY_SESSION, SESSIONS),
+    ),
+    Rule(
         "session-stateless",
         "There are no session ids.",
         SERVER,
@@ -69,6 +75,19 @@ HTTP_RULES: Final = (
         within((V3, V4), 'basic/transports, "Protocol Version Header"')
         | within((V5,), f'{STREAMABLE}, "Protocol Version Header"'),
         frozenset({V3, V4}),
+    ),
+    Rule(
+        "version-refused",
+        "A request whose `MCP-Protocol-Version` is no version is not accepted.",
+        SERVER,
+        within((V3, V4), 'basic/transports, "Protocol Version Header"')
+        | within((V5,), f'{STREAMABLE}, "Protocol Version Header"'),
+    ),
+    Rule(
+        "mismatch-refused",
+        "A request whose headers say something else than its body is not accepted.",
+        SERVER,
+        within((V5,), f'{STREAMABLE}, "Server Validation"'),
     ),
     Rule(
         "mirrored-method",

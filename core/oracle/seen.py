@@ -95,6 +95,7 @@ class Stream(msgspec.Struct, eq=False):
         asks: requests of the client that came in its body; of a pipe none, it has them all.
         notices: how many other messages did.
         given: requests of the server that were answered in it.
+        contradicts: what its head says that its body does not; empty if nothing.
         has_event_id: an event of it had an id, so it can be taken up.
     """
 
@@ -112,6 +113,7 @@ class Stream(msgspec.Struct, eq=False):
     given: list[Ask] = []
     status: int | None = None
     content_type: str | None = None
+    contradicts: str = ""
     has_event_id: bool = False
     messages: int = 0
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from ..eras import is_known_modern
 from .book import Book
 from .methods import NAMED, V5
-from .observations import Role, Verb
+from .observations import Headers, Role, Verb
 from .seen import VERSION, Breach, Frame, JsonObject, Kind, Memory, Stream, shown
 from .watch import Watch, breach
 
+_NAME: Final = re.compile(r"[!-~]{1,64}")
 _BEGIN, _END = "=?base64?", "?="
 _ACCEPTED: Final = {
     Verb.POST: ("application/json", "text/event-stream"),
@@ -28,6 +31,8 @@ class Sessions(Watch):
         super().__init__(book)
         self._lost: int | None = None
         """The observation that said that the session is over: a 404, or a success for DELETE."""
+        self._told: int | None = None
+        """The 404 that told the client so; what it says on its way after its own DELETE breaks nothing."""
         self._has_listened = False
 
     def opened(self, stream: Stream) -> Iterator[Breach]:
@@ -44,15 +49,27 @@ class Sessions(Watch):
         if self._lost is not None and is_mine and stream.index > self._lost and (stream.status or 0) < 300:
             text = f"got {stream.status} for a session that is over, expected 404"
             yield Breach("session-revived", Role.SERVER, text, revision, (self._lost, stream.index, index))
-        if self._lost is None and is_mine and self._ends(stream):
-            self._lost = index
+        if self._lost is not None and is_mine and stream.index > self._lost and self._is_misnamed(stream):
+            text = "got 400 for a session that is over, expected 404"
+            yield Breach("session-end-status", Role.SERVER, text, revision, (self._lost, stream.index, index))
+        if is_mine and self._ends(stream):
+            self._lost = index if self._lost is None else self._lost
+            if self._told is None and stream.status == 404:
+                self._told = index
         if session is not None:
             yield from (
                 Breach(rule, Role.SERVER, text, revision, (stream.index, index))
                 for rule, text in self._given(stream, session)
             )
         if session is not None and self._greets(stream):
-            self.book.session, self._lost = session, None
+            self.book.session, self._lost, self._told = session, None, None
+
+    def _is_misnamed(self, stream: Stream) -> bool:
+        """Whether a request is refused as a bad one, in which nothing else is bad that the head shows."""
+        assert stream.verb is not None
+        is_accepted = stream.accept is not None and all(kind in stream.accept for kind in _ACCEPTED[stream.verb])
+        has_version = stream.revision is None or stream.revision == self.book.negotiated
+        return stream.status == 400 and is_accepted and has_version
 
     def _ends(self, stream: Stream) -> bool:
         """Whether a response says that the session is over. A server without event streams may answer any GET so."""
@@ -67,11 +84,12 @@ class Sessions(Watch):
 
     def _given(self, stream: Stream, session: str) -> Iterator[tuple[str, str]]:
         if stream.asks and stream.asks[0].revision == V5:
-            yield "session-stateless", "got an Mcp-Session-Id header"
+            if stream.revision is not None and is_known_modern(stream.revision):  # else it may pass for another's
+                yield "session-stateless", "got an Mcp-Session-Id header"
             return
         if not session or not all("!" <= each <= "~" for each in session):
             yield "session-id-form", f"got {shown(session)}"
-        if not self._greets(stream) and session != self.book.session:
+        if not self._greets(stream) and session != self.book.session and (stream.status or 0) < 400:
             yield "session-id-given", "got a session's id with a response that is not that to initialize"
 
     def _head(self, stream: Stream, revision: str, frame: Frame | None) -> Iterator[Breach]:
@@ -89,18 +107,21 @@ class Sessions(Watch):
             if stream.revision is None:
                 yield found("version-header-missing", "got no MCP-Protocol-Version header")
             elif said is not None and said != stream.revision:
-                yield found("version-header", f"got {shown(stream.revision)}, and {shown(said)} in the body")
+                stream.contradicts = f"got {shown(stream.revision)}, and {shown(said)} in the body"
+                yield found("version-header", stream.contradicts)
             return
-        if self._lost is not None and stream.index > self._lost and stream.session is not None:
+        if self._told is not None and stream.index > self._told and stream.session is not None:
             yield found("session-id-lost", "got the id of a session that is over")
         if is_hello or not self.book.is_greeted:
             return
         if self.book.session is not None and stream.session != self.book.session:
             what = "no Mcp-Session-Id header" if stream.session is None else "another session's id"
             yield found("session-id-missing", f"got {what}")
+        if not _NAME.fullmatch(self.book.negotiated or ""):
+            return  # its server named none that a header can
         if stream.revision is None:
             yield found("version-header-missing", "got no MCP-Protocol-Version header")
-        elif self.book.negotiated is not None and stream.revision != self.book.negotiated:
+        elif stream.revision != self.book.negotiated:
             text = f"got {shown(stream.revision)}, and {shown(self.book.negotiated)} was negotiated"
             yield found("version-header", text)
 
@@ -116,9 +137,13 @@ class Mirrors(Watch):
     def frame(self, frame: Frame) -> Iterator[Breach]:
         if frame.ask is not None and frame.ask.method == "tools/list" and frame.kind is Kind.RESULT:
             self._learn(frame.result)
-        mirrored = frame.stream.mirrored
-        if mirrored is None or frame.sender is Role.SERVER or not frame.method or frame.revision != V5:
+        if frame.stream.mirrored is None or frame.sender is Role.SERVER or not frame.method or frame.revision != V5:
             return
+        for found in self._differences(frame, frame.stream.mirrored):
+            frame.stream.contradicts = found.text
+            yield found
+
+    def _differences(self, frame: Frame, mirrored: Headers) -> Iterator[Breach]:
         lines: dict[str, list[str]] = {}
         for name, value in mirrored:
             lines.setdefault(name.lower(), []).append(value)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .book import Book
-from .methods import CACHEABLE, INTERACTIVE, QUESTIONS, TASKS_EXTENSION, V4, V5, declares
+from .methods import CACHEABLE, INTERACTIVE, QUESTIONS, TASKS_EXTENSION, V4, V5, declares, takes_mode
 from .observations import Role
 from .seen import (
     CAPABILITIES,
@@ -88,6 +88,8 @@ class Envelope(Watch):
 
     def _result(self, frame: Frame) -> Iterator[Breach]:
         kind, ask = frame.result.get("resultType"), frame.ask
+        if ask is not None and VERSION not in ask.meta and not self.book.is_stateless:
+            return  # both eras are spoken here, and its request said neither: it may be answered in either
         if not isinstance(frame.meta.get(SERVER_INFO), dict):
             yield breach(frame, "server-info", f"got a result without {SERVER_INFO}")
         if kind is None:
@@ -160,8 +162,7 @@ class Rounds(Watch):
         declared = frame.ask.capabilities
         has = declares(declared, capability)
         if capability == "elicitation" and has:
-            modes = declared[capability]
-            has = mode in modes or (mode == "form" and not modes) if isinstance(modes, dict) else False
+            has = isinstance(declared[capability], dict) and takes_mode(declared[capability], mode)
         if not has:
             how = f" ({mode})" if capability == "elicitation" else ""
             text = f"{shown(name)} asks {method}{how}, which is not declared"

@@ -207,9 +207,6 @@ class Wires:
                 self._waiting.pop(effect.channel, None)
             elif isinstance(effect, Dial):
                 self._dial(effect)
-            elif isinstance(effect, Pass):  # an answer in parts: what it says is not looked at
-                self._head(effect.channel, 200, None)
-                self._end(effect.channel, None)
 
     def _send(self, send: Send) -> None:
         channel = int(send.channel)

@@ -12,8 +12,9 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from ..decimals import SAFE_INTEGER_MAX, is_integral, normal_form, safe_integer
 from ..effects import Headers
@@ -125,6 +126,44 @@ def headers_for(method: str, params: bytes | None, mirrors: Sequence[Mirror] = (
         if raw is not None:
             headers.append((PARAM_PREFIX + mirror.name.lower(), encode_value(_shown(raw, mirror))))
     return tuple(headers)
+
+
+NAMES_KEPT: Final = 256
+"""Tools, prompts and resources whose headers are remembered: clients call the same ones again and again."""
+NAME_MAX_BYTES: Final = 512
+"""A longer name is not worth keeping it for that."""
+
+
+class Named(NamedTuple):
+    """What a request is for, by its params, and the headers that mirror it where no schema wants more."""
+
+    name: str
+    headers: Headers
+
+
+def named(method: str, params: bytes, spans: Mapping[str, slice]) -> Named | None:
+    """What a request names, as most do it. None for any other, which may be right or wrong.
+
+    Args:
+        spans: `compact_members` of the params.
+    """
+    member = NAMED_BY.get(method)
+    if member is None:
+        return _named(method, b"")
+    span = spans.get(member)
+    if span is None or span.stop - span.start > NAME_MAX_BYTES:
+        return None
+    return _named(method, params[span])
+
+
+@lru_cache(maxsize=NAMES_KEPT)
+def _named(method: str, raw_name: bytes) -> Named | None:
+    if not raw_name:
+        return Named("", ((METHOD_HEADER, method),))
+    name = text_of(raw_name)
+    if name is None:
+        return None
+    return Named(name, ((METHOD_HEADER, method), (NAME_HEADER, encode_value(name))))
 
 
 def _shown(raw: bytes, mirror: Mirror) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from typing import Any
 
@@ -29,6 +31,8 @@ def answers(message: Json, fault: str, mark: str | None = None) -> list[Json]:
         result = {"tools": [TOOL]}
     elif method == "tools/call" and message.get("params", {}).get("name") == "write":
         if mark is not None:
+            if fault == "terminates" and os.path.exists(mark):
+                os.kill(os.getppid(), signal.SIGTERM)
             with open(mark, "w") as file:
                 file.write("called")
         result = {"content": []}
@@ -55,7 +59,7 @@ def serve_stdio() -> None:
             if fault == "fragile":
                 return
             message = None
-        if fault == "chatty":
+        if fault in ("chatty", "terminates"):
             print("received a line", flush=True)
         if not isinstance(message, dict) or "jsonrpc" not in message:
             error = {"code": -32700, "message": "that could not be read"}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from faulty import answers
+from faulty import REVISION, answers
 
 
 class Faulty(ThreadingHTTPServer):
-    """Has its fault, and the sessions that go on."""
+    """Has its fault, and the sessions that go on. Faults of its own: after a body that is no message it "dies" or
+    "hangs"."""
 
     daemon_threads = True
 
@@ -18,6 +20,12 @@ class Faulty(ThreadingHTTPServer):
         self.fault = fault
         self.count = 0
         self.sessions: set[str] = set()
+        self.is_stuck = False
+        self.let_go = threading.Event()
+
+    def shutdown(self) -> None:
+        self.let_go.set()
+        super().shutdown()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -30,7 +38,20 @@ class Handler(BaseHTTPRequestHandler):
             message = json.loads(body)
         except ValueError:
             message = None
+        if self.server.is_stuck:
+            self.server.let_go.wait()
+            self.close_connection = True
+            return
         if not isinstance(message, dict):
+            if self.server.fault == "dies":
+                self.server.shutdown()
+                self.server.socket.close()
+                self.close_connection = True
+                return
+            self.server.is_stuck = self.server.fault == "hangs"
+            self.say(400)
+            return
+        if self.headers.get("MCP-Protocol-Version", REVISION) != REVISION:
             self.say(400)
             return
         session = self.headers["Mcp-Session-Id"]

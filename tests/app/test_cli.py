@@ -64,7 +64,21 @@ TOOLBOX = [sys.executable, str(Path(__file__).parent / "peers" / "toolbox.py")]
 TWO_ERAS = Path(__file__).parent / "peers" / "two_eras.py"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ANY_PORT = ("--listen", "127.0.0.1:0")
-COMMANDS = ("serve", "wrap", "check", "ps", "start", "stop", "restart", "tasks", "files", "conform", "demo", "schema")
+COMMANDS = (
+    "serve",
+    "wrap",
+    "check",
+    "ps",
+    "start",
+    "stop",
+    "restart",
+    "tasks",
+    "files",
+    "conform",
+    "replay",
+    "demo",
+    "schema",
+)
 
 
 Inside = Callable[..., tuple[int, str, str]]
@@ -183,7 +197,7 @@ def test_options_for_all_stand_before_or_after_the_command(inside: Inside) -> No
         ((), "COMMAND"),
         (
             ("surf",),
-            "'ps', 'start', 'stop', 'restart', 'tasks', 'files', 'conform', 'demo', 'schema'",
+            "'ps', 'start', 'stop', 'restart', 'tasks', 'files', 'conform', 'replay', 'demo', 'schema'",
         ),
         (("wrap",), "got nothing to wrap, expected a URL, or -- COMMAND ARG…"),
         (("wrap", "--"), "got nothing to wrap"),

@@ -2,66 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import logging
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
-from faulty_http import Faulty
-from isthmus.app import cli
-from isthmus.app.conform.command import WHAT_TO_INSTALL
-from isthmus.app.conform.judging import CHANCES, LEFT_OUT, SERVER_RULES
-from isthmus.app.conform.moves import MOVES, Scene, arguments_of, moves_for
+from conforming import FAULTY, KNOWN, QUICK, Run, on_stdio, over_http
+from isthmus.app.conform.arguments import arguments_of
+from isthmus.app.conform.judging import CHANCES, SERVER_RULES, judge
+from isthmus.app.conform.moves import MOVES, Scene, moves_for
 from isthmus.app.conform.report import decode_record
-from isthmus.app.conform.steps import REVISIONS, decoded
-from isthmus.app.conform.survey import Survey, Tool
-
-FAULTY = str(Path(__file__).parent / "faulty.py")
-KNOWN = ("--revision", "2025-06-18", "--log-level", "error")
-QUICK = ("--examples", "5", *KNOWN)
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def conform(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Run]:
-    """Runs the command in this process: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-    logger = logging.getLogger("isthmus")
-    before = (logger.handlers[:], logger.level, logger.propagate)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as exited:
-            cli.main(["conform", *arguments])
-        said = capsys.readouterr()
-        assert isinstance(exited.value.code, int)
-        return exited.value.code, said.out, said.err
-
-    yield call
-    logger.handlers[:], level, logger.propagate = before
-    logger.setLevel(level)
-
-
-def on_stdio(fault: str = "") -> tuple[str, ...]:
-    return ("--", sys.executable, "-S", FAULTY, *([fault] if fault else []))
-
-
-@contextlib.contextmanager
-def over_http(fault: str = "") -> Iterator[str]:
-    with Faulty(fault) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/mcp"
-        finally:
-            server.shutdown()
-            thread.join()
-
+from isthmus.app.conform.server_trial import server_trial
+from isthmus.app.conform.steps import REVISIONS, Conversation, Json, decoded, request
+from isthmus.app.conform.survey import Played, Survey, Tool
+from isthmus.app.conform.targets import Target
+from isthmus.app.conform.trials import WHAT_TO_INSTALL, Effort, run
+from isthmus.core.oracle import PIPE_CHANNEL, AnyObservation, Ended, Head, Opened, Role, Said, Severity, Transport, Verb
 
 # --- Servers --------------------------------------------------------------------------------------------------------
 
@@ -85,7 +45,7 @@ def test_a_good_server_over_http_passes(conform: Run) -> None:
 def test_a_fault_on_stdio_is_found_and_made_small(fault: str, rule: str, conform: Run) -> None:
     code, out, _ = conform("--only", rule, *QUICK, "--record", "found.jsonl", *on_stdio(fault))
     assert code == 1, out
-    (record,) = decode_record(Path("found.jsonl").read_bytes())
+    (record,) = decode_record(Path("found.jsonl").read_bytes(), Conversation)
     assert record.rule == rule
     assert record.clause in out
     assert len(record.conversation.steps) <= 4, "a handshake, what shows it, and what ends a conversation"
@@ -114,7 +74,7 @@ def test_a_fault_over_http_is_found_and_made_small(fault: str, rule: str, confor
         code, out, _ = conform("--only", rule, "--examples", "60", "--record", "found.jsonl", *KNOWN, url)
     assert code == 1, out
     assert f"{rule} (MUST)" in out
-    (record,) = decode_record(Path("found.jsonl").read_bytes())
+    (record,) = decode_record(Path("found.jsonl").read_bytes(), Conversation)
     assert len(record.conversation.steps) <= 6
 
 
@@ -174,11 +134,13 @@ def test_files_for_machines(conform: Run) -> None:
     [
         ((), "got nothing to test, expected a URL, or -- COMMAND ARG…"),
         (("http://h/", "--", "c"), "got both a URL and a command to test"),
-        (("ws://h/",), "got the URL ws://h/, expected http(s)://…"),
+        (("unix:///h",), "got the URL unix:///h, expected http://… or https://… or sse+http://…"),
+        (("--transport", "sse", "ws://h/"), "got the URL ws://h/, expected http://… or https://… or sse+http://…"),
+        (("--transport", "sse", "--", "c"), "got --header or --transport with a command"),
         (("--only", "no-such-rule", "--", "c"), "got --only 'no-such-rule', expected one of"),
         (("--revision", "1999", "--", "c"), "got --revision '1999', expected one of 2024-11-05"),
         (("--examples", "0", "--", "c"), "got --examples 0, expected more than 0"),
-        (("--header", "a: b", "--", "c"), "got --header with a command"),
+        (("--header", "a: b", "--", "c"), "got --header or --transport with a command"),
         (("--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
         (("--env", "secret", "--", "c"), "got --env without a name and a ="),
         (("--replay", "nowhere", "--", "c"), "nowhere cannot be read"),
@@ -250,7 +212,55 @@ def test_every_move_has_a_place_and_can_be_made() -> None:
 
 def test_every_rule_of_the_table_is_one_of_the_server_s() -> None:
     assert {rule for rules in CHANCES.values() for rule in rules} <= set(SERVER_RULES)
-    assert not LEFT_OUT & set(SERVER_RULES)
+
+
+def talkative(conversation: Conversation) -> Played:
+    """A server in this process that answers everything, and writes to a log that it has not declared."""
+    seen: list[tuple[int, AnyObservation]] = []
+    for step in conversation.steps:
+        seen.append((0, Said(PIPE_CHANNEL, Role.CLIENT, step.body.encode())))
+        for message in decoded(step.body):
+            answers: list[Json] = []
+            if "id" in message and "method" in message:
+                info = {"name": "t", "version": "1"}
+                hello = {"protocolVersion": conversation.revision, "capabilities": {}, "serverInfo": info}
+                is_hello = message["method"] == "initialize"
+                answers = [{"jsonrpc": "2.0", "id": message["id"], "result": hello if is_hello else {}}]
+            if message.get("method") == "ping":
+                answers.append({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info"}})
+            seen += [(0, Said(PIPE_CHANNEL, Role.SERVER, json.dumps(answer).encode())) for answer in answers]
+    return Played(seen)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_finding_is_a_must_if_it_can_be_and_has_no_needless_step(seed: int) -> None:
+    """In the older revisions capabilities only should be kept to. A ping shows it, or the one before the handshake."""
+    target = SimpleNamespace(name="talkative", reach=lambda: (talkative, Transport.PIPE))
+    rule = "capability-undeclared"
+    effort = Effort(examples=30, seed=seed)
+    revisions, outcome = run(server_trial(cast(Target, target)), effort, {rule}, lambda line: None)
+    assert len(revisions) == 4
+    (finding,) = outcome.findings
+    assert (finding.violation.rule, finding.violation.severity) == (rule, Severity.MUST)
+    assert finding.conversation.revision == "2025-11-25"
+    assert len(finding.conversation.steps) == 3
+
+
+@pytest.mark.parametrize("event_id, rules", [("e1", []), (None, ["unanswered"])])
+def test_what_can_be_fetched_is_not_missing(event_id: str | None, rules: list[str]) -> None:
+    """A server may end a stream, and keep the rest for whoever comes back with the id of its last event."""
+    step = request("2025-11-25", 1, "ping")
+    seen: list[AnyObservation] = [
+        Opened(0, Verb.POST, revision="2025-11-25", accept="application/json, text/event-stream"),
+        Said(0, Role.CLIENT, step.body.encode()),
+        Head(0, 200, "text/event-stream"),
+        Said(0, Role.SERVER, b"", event_id=event_id),
+        Ended(0, Role.SERVER),
+    ]
+    if event_id is None:
+        del seen[3:]  # it goes on, and nothing comes
+    found = judge(Conversation("2025-11-25", (step,)), Played([(0, each) for each in seen]), Transport.HTTP)
+    assert [each.rule for each in found] == rules
 
 
 def test_arguments_have_what_is_required_and_end() -> None:

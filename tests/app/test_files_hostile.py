@@ -247,6 +247,10 @@ def test_a_file_has_a_folder_of_its_own_whatever_it_is_called(name: str, ground:
     assert reply.status == (200 if len(name) < 4096 else 400)
 
 
+def _off_by_a_digit(link: str) -> str:
+    return link[:-1] + ("1" if link.endswith("0") else "0")
+
+
 def test_links_are_for_what_they_say_and_for_once(ground: Ground) -> None:
     """Of another server or session, for downloading or uploading, changed by a digit, spent: all are refused alike."""
     agent, other = Agent(ground, "auto"), Agent(ground, "adapted")
@@ -254,18 +258,17 @@ def test_links_are_for_what_they_say_and_for_once(ground: Ground) -> None:
     (made,) = artifacts(agent.call("act", steps=[["write", "a.txt", "x"]]))
     query, download = urlsplit(link).query, urlsplit(made["download_url"])
     before = ground.stored()
-    digit = "0" if link[-1] != "0" else "1"
     for target in (
         f"/upload/adapted?{query}",
         f"/upload/auto?{download.query}",
-        link[:-1] + digit,
+        _off_by_a_digit(link),
         link.replace("mcp_upload_exp=", "mcp_upload_exp=9"),
         f"{link}&mcp_upload_sig={'0' * 64}",
         "/upload/auto",
     ):
         assert ground.fetch(target, method="PUT", headers={"x-filename": "a"}, body=b"x").status in (400, 401, 403)
     assert agent.put("a.txt", link=link, **{"mcp-session-id": other.headers["mcp-session-id"]}).status == 403
-    for target in (f"{download.path}?{query}", made["download_url"][:-1] + digit, download.path):
+    for target in (f"{download.path}?{query}", _off_by_a_digit(made["download_url"]), download.path):
         assert ground.fetch(target).status in (400, 401, 403)
     assert ground.stored() == before
     assert agent.put("a.txt", link=link).status == 200

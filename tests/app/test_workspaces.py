@@ -205,7 +205,9 @@ async def test_folders_are_made_for_the_owner_only(tmp_path: Path, blobs: Blobs)
 
 
 async def test_a_child_is_placed_in_the_folders_of_its_session(tmp_path: Path, blobs: Blobs) -> None:
-    folders = build(tmp_path, blobs).folders(MINE)
+    work = build(tmp_path, blobs)
+    folders = work.folders(MINE)
+    assert folders.tmp == work.tmp_prefix + MINE
     spec = ChildSpec(("{ws}/run", "--out={out}:{in}"), {"CACHE": "{tmp}/c", "PLAIN": "{other}"}, None, inherit_env=True)
     placed = _placed(spec, folders)
     assert placed.command == (f"{folders.ws}/run", f"--out={folders.out}:{folders.in_}")

@@ -28,6 +28,15 @@ SUPPORT = {"work": "optional", "must": "required", "forbidden": "forbidden", "si
 DIED = Cause(End.BROKEN, "exited with code 1")
 
 
+class Twin(str):
+    """A key that is written like another, and is another."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
 @dataclass(eq=False)
 class Work:
     """One call as its server knows it.

@@ -237,6 +237,15 @@ def test_an_error_takes_nothing_and_leaks_nothing() -> None:
     assert names(scene.call("run")) == ["half.txt"]
 
 
+def test_where_temporary_files_are_is_not_told() -> None:
+    """The session's own folder for them lies elsewhere; another's, which nobody should know, stays as it is."""
+    scene = file_scenes.Scene(ServerPlan(id="auto", kind=Kind.PIPE, auto_files=AutoFiles()), tmp_prefix="/var/i-")
+    channel, _ = scene.begin("run")
+    own = f"/var/i-{scene.base.removeprefix('/w/')}"
+    result = scene.end(channel, f"profile in {own}/chrome, not /var/i-other/chrome")
+    assert result["content"][0]["text"] == "profile in tmp/chrome, not /var/i-other/chrome"
+
+
 def test_outside_of_the_session_only_what_the_call_wrote_is_taken() -> None:
     scene = Scene(roots=("/shared",))
     scene.disk.write("/shared/old.txt", b"old")

@@ -14,6 +14,7 @@ import pytest
 from driving import UploadOpening, send_in
 from file_scenes import BOTH, Scene, artifacts, names, texts
 from isthmus.core.effects import DownloadOpening, Serve
+from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.plan import (
     ArtifactProducer,
@@ -252,6 +253,17 @@ def test_artifacts_are_listed_page_by_page_and_each_once() -> None:
     assert not files.world.heard
 
 
+def test_artifacts_of_one_moment_are_each_on_a_page() -> None:
+    """A page may end among them."""
+    files = scene(producer("make", LocatorMode.CHANGED), limits=Limits(artifact_page_max=2))
+    files.call("make", writes={f"{number}.txt": b"x" for number in range(5)})
+    seen, cursor = listed(files)
+    while cursor is not None:
+        more, cursor = listed(files, cursor=cursor)
+        seen += more
+    assert sorted(seen) == ["0.txt", "1.txt", "2.txt", "3.txt", "4.txt", "own"]
+
+
 def test_a_cursor_that_was_not_given_is_refused() -> None:
     files = scene(producer("make", LocatorMode.CHANGED))
     answer = files.ask("resources/list", cursor="isthmus-artifact:x:y")
@@ -270,6 +282,8 @@ def test_the_client_hears_of_new_artifacts_and_of_those_that_go() -> None:
     assert files.ask("resources/subscribe", uri=second)["result"] == {}
     assert files.ask("resources/unsubscribe", uri=second)["result"] == {}
     assert files.ask("resources/subscribe", uri=first[:50])["error"]["code"] == -32002
+    files.client.request('"theirs"', "resources/subscribe", '{"uri":"demo://own"}')
+    files.world.answer(files.world.hear("resources/subscribe"))
     files.world.wait(61)
     frames = list(files.world.frames(stream))[1:]
     updated = [frame["params"]["uri"] for frame in frames if frame["method"] == "notifications/resources/updated"]
@@ -311,3 +325,85 @@ def test_an_upload_link_serves_nothing_else() -> None:
     upload = send_in(files.world, UploadOpening(server="files", query=query))
     assert files.world.sent[upload][0].status == 403
     assert not files.world.every(Serve)
+
+
+def making(**limits: Any) -> tuple[Scene, list[str]]:
+    """Two artifacts that last a minute. Returns their URIs."""
+    files = scene(producer("make", LocatorMode.CHANGED), limits=Limits(artifact_ttl_s=60, **limits))
+    made = artifacts(files.call("make", writes={"a.txt": b"a", "b.txt": b"b"}))
+    return files, [artifact["artifact_uri"] for artifact in made]
+
+
+def told(files: Scene, stream: ChannelId) -> list[str]:
+    """Of which artifacts a client has heard."""
+    frames = [frame for frame in files.world.frames(stream) if frame["method"] == "notifications/resources/updated"]
+    return [frame["params"]["uri"] for frame in frames]
+
+
+def test_who_takes_back_its_last_subscription_hears_of_no_artifact() -> None:
+    files, (first, _) = making()
+    stream = files.client.listen()
+    for method in ("resources/subscribe", "resources/unsubscribe", "resources/unsubscribe"):
+        assert files.ask(method, uri=first)["result"] == {}
+    files.world.wait(61)
+    assert told(files, stream) == []
+
+
+def test_a_session_subscribes_to_so_many_artifacts() -> None:
+    """Of one more the client is told that it cannot; the first is told of."""
+    files, (first, second) = making(subscriptions_per_session_max=1)
+    stream = files.client.listen()
+    assert files.ask("resources/subscribe", uri=first)["result"] == {}
+    refused = files.ask("resources/subscribe", uri=second)["error"]
+    assert refused["message"].startswith("1 resources are subscribed to")
+    files.world.wait(61)
+    assert told(files, stream) == [first]
+
+
+def test_an_artifact_is_read_in_vain_for_who_is_gone() -> None:
+    """The storage takes its time, and its client hangs up: nobody is told what it read, and the next one reads it."""
+    files, (first, _) = making()
+    channel = files.client.request('"r"', "resources/read", json.dumps({"uri": first}))
+    files.client.notify("notifications/cancelled", '{"requestId":"r"}')
+    files.disk.settle()
+    assert not any("result" in frame for frame in files.world.frames(channel))
+    assert files.ask("resources/read", uri=first)["result"]["contents"][0]["text"] == "a"
+
+
+def test_an_artifact_that_cannot_be_read_is_said_not_to_be() -> None:
+    """Its bytes are gone from the storage: the client learns of that, and of the other it gets the contents."""
+    files, (first, second) = making()
+    blob = next(blob for blob, data in files.disk.blobs.items() if data == b"a")
+    del files.disk.blobs[blob]
+    failed = files.ask("resources/read", uri=first)["error"]
+    assert failed["code"] == -32603
+    assert failed["message"].startswith(f"{first} could not be read: ")
+    assert files.ask("resources/read", uri=second)["result"]["contents"][0]["text"] == "b"
+
+
+def test_a_cursor_like_ours_is_the_server_s_where_nothing_is_offered() -> None:
+    """Its answer is the client's."""
+    files = scene(producer("make", LocatorMode.CHANGED, expose_as_resource=False))
+    channel = files.client.request("1", "resources/list", '{"cursor":"isthmus-artifact:x:y"}')
+    heard = files.world.hear("resources/list")
+    assert heard.frame["params"] == {"cursor": "isthmus-artifact:x:y"}
+    files.world.answer(heard, '{"resources":[]}')
+    assert "nextCursor" not in files.said(channel)
+
+
+@pytest.mark.parametrize("cursor", ["", "1", f"{'1' * 41}:a"], ids=["empty", "no name", "too long"])
+def test_a_cursor_with_half_of_a_place_is_refused(cursor: str) -> None:
+    files, _ = making()
+    assert files.ask("resources/list", cursor=f"isthmus-artifact:{cursor}")["error"]["code"] == -32602
+
+
+def test_an_artifact_that_outlives_its_session_goes_unnoticed() -> None:
+    """Nobody is there to be told of it, and nothing is left waiting for that."""
+    files, _ = making(session_idle_ttl_s=10.0)
+    assert files.world.engine.session_count == 1
+    files.client.delete()
+    files.disk.settle()
+    files.world.wait(120.0)
+    files.disk.settle()
+    assert files.world.engine.session_count == 0
+    assert not [purpose for purpose, _ in files.world.engine._desk.timers._live if purpose == "resources"]

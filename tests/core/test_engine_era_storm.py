@@ -109,7 +109,7 @@ class Storm:
         self.rng = random.Random(seed)
         self.servers = [server.id for server in self.rng.sample(SERVERS, 2)]
         affinity = self.rng.choice(list(Affinity))
-        self.world: Driver = driver(*SERVERS, limits=LIMITS, seed=seed, affinity=affinity, is_overheard=False)
+        self.world: Driver = driver(*SERVERS, limits=LIMITS, seed=seed, affinity=affinity)
         self.pipes: list[tuple[ChannelId, str]] = []
         self.sessions: list[tuple[str, str]] = []  # server and id
         self.states: list[tuple[str, dict[str, Any], list[str]]] = []  # what can be retried, and with which answers

@@ -11,7 +11,17 @@ import pytest
 from disk import Disk
 from driving import driver
 from file_scenes import Scene, artifacts, names, texts
-from isthmus.core.effects import Collect, Connected, Materialize, Save, Spawn, StorageFailed, Survey
+from isthmus.core.effects import (
+    Collect,
+    Connected,
+    Materialize,
+    Materialized,
+    Save,
+    Spawn,
+    StorageFailed,
+    Survey,
+    Sweep,
+)
 from isthmus.core.limits import Limits
 from isthmus.core.plan import (
     ArtifactProducer,
@@ -355,6 +365,37 @@ def test_a_cursor_of_null_asks_for_the_first_page() -> None:
     assert [tool["name"] for tool in scene.said(channel)["tools"]] == ["s_get_upload_url"]
 
 
+def learn(scene: Scene, cursor: str, *tools: str) -> None:
+    """A page of the tools comes by: each takes a URI as `at`."""
+    takes = {"type": "object", "properties": {"at": {"type": "string", "format": "uri"}}}
+    channel = scene.client.request('"tools"', "tools/list", cursor)
+    listed = {"tools": [{"name": tool, "inputSchema": takes} for tool in tools], "nextCursor": "more"}
+    scene.world.answer(scene.world.hear("tools/list"), json.dumps(listed))
+    assert scene.said(channel)
+
+
+def test_what_tools_take_is_known_of_each_page_up_to_a_limit_and_anew_with_the_first() -> None:
+    scene = Scene(AUTO, limits=Limits(tools_known_max=2))
+    handle = scene.upload("a.txt", b"hello")
+
+    def known(*tools: str) -> str:
+        """Those of the tools that get a URI."""
+        found = ""
+        for tool in tools:
+            channel, got = scene.begin(tool, at=handle)
+            found += tool if got["at"].startswith("file://") else ""
+            scene.end(channel, "done")
+        return found
+
+    learn(scene, '{"cursor":"2"}', "a")
+    learn(scene, '{"cursor":"3"}', "b")
+    assert known("a", "b") == "ab"
+    learn(scene, '{"cursor":"4"}', "c")
+    assert known("a", "b", "c") == "ab"
+    learn(scene, "{}", "c")
+    assert known("a", "b", "c") == "c"
+
+
 # --- Ledgers ----------------------------------------------------------------------------------------------------------
 
 
@@ -400,3 +441,31 @@ def test_two_calls_that_end_at_once_take_a_file_once() -> None:
     assert [len(each) for each in found] == [1, 1]
     assert found[0] == found[1]
     assert len(scene.disk.blobs) == 1
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_folders_that_an_order_makes_anew_after_their_session_go_again(is_late: bool) -> None:
+    """Orders are carried out at once: one that was under way may end after the folders went."""
+    consumer = UploadConsumer(tools=("t",), file_path_argument="file")
+    scene = Scene(ServerPlan(id="s", kind=Kind.HTTP, consumers=(consumer,)), limits=Limits(storage_timeout_s=5.0))
+    handle = scene.upload("a.txt", b"hello")
+    scene.client.request("1", "tools/call", json.dumps({"name": "t", "arguments": {"file": handle}}))
+    order = scene.world.last(Materialize)
+    if is_late:
+        scene.world.wait(6.0)
+    scene.client.delete()
+    swept = scene.world.every(Sweep)
+    assert [sweep.workspace for sweep in swept] == [order.workspace]
+    scene.world.store(order.ticket, Materialized("/w/x/in/y/a.txt"))
+    assert scene.world.every(Sweep) == swept * 2
+
+
+def test_an_order_that_was_late_leaves_the_folders_of_a_session_that_goes_on() -> None:
+    consumer = UploadConsumer(tools=("t",), file_path_argument="file")
+    scene = Scene(ServerPlan(id="s", kind=Kind.HTTP, consumers=(consumer,)), limits=Limits(storage_timeout_s=5.0))
+    handle = scene.upload("a.txt", b"hello")
+    scene.client.request("1", "tools/call", json.dumps({"name": "t", "arguments": {"file": handle}}))
+    order = scene.world.last(Materialize)
+    scene.world.wait(6.0)
+    scene.world.store(order.ticket, Materialized("/w/x/in/y/a.txt"))
+    assert not scene.world.every(Sweep)

@@ -662,6 +662,16 @@ def test_nothing_is_sent_before_the_confirmation_has_arrived() -> None:
     assert world.hears("tools/call")
 
 
+@pytest.mark.parametrize(("cause", "is_ended"), [(FORGOTTEN, False), (RESET, True)])
+def test_a_session_that_its_server_does_not_know_is_not_ended_there(cause: Cause, is_ended: bool) -> None:
+    """A client does not name a session again after a 404 (2025-11-25 basic/transports, "Session Management")."""
+    world = driver()
+    newcomer(world, "http", "http").initialize()
+    world.answer(world.hear("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}', session="S1")
+    world.end(world.hear("notifications/initialized").channel, cause)
+    assert [dial.target.session for dial in world.dials if isinstance(dial.target, Delete)] == ["S1"] * is_ended
+
+
 @pytest.mark.parametrize("status", [405, 400, 401, 403, 204])
 def test_a_server_that_offers_no_event_stream_is_not_asked_again(status: int) -> None:
     world = driver()

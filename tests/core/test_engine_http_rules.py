@@ -10,6 +10,7 @@ import json
 import pytest
 from driving import Client, Driver, connect, driver, newcomer, notification, request, result
 from isthmus.core.effects import GetOpening, Note, Post
+from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 
@@ -24,6 +25,18 @@ def refusal(world: Driver, channel: ChannelId) -> tuple[int, int, object]:
     assert send.session is None
     frame = json.loads(send.message)
     return send.status, frame["error"]["code"], frame["id"]
+
+
+def test_a_post_has_one_body() -> None:
+    """A second is a mistake of the driver's, and changes nothing."""
+    world = driver()
+    client = connect(world, "http", "http")
+    channel = client.request("1", "tools/list")
+    call = world.hear("tools/list")
+    with pytest.raises(LocalProtocolError, match="one body"):
+        world.say(channel, LIST)
+    world.answer(call, '{"tools":[]}')
+    assert world.said(channel)["result"] == {"tools": []}
 
 
 # --- Sessions ---------------------------------------------------------------------------------------------------------

@@ -112,3 +112,20 @@ def test_a_file_that_a_call_uses_is_not_deleted_before_that_is_over() -> None:
     assert world.engine.files() == (file,), "nor does it expire"
     client.delete()
     assert world.engine.files() == ()
+
+
+def test_what_is_more_than_the_bounds_are_now_makes_room_before_anything_happens() -> None:
+    """An operator has made them narrower: what was stored first goes, and what it was is known."""
+    first = driver(FILES, limits=LIMITS)
+    handles = upload(connect(first, "http", "f"), HELPER, ("a.txt", 500), ("b.txt", 600))
+    first.stop()
+    narrow = Limits(upload_ttl_s=100.0, session_storage_max_bytes=700)
+    second = driver(FILES, limits=narrow, seed=2, stored_uploads=stored(first))
+    second.wait(0.0)
+    (gone,) = [effect.blob for effect in second.log if isinstance(effect, Discard)]
+    client = connect(second, "http", "f")
+    said = [eat(client, handle) for handle in handles]
+    (text,) = [each for each in said if each is not None]
+    assert "room" in text
+    (lost,) = [record for record in stored(first) if record.blob == gone]
+    assert [lost.uid in handle for handle in handles] == [each is not None for each in said]

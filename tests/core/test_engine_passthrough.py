@@ -343,9 +343,12 @@ def test_progress_comes_back_under_the_clients_own_token(down: str, up: str, tok
     assert type(given) is int
     assert call.raw.endswith(b'{"name":"t","_meta":{"x":1.0,"progressToken":%d}}}' % given), "nothing else changed"
     seen = f'"{given}"' if as_text else str(given)
-    for source in {server, call.channel}:
-        world.say(source, notification("notifications/progress", f'{{"progressToken":{seen},"progress":0.50,"m":"é"}}'))
-        progress = notification("notifications/progress", f'{{"progressToken":{token},"progress":0.50,"m":"é"}}')
+    for source, far in zip({server, call.channel}, ("0.50", "1e0"), strict=False):
+        said, progress = (
+            notification("notifications/progress", f'{{"progressToken":{name},"progress":{far},"m":"é"}}')
+            for name in (seen, token)
+        )
+        world.say(source, said)
         assert world.messages(channel) == [progress]
         world.sent[channel].clear()
 
@@ -643,6 +646,11 @@ def test_progress_on_a_question_goes_back_under_the_servers_token(down: str, up:
     client.notify("notifications/progress", f'{{"progressToken":{given},"progress":1.0}}')
     expected = notification("notifications/progress", f'{{"progressToken":{token},"progress":1.0}}')
     assert world.hear("notifications/progress").raw == expected
+    for far in ("1", "0.5", "-1"):
+        client.notify("notifications/progress", f'{{"progressToken":{given},"progress":{far}}}')
+    assert not world.heard, "a client must say more each time, and the proxy is its server's"
+    client.notify("notifications/progress", f'{{"progressToken":{given},"progress":1.5}}')
+    assert world.hear("notifications/progress").frame["params"]["progress"] == 1.5
     client.say(result(str(asked["id"])))
     world.hear("")
     for seen in (given, 999, "null", '"t"'):

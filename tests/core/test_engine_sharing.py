@@ -406,3 +406,39 @@ def test_a_server_of_one_session_is_paused_for_it() -> None:
     client.request("1", "tools/call", "{}")
     effects = answered(world, BIG)
     assert [type(effect) for effect in effects if isinstance(effect, Pause | Close)] == [Pause]
+
+
+def test_a_wish_that_is_met_already_is_not_told_again() -> None:
+    """Of a session that hears more, one that hears less; and a subscription that nobody had is still the server's."""
+    world = shared()
+    loud, quiet = join(world), join(world)
+    loud.request("1", "logging/setLevel", '{"level":"info"}')
+    world.answer(world.hear("logging/setLevel"))
+    quiet.request("1", "logging/setLevel", '{"level":"error"}')
+    assert not world.heard
+    assert last(world, quiet) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    quiet.request("2", "resources/unsubscribe", '{"uri":"file:///a"}')
+    assert world.hear("resources/unsubscribe").frame["params"] == {"uri": "file:///a"}
+
+
+@pytest.mark.parametrize("wanted", ['"2025-06-18"', '"2025-11-25"', '"1999-01-01"', "7"])
+def test_each_session_is_told_a_revision_that_it_knows(wanted: str) -> None:
+    """Its own if the process speaks a newer one; else that of the process."""
+    world = shared()
+    join(world)
+    client = newcomer(world, "pipe", "s")
+    client.initialize(f'{{"protocolVersion":{wanted},"capabilities":[]}}')
+    shown = last(world, client)["result"]
+    assert isinstance(shown, dict)
+    assert shown["protocolVersion"] == ("2025-06-18" if "06" in wanted else "2025-11-25")
+
+
+def test_an_update_of_what_nobody_named_goes_to_all_who_subscribed() -> None:
+    """It may be of a part of what they have."""
+    world = shared()
+    first, second = join(world), join(world)
+    first.request("1", "resources/subscribe", '{"uri":"file:///a"}')
+    world.answer(world.hear("resources/subscribe"))
+    world.say(child(world), notification("notifications/resources/updated", '{"uri":"file:///a/b"}'))
+    assert last_method(world, first) == "notifications/resources/updated"
+    assert last_method(world, second) is None

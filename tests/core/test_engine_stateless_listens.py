@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from driving import Driver, Heard, error, notification, result
 from isthmus.core.effects import Cause, End, Send, Spawn
+from isthmus.core.eras import Era
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
+from isthmus.core.plan import Kind, ServerPlan, Sharing
 from stateless_driving import (
     K,
     Modern,
@@ -23,6 +25,7 @@ from stateless_driving import (
     served,
     speak,
 )
+from stateless_server import discovered, grant, tell
 
 UPS = pytest.mark.parametrize("up", ["pipe", "http"])
 DOWNS = pytest.mark.parametrize("down", ["pipe", "http"])
@@ -64,6 +67,7 @@ def test_a_proxy_that_stops_ends_each_subscription_with_its_result(down: str, is
     answer = client.answered(channel)["result"]
     assert answer["resultType"] == "complete"
     assert answer["_meta"][K + "subscriptionId"] == 1
+    assert answer["_meta"][K + "serverInfo"] == {"name": "s", "version": "1"}
     cancelled = [f["params"] for f in client.told(channel) if f["method"] == "notifications/cancelled"]
     assert cancelled == ([{"requestId": 1}] if down == "pipe" else [])
     assert_empty(world)
@@ -306,6 +310,28 @@ def test_a_server_that_ends_our_subscription_is_asked_again(how: str) -> None:
     say_of(world, again, "notifications/subscriptions/acknowledged", notifications=granted)
     assert told(client, channel, 1) == [(ACK, granted), (TOOLS, None)]
     assert client.driver.sent[channel][-1].is_last is False
+
+
+@pytest.mark.parametrize("sharing", [Sharing.CONCURRENT, Sharing.SERIAL])
+def test_on_a_shared_server_each_hears_of_the_resources_that_it_listens_to(sharing: Sharing) -> None:
+    """And of no others; of none any more once its subscription is over."""
+    world = bridge(ServerPlan(id="s", kind=Kind.PIPE, era=Era.STATELESS, sharing=sharing))
+    clients = [modern(world, "s", "pipe") for _ in range(2)]
+    channels = [listen(one, resourceSubscriptions=[uri]) for one, uri in zip(clients, ("a:1", "a:2"), strict=True)]
+    heard = discovered(world, '{"resources":{"subscribe":true}}', grants=False) or heard_listen(world)
+    grant(world, heard)
+    for each in channels:
+        world.sent[each].clear()
+    tell(world, heard, f"notifications/{UPDATED}", {"uri": "a:2"})
+    assert [len(clients[0].told(channels[0])), len(clients[1].told(channels[1]))] == [0, 1]
+    clients[1].cancel(channels[1], "1")
+    again = heard_listen(world)
+    assert again.frame["params"]["notifications"] == {"resourceSubscriptions": ["a:1"]}
+    grant(world, again)
+    for uri in ("a:1", "a:2"):
+        tell(world, again, f"notifications/{UPDATED}", {"uri": uri})
+    assert [frame["params"]["uri"] for frame in clients[0].told(channels[0])] == ["a:1"]
+    assert len(clients[1].told(channels[1])) == 1
 
 
 @pytest.mark.parametrize("request_id", ["3", "999", '"x"', "null"])

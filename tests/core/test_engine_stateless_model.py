@@ -202,6 +202,8 @@ class StatelessWorld(RuleBasedStateMachine):
         call = data.draw(st.sampled_from(self.alive()), label="call")
         assert call.heard is not None
         call.is_ended = True
+        for question in call.asked:  # it does not wait for that, but has asked
+            self.said[question] = {"action": "cancel"}
         call.asked.clear()
         give(self.world, call.heard, json.dumps({"content": [], "tag": call.tag}))
         self.tend()

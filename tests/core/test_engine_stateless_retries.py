@@ -9,11 +9,13 @@ import pytest
 from driving import Driver, error, notification, request
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from isthmus.core.effects import Cause, Dial, End, Listen, Post
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from stateless_driving import (
     ACCEPT,
     ANSWERS,
+    K,
     Modern,
     ask,
     assert_idle,
@@ -147,6 +149,7 @@ def test_a_held_answer_is_given_once() -> None:
     world, client, _ = served()
     heard, _, state = parked(world, client)
     give(world, heard, '{"content":[],"n":1}')
+    assert world.hear("").frame["result"] == {"action": "cancel"}, "its server did not wait, and has asked all the same"
     channel = client.call(requestState=state, inputResponses={"r1": ACCEPT})
     assert client.answered(channel, client.last_id)["result"]["n"] == 1
     assert not world.hears(""), "nobody waits for the answers any more"
@@ -165,6 +168,7 @@ def test_a_retry_for_another_run_of_the_proxy_is_told_that_its_call_is_lost() ->
     answer = other.answered(channel, other.last_id)["result"]
     assert answer["isError"]
     assert answer["resultType"] == "complete"
+    assert answer["_meta"][K + "serverInfo"] == {"name": "s", "version": "1"}
     assert not second.hears("tools/call")
     assert_idle(second)
 
@@ -341,3 +345,17 @@ def test_a_refusal_with_too_many_pages_is_one() -> None:
     world.say(heard.channel, error(str(heard.id), visits(*map(str, range(1000)))))
     assert client.answered(channel)["error"]["code"] == -32603
     assert_idle(world)
+
+
+def test_a_server_that_has_forgotten_its_session_is_not_answered_in_it() -> None:
+    """Its question is open when the stream of the call is cut, and what is left of that is not to be had: 404."""
+    world, client, _ = served("http")
+    heard, _, _ = parked(world, client)
+    world.end(heard.channel, Cause(End.BROKEN, last_event_id="e1"))
+    world.wait(Limits().listen_retry_s)
+    resumed = world.last(Dial)
+    assert isinstance(resumed.target, Listen)
+    before = len(world.every(Dial))
+    world.end(resumed.channel, Cause(End.REFUSED, status=404))
+    later = [dial.target for dial in world.every(Dial)[before:]]
+    assert not [target for target in later if isinstance(target, Post) and target.session is not None]

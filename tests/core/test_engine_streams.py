@@ -608,6 +608,19 @@ def test_news_that_something_changed_survives_a_flood_of_logs() -> None:
     assert came == [CHANGED, 7, 8, 9, "notifications/prompts/list_changed", 17, 18, 19]
 
 
+def test_what_belongs_to_one_of_several_calls_comes_on_its_own_stream() -> None:
+    """Not on the session's, nor on that of another call."""
+    world = driver()
+    client = connect(world, "http", "http")
+    stream = client.listen()
+    calls = [call_of(world, client, str(number)) for number in (1, 2)]
+    for number, call in enumerate(calls):
+        call.log(number)
+        call.ask(10 + number)
+    assert [tags(world, call.channel) for call in calls] == [[0, 10], [1, 11]]
+    assert tags(world, stream) == []
+
+
 # --- Questions --------------------------------------------------------------------------------------------------------
 
 

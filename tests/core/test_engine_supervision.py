@@ -6,7 +6,7 @@ import json
 
 import pytest
 from driving import Client, Driver, connect, driver, newcomer
-from isthmus.core.effects import Cause, Connected, Dial, End, Join, Listen, Post, Spawn
+from isthmus.core.effects import Cause, Close, Connected, Dial, End, Join, Listen, Post, Spawn
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
@@ -79,7 +79,8 @@ def test_an_idle_process_is_stopped_and_started_again_when_it_is_needed() -> Non
     assert child(world) not in world.closed, "it is at work"
     world.answer(call)
     world.wait(61)
-    assert child(world) in world.closed
+    assert world.last(Close) == Close(child(world), reason="idle")
+    assert "stopped: idle" in world.notes("info")
     world.end(child(world))
     client.request("2", "tools/list")
     assert len(spawned(world)) == 2

@@ -43,15 +43,16 @@ from isthmus.core.effects import (
     StorageAnswer,
     StorageFailed,
 )
-from isthmus.core.engine import Engine
 from isthmus.core.eras import LATEST_MODERN, Era
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
+from isthmus.core.oracle import Role
 from isthmus.core.plan import Affinity, Kind, Offer, Plan, ServerPlan, Sharing, TaskRules
 from isthmus.core.report import Command
 from isthmus.core.taskrecord import StoredTask
 from isthmus.core.wire.mirroring import headers_for
+from overheard import Overheard
 from stateless_driving import ANSWERS, FORM, QUESTIONS, K, assert_empty
 
 SEEDS = range(20)
@@ -181,7 +182,9 @@ class Storm:
     def start(self, now: float) -> None:
         stored = [msgspec.json.decode(value, type=StoredTask) for value in self.storage.records.values()]
         entropy = random.Random(self.rng.random()).randbytes
-        engine = Engine(self.plan, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, limits=LIMITS, stored_tasks=stored)
+        engine = Overheard(self.plan, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, limits=LIMITS, stored_tasks=stored)
+        # After a restart a session has no name for its server until that is reached.
+        engine.blame.left_out.add(("server-info", Role.SERVER))
         self.world = Driver(engine, now=now)
         for task in self.remote.values():
             task["channel"] = None  # its process is gone, and another channel has the number

@@ -224,6 +224,29 @@ def test_whatever_is_seen_is_judged(seen: list[AnyObservation], transport: Trans
         assert len(violation.text) < 1000
 
 
+NAMES = ("elicitationId", "mode", "method", "taskId", "uri", "level", "name", "requestId", "progressToken", "status")
+
+
+@pytest.mark.parametrize("value", [[], {}, 1.5, None], ids=repr)
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_a_name_may_be_no_name(value: object, revision: str) -> None:
+    """In each message of either side, and in questions inside a result."""
+    params = dict.fromkeys(NAMES, value)
+    asked = {"resultType": "input_required", "inputRequests": {"q": {"method": "elicitation/create", "params": params}}}
+    wire = Wire(revision)
+    wire.greet()
+    wire.answer(wire.call(), result=asked)
+    wire.answer(wire.call(), result={"resultType": "input_required", "inputRequests": {"q": params}})
+    for number, method in enumerate(METHODS):
+        for sender in Role:
+            said = {"jsonrpc": "2.0", "method": method, "params": params}
+            wire.say(sender, said)
+            wire.say(sender, {**said, "id": 1000 + number})
+            wire.say(sender.other, {"jsonrpc": "2.0", "id": 1000 + number, "result": params})
+    oracle = Oracle(None, Transport.PIPE)
+    assert [violation for each in wire.seen for violation in oracle.receive(each)]
+
+
 def test_the_end_may_be_asked_for_more_than_once() -> None:
     (case,) = [case for case in CASES if case.rule == "unanswered"][:1]
     wire, _ = found(case, "2025-11-25", is_broken=True)

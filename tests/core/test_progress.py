@@ -69,7 +69,7 @@ class World:
     """A client with two calls under way at one server."""
 
     def __init__(self, down: str, server: str, limits: Limits) -> None:
-        self.driver: Driver = driver(limits=limits, stores_events=False, is_overheard=False)
+        self.driver: Driver = driver(limits=limits, stores_events=False)
         self.client: Client = connect(self.driver, down, server)
         self.calls: list[Call] = [call_of(self.driver, self.client, id_raw) for id_raw in ("1", "2")]
 
@@ -120,9 +120,9 @@ def test_at_once_is_the_same_as_one_by_one(
             assert together.resumed(one) == apart.resumed(other)
 
 
-def plain(token: int, count: int, size: int = 0) -> list[bytes]:
+def plain(token: int, count: int, size: int = 0, first: int = 0) -> list[bytes]:
     text = PLAIN.removesuffix("}}}}") + ',"message":"{}"}}}}'
-    return [text.format(token, step, "x" * size).encode() for step in range(count)]
+    return [text.format(token, step, "x" * size).encode() for step in range(first, first + count)]
 
 
 def test_a_row_is_one_order_and_all_of_it_can_be_had_again() -> None:
@@ -146,11 +146,46 @@ def test_what_went_takes_no_room() -> None:
     client = connect(world, "http", "http")
     call = call_of(world, client)
     call.progress()
-    for _ in range(50):
-        effects = world.engine.receive_messages(call.heard.channel, plain(call.heard.id, 5), world.now)
+    for turn in range(50):
+        steps = plain(call.heard.id, 5, first=1 + 5 * turn)
+        effects = world.engine.receive_messages(call.heard.channel, steps, world.now)
         assert [type(effect) for effect in effects] == [SendEvents], "there is room, so one look is enough"
     world.end(call.channel)
     assert world.event_ids(client.resume("1-1")) == ["1-249", "1-250", "1-251"]
+
+
+@pytest.mark.parametrize("is_at_once", [True, False])
+@pytest.mark.parametrize("up", ["pipe", "http"])
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (["0", "0", "2", "1", "2", "2.5", "2.5", "2.25", "3"], [0, 2, 2.5, 3]),
+        (["-3", "-4", "-2.5e0", "-2.6", "0"], [-3, -2.5, 0]),
+        (["9007199254740992", "9007199254740993", "9007199254740993"], [2**53, 2**53 + 1]),
+        (["1e400", "2e400", "5"], [float("inf")]),
+    ],
+)
+def test_what_does_not_increase_is_not_passed_on(said: list[str], told: list[float], up: str, is_at_once: bool) -> None:
+    """A server towards its client must only say more; towards the proxy it may have said anything."""
+    world = driver()
+    call = call_of(world, connect(world, "http", up))
+    messages = [PLAIN.format(call.heard.id, each).encode() for each in said]
+    if is_at_once:
+        effects = world.engine.receive_messages(call.heard.channel, messages, world.now)
+    else:
+        effects = [e for each in messages for e in world.engine.receive_message(call.heard.channel, each, world.now)]
+    frames = [json.loads(effect.message) for effect in flat(effects) if isinstance(effect, Send)]
+    assert [frame["params"]["progress"] for frame in frames] == told
+
+
+def test_what_does_not_increase_is_a_sign_of_life() -> None:
+    """The call's time to answer begins anew."""
+    world = driver(limits=Limits(reply_timeout_s=10.0))
+    call = call_of(world, connect(world, "http", "http"))
+    for _ in range(3):
+        world.wait(9.0)
+        call.progress()
+    assert [frame.get("method") for frame in world.frames(call.channel)] == ["notifications/progress"]
 
 
 def test_a_row_in_a_call_without_event_ids() -> None:
@@ -167,7 +202,7 @@ def test_a_call_between_two_that_did_not_ask_for_progress_hears_nothing() -> Non
     call = call_of(world, client)
     client.request("2", "tools/call", "{}")
     other = world.hear("tools/call")
-    steps = [*plain(call.heard.id, 2), *plain(other.id, 2), *plain(call.heard.id, 2)]
+    steps = [*plain(call.heard.id, 2), *plain(other.id, 2), *plain(call.heard.id, 2, first=2)]
     effects = world.engine.receive_messages(call.heard.channel, steps, world.now)
     told = [effect for effect in flat(effects) if isinstance(effect, Send)]
     assert [effect.channel for effect in told] == 4 * [call.channel]
@@ -222,9 +257,9 @@ def test_who_shares_a_server_and_takes_nothing_is_let_go() -> None:
     limits = Limits(outbox_high_bytes=500, outbox_low_bytes=500, outbox_max_bytes=2000)
     world = driver(ServerPlan(id="pipe", kind=Kind.PIPE, sharing=Sharing.CONCURRENT), limits=limits)
     call = call_of(world, connect(world, "http", "pipe"))
-    for _ in range(3):
-        world.engine.receive_messages(call.heard.channel, plain(call.heard.id, 3, size=500), world.now)
-    effects = world.engine.receive_messages(call.heard.channel, plain(call.heard.id, 3, size=500), world.now)
+    for turn in range(3):
+        world.engine.receive_messages(call.heard.channel, plain(call.heard.id, 3, 500, 3 * turn), world.now)
+    effects = world.engine.receive_messages(call.heard.channel, plain(call.heard.id, 3, 500, 9), world.now)
     assert not [effect for effect in effects if isinstance(effect, Pause)]
     assert not [effect for effect in effects if isinstance(effect, SendEvents)], "it is let go already"
 
@@ -266,9 +301,9 @@ def test_a_text_is_not_taken_for_a_token(texts: list[str], token: int) -> None:
         {
             "jsonrpc": "2.0",
             "method": "notifications/progress",
-            "params": {"progressToken": token, "progress": 1, "message": f'{text}"progressToken":{token}'},
+            "params": {"progressToken": token, "progress": step, "message": f'{text}"progressToken":{token}'},
         }
-        for text in texts
+        for step, text in enumerate(texts)
     ]
     plainer = [
         {**frame, "params": {**frame["params"], "message": text}} for frame, text in zip(frames, texts, strict=True)
@@ -278,7 +313,7 @@ def test_a_text_is_not_taken_for_a_token(texts: list[str], token: int) -> None:
         row = row_at(messages, 0)
         told = None if row is None else retold(row, b'"t"')
         if told is not None:
-            renamed = [message.replace(b":%d," % token, b':"t",', 1) for message in messages]
+            renamed = [message.replace(b'n":%d,' % token, b'n":"t",', 1) for message in messages]
             assert [json.loads(message) for message in told] == [json.loads(message) for message in renamed]
 
 

@@ -193,6 +193,34 @@ def test_all_texts_of_a_result_are_reworded() -> None:
     assert reworded(result) == expected
 
 
+@pytest.mark.parametrize(
+    ("structured", "expected"),
+    [
+        ({"/W/ws/a.png": {"at": "/W/ws/a.png"}, "n": 1}, {SHOT: {"at": SHOT}, "n": 1}),
+        ({"deep": [{"file:///W/ws/a.png": 1, "/W/out/other": 2}]}, {"deep": [{SHOT: 1, "../out/other": 2}]}),
+        ({"/W/ws/a.png": 1, "file:///W/ws/a.png": 2, SHOT: 3}, None),
+        ({"/W/ws/sub/x": 1, "sub/x": 2}, None),
+        ({"/W/ws/a.png": 1, "/W/ws/./a.png": 2}, {SHOT: 1, "./a.png": 2}),
+        ({"a.png": 1, "./a.png": 2, "https://h/W/ws/a.png": 3}, None),
+    ],
+)
+def test_keys_that_are_absolute_paths_are_reworded_too(structured: Any, expected: Any) -> None:
+    """But not where two would be one then, nor where a schema may name them; the text that says the same goes along."""
+    expected = structured if expected is None else expected
+    result = {"content": [{"type": "text", "text": json.dumps(structured)}], "structuredContent": structured}
+    made = reworded(result)
+    assert made["structuredContent"] == expected
+    assert json.loads(made["content"][0]["text"]) == expected
+    schema = {"type": "object"}
+    assert reworded({"structuredContent": {"/W/ws/a.png": 1}}, schema) == {"structuredContent": {"/W/ws/a.png": 1}}
+
+
+def test_folders_far_away_are_called_what_they_are_for() -> None:
+    text = "kept /tmp/isthmus-w1/x/y.txt beside /tmp/isthmus-w1, not /tmp/isthmus-w12"
+    called = {"/tmp/isthmus-w1": "tmp"}
+    assert reword_text(text, (), CWD, FOLDERS, called) == "kept tmp/x/y.txt beside tmp, not /tmp/isthmus-w12"
+
+
 def test_a_text_that_repeats_the_structured_content_stays_equal_to_it() -> None:
     structured = {"a.png": "/W/ws/a.png", "kept": "/W/ws/a.png", "said": 'the "file"\n/W/ws/a.png'}
     schema = {"properties": {"kept": {"maxLength": 12}}}

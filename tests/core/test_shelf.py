@@ -441,6 +441,27 @@ def test_others_make_room_only_if_nobody_is_left_to_miss_them() -> None:
     assert (shelf.room("one"), shelf.room("three")) == (0, 0)
 
 
+@pytest.mark.parametrize("eviction", [Eviction.UPLOADS_FIRST, Eviction.NONE])
+def test_what_earlier_runs_left_is_within_the_bounds_at_once(eviction: Eviction) -> None:
+    """They may have had wider ones. In each session what was stored first goes, then of all; never without leave."""
+    desk, shelf = made(eviction)
+    records = [upload("one", f"u{n}", 200, UNIX_AT_ZERO + 99, stored_at_unix=900.0 + n) for n in range(3)]
+    others = [artifact(f"s{n}", "a", 300, UNIX_AT_ZERO + 99, stored_at_unix=800.0 + n) for n in range(3)]
+    expired = artifact("s3", "old", 100, UNIX_AT_ZERO + 1)
+    shelf.restore(records, [*others, expired])
+    desk.now = 2.0
+    assert desk.timers.take_due(desk.now) == ("room", "")
+    shelf.make_room()
+    gone = [] if eviction is Eviction.NONE else [records[0], others[0], others[1]]
+    assert taken(desk) == removed(expired, *gone)
+
+
+def test_what_earlier_runs_left_within_the_bounds_stays() -> None:
+    desk, shelf = made()
+    shelf.restore([upload("one", "u", 500, UNIX_AT_ZERO + 99)], [artifact("two", "a", 300, UNIX_AT_ZERO + 99)])
+    assert desk.timers.take_due(0.0) is None
+
+
 def test_without_eviction_what_does_not_fit_is_refused() -> None:
     desk, shelf = made(Eviction.NONE)
     shelf.add_upload(upload("one", "u", 400))

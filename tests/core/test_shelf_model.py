@@ -121,9 +121,15 @@ class AgainstAModel(RuleBasedStateMachine):
         total = sum(size for _, size in sizes)
         return sum(size for of, size in sizes if of == sid) - SESSION_BYTES, total - ALL_BYTES
 
-    def make_room(self, sid: str) -> None:
+    def make_room_after_restart(self) -> None:
+        self.expire()
+        for sid in {file.sid for file in self.there()}:
+            self.make_room(sid, (0,))
+        self.make_room("", (1,))
+
+    def make_room(self, sid: str, bounds: tuple[int, ...] = (0, 1)) -> None:
         first = "artifact" if self.eviction is Eviction.ARTIFACTS_FIRST else "upload"
-        for index in (0, 1):
+        for index in bounds:
             over = self.over_by(sid)[index]
             pool = sorted(self.pools(sid)[index], key=lambda file: (file.kind != first, file.last_use))
             victims: list[File] = []
@@ -285,6 +291,10 @@ class AgainstAModel(RuleBasedStateMachine):
         self.expire()
         while (due := self.desk.timers.take_due(self.now)) is not None:
             purpose, whose = due
+            if purpose == "room":
+                self.shelf.make_room()
+                self.make_room_after_restart()
+                continue
             assert isinstance(whose, tuple)
             self.shelf.handle_timeout("upload" if purpose == "upload" else "artifact", *whose)
 

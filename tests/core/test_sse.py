@@ -287,6 +287,9 @@ def test_plain_events_are_taken_as_they_are_and_the_rest_is_left() -> None:
     assert reader.take_plain(3 * b"event: message\ndata: {}\n\n" + b"event: mes") == (3 * [b"{}"], b"event: mes")
     assert reader.take_plain(2 * b"data: {}\n\n") == (2 * [b"{}"], b"")
     assert reader.take_plain(b"data: {}\n\nid: 1\ndata: {}\n\n")[0] == []
+    assert reader.take_plain(b"data: \n\n")[0] == []
+    assert reader.take_plain(b"data: 1\r2\n\n")[0] == []
+    assert reader.receive_bytes(b"\xef\xbb\xbfdata: 1\n\n") == [], "a mark of order is one at the beginning only"
     reader.receive_bytes(b"data: ")
     assert reader.take_plain(b"data: {}\n\n")[0] == [], "it is within an event"
 

@@ -177,6 +177,38 @@ def test_progress_goes_on_under_the_clients_token(down: str) -> None:
         assert len(party.heard("notifications/progress")) == 1
 
 
+@pytest.mark.parametrize("down", ["pipe", "http"])
+def test_what_a_task_says_of_itself_is_progress_until_its_server_tells_of_some(down: str) -> None:
+    """A client that knows no tasks is told of each new status as a step; of none that is no step further."""
+    world = scene(has_tasks=True)
+    party = world.party(LEGACY, down=down, is_plain=True)
+    party.call("a", "must", token="tok")
+    world.run()
+    work = world.server.accept(world.server.work("a"))
+    world.run()
+    work.message = "one"
+    world.server.announce(work)
+    world.server.report(work, 10)
+    work.message = "two"
+    world.server.announce(work)
+    world.server.report(work, 11)
+    world.run()
+    told = [frame["params"] for frame in party.heard("notifications/progress")]
+    assert [(one["progress"], one.get("message")) for one in told] == [(1, "one"), (10, None), (11, None)]
+
+
+def test_what_is_said_of_a_task_names_its_server() -> None:
+    """2026-07-28 basic, "`_meta`": a result should. The task's own answers are made here; who they are for is known."""
+    world = scene()
+    party = world.party(MODERN)
+    asked = party.call("a")
+    world.wait(60.0)
+    id = handle(asked)
+    for said in (asked, party.get(id), party.update(id, {}), party.cancel(id)):
+        named = world.ask(said).result["_meta"]["io.modelcontextprotocol/serverInfo"]
+        assert named == {"name": "s", "version": "1"}
+
+
 def test_a_call_that_is_soon_over_is_no_task() -> None:
     """A client without sessions that knows them has the plain result, unless it takes long, or wants progress."""
     world = scene()
@@ -427,6 +459,27 @@ def test_times_are_of_one_clock(up: Era, ahead_s: float) -> None:
     assert world.ask(party.get(id)).code is None
     world.wait(0.2)
     assert world.ask(party.get(id)).code == -32602
+
+
+@pytest.mark.parametrize(("late_s", "kept_s"), [(5.0, 55.0), (20.0, 60.0)])
+def test_a_server_that_makes_a_task_late_keeps_it_from_then_on(late_s: float, kept_s: float) -> None:
+    """Its client has been told of the task before: for it the time runs from there, and never for longer than anything
+    is kept. The server's own time may then be longer: it is told that nobody wants the task."""
+    world = scene(has_tasks=True, limits=Limits(task_ttl_s=60.0, task_ttl_max_s=60.0))
+    party = world.party(LEGACY)
+    id, work = world.begin(party, "a", accepts=False, ttl=10**9)
+    told = world.ask(party.get(id)).result
+    assert told["ttl"] == 60_000
+    begun = datetime.fromisoformat(told["createdAt"]).timestamp() - UNIX_AT_ZERO
+    world.wait(begun + late_s - world.world.now)
+    world.server.accept(work, ttl_ms=50_000)
+    world.run()
+    assert abs(world.ask(party.get(id)).result["ttl"] - kept_s * 1000) <= 1
+    world.wait(begun + kept_s - 0.1 - world.world.now)
+    assert world.status(party, id) == "working"
+    world.wait(0.2)
+    assert world.ask(party.get(id)).code == -32602
+    assert len(work.stops) == 1
 
 
 @pytest.mark.parametrize("limit", ["tasks_max", "tasks_per_principal_max", "tasks_per_session_max"])

@@ -512,7 +512,8 @@ class TasksWorld(RuleBasedStateMachine):
         task = self.pick(data, late)
         self.scene.server.accept(task.work, ttl_ms=UP_TTL_MS)
         self.scene.run()
-        task.at = self.now + UP_TTL_S  # counted from when the server has made it
+        # Counted from when the server has made it; but nothing is kept for longer than the proxy keeps anything.
+        task.at = min(self.now + UP_TTL_S, task.begun + LIMITS.task_ttl_max_s)
         self.notice()
 
     @precondition(lambda self: self.kind is Kind.PIPE and self.working() and self.count % 3 == 0)

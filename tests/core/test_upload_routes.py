@@ -55,6 +55,7 @@ def test_a_put_is_one_file() -> None:
         ("/upload/files", b"100%.txt", "100%.txt"),
         ("/upload/files", b"50%ff.txt", "50%ff.txt"),
         ("/upload/files/r%C3%A9sum%C3%A9.txt", b"", "résumé.txt"),
+        ("/upload/files/a+b%2Bc.txt", b"", "a+b+c.txt"),  # a plus is a blank in queries only
         ("/upload/files/a.txt", b"b.txt", "b.txt"),
         ("/upload/files", b"../../etc/passwd", "../../etc/passwd"),  # made safe where it is kept
     ],

@@ -22,7 +22,8 @@ def start(machine: Upstream, result: bytes = RESULT, session: str | None = None)
     """From IDLE to READY."""
     machine.receive_need()
     machine.step(Input.CONNECTED)
-    machine.receive_initialized(result, session)
+    machine.receive_head(session)
+    machine.receive_initialized(result)
     machine.step(Input.CONFIRMED)
     machine.step(Input.LISTENED)
     machine.receive_replayed(0.0)
@@ -114,7 +115,8 @@ def initializing() -> Upstream:
 def test_what_the_answer_says(result: bytes, revision: str | None, capabilities: set[str]) -> None:
     """Revision and capabilities by value; a revision that no header could carry counts as none."""
     machine = initializing()
-    machine.receive_initialized(result, "s")
+    machine.receive_head("s")
+    machine.receive_initialized(result)
     assert (machine.revision, machine.capabilities, machine.session) == (revision, capabilities, "s")
     assert machine.state is State.CONFIRMING
 
@@ -133,7 +135,7 @@ def test_an_unusable_answer_changes_nothing(result: bytes) -> None:
     """No object, or a member two readers would read differently."""
     machine = initializing()
     with pytest.raises(RemoteProtocolError):
-        machine.receive_initialized(result, "s")
+        machine.receive_initialized(result)
     assert (machine.state, machine.session, machine.revision) == (State.INITIALIZING, None, None)
     assert machine.capabilities is None
 

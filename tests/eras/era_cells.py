@@ -13,11 +13,13 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from abilities import ABILITIES, REVISIONS
+from isthmus.core.oracle.wires import Wire, read_trace
+from overheard import Blame
 from raw_clients import Client, PipeClient, SseClient
 from rig import Proxy, launched, serve
 from scenarios import SCENARIOS, Conversation, Pair
@@ -84,6 +86,7 @@ class Records:
 
     def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
         self._folder, self._stack = folder, stack
+        self.trace = folder / "trace.jsonl"
         self._heard = folder / "heard"
         self._heard.mkdir()
         self._sockets = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="eras-")))
@@ -168,8 +171,11 @@ class Records:
             servers = [server for pair in BRIDGED for server in self._configured(pair.server)]
             unique = {server["id"]: server for server in servers}
             path.write_text(json.dumps({"core": {"port": 0}, "servers": list(unique.values())}))
-            self._proxies.append(self._stack.enter_context(serve(path, folder=self._folder, cwd=self._folder)))
+            self._proxies.append(self._stack.enter_context(self._served(path)))
         return self._proxies[0]
+
+    def _served(self, config: Path) -> contextlib.AbstractContextManager[Proxy]:
+        return serve(config, folder=self._folder, options=("--trace", self.trace), cwd=self._folder)
 
     def _configured(self, revision: str) -> Iterator[dict[str, Any]]:
         yield {
@@ -186,5 +192,21 @@ def _name(revision: str, transport: str) -> str:
 
 @contextlib.contextmanager
 def records(folder: Path) -> Iterator[Records]:
+    """Leaving the context stops everything, and proves that the proxy has broken no rule towards anybody."""
     with contextlib.ExitStack() as stack:
-        yield Records(folder, stack)
+        found = Records(folder, stack)
+        yield found
+    broken = broken_by_proxy(found.trace.read_bytes().splitlines()) if found.trace.exists() else []
+    assert not broken, "\n".join(broken)
+
+
+def broken_by_proxy(trace: Iterable[bytes]) -> list[str]:
+    """What the oracle says of the proxy's side of all wires in a trace, from their beginning on."""
+    blame, wires = Blame(), dict[Wire, None]()
+    broken: list[str] = []
+    for wire, _, found in read_trace(trace):
+        wires[wire] = None
+        broken += [f"{wire.server}, as the {wire.proxy.value}: {each}" for each in blame.of_proxy(wire, found)]
+    assert wires, "a trace of nothing"
+    owed = [each for wire in wires for each in blame.of_proxy(wire, wire.oracle.finish())]
+    return broken + [str(each) for each in owed]

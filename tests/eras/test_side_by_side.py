@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 from abilities import REVISIONS
-from era_cells import SERVER
+from era_cells import SERVER, broken_by_proxy
 from raw_clients import Client, SocketClient
 from rig import Proxy, serve
 from scenarios import Conversation
@@ -86,8 +86,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             servers.append({"id": revision, "upstream": {"command": command}, "unix_socket": path})
         config = folder / "side.json"
         config.write_text(json.dumps({"core": {"port": 0}, "servers": servers}))
-        with serve(config, folder=folder, cwd=folder) as proxy:
+        trace = folder / "trace.jsonl"
+        with serve(config, folder=folder, options=("--trace", trace), cwd=folder) as proxy:
             yield Place(proxy, Path(sockets))
+        assert not broken_by_proxy(trace.read_bytes().splitlines())
 
 
 def both(place: Place, how: str, server: str) -> tuple[Conversation, Conversation, list[Client]]:

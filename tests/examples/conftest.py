@@ -16,6 +16,6 @@ def folder(tmp_path: Path) -> Path:
     already."""
     (tmp_path / "mcp_engine").symlink_to(ROOT / "core")
     (tmp_path / "msgspec").symlink_to(Path(msgspec.__file__).parent)
-    for name in ("threaded.py", "asgi.py"):
+    for name in ("threaded.py", "asgi.py", "asgi_servers.py"):
         shutil.copy(ROOT / "examples" / name, tmp_path)
     return tmp_path

@@ -158,7 +158,7 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         patch.syspath_prepend(ROOT / "examples")
         patch.setenv("MCP_COMMAND", shlex.join(BLUNT))
         yield importlib.import_module("asgi")
-    for name in [name for name in sys.modules if name.split(".")[0] in ("asgi", "mcp_engine")]:
+    for name in [name for name in sys.modules if name.split(".")[0] in ("asgi", "asgi_servers", "mcp_engine")]:
         del sys.modules[name]
 
 

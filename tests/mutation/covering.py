@@ -5,19 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import time
+from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from mutators import Mutant
 
 ROOT = Path(__file__).parents[2]
 TESTS = "tests/core"
-SLOW = ("test_engine_", "test_tasks_", "_model")
-"""Files that are left out: they drive the engine whole, and a part has tests of its own."""
-TEST_MAX_S = 1.0
+TEST_MAX_S = 20.0
 """Slower tests are not asked: a mutant would wait for them longest."""
 FILE_S = 0.2
 """What another file takes to be read, about."""
@@ -25,41 +25,60 @@ FILE_S = 0.2
 
 class Cover(NamedTuple):
     """Attributes:
-    lines: by module, such as `core/timers.py`, and line, the tests that run it.
+    tests: the ids of all.
+    lines: by module, such as `core/timers.py`, and line, the tests that run it, by their places in `tests`: there are
+        millions of these.
     seconds: of CPU that each test took.
+    imported: by module, the lines that run when it is imported.
     """
 
-    lines: dict[str, dict[int, list[str]]]
+    tests: list[str]
+    lines: dict[str, dict[int, array[int]]]
     seconds: dict[str, float]
+    imported: dict[str, set[int]]
 
-    def tests_of(self, module: str, line: int, budget_s: float) -> list[str]:
-        """Who might see a fault there, whose file is named after the module first, quick ones before slow ones, as many
-        as fit. What runs at import, as tables do, concerns all that run anything of the module."""
+    def runs_at_import(self, module: str, mutant: Mutant) -> bool:
+        """Whether its fault has done its work once the module is imported, as one in a table has."""
+        own, statement = mutant.spans
+        return not self.imported.get(module, set()).isdisjoint({*own, *statement})
+
+    def tests_of(self, module: str, mutant: Mutant, budget_s: float) -> list[str]:
+        """Who might see the fault: those whose file is named after the module or its folder first, then the quickest of
+        each file, the next quickest of each, and so on, as many as fit. What runs at import concerns all that run
+        anything of the module."""
         lines = self.lines.get(module, {})
-        found = lines.get(line) or {test for tests in lines.values() for test in tests}
-        stem = Path(module).stem
+        is_import = self.runs_at_import(module, mutant)
+        found: set[str] = set()
+        for span in (lines.keys(),) if is_import else mutant.spans:  # of a literal not every line is run
+            found = found or {self.tests[at] for line in span for at in lines.get(line, ())}
+        path = Path(module)
+        own = {path.stem, path.parent.name} - {"core"}
+        ranks: Counter[str] = Counter()
+        order = []
+        for test in sorted(found, key=lambda test: (self.seconds[test], test)):
+            file = test.partition("::")[0]
+            is_own = any(name in file for name in own)
+            order.append((not is_own, 0 if is_own else ranks[file], self.seconds[test], test))
+            ranks[file] += 1
         chosen: list[str] = []
         files: set[str] = set()
-        for test in sorted(found, key=lambda test: (stem not in test.partition("::")[0], self.seconds[test], test)):
-            budget_s -= self.seconds[test] + (0 if test.partition("::")[0] in files else FILE_S)
-            if budget_s < 0:
-                break
+        for *_, seconds, test in sorted(order):
+            needed_s = seconds + (FILE_S if is_import and test.partition("::")[0] not in files else 0)
+            if needed_s > budget_s:
+                continue
+            budget_s -= needed_s
             files.add(test.partition("::")[0])
             chosen.append(test)
         return chosen
 
 
-def test_files(modules: Sequence[str]) -> list[str]:
-    """The files of tests that name one of the modules; all of them if none is given."""
-    words = re.compile("|".join(rf"\b{Path(module).stem}\b" for module in modules))
-    paths = [path for path in sorted((ROOT / TESTS).glob("test_*.py")) if not any(part in path.name for part in SLOW)]
-    return [f"{TESTS}/{path.name}" for path in paths if words.search(path.read_text(encoding="utf-8"))]
+def test_files() -> list[str]:
+    return [f"{TESTS}/{path.name}" for path in sorted((ROOT / TESTS).glob("test_*.py"))]
 
 
 def load(folder: Path, files: Sequence[str]) -> tuple[Cover, list[str]]:
     """What earlier runs found, and the files for which there is none, or that have changed since, or the core has."""
-    lines: dict[str, dict[int, list[str]]] = {}
-    seconds: dict[str, float] = {}
+    cover = Cover([], {}, {}, {})
     missing = []
     for file in files:
         try:
@@ -69,11 +88,16 @@ def load(folder: Path, files: Sequence[str]) -> tuple[Cover, list[str]]:
         if kept["digest"] != _digest(file):
             missing.append(file)
             continue
-        seconds |= kept["seconds"]
+        first = len(cover.tests)
+        cover.tests.extend(kept["tests"])
+        cover.seconds.update(kept["seconds"])
         for module, found in kept["lines"].items():
+            lines = cover.lines.setdefault(module, {})
             for line, tests in found.items():
-                lines.setdefault(module, {}).setdefault(int(line), []).extend(tests)
-    return Cover(lines, seconds), missing
+                lines.setdefault(int(line), array("I")).extend(first + at for at in tests)
+        for module, known in kept["imported"].items():
+            cover.imported.setdefault(module, set()).update(known)
+    return cover, missing
 
 
 def measure(folder: Path, file: str) -> None:
@@ -90,15 +114,24 @@ def measure(folder: Path, file: str) -> None:
     pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", file], plugins=[watch])
     cover.stop()
     found = cover.get_data()
-    of_modules = {
-        str(Path(path).resolve().relative_to(ROOT)): {
-            line: tests
-            for line, contexts in found.contexts_by_lineno(path).items()
-            if (tests := [test for test in contexts if watch.seconds.get(test, TEST_MAX_S) < TEST_MAX_S])
+    quick = [test for test, seconds in watch.seconds.items() if seconds < TEST_MAX_S]
+    places = {test: at for at, test in enumerate(quick)}
+    of_modules: dict[str, dict[int, list[int]]] = {}
+    imported: dict[str, list[int]] = {}
+    for path in found.measured_files():
+        module = str(Path(path).resolve().relative_to(ROOT))
+        contexts = found.contexts_by_lineno(path)
+        imported[module] = [line for line, names in contexts.items() if "" in names]
+        of_modules[module] = {
+            line: [places[test] for test in names if test in places] for line, names in contexts.items()
         }
-        for path in found.measured_files()
+    kept = {
+        "digest": _digest(file),
+        "tests": quick,
+        "seconds": watch.seconds,
+        "lines": of_modules,
+        "imported": imported,
     }
-    kept = {"digest": _digest(file), "seconds": watch.seconds, "lines": of_modules}
     _cache(folder, file).write_text(json.dumps(kept))
 
 

@@ -35,14 +35,15 @@ EXAMPLES: Final = 25
 
 class Verdict(enum.Enum):
     KILLED = "killed"  # a test failed, or the module could not be imported
-    ENDED = "ended"  # it used up its time
+    ENDED = "ended"  # it used up its CPU time
+    UNSURE = "unsure"  # it neither ended nor used up its CPU time: nothing is known
     SURVIVED = "survived"
     UNSEEN = "unseen"  # no test runs it
     EQUIVALENT = "equivalent"  # it survived, and the table says why it must
 
 
 def judge(path: Path, module: ast.Module, tests: Collection[str], known: Collection[str], cpu_s: float) -> Verdict:
-    """Run the tests with `module` in place of the file at `path`.
+    """Run the tests with `module` in place of the file at `path`, from its import on.
 
     Args:
         tests: the ids to run, in this order.
@@ -52,8 +53,15 @@ def judge(path: Path, module: ast.Module, tests: Collection[str], known: Collect
     if not tests:
         return Verdict.UNSEEN
     limit_s = int(cpu_s * TIMES + SPARE_S)
-    code = contained(lambda: _run(path, module, tests, known), cpu_s=limit_s, wall_s=limit_s * WALL_TIMES)
+    return told(contained(lambda: _run(path, module, tests, known), cpu_s=limit_s, wall_s=limit_s * WALL_TIMES))
+
+
+def told(code: int | None) -> Verdict:
+    """What an exit code of pytest, or of `contained`, says."""
+    assert code not in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED), "the tests were not run"
     if code is None:
+        return Verdict.UNSURE
+    if code == -signal.SIGXCPU:
         return Verdict.ENDED
     return Verdict.SURVIVED if code == 0 else Verdict.KILLED
 
@@ -62,7 +70,8 @@ def contained(work: Callable[[], int], *, cpu_s: int, wall_s: float) -> int | No
     """Run `work` in a child with its limits, and its output thrown away.
 
     Returns:
-        Its result, or 3 if it raised; None if its time was up.
+        Its result, or 3 if it raised; less than 0, the signal that ended it: SIGXCPU when its CPU time was up. None if
+        it had not ended after `wall_s`.
     """
     pid = os.fork()
     if pid == 0:
@@ -70,7 +79,8 @@ def contained(work: Callable[[], int], *, cpu_s: int, wall_s: float) -> int | No
         try:
             os.setsid()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
             size_max = _address_space() + MEMORY_MAX_BYTES
             resource.setrlimit(resource.RLIMIT_AS, (size_max, size_max))
             nowhere = os.open(os.devnull, os.O_RDWR)
@@ -88,7 +98,7 @@ def contained(work: Callable[[], int], *, cpu_s: int, wall_s: float) -> int | No
             os.killpg(pid, signal.SIGKILL)  # and what it started
         if status is None:
             os.waitpid(pid, 0)
-    return os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None
+    return None if status is None else os.waitstatus_to_exitcode(status)
 
 
 def _status(pid: int) -> int | None:
@@ -117,21 +127,26 @@ def _run(path: Path, module: ast.Module, tests: Collection[str], known: Collecti
         return int(pytest.main([*arguments, *files], plugins=[_Selection(tests, known)]))
 
 
+def settle() -> None:
+    """Few examples, always the same."""
+    found = hypothesis.settings(
+        hypothesis.settings.default,
+        max_examples=EXAMPLES,
+        derandomize=True,
+        database=None,
+        phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
+    )
+    hypothesis.settings.register_profile("mutants", found)
+    hypothesis.settings.load_profile("mutants")
+
+
 class _Selection:
     def __init__(self, tests: Collection[str], known: Collection[str]) -> None:
         self._order = {test: at for at, test in enumerate(tests)}
         self._known = frozenset(known)
 
     def pytest_sessionstart(self) -> None:
-        found = hypothesis.settings(
-            hypothesis.settings.default,
-            max_examples=EXAMPLES,
-            derandomize=True,
-            database=None,
-            phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
-        )
-        hypothesis.settings.register_profile("mutants", found)
-        hypothesis.settings.load_profile("mutants")
+        settle()
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         last = len(self._order)

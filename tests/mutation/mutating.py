@@ -3,15 +3,15 @@
     make mutants SECONDS=600 ONLY='core/timers.py core/wire'
 
 A fault that survives is a test that is missing, or changes nothing that matters: such are named in `equivalent.toml`,
-each with its reason. Modules take turns, with faults drawn at random by SEED, so that whatever time there is tells
-something of each. Ends with 1 if there were survivors without a reason.
+each with its reason. The faults are drawn at random by SEED, all with the same chance, so that the share of those that
+were seen is an estimate for all there are. Ends with 1 if there were survivors without a reason.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
+import math
 import os
 import random
 import signal
@@ -28,9 +28,10 @@ import covering
 from covering import ROOT, Cover
 from judging import WALL_TIMES, Verdict, contained, judge
 from mutators import Mutant, mutants_of, mutated
+from rehearsing import Rehearsal
 
-TESTS_MAX_S: Final = 2.0
-"""CPU time of the tests that one mutant is shown."""
+TESTS_MAX_S: Final = 6.0
+"""CPU time of the tests that one mutant is shown, as it was while all that they ran was noted: that doubles it."""
 MEASURE_MAX_S: Final = 120
 """CPU time of one file of tests, all that it runs noted."""
 SEEN: Final = (Verdict.KILLED, Verdict.ENDED)
@@ -40,6 +41,7 @@ class Finding(NamedTuple):
     module: str
     mutant: Mutant
     verdict: Verdict
+    seen_by: str = ""
 
 
 def equivalents() -> dict[str, dict[str, str]]:
@@ -54,28 +56,47 @@ def modules(only: Sequence[str]) -> list[str]:
     return sorted(path for path in paths if path.startswith(wanted) and not path.endswith("__init__.py"))
 
 
-def drawn(found: Mapping[str, list[Mutant]], seed: int) -> Iterator[tuple[str, Mutant]]:
-    """Every mutant once: one of each module in turn, each module's in random order."""
-    rng = random.Random(seed)
-    rows = [[(module, mutant) for mutant in rng.sample(mutants, len(mutants))] for module, mutants in found.items()]
-    for row in itertools.zip_longest(*rows):
-        yield from (one for one in row if one is not None)
+def drawn(found: Mapping[str, list[Mutant]], seed: int) -> list[tuple[str, Mutant]]:
+    """Every mutant once, in random order."""
+    every = [(module, mutant) for module, mutants in found.items() for mutant in mutants]
+    random.Random(seed).shuffle(every)
+    return every
 
 
-def examine(found: Mapping[str, list[Mutant]], cover: Cover, *, seconds: float, seed: int) -> Iterator[Finding]:
+def examine(
+    order: Sequence[tuple[str, Mutant]], cover: Cover, rehearsal: Rehearsal, *, seconds: float, tests_s: float
+) -> Iterator[Finding]:
     reasons = equivalents()
     give_up_at = time.monotonic() + seconds
-    for module, mutant in drawn(found, seed):
+    for module, mutant in order:
         if time.monotonic() > give_up_at:
             return
         if mutant.name in reasons.get(module, {}):
             yield Finding(module, mutant, Verdict.EQUIVALENT)
             continue
         path = ROOT / module
-        tests = cover.tests_of(module, mutant.line, TESTS_MAX_S)
-        cpu_s = sum(cover.seconds[test] for test in tests)
+        tests = cover.tests_of(module, mutant, tests_s)
+        if not tests:
+            yield Finding(module, mutant, Verdict.UNSEEN)
+            continue
         tree = mutated(path.read_text(encoding="utf-8"), mutant)
+        if not cover.runs_at_import(module, mutant):
+            found = rehearsal.judge(module, compile(tree, str(path), "exec"), tests)
+            if found is not None:
+                yield Finding(module, mutant, *found)
+                continue
+        cpu_s = sum(cover.seconds[test] for test in tests)
         yield Finding(module, mutant, judge(path, tree, tests, cover.seconds, cpu_s))
+
+
+def interval(seen: int, due: int) -> tuple[float, float]:
+    """Where the share of all lies, with a probability of 95 %, if `seen` of `due` drawn at random are (Wilson)."""
+    if due == 0:
+        return 0.0, 1.0
+    z, share = 1.96, seen / due
+    middle = (share + z * z / (2 * due)) / (1 + z * z / due)
+    reach = z * math.sqrt(share * (1 - share) / due + z * z / (4 * due * due)) / (1 + z * z / due)
+    return min(max(0.0, middle - reach), share), max(min(1.0, middle + reach), share)
 
 
 def tables(findings: Sequence[Finding], totals: Mapping[str, int], seed: int) -> dict[str, Any]:
@@ -84,7 +105,7 @@ def tables(findings: Sequence[Finding], totals: Mapping[str, int], seed: int) ->
     for module in sorted({finding.module for finding in findings}):
         mine = [finding for finding in findings if finding.module == module]
         count = Counter(finding.verdict for finding in mine)
-        due = len(mine) - count[Verdict.EQUIVALENT]
+        due = len(mine) - count[Verdict.EQUIVALENT] - count[Verdict.UNSURE]
         told["modules"][module] = {
             "mutants": totals[module],
             "tried": len(mine),
@@ -100,18 +121,29 @@ def tables(findings: Sequence[Finding], totals: Mapping[str, int], seed: int) ->
 
 
 def markdown(told: Mapping[str, Any]) -> str:
-    lines = ["| Module | Mutants | Tried | Seen | Equivalent | Survived | Score |", "| --- |" + " ---: |" * 6]
+    columns = ("mutants", "tried", "seen", "equivalent", "unsure", "survived")
+    lines = [f"| Module | {' | '.join(columns).title()} |", "| --- |" + " ---: |" * len(columns)]
+    total: Counter[str] = Counter()
     for module, row in told["modules"].items():
         seen, survived = row["killed"] + row["ended"], row["survived"] + row["unseen"]
-        cells = (row["mutants"], row["tried"], seen, row["equivalent"], survived, f"{row['score']:.0%}")
+        cells = (row["mutants"], row["tried"], seen, row["equivalent"], row["unsure"], survived)
+        total.update(dict(zip(columns, cells, strict=True)))
         lines.append(f"| `{module}` | " + " | ".join(str(cell) for cell in cells) + " |")
+    lines.append("| together | " + " | ".join(str(total[column]) for column in columns) + " |")
+    due = total["seen"] + total["survived"]
+    low, high = interval(total["seen"], due)
+    lines += [
+        "",
+        f"Seen: {total['seen']} of {due}, {total['seen'] / max(due, 1):.1%}; of all {low:.1%} to {high:.1%}.",
+        "",
+    ]
     for module, row in told["modules"].items():
         lines += [f"- `{module}:{one['line']}` {one['verdict']}: `{one['name']}`" for one in row["survivors"]]
     return "\n".join(lines) + "\n"
 
 
-def measured(folder: Path, only: Sequence[str]) -> Cover:
-    files = covering.test_files(modules(only) if only else [])
+def measured(folder: Path) -> Cover:
+    files = covering.test_files()
     cover, missing = covering.load(folder, files)
     for file in missing:
         print(f"seeing what {file} runs …", flush=True)
@@ -131,7 +163,10 @@ def measure(folder: Path, file: str) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--count", type=int, default=None, help="of mutants; as many as there is time for")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--tests", type=float, default=TESTS_MAX_S, help="CPU seconds of tests for each")
+    parser.add_argument("--again", action="store_true", help="those that survived the last time")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutants")
     parser.add_argument("only", nargs="*")
     given = parser.parse_args()
@@ -139,23 +174,31 @@ def main() -> int:
     os.chdir(ROOT)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)  # what is at hand ends with us, wherever we were started
-    cover = measured(given.folder, given.only)
-    chosen = [module for module in modules(given.only) if module in cover.lines]
-    found = {module: mutants_of((ROOT / module).read_text(encoding="utf-8")) for module in chosen}
-    if not found:
-        sys.exit(f"no test runs any of {', '.join(given.only)}")
+    cover = measured(given.folder)
+    found = {module: mutants_of((ROOT / module).read_text(encoding="utf-8")) for module in modules(given.only)}
+    if not any(found.values()):
+        sys.exit(f"there are no mutants of {', '.join(given.only)}")
+    order = drawn(found, given.seed)[: given.count]
+    if given.again:
+        last = json.loads((given.folder / "report.json").read_bytes())["modules"]
+        names = {(module, one["name"]) for module, row in last.items() for one in row["survivors"]}
+        order = [each for each in drawn(found, given.seed) if (each[0], each[1].name) in names]
     findings: list[Finding] = []
-    try:
-        for finding in examine(found, cover, seconds=given.seconds, seed=given.seed):
-            findings.append(finding)
-            module, mutant, verdict = finding
-            if verdict in (Verdict.SURVIVED, Verdict.UNSEEN):
-                print(f"{module}:{mutant.line}: {verdict.value}: {mutant.name}", flush=True)
-    except KeyboardInterrupt:
-        print("stopped: what follows is of those that were tried")
+    began = time.monotonic()
+    with Rehearsal(sorted({test.partition("::")[0] for test in cover.seconds}), cover.seconds) as rehearsal:
+        try:
+            for finding in examine(order, cover, rehearsal, seconds=given.seconds, tests_s=given.tests):
+                findings.append(finding)
+                module, mutant, verdict, _ = finding
+                if verdict not in (*SEEN, Verdict.EQUIVALENT):
+                    print(f"{module}:{mutant.line}: {verdict.value}: {mutant.name}", flush=True)
+        except KeyboardInterrupt:
+            print("stopped: what follows is of those that were tried")
+    print(f"{len(findings)} in {time.monotonic() - began:.0f} s")
     told = tables(findings, {module: len(mutants) for module, mutants in found.items()}, given.seed)
-    (given.folder / "report.json").write_text(json.dumps(told, indent=1))
-    (given.folder / "report.md").write_text(markdown(told))
+    kept = given.folder / ("again" if given.again else "report")
+    kept.with_suffix(".json").write_text(json.dumps(told, indent=1))
+    kept.with_suffix(".md").write_text(markdown(told))
     print(markdown(told))
     return 1 if any(row["survivors"] for row in told["modules"].values()) else 0
 

@@ -44,14 +44,16 @@ class Mutant(NamedTuple):
     Attributes:
         where: the function it is in, dotted; "" at the module's own level.
         change: what it was and is, `before -> after`; `#2` and so on where a function has several that look alike.
-        line: where it is, for people, and for looking up who runs it.
+        line: where it is, for people.
         step: which node, in the order of `ast.walk`, and which of its changes.
+        spans: its lines, and those of the statement it is in, for looking up who runs it.
     """
 
     where: str
     change: str
     line: int
     step: tuple[int, int]
+    spans: tuple[range, range] = (range(0), range(0))
 
     @property
     def name(self) -> str:
@@ -62,7 +64,7 @@ class Mutant(NamedTuple):
 def mutants_of(source: str) -> list[Mutant]:
     """All there are, in the order of the source's nodes."""
     tree = ast.parse(source)
-    places = _places(tree)
+    places, heads = _places(tree), _heads(tree)
     found, seen = [], Counter[tuple[str, str]]()
     for index, node in enumerate(ast.walk(tree)):
         if id(node) not in places:
@@ -73,7 +75,30 @@ def mutants_of(source: str) -> list[Mutant]:
             seen[where, change] += 1
             if seen[where, change] > 1:
                 change += f" #{seen[where, change]}"
-            found.append(Mutant(where, change, getattr(node, "lineno", 1), (index, number)))
+            line = getattr(node, "lineno", 1)
+            found.append(Mutant(where, change, line, (index, number), (_own(node), heads[id(node)])))
+    return found
+
+
+def _own(node: ast.AST) -> range:
+    """Its lines; of a statement, without those of statements in it."""
+    line, end = getattr(node, "lineno", 1), getattr(node, "end_lineno", None)
+    body = getattr(node, "body", None)
+    if isinstance(node, ast.stmt) and body:
+        end = body[0].lineno - 1
+    return range(line, max(end or line, line) + 1)
+
+
+def _heads(tree: ast.Module) -> dict[int, range]:
+    """By each node's identity, the lines of the innermost statement that it is in."""
+    found: dict[int, range] = {}
+
+    def enter(node: ast.AST, head: range) -> None:
+        head = found[id(node)] = _own(node) if isinstance(node, ast.stmt) else head
+        for child in ast.iter_child_nodes(node):
+            enter(child, head)
+
+    enter(tree, range(0))
     return found
 
 

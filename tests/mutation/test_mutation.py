@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
+import signal
 import subprocess
 import sys
 import time
+from array import array
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from covering import FILE_S, Cover
-from judging import Verdict, contained
-from mutating import ROOT, Finding, drawn, equivalents, markdown, modules, tables
+from judging import Verdict, contained, told
+from mutating import ROOT, Finding, drawn, equivalents, interval, markdown, modules, tables
 from mutators import Mutant, mutants_of, mutated
 
 SOURCE = '''
@@ -80,15 +84,42 @@ def test_equal_changes_of_a_function_have_names_of_their_own() -> None:
     assert ast.unparse(mutated("def f(a):\n    g()\n    h(g())\n    g()\n", second)).count("g()") == 2
 
 
+def test_where_a_mutant_is() -> None:
+    """Its own lines, and those of the statement around it, without the statements in that."""
+    source = "def f(a):\n    if (\n        a\n        > 3\n    ):\n        g(a)\n"
+    spans = {mutant.change: mutant.spans for mutant in mutants_of(source)}
+    assert spans == {
+        "a > 3 -> a >= 3": (range(3, 5), range(2, 6)),
+        "3 -> 4": (range(4, 5), range(2, 6)),
+        "g(a) -> nothing": (range(6, 7), range(6, 7)),
+    }
+
+
 def test_who_is_asked() -> None:
-    """Tests in the module's own file first, quick ones first, as many as fit; for a table all that run its module."""
-    own, other = "tests/core/test_part.py::", "tests/core/test_whole.py::"
-    seconds = {own + "slow": 1.0, own + "quick": 0.1, other + "a": 0.1, other + "b": 0.05}
-    cover = Cover({"core/part.py": {7: [other + "b", own + "slow", own + "quick"], 8: [other + "a"]}}, seconds)
-    assert cover.tests_of("core/part.py", 7, 9.0) == [own + "quick", own + "slow", other + "b"]
-    assert cover.tests_of("core/part.py", 7, 1.1 + FILE_S) == [own + "quick", own + "slow"]
-    assert cover.tests_of("core/part.py", 1, 9.0) == [own + "quick", own + "slow", other + "b", other + "a"]
-    assert cover.tests_of("core/none.py", 1, 9.0) == []
+    """Tests in the module's own file first, then the quickest of each file; for a table all that run its module."""
+    own, whole, other = "tests/core/test_part.py::", "tests/core/test_whole.py::", "tests/core/test_other.py::"
+    seconds = {
+        own + "slow": 1.0,
+        own + "quick": 0.1,
+        whole + "a": 0.1,
+        whole + "b": 0.05,
+        whole + "c": 0.06,
+        other + "d": 0.2,
+    }
+    tests = list(seconds)
+    lines = {7: array("I", [3, 0, 1, 4, 5]), 8: array("I", [2])}
+    cover = Cover(tests, {"core/part.py": lines}, seconds, {"core/part.py": {1}})
+
+    def asked(own_line: int, statement: range, budget_s: float) -> list[str]:
+        mutant = Mutant("", "", own_line, (0, 0), (range(own_line, own_line + 1), statement))
+        return [test.rpartition(":")[2] for test in cover.tests_of("core/part.py", mutant, budget_s)]
+
+    assert asked(7, range(7, 8), 9.0) == ["quick", "slow", "b", "d", "c"]
+    assert asked(7, range(7, 8), 1.2) == ["quick", "slow", "b"]
+    assert asked(6, range(6, 9), 9.0) == ["quick", "slow", "b", "d", "c", "a"]  # the line itself runs in none
+    assert asked(1, range(1, 2), 9.0) == ["quick", "slow", "b", "d", "c", "a"]
+    assert asked(1, range(1, 2), 1.1 + FILE_S) == ["quick", "slow"]  # each file has to be read
+    assert asked(9, range(9, 10), 9.0) == []
 
 
 def test_nothing_escapes() -> None:
@@ -113,13 +144,28 @@ def test_nothing_escapes() -> None:
             time.sleep(600)
         return 7
 
-    assert contained(loop, cpu_s=1, wall_s=600) is None
+    assert contained(loop, cpu_s=1, wall_s=600) == -signal.SIGXCPU
     assert contained(wait, cpu_s=1, wall_s=0.2) is None
     assert contained(grow, cpu_s=5, wall_s=600) == 3
     assert contained(leave, cpu_s=5, wall_s=600) == 7
     os.close(writer)
     assert os.read(reader, 1) == b""  # nobody holds the other end any more
     os.close(reader)
+
+
+def test_only_cpu_time_ends_a_mutant() -> None:
+    """One that waits, on a machine that may be busy, says nothing; one that crashes is seen."""
+    codes = {
+        0: "SURVIVED",
+        1: "KILLED",
+        3: "KILLED",
+        -signal.SIGSEGV: "KILLED",
+        -signal.SIGXCPU: "ENDED",
+        None: "UNSURE",
+    }
+    assert {code: told(code).name for code in codes} == codes
+    with pytest.raises(AssertionError):
+        told(pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
 TRIAL = """
@@ -138,38 +184,97 @@ for tree, asked in ((ast.parse(source), tests), (mutated(source, fault), tests),
     print(judge(path, tree, asked, [], 0.1).name)
 """
 
+REHEARSED = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from mutating import ROOT
+from mutators import mutants_of, mutated
+from rehearsing import Rehearsal
 
-def test_tests_are_shown_the_mutant() -> None:
-    """And not the module, which passes."""
-    test = "tests/core/test_selection.py::test_of_that_name"  # none: those it does not know are run as well
+os.chdir(ROOT)
+module, tests = "core/selection.py", sys.argv[2:]
+source = (ROOT / module).read_text()
+with Rehearsal([tests[0].partition("::")[0]], dict.fromkeys(tests, 0.1)) as rehearsal:
+    print("none", rehearsal.judge(module, compile(source, module, "exec"), tests))
+    for mutant in mutants_of(source):
+        if "entry == name ->" in mutant.change:
+            faulty = compile(mutated(source, mutant), module, "exec")
+            for asked in (tests, tests[:1], ["unknown"]):
+                print(rehearsal.judge(module, faulty, asked))
+    print(rehearsal.judge(module, compile(source.replace("any(entry", "exit() or any(entry"), module, "exec"), tests))
+"""
+
+
+def _said(script: str, *arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", TRIAL, str(Path(__file__).parent), test],
+        [sys.executable, "-c", script, str(Path(__file__).parent), *arguments],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["SURVIVED", "KILLED", "UNSEEN"]
+    return done.stdout
 
 
-def test_modules_take_turns() -> None:
-    """Each mutant once; equal seeds draw alike."""
+def test_tests_are_shown_the_mutant() -> None:
+    """And not the module, which passes."""
+    said = _said(TRIAL, "tests/core/test_selection.py::test_of_that_name")  # none: those it does not know run as well
+    assert said.split() == ["SURVIVED", "KILLED", "UNSEEN"]
+
+
+def test_tests_that_are_read_already_are_shown_the_mutant() -> None:
+    """In one process, one after the other; what is in no function is not shown."""
+    file = "tests/core/test_selection.py::"
+    blind, seeing = (
+        f"{file}test_single_names[R12 none-include0-exclude0-anything-True]",
+        f"{file}test_single_names[brackets in a name-include5-exclude5-get[1]-True]",
+    )
+    assert _said(REHEARSED, blind, seeing).splitlines() == [
+        "none None",
+        f"(<Verdict.KILLED: 'killed'>, '{seeing}')",
+        "(<Verdict.SURVIVED: 'survived'>, '')",
+        "(<Verdict.UNSEEN: 'unseen'>, '')",
+        f"(<Verdict.KILLED: 'killed'>, '{blind}')",
+    ]
+
+
+def test_all_mutants_have_the_same_chance() -> None:
+    """Each is drawn once; equal seeds draw alike, and of many draws each begins some."""
     found = {name: [Mutant("", f"{name}{n}", n, (n, 0)) for n in range(size)] for name, size in (("a", 5), ("b", 2))}
-    order = list(drawn(found, 3))
-    assert [module for module, _ in order] == ["a", "b", "a", "b", "a", "a", "a"]
-    assert {mutant.change for _, mutant in order} == {"a0", "a1", "a2", "a3", "a4", "b0", "b1"}
-    assert order == list(drawn(found, 3)) != list(drawn(found, 4))
+    order = drawn(found, 3)
+    assert sorted(mutant.change for _, mutant in order) == ["a0", "a1", "a2", "a3", "a4", "b0", "b1"]
+    assert order == drawn(found, 3) != drawn(found, 4)
+    firsts = Counter(drawn(found, seed)[0][1].change for seed in range(700))
+    assert len(firsts) == 7
+    assert all(70 < count < 130 for count in firsts.values())
+
+
+def test_how_sure_an_estimate_is() -> None:
+    """The interval holds what was drawn, and narrows as more is; known values of it."""
+    assert interval(0, 0) == (0.0, 1.0)
+    assert [round(end, 3) for end in interval(90, 100)] == [0.826, 0.945]
+    assert [round(end, 3) for end in interval(10, 10)] == [0.722, 1.0]
+    for seen, due in itertools.combinations(range(40), 2):
+        low, high = interval(seen, due)
+        nearer = interval(10 * seen, 10 * due)
+        assert 0 <= low <= nearer[0] <= seen / due <= nearer[1] < high <= 1
 
 
 def test_the_report_counts() -> None:
     """What must survive is not held against the tests; what nobody runs is."""
-    verdicts = [Verdict.KILLED, Verdict.ENDED, Verdict.SURVIVED, Verdict.UNSEEN, Verdict.EQUIVALENT]
+    verdicts = [Verdict.KILLED, Verdict.ENDED, Verdict.SURVIVED, Verdict.UNSEEN, Verdict.EQUIVALENT, Verdict.UNSURE]
     findings = [Finding("core/a.py", Mutant("f", f"{n} -> {n + 1}", n, (n, 0)), one) for n, one in enumerate(verdicts)]
-    told = tables(findings, {"core/a.py": 9}, seed=1)
+    findings.append(Finding("core/b.py", Mutant("g", "0 -> 1", 7, (0, 0)), Verdict.KILLED))
+    told = tables(findings, {"core/a.py": 9, "core/b.py": 3}, seed=1)
     assert told["modules"]["core/a.py"]["score"] == 0.5
     assert markdown(told).splitlines()[2:] == [
-        "| `core/a.py` | 9 | 5 | 2 | 1 | 2 | 50% |",
+        "| `core/a.py` | 9 | 6 | 2 | 1 | 1 | 2 |",
+        "| `core/b.py` | 3 | 1 | 1 | 0 | 0 | 0 |",
+        "| together | 12 | 7 | 3 | 1 | 1 | 2 |",
+        "",
+        "Seen: 3 of 5, 60.0%; of all 23.1% to 88.2%.",
+        "",
         "- `core/a.py:2` survived: `f: 2 -> 3`",
         "- `core/a.py:3` unseen: `f: 3 -> 4`",
     ]

@@ -6,8 +6,10 @@ All that a client says carries its mark, and nothing that it is sent may carry a
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final
 
 from isthmus.core.effects import (
@@ -23,19 +25,60 @@ from isthmus.core.effects import (
     PostOpening,
     Send,
 )
+from isthmus.core.ids import ChannelId
 from simulated_network import Channel, Network, Wrong
-from simulated_servers import ABILITIES, GARBAGE, HANDSHAKES, MODERN, VERSION
+from simulated_news import News
+from simulated_servers import ABILITIES, BATCHING, GARBAGE, HANDSHAKES, MODERN, VERSION
+from simulated_tasks import Tasks
 
 MARKS: Final = re.compile(rb"mk\d+:")
 ABLE: Final = {"elicitation": {}}
 GONE: Final = Cause(End.GONE)
 
 
+class _Nowhere:
+    name = "nowhere"
+
+    def receive(self, channel: Channel, send: Send) -> None:
+        raise Wrong(f"sent before anything was said: {send}")
+
+    def receive_end(self, channel: Channel, close: Close | None) -> None:
+        pass
+
+
+NOWHERE: Final = Channel(ChannelId(-1), _Nowhere())
+
+
 class Owed:
-    """A request, where its answer belongs, and what a good one says (None: anything)."""
+    """A request, where its answer belongs, and what a good one says (None: anything).
+
+    Attributes:
+        settle: is given the answer, whatever it is; None: it is judged by its text.
+        lost: is called if none can come any more.
+        lasts: none needs to come.
+        asked_at: the so manieth request of all clients that was made.
+        progress: the last that was told; `progress_before`: in earlier rounds of the call.
+    """
+
+    settle: Callable[[Owed, dict[str, Any]], None] | None = None
+    lost: Callable[[], None] | None = None
+    lasts = False
+    asked_at = progress = progress_before = 0
 
     def __init__(self, channel: Channel, text: str | None, params: dict[str, Any]) -> None:
         self.channel, self.text, self.params = channel, text, params
+
+    @property
+    def token(self) -> int | None:
+        """That of its progress. All rounds of a call have one."""
+        token: int | None = self.params.get("_meta", {}).get("progressToken")
+        return token
+
+    @property
+    def steps(self) -> int:
+        """How much progress its call is to make that it wants to hear of."""
+        steps: int = self.params["arguments"]["steps"] if self.token is not None else 0
+        return steps
 
 
 class Client:
@@ -46,21 +89,39 @@ class Client:
         unwanted: those that were cancelled; an answer may have been on its way.
         settled: those that were answered, or whose channel was lost.
         outcomes: how many requests ended in which way.
+        able: what it declares.
+        greeting: what its server has declared, by a handshake.
+        spoken: the revision that was agreed on in the handshake.
+        incarnation: how often it has begun.
+        tasks, news: what it does with tasks and subscriptions; None: it does without.
+        hears_news: it has a place where it is told of changes.
     """
 
     is_modern = False
+    hears_news = True
 
     def __init__(self, network: Network, number: int, server: str, principal: str) -> None:
-        self.network, self.rng = network, network.rng
+        self.network, self.name = network, f"c{number}"
+        self.rng = network.rng_of(self.name)
+        self.seed = self.rng.getrandbits(64)
         self.mark, self.server, self.principal = f"mk{number}:", server, principal
         self.revision = MODERN if self.is_modern else self.rng.choice(HANDSHAKES)
-        self.is_rude = "rude" in network.faults and self.rng.random() < 0.5
+        self.is_rude = self.rng.random() < 0.5 and "rude" in network.faults
         self.is_ready = self.is_done = False
         self.owed: dict[int, Owed] = {}
         self.unwanted: dict[int, Owed] = {}
         self.settled: set[int] = set()
         self.outcomes: Counter[str] = Counter()
-        self.last = 0
+        self.last = self.incarnation = 0
+        self.spoken = ""
+        self.able: dict[str, Any] = ABLE
+        self.greeting: dict[str, Any] = {}
+        self.tasks: Tasks | None = None
+        self.news: News | None = None
+
+    def __str__(self) -> str:
+        kind = type(self).__name__ + (", rude" if self.is_rude else "")
+        return f"{self.name}: {kind}, {self.revision}, of {self.principal or 'nobody'}, with {self.server}"
 
     # --- What it does -----------------------------------------------------------------------------------------------
 
@@ -76,42 +137,84 @@ class Client:
         """Say it; returns the channel where an answer belongs."""
         raise NotImplementedError
 
-    def act(self) -> None:
-        """Do one of the things that clients do, and be back later."""
-        network = self.network
+    def act(self, number: int) -> None:
+        """Do one of the things that clients do. What is random in it, and in what comes of it, is drawn by number."""
+        network, rng = self.network, self.rng
         if not network.is_stormy or self.is_done:
             return
-        network.later(self.rng.expovariate(1.0), self.act)
-        if network.strikes("leaves", 0.02):
-            self.leave()
-            self.begin()
+        rng.seed(f"{self.seed} {number}")
+        if network.strikes("leaves", 0.02, rng):
+            if type(self) in HALVING and rng.random() < 0.5:
+                self.end_half()
+            else:
+                self.leave()
+                self.begin()
         elif not self.is_ready:
             return
-        elif self.is_rude and network.strikes("rude", 0.2):
+        elif rng.random() < 0.2 and self.is_rude and network.strikes("rude", 1.0, rng):
             self.be_rude()
-        elif self.owed and network.strikes("cancels", 0.1):
-            self.cancel(self.rng.choice(list(self.owed)))
-        elif self.rng.random() < 0.7:
+        elif network.strikes("cancels", 0.1, rng) and self.owed:
+            self.cancel(rng.choice(list(self.owed)))
+        elif self._is_busy_otherwise(rng):
+            return
+        elif self.spoken == BATCHING and rng.random() < 0.2:
+            self.call_many()
+        elif rng.random() < 0.7:
             self.call()
         else:
-            self.request(self.rng.choice(("tools/list", "tools/list", "server/discover" if self.is_modern else "ping")))
+            self.request(rng.choice(("tools/list", "tools/list", "server/discover" if self.is_modern else "ping")))
+
+    def _is_busy_otherwise(self, rng: random.Random) -> bool:
+        """Whether it has done something with tasks or subscriptions."""
+        if self.tasks is not None and rng.random() < 0.6 and self.tasks.act(rng):
+            return True
+        return self.news is not None and rng.random() < 0.3 and self.news.act(rng)
 
     def call(self) -> int:
         """Call a tool that says what it is told."""
+        return self.request(*self._a_call())
+
+    def _a_call(self) -> tuple[str, dict[str, Any], str]:
         say = f"{self.mark}{self.last + 1}"
         params: dict[str, Any] = {"name": "echo", "arguments": {"say": say, "ask": self.rng.random() < 0.3}}
         if self.rng.random() < 0.4:
             params["_meta"] = {"progressToken": self.last + 1}
-        return self.request("tools/call", params, say)
+            params["arguments"]["steps"] = self.rng.choice((1, 1, 10, 60))
+        return "tools/call", params, say
 
-    def request(self, method: str, params: dict[str, Any] | None = None, text: str | None = None) -> int:
-        self.last += 1
-        number, said = self.last, dict(params or {})
-        if self.is_modern:
-            said["_meta"] = {**said.get("_meta", {}), VERSION: MODERN, ABILITIES: ABLE}
-        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": said}
-        self.owed[number] = Owed(self.send(json.dumps(message).encode()), text, said)
+    def request(
+        self,
+        method: str,
+        params: dict[str, Any] | None = None,
+        text: str | None = None,
+        settle: Callable[[Owed, dict[str, Any]], None] | None = None,
+        lost: Callable[[], None] | None = None,
+    ) -> int:
+        number, owed, message = self._compose(method, params, text)
+        owed.settle, owed.lost = settle, lost
+        owed.channel = self.send(json.dumps(message).encode())
+        self.owed[number] = owed
         return number
+
+    def _compose(
+        self, method: str, params: dict[str, Any] | None, text: str | None
+    ) -> tuple[int, Owed, dict[str, Any]]:
+        self.last += 1
+        self.network.asked += 1
+        said = dict(params or {})
+        if self.is_modern:
+            said["_meta"] = {**said.get("_meta", {}), VERSION: MODERN, ABILITIES: self.able}
+        owed = Owed(NOWHERE, text, said)
+        owed.asked_at = self.network.asked
+        return self.last, owed, {"jsonrpc": "2.0", "id": self.last, "method": method, "params": said}
+
+    def call_many(self) -> None:
+        """A batch of calls (2025-03-26)."""
+        composed = [self._compose(*self._a_call()) for _ in range(self.rng.randint(2, 4))]
+        channel = self.send(json.dumps([message for _, _, message in composed]).encode())
+        for number, owed, _ in composed:
+            owed.channel = channel
+            self.owed[number] = owed
 
     def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         rest = {} if params is None else {"params": params}
@@ -132,9 +235,7 @@ class Client:
     # --- What it is told --------------------------------------------------------------------------------------------
 
     def receive(self, channel: Channel, send: Send) -> None:
-        for mark in MARKS.findall(send.message):
-            if mark.decode() != self.mark:
-                raise Wrong(f"{self.mark} was sent what belongs to another: {send.message!r}")
+        self._check_marks(send.message)
         if send.message:
             frame = json.loads(send.message)
             for one in frame if isinstance(frame, list) else [frame]:
@@ -142,6 +243,15 @@ class Client:
                     self._take_answer(channel, one)
                 elif "id" in one:
                     self._take_question(one)
+                elif one["method"] == "notifications/progress":
+                    self._take_progress(one["params"])
+                elif self.news is not None:
+                    self.news.receive(channel, one)
+
+    def _check_marks(self, message: bytes) -> None:
+        for mark in MARKS.findall(message):
+            if mark.decode() != self.mark:
+                raise Wrong(f"{self.mark} was sent what belongs to another: {message!r}")
 
     def receive_end(self, channel: Channel, close: Close | None) -> None:
         """A channel has ended: by an order of the engine's (`close`), or it was lost."""
@@ -159,18 +269,36 @@ class Client:
         if owed.channel is not channel:
             raise Wrong(f"{self.mark} was answered on another channel: {frame}")
         self.settled.add(number)
-        if "error" in frame:
+        if owed.settle is not None:
+            owed.settle(owed, frame)
+        elif "error" in frame:
             self.outcomes["error"] += 1
             self.outcomes[f"error {frame['error'].get('code')}"] += 1
             if owed.text == "initialize":
                 self.fail_to_begin()
         elif owed.text == "initialize":
             self.is_ready = True
+            self.incarnation += 1
+            self.greeting = frame["result"]["capabilities"]
+            self.spoken = frame["result"]["protocolVersion"]
             self.notify("notifications/initialized")
         elif frame["result"].get("resultType") == "input_required":
             self._go_on(owed, frame["result"])
+        elif self.tasks is not None and ("task" in frame["result"] or frame["result"].get("resultType") == "task"):
+            self.tasks.begin(owed, frame["result"])
         else:
             self._judge(owed, frame["result"])
+
+    def _take_progress(self, told: dict[str, Any]) -> None:
+        token = told["progressToken"]
+        owed = next((owed for owed in (*self.owed.values(), *self.unwanted.values()) if owed.token == token), None)
+        if owed is not None and told["progress"] <= owed.progress:
+            raise Wrong(f"{self.mark} was told of progress again, after {owed.progress}: {told}")
+        if owed is not None:
+            owed.progress = told["progress"]
+            self.outcomes["progress"] += 1
+        elif token not in self.settled:
+            raise Wrong(f"{self.mark} wants to hear of no such progress: {told}")
 
     def _judge(self, owed: Owed, result: dict[str, Any]) -> None:
         self.outcomes["result"] += 1
@@ -178,6 +306,8 @@ class Client:
             said = [block.get("text") for block in result.get("content", ())]
             if said != [owed.text] and not result.get("isError"):
                 raise Wrong(f"{owed.text!r} was answered {result!r}")
+            if not self.network.faults and max(owed.progress, owed.progress_before) != owed.steps:
+                raise Wrong(f"nothing went wrong, and {owed.text!r} made {owed.progress} steps of {owed.steps}")
 
     def _go_on(self, owed: Owed, result: dict[str, Any]) -> None:
         """Answer what the call asks, and make it again."""
@@ -186,7 +316,8 @@ class Client:
         params = {**owed.params, "inputResponses": answers}
         if "requestState" in result:
             params["requestState"] = result["requestState"]
-        self.request("tools/call", params, owed.text)
+        again = self.request("tools/call", params, owed.text)
+        self.owed[again].progress_before = max(owed.progress, owed.progress_before)
 
     def _take_question(self, frame: dict[str, Any]) -> None:
         if frame["method"] == "elicitation/create":
@@ -204,21 +335,33 @@ class Client:
 
     def lose(self, channel: Channel | None = None) -> None:
         """Nothing more can come for what belongs to that channel; None: for anything."""
+        if channel is None and self.news is not None:
+            self.news.lose()
         for number, owed in [*self.owed.items(), *self.unwanted.items()]:
             if channel is None or owed.channel is channel:
                 self.owed.pop(number, None)
                 self.unwanted.pop(number, None)
                 self.settled.add(number)
-                self.outcomes["lost"] += 1
+                if not owed.lasts:
+                    self.outcomes["lost"] += 1
+                if owed.lost is not None:
+                    owed.lost()
 
 
 class PipeClient(Client):
-    """A client with one two-way stream, that shakes hands."""
+    """A client with one two-way stream, that shakes hands.
+
+    Attributes:
+        is_halved: it says no more, and waits for what it is owed, which was `due` then.
+    """
 
     pipe: Channel | None = None
+    is_halved = False
+    due: frozenset[int] | set[int] = frozenset()
 
     def begin(self) -> None:
         if not self.is_done and not self.is_connected:
+            self.is_halved = False
             self.pipe = self.network.open(self, self.opening())
             self.greet()
 
@@ -234,9 +377,18 @@ class PipeClient(Client):
 
     def send(self, message: bytes) -> Channel:
         assert self.pipe is not None
-        if self.is_connected:
+        if self.is_connected and not self.is_halved:
             self.network.say(self.pipe, message)
         return self.pipe
+
+    def end_half(self) -> None:
+        """End its own side. What it is owed still comes."""
+        if self.pipe is not None and self.is_connected:
+            if self.news is not None:
+                self.news.stop()
+            self.is_halved, self.is_ready = True, False
+            self.due = {number for number, owed in self.owed.items() if not owed.lasts}
+            self.network.end_half(self.pipe)
 
     def leave(self) -> None:
         self.is_ready = False
@@ -247,8 +399,13 @@ class PipeClient(Client):
     def receive_end(self, channel: Channel, close: Close | None) -> None:
         if channel is self.pipe:
             self.is_ready = False
+            owed = sorted(self.due & self.owed.keys())
+            if self.is_halved and close is not None and owed:
+                raise Wrong(f"{self.mark} has ended its side, and was left without answers to {owed}: {close}")
             self.lose()
             self.network.later(1.0, self.begin)
+        else:
+            self.lose(channel)  # of one that another has taken the place of
 
 
 class ModernPipeClient(PipeClient):
@@ -303,12 +460,14 @@ class HttpClient(Client):
 
     Attributes:
         streams: what is open of the session's, each a reply or the session's own stream.
+        copies: where it has said again what it had said; what comes there is of no use.
     """
 
     def __init__(self, network: Network, number: int, server: str, principal: str) -> None:
         super().__init__(network, number, server, principal)
         self.session: str | None = None
         self.streams: list[Channel] = []
+        self.copies: list[Channel] = []
 
     def begin(self) -> None:
         if not self.is_done and not self.is_ready and not self.owed:
@@ -318,12 +477,23 @@ class HttpClient(Client):
         opening = PostOpening(self.server, self.principal, self.session, self.said_revision(), base_url="http://here")
         channel = self.network.open(self, opening, message)
         self.streams.append(channel)
+        if self.network.strikes("doubles", 0.1, self.rng):
+            self.network.later(self.rng.expovariate(2.0), self._say_again, opening, message)
         return channel
+
+    def _say_again(self, opening: PostOpening, message: bytes) -> None:
+        """A retry, though nothing was lost; or its own stream once more."""
+        if self.session is not None and self.rng.random() < 0.3:
+            self._listen(None)
+        elif not self.is_done and b'"initialize"' not in message:
+            self.copies.append(self.network.open(self, opening, message))
 
     def said_revision(self) -> str | None:
         return self.revision if self.session is not None and self.revision >= "2025-06-18" else None
 
     def receive(self, channel: Channel, send: Send) -> None:
+        if channel in self.copies:
+            self._check_marks(send.message)
         if channel not in self.streams:
             return
         if send.session is not None:
@@ -331,7 +501,7 @@ class HttpClient(Client):
         self.revision = _negotiated(send.message, self.revision)
         was_ready = self.is_ready
         super().receive(channel, send)
-        if self.is_ready and not was_ready and self.rng.random() < 0.7:
+        if self.is_ready and not was_ready and (self.news is not None or self.rng.random() < 0.7):
             self._listen(None)
 
     def _listen(self, event_id: str | None) -> Channel:
@@ -406,8 +576,9 @@ class ModernHttpClient(Client):
         try:
             frame = json.loads(message)
             mirrored = [("mcp-method", frame["method"])]
-            if frame["method"] == "tools/call":
-                mirrored.append(("mcp-name", frame["params"]["name"]))
+            name = next((frame["params"][key] for key in ("taskId", "name", "uri") if key in frame["params"]), None)
+            if name is not None:
+                mirrored.append(("mcp-name", name))
         except (ValueError, KeyError, TypeError, RecursionError):
             mirrored = []
         opening = PostOpening(
@@ -446,4 +617,5 @@ def _negotiated(message: bytes, otherwise: str) -> str:
     return found if isinstance(found, str) else otherwise
 
 
+HALVING: Final = (PipeClient, ModernPipeClient)
 KINDS: Final = (PipeClient, ModernPipeClient, EventPipeClient, HttpClient, HttpClient, ModernHttpClient)

@@ -1,7 +1,8 @@
 """One engine, a clock that jumps, and channels on which messages take their time, wait, and get lost.
 
 Everything that happens is an entry of one queue, ordered by its time and then by when it was entered, and everything
-random comes from one generator: a seed gives one history.
+random comes from generators that are named after who draws from them: a seed gives one history, and who is left out of
+it changes as little as possible for the others.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import heapq
 import random
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -25,13 +26,15 @@ from isthmus.core.effects import (
     Note,
     Opening,
     Pause,
+    Primed,
     Resume,
     Send,
     SendEvents,
+    StorageAnswer,
     Sweep,
 )
 from isthmus.core.engine import Engine
-from isthmus.core.ids import ChannelId
+from isthmus.core.ids import ChannelId, Ticket
 
 FAULTS: Final = (
     *("far", "stalls", "cuts", "crashes", "garbage", "rude", "late", "never", "twice", "forgets", "errors"),
@@ -46,6 +49,14 @@ over HTTP forget sessions. errors: servers answer with them. cancels: clients ca
 middle, and come again.
 """
 
+STRANGE: Final = ("sleeps", "halves", "doubles")
+"""More of that, for worlds of one process without a disk.
+
+sleeps: the machine stands still for minutes, and everything comes at once. halves: nothing passes any more in one
+direction, until both sides find out. doubles: clients open a stream that they have, and say again what they have said,
+on another connection.
+"""
+
 EVENTS_MAX: Final = 200_000
 """Of one world: many more are no progress."""
 
@@ -55,8 +66,14 @@ class Wrong(AssertionError):
 
 
 class Peer(Protocol):
+    @property
+    def name(self) -> str: ...
     def receive(self, channel: Channel, send: Send) -> None: ...
     def receive_end(self, channel: Channel, close: Close | None) -> None: ...
+
+
+class Store(Protocol):
+    def carry_out(self, order: Effect) -> bool: ...
 
 
 class Channel:
@@ -67,14 +84,21 @@ class Channel:
         is_over: the engine was told of its end.
         is_cut: nothing passes any more.
         is_left: the peer is gone, and hears nothing.
-        event_id: the last that the peer has seen.
+        is_mute_in, is_mute_out: nothing reaches the engine, or the peer, and nobody knows.
+        is_dialled: it leads to a server.
+        status: of the reply whose last message has gone to the peer.
+        event_id: the last that the peer has seen, or, if it is a server, has named.
+        rng: for how it fares.
     """
 
-    def __init__(self, number: ChannelId, peer: Peer) -> None:
+    def __init__(self, number: ChannelId, peer: Peer, rng: random.Random | None = None) -> None:
         self.number = number
         self.peer = peer
+        self.rng = rng or random.Random(number)
         self.held: deque[tuple[Any, ...]] = deque()
+        self.status = 200
         self.last_in_at = self.last_out_at = 0.0
+        self.is_dialled = self.is_mute_in = self.is_mute_out = False
         self.is_paused = self.is_ending = self.is_over = self.is_cut = self.is_left = False
         self.event_id: str | None = None
 
@@ -91,24 +115,35 @@ class Network:
         faults: those of this world, while `is_stormy`.
         history: a hash of all that the engine was told and has ordered.
         told: how often which input, and which fault.
+        asked: how many requests all clients have made.
+        storage: what carries out orders that are for one.
+        log: what the engine was told and has ordered, if anybody wants to read it.
     """
 
     def __init__(self, rng: random.Random, faults: frozenset[str], dialled: Callable[[Channel, Dial], None]) -> None:
         self.rng, self.faults, self._dialled = rng, faults, dialled
+        self._root = rng.getrandbits(64)
         self.engine: Engine
         self.now = 100.0
         self.is_stormy = True
         self.channels: dict[ChannelId, Channel] = {}
         self.history = hashlib.sha256()
         self.told: Counter[str] = Counter()
-        self.messages = 0
+        self.storage: Store | None = None
+        self.log: Callable[[str], None] | None = None
+        self.messages = self.asked = 0
+        self._opened: Counter[str] = Counter()
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
-        self._entered = 0
+        self._entered = self._first = 0
         self._events = 0
 
-    def strikes(self, fault: str, chance: float) -> bool:
-        """Whether it goes wrong now. The generator is used only in worlds with this fault."""
-        struck = self.is_stormy and fault in self.faults and self.rng.random() < chance
+    def rng_of(self, name: str) -> random.Random:
+        """A generator of its own for whoever has this name."""
+        return random.Random(f"{self._root} {name}")
+
+    def strikes(self, fault: str, chance: float, rng: random.Random | None = None) -> bool:
+        """Whether it goes wrong now. Draws from `rng` whether the world has this fault or not."""
+        struck = (rng or self.rng).random() < chance and self.is_stormy and fault in self.faults
         if struck:
             self.told["fault " + fault] += 1
         return struck
@@ -119,6 +154,11 @@ class Network:
         self._entered += 1
         heapq.heappush(self._queue, (self.now + seconds, self._entered, act, given))
 
+    def sleep(self, seconds: float, first: int) -> None:
+        """The clock jumps. Then so many of the things that came meanwhile are seen before any deadline."""
+        self.now += seconds
+        self._first = first
+
     def run(self, seconds: float) -> None:
         """Let so much time pass."""
         end = self.now + seconds
@@ -128,33 +168,41 @@ class Network:
                 raise Wrong(f"{EVENTS_MAX} things have happened, and more follow")
             due = self.engine.next_timeout()
             first = self._queue[0][0] if self._queue else end + 1
-            if due is not None and due.at <= min(first, end):
+            is_late = self._first > 0 and first <= min(self.now, end)
+            if due is not None and due.at <= min(first, end) and not is_late:
                 self.now = max(self.now, due.at)
                 self._tell("handle_timeout", self.engine.handle_timeout(self.now))
                 following = self.engine.next_timeout()
                 if following is not None and following.at <= self.now:
                     raise Wrong(f"a deadline that was handled is due again: {following}")
             elif first <= end:
-                self.now, _, act, given = heapq.heappop(self._queue)
+                self._first -= self._first > 0
+                at, _, act, given = heapq.heappop(self._queue)
+                self.now = max(self.now, at)
                 act(*given)
             else:
-                self.now = end
+                self.now = max(self.now, end)
                 return
 
-    def delay(self) -> float:
-        if self.strikes("far", 0.3):
-            return self.rng.expovariate(0.5)
-        return self.rng.uniform(0.001, 0.05)
+    def delay(self, channel: Channel | None = None) -> float:
+        rng = self.rng if channel is None else channel.rng
+        if self.strikes("far", 0.3, rng):
+            return rng.expovariate(0.5)
+        return rng.uniform(0.001, 0.05)
 
     # --- What peers do ----------------------------------------------------------------------------------------------
 
     def open(self, peer: Peer, opening: Opening, body: bytes | None = None) -> Channel:
         """A client opens a channel; a body comes with it."""
-        channel = Channel(self.engine.new_channel(), peer)
-        self.channels[channel.number] = channel
+        channel = self._new_channel(self.engine.new_channel(), peer, peer.name)
         self._send_in(channel, ("open", opening, body))
-        if self.strikes("cuts", 0.1):
-            self.later(self.rng.expovariate(3.0), self.cut, channel)
+        if self.strikes("cuts", 0.1, channel.rng):
+            self.later(channel.rng.expovariate(3.0), self.cut, channel)
+        return channel
+
+    def _new_channel(self, number: ChannelId, peer: Peer, name: str) -> Channel:
+        self._opened[name] += 1
+        channel = self.channels[number] = Channel(number, peer, self.rng_of(f"{name} {self._opened[name]}"))
         return channel
 
     def connect(self, channel: Channel, opening: Opening) -> None:
@@ -163,8 +211,18 @@ class Network:
 
     def say(self, channel: Channel, message: bytes) -> None:
         self._send_in(channel, ("say", message))
-        if self.strikes("cuts", 0.004):
-            self.later(self.rng.expovariate(2.0), self.cut, channel)
+        if self.strikes("cuts", 0.004, channel.rng):
+            self.later(channel.rng.expovariate(2.0), self.cut, channel)
+
+    def say_many(self, channel: Channel, messages: Sequence[bytes], event_id: str | None = None) -> None:
+        """Several messages, which arrive at once; the last has that event id."""
+        self._send_in(channel, ("many", messages, event_id))
+        if self.strikes("cuts", 0.004, channel.rng):
+            self.later(channel.rng.expovariate(2.0), self.cut, channel)
+
+    def prime(self, channel: Channel, event_id: str) -> None:
+        """A server names an event id before any message."""
+        self._send_in(channel, ("prime", event_id))
 
     def end(self, channel: Channel, cause: Cause) -> None:
         """The peer ends a channel, after what it has said."""
@@ -174,24 +232,59 @@ class Network:
     def cut(self, channel: Channel) -> None:
         """Nothing passes any more; both sides find out in their own time."""
         if channel.is_open:
-            channel.is_cut = True
-            self.later(self.rng.expovariate(1.0), self._report_end, channel, Cause(End.BROKEN, "cut"))
-            self.later(self.rng.expovariate(1.0), channel.peer.receive_end, channel, None)
+            self._part(channel)
+
+    def _part(self, channel: Channel) -> None:
+        if channel.is_over or channel.is_cut:
+            return
+        channel.is_cut = True
+        self.later(channel.rng.expovariate(1.0), self._report_end, channel, Cause(End.BROKEN, "cut"))
+        if not channel.is_left:
+            self.later(channel.rng.expovariate(1.0), channel.peer.receive_end, channel, None)
+
+    def end_half(self, channel: Channel) -> None:
+        """The peer says no more, and listens on. Its driver ends the channel when no answer is owed on it."""
+        self._send_in(channel, ("half",))
+
+    def _wait_answered(self, channel: Channel) -> None:
+        if channel.is_over or channel.is_cut:
+            return
+        if self.engine.owes(channel.number):
+            self.later(0.5, self._wait_answered, channel)
+        else:
+            self.later(max(0.0, channel.last_out_at - self.now) + 0.01, self._finish, channel, None)
+
+    def halve(self, channel: Channel) -> None:
+        """One direction is dead; after a while the other, too, and both sides find out."""
+        if channel.rng.random() < 0.5:
+            channel.is_mute_in = True
+        else:
+            channel.is_mute_out = True
+        self.later(channel.rng.uniform(1.0, 30.0), self._part, channel)
 
     def _send_in(self, channel: Channel, item: tuple[Any, ...]) -> None:
-        channel.last_in_at = max(channel.last_in_at, self.now + self.delay())
+        channel.last_in_at = max(channel.last_in_at, self.now + self.delay(channel))
         self.later(channel.last_in_at - self.now, self._arrive, channel, item)
 
     def _arrive(self, channel: Channel, item: tuple[Any, ...]) -> None:
-        if channel.is_over or channel.is_cut:
+        if channel.is_over or channel.is_cut or channel.is_mute_in:
             return
         if channel.is_paused and item[0] != "end":
             channel.held.append(item)
         elif item[0] == "end":
             self._report_end(channel, item[1])
+        elif item[0] == "half":
+            self._wait_answered(channel)
         elif not channel.is_ending:
-            self.messages += 1
-            if item[0] == "say":
+            self.messages += len(item[1]) if item[0] == "many" else 1
+            if item[0] == "prime":
+                channel.event_id = item[1]
+                self._tell("Primed", self.engine.receive_open(channel.number, Primed(), self.now), channel)
+            elif item[0] == "many":
+                channel.event_id = item[2]
+                effects = self.engine.receive_messages(channel.number, item[1], self.now)
+                self._tell("receive_messages", effects, channel, b"\n".join(item[1]))
+            elif item[0] == "say":
                 effects = self.engine.receive_message(channel.number, item[1], self.now)
                 self._tell("receive_message", effects, channel, item[1])
             else:
@@ -204,11 +297,17 @@ class Network:
         if not channel.is_over:
             channel.is_over = True
             self.channels.pop(channel.number, None)
+            if channel.is_dialled and channel.event_id is not None and cause.end is not End.REFUSED:
+                cause = msgspec.structs.replace(cause, last_event_id=channel.event_id)
             self._tell(
                 "receive_close " + cause.end.value,
                 self.engine.receive_close(channel.number, cause, self.now),
                 channel,
             )
+
+    def answer(self, ticket: Ticket, answer: StorageAnswer) -> None:
+        """The storage has carried out an order."""
+        self._tell("receive_answer", self.engine.receive_answer(ticket, answer, self.now))
 
     # --- What the engine orders -------------------------------------------------------------------------------------
 
@@ -216,6 +315,9 @@ class Network:
         """An input was given: note it, and carry out what it caused."""
         self.told[name] += 1
         number = 0 if channel is None else channel.number
+        if self.log is not None:
+            said = "" if channel is None else f" {channel.peer.name}"
+            self.log("\n    ".join([f"{self.now:.3f} {name} {number}{said} {message!r}", *map(repr, effects)]))
         self.history.update(f"{self.now!r} {name} {number} ".encode() + message + b"\n")
         self.history.update(msgspec.json.encode(effects) + b"\n")
         for effect in effects:
@@ -226,8 +328,10 @@ class Network:
             self._send(effect)
         elif isinstance(effect, SendEvents):
             ids = effect.event_ids or (None,) * len(effect.messages)
-            for message, event_id in zip(effect.messages, ids, strict=True):
-                self._send(Send(effect.channel, message, event_id=event_id))
+            sends = [
+                Send(effect.channel, message, event_id=id) for message, id in zip(effect.messages, ids, strict=True)
+            ]
+            self._send(*sends)
         elif isinstance(effect, Close):
             channel = self.channels.get(effect.channel)
             if channel is not None:
@@ -235,9 +339,9 @@ class Network:
                 channel.is_ending = True
                 self.later(max(0.0, channel.last_out_at - self.now) + 0.001, self._finish, channel, effect)
         elif isinstance(effect, Dial):
-            channel = Channel(effect.channel, _NOBODY)
-            self.channels[effect.channel] = channel
-            self.later(self.delay(), self._dialled, channel, effect)
+            channel = self._new_channel(effect.channel, _NOBODY, f"to {effect.target.server}")
+            channel.is_dialled = True
+            self.later(self.delay(channel), self._dialled, channel, effect)
         elif isinstance(effect, Pause):
             if (channel := self.channels.get(effect.channel)) is not None:
                 channel.is_paused = True
@@ -247,6 +351,8 @@ class Network:
                 held, channel.held = channel.held, deque()
                 for item in held:
                     self.later(0.0, self._arrive, channel, item)
+        elif self.storage is not None and self.storage.carry_out(effect):
+            pass
         elif not isinstance(effect, Note | Forget | ForgetAll | Sweep):
             raise Wrong(f"nothing here calls for that: {effect}")
 
@@ -254,27 +360,30 @@ class Network:
         if channel.is_ending or channel.is_over:
             raise Wrong(f"ordered for a channel that is over: {effect}")
 
-    def _send(self, send: Send) -> None:
-        channel = self.channels.get(send.channel)
+    def _send(self, *sends: Send) -> None:
+        """Messages that travel together."""
+        channel = self.channels.get(sends[0].channel)
         if channel is None:
-            raise Wrong(f"ordered for a channel that is over: {send}")
-        self._forbid_ending(channel, send)
-        channel.is_ending = send.is_last
-        pause = self.rng.uniform(5.0, 20.0) if self.strikes("stalls", 0.02) else 0.0
-        channel.last_out_at = max(channel.last_out_at, self.now + pause + self.delay())
-        self.later(channel.last_out_at - self.now, self._deliver, channel, send)
+            raise Wrong(f"ordered for a channel that is over: {sends[0]}")
+        self._forbid_ending(channel, sends[0])
+        channel.is_ending = sends[-1].is_last
+        pause = channel.rng.uniform(5.0, 20.0) if self.strikes("stalls", 0.02, channel.rng) else 0.0
+        channel.last_out_at = max(channel.last_out_at, self.now + pause + self.delay(channel))
+        self.later(channel.last_out_at - self.now, self._deliver, channel, *sends)
 
-    def _deliver(self, channel: Channel, send: Send) -> None:
-        if channel.is_over or channel.is_cut:
+    def _deliver(self, channel: Channel, *sends: Send) -> None:
+        if channel.is_over or channel.is_cut or channel.is_mute_out:
             return
-        self.messages += 1
-        if not channel.is_left:
-            channel.event_id = send.event_id or channel.event_id
-            channel.peer.receive(channel, send)
-        if send.message and not channel.is_over:
-            size_bytes = len(send.message)
+        self.messages += len(sends)
+        for send in sends:
+            if not channel.is_left:
+                channel.event_id = send.event_id or channel.event_id
+                channel.peer.receive(channel, send)
+        size_bytes = sum(len(send.message) for send in sends)
+        if size_bytes and not channel.is_over:
             self._tell("receive_sent", self.engine.receive_sent(channel.number, size_bytes, self.now), channel)
-        if send.is_last:
+        if sends[-1].is_last:
+            channel.status = sends[-1].status
             self._finish(channel, None)
 
     def _finish(self, channel: Channel, close: Close | None) -> None:
@@ -283,12 +392,16 @@ class Network:
             return
         is_left = channel.is_left
         self._report_end(channel, Cause(End.DONE))
-        if not is_left:
+        if channel.is_mute_out:
+            self.later(30.0, channel.peer.receive_end, channel, None)
+        elif not is_left:
             channel.is_left = True
-            channel.peer.receive_end(channel, close or Close(channel.number, status=200))
+            channel.peer.receive_end(channel, close or Close(channel.number, status=channel.status))
 
 
 class _Nobody:
+    name = "nobody"
+
     def receive(self, channel: Channel, send: Send) -> None:
         raise Wrong(f"sent on a channel that is not connected: {send}")
 

@@ -4,21 +4,32 @@ progress and questions, as their world has it."""
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from typing import Any, Final
 
 from isthmus.core.effects import Cause, Close, Connected, Delete, Dial, End, Listen, Post, Send
 from isthmus.core.plan import Kind, ServerPlan, Sharing
 from simulated_network import Channel, Network, Wrong
+from simulated_news import Newsroom
+from simulated_streams import OWN, EventStream, Streams
+from simulated_works import Work, Works
 
 VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 ABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 MODERN: Final = "2026-07-28"
+BATCHING: Final = "2025-03-26"
+"""The revision in which messages may come in arrays."""
 HANDSHAKES: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 DECLARED: Final = {"tools": {"listChanged": True}, "logging": {}}
 LASTING: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-SCHEMA: Final = {"type": "object", "properties": {"say": {"type": "string"}, "ask": {"type": "boolean"}}}
+INTEGER: Final = {"type": "integer"}
+SCHEMA: Final = {
+    "type": "object",
+    "properties": {"say": {"type": "string"}, "ask": {"type": "boolean"}, "steps": INTEGER},
+}
 TOOLS: Final = [{"name": "echo", "inputSchema": SCHEMA}]
+WORKING_TOOLS: Final = [{**TOOLS[0], "execution": {"taskSupport": "optional"}}]
 GARBAGE: Final = (
     *(b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b"[" * 400, b'{"jsonrpc":"2.0"}', b'{"jsonrpc":"1.0","id":"odd"}'),
     *(b'{"jsonrpc":"2.0","id":99999,"result":{}}', b'{"jsonrpc":"2.0","id":null,"result":{}}'),
@@ -35,60 +46,93 @@ class Session:
         asks: it may ask its client for input.
         questions: what is done with the answers to them, by their ids.
         cancelled: the ids of requests that nobody wants any more.
+        works: the tasks that were begun in it; `has_tasks`: its client was told that there may be any.
+        subscribed: the resources whose changes it tells of.
+        streams: its event streams over HTTP, by their names.
     """
 
     def __init__(self) -> None:
         self.asks = False
         self.questions: dict[str, Callable[[dict[str, Any]], None]] = {}
         self.cancelled: set[Any] = set()
+        self.works: dict[str, Work] = {}
+        self.has_tasks = False
+        self.revision = ""
+        self.subscribed: set[str] = set()
+        self.streams: dict[str, EventStream] = {}
 
 
 class Server:
-    """One server of the plan, as a peer of all its channels."""
+    """One server of the plan, as a peer of all its channels.
+
+    Attributes:
+        processes, posts: by the channels themselves, whose numbers begin anew with each process of the proxy.
+        works: its tasks; None: it knows none.
+        room: what it tells of its resources; None: it has none.
+    """
 
     def __init__(self, network: Network, plan: ServerPlan, *, is_modern: bool) -> None:
         self.network, self.plan, self.is_modern = network, plan, is_modern
-        self.revision = network.rng.choice(HANDSHAKES)
-        self.processes: dict[int, Session] = {}
+        self.name = plan.id
+        self.rng = network.rng_of(plan.id)
+        self.revision = self.rng.choice(HANDSHAKES)
+        self.processes: dict[Channel, Session] = {}
         self.sessions: dict[str, Session] = {}
-        self.posts: dict[int, Channel] = {}
+        self.posts: dict[Channel, None] = {}  # in their order
         self.last = 0
+        self.works: Works | None = None
+        self.room: Newsroom | None = None
+        self.streams = Streams(self)
+
+    def __str__(self) -> str:
+        plan = self.plan
+        era = MODERN if self.is_modern else self.revision
+        return f"{self.name}: {era}, {plan.kind.value}, sharing {plan.sharing.value}, {plan.spares} spares"
 
     # --- Channels ---------------------------------------------------------------------------------------------------
 
     def dialled(self, channel: Channel, dial: Dial) -> None:
         network, target = self.network, dial.target
         channel.peer = self
-        if network.strikes("crashes", 0.05):
+        if network.strikes("crashes", 0.05, channel.rng):
             network.end(channel, Cause(End.UNREACHABLE, "no luck"))
         elif isinstance(target, Post):
             self._take_post(channel, target)
         elif isinstance(target, Listen):
-            known = target.session is None or target.session in self.sessions
-            network.end(channel, Cause(End.REFUSED, status=405 if known else 404))
+            self._take_listen(channel, target)
         elif isinstance(target, Delete):
             self.sessions.pop(target.session, None)
             network.end(channel, Cause(End.DONE))
         elif self.plan.kind is Kind.HTTP:
             network.end(channel, Cause(End.UNREACHABLE, "no event pipe"))
         else:
-            self.processes[channel.number] = Session()
+            self.processes[channel] = Session()
             network.connect(channel, Connected())
 
     def receive(self, channel: Channel, send: Send) -> None:
-        self._hear(channel, json.loads(send.message), self.processes[channel.number], None)
+        self._hear(channel, json.loads(send.message), self.processes[channel], None)
 
     def receive_end(self, channel: Channel, close: Close | None) -> None:
-        self.processes.pop(channel.number, None)
-        self.posts.pop(channel.number, None)
+        self.processes.pop(channel, None)
+        self.posts.pop(channel, None)
+        self.streams.receive_end(channel)
+        if self.room is not None:
+            self.room.receive_end(channel)
+
+    def _take_listen(self, channel: Channel, listen: Listen) -> None:
+        session = self.sessions.get(listen.session or "")
+        if session is not None:
+            self.streams.listen(channel, session, listen)
+        else:
+            self.network.end(channel, Cause(End.REFUSED, status=405 if listen.session is None else 404))
 
     def crash(self) -> None:
         """A process dies; over HTTP, all replies break."""
         network = self.network
-        doomed = list(self.posts.values()) if self.plan.kind is Kind.HTTP else []
+        doomed = list(self.posts) if self.plan.kind is Kind.HTTP else []
         if self.processes:
-            number = network.rng.choice(list(self.processes))
-            doomed = [network.channels[number]] if number in network.channels else []
+            channel = self.rng.choice(list(self.processes))
+            doomed = [channel] if network.channels.get(channel.number) is channel else []
         for channel in doomed:
             self.receive_end(channel, None)
             network.end(channel, Cause(End.BROKEN, "died"))
@@ -98,12 +142,13 @@ class Server:
 
     def _take_post(self, channel: Channel, post: Post) -> None:
         frame = json.loads(post.message)
-        self.posts[channel.number] = channel
+        self.posts[channel] = None
         if self.is_modern:
             session = Session()
         elif frame.get("method") == "initialize":
             self.last += 1
             session = self.sessions[f"s{self.last}"] = Session()
+            session.streams[OWN] = EventStream(OWN, has_ids=self.streams.has_ids)
             self.network.connect(channel, Connected(session=f"s{self.last}"))
             self._hear(channel, frame, session, post)
             return
@@ -117,10 +162,12 @@ class Server:
             self._end(channel, Cause(End.DONE))
         else:
             self.network.connect(channel, Connected())
+            if not self.is_modern:
+                self.streams.begin(channel, session)
             self._hear(channel, frame, session, post)
 
     def _end(self, channel: Channel, cause: Cause) -> None:
-        self.posts.pop(channel.number, None)
+        self.posts.pop(channel, None)
         self.network.end(channel, cause)
 
     # --- Messages ---------------------------------------------------------------------------------------------------
@@ -135,67 +182,109 @@ class Server:
         elif id is None:
             if method == "notifications/cancelled":
                 session.cancelled.add(params.get("requestId"))
+                if self.room is not None:
+                    self.room.cancel(channel, params.get("requestId"))
         else:
             self._answer(channel, session, id, method, params)
 
     def _answer(self, channel: Channel, session: Session, id: Any, method: str, params: dict[str, Any]) -> None:
         if method == "initialize":
             if self.is_modern:
-                self._reply(channel, session, id, error=-32601)
+                self.reply(channel, session, id, error=-32601)
                 return
             wanted = params["protocolVersion"]
             said = wanted if wanted in HANDSHAKES and wanted <= self.revision else self.revision
             session.asks = "elicitation" in params["capabilities"] and said >= "2025-06-18"
-            greeting = {"protocolVersion": said, "capabilities": DECLARED, "serverInfo": {"name": "s", "version": "1"}}
-            self._reply(channel, session, id, greeting)
+            able = self._declared(said)
+            session.has_tasks, session.revision = "tasks" in able, said
+            greeting = {"protocolVersion": said, "capabilities": able, "serverInfo": {"name": "s", "version": "1"}}
+            self.reply(channel, session, id, greeting)
         elif method == "server/discover" and self.is_modern:
-            found = {"supportedVersions": [MODERN], "capabilities": DECLARED, **LASTING}
-            self._reply(channel, session, id, found)
+            found = {"supportedVersions": [MODERN], "capabilities": self._declared(MODERN), **LASTING}
+            self.reply(channel, session, id, found)
         elif method == "tools/list":
-            self._reply(channel, session, id, {"tools": TOOLS, **(LASTING if self.is_modern else {})})
+            tools = WORKING_TOOLS if session.has_tasks else TOOLS
+            self.reply(channel, session, id, {"tools": tools, **(LASTING if self.is_modern else {})})
         elif method == "ping" and not self.is_modern:
-            self._reply(channel, session, id, {})
+            self.reply(channel, session, id, {})
         elif method == "tools/call":
             self._call(channel, session, id, params)
+        elif method.startswith("tasks/") and self.works is not None:
+            self.works.answer(channel, session, id, method, params)
+        elif method.startswith(("resources/", "subscriptions/")) and self.room is not None:
+            self.room.answer(channel, session, id, method, params)
         else:
-            self._reply(channel, session, id, error=-32601)
+            self.reply(channel, session, id, error=-32601)
 
     def _call(self, channel: Channel, session: Session, id: Any, params: dict[str, Any]) -> None:
         network, meta, given = self.network, params.get("_meta", {}), params["arguments"]
-        if network.strikes("garbage", 0.05):
-            network.say(channel, network.rng.choice(GARBAGE))
+        rng = network.rng_of(f"{self.name} {given['say']} {'requestState' in params}")
+        if network.strikes("garbage", 0.05, rng):
+            network.say(channel, rng.choice(GARBAGE))
         if "progressToken" in meta:
-            told = {"progressToken": meta["progressToken"], "progress": 1, "message": given["say"]}  # in each round
-            self._say(channel, method="notifications/progress", params=told)
-        if given.get("ask") and self.is_modern and "elicitation" in meta.get(ABILITIES, {}):
-            self._ask_in_rounds(channel, session, id, params)
-        elif given.get("ask") and session.asks and self.plan.sharing is Sharing.NONE:
-            self._ask(channel, session, id, given["say"])
+            self._tell_of_progress(channel, session, meta["progressToken"], given, rng)
+        able = meta.get(ABILITIES, {})
+        if self.works is not None and "inputResponses" not in params and self.works.takes(session, params, able, rng):
+            self.works.begin(channel, session, id, params, rng)
+        elif given.get("ask") and self.is_modern and "elicitation" in able:
+            self._ask_in_rounds(channel, session, id, params, rng)
+        elif given.get("ask") and self.may_ask(session):
+            self._ask(channel, session, id, given["say"], rng)
         else:
-            self._echo(channel, session, id, given["say"])
+            self._echo(channel, session, id, given["say"], rng)
 
-    def _echo(self, channel: Channel, session: Session, id: Any, say: str) -> None:
-        pause = self.network.rng.expovariate(4.0)
-        if self.network.strikes("never", 0.05):
+    def _tell_of_progress(
+        self, channel: Channel, session: Session, token: Any, given: dict[str, Any], rng: random.Random
+    ) -> None:
+        """Each of the steps that its client wants, some at once; in each round of a call anew."""
+        begin = f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{json.dumps(token)}'
+        steps: list[bytes] = []
+        for step in range(1, given.get("steps", 1) + 1):
+            steps.append(f'{begin},"progress":{step},"message":"{given["say"]}"}}}}'.encode())
+            if rng.random() < 0.2 or step == given.get("steps", 1):
+                if session.revision == BATCHING and rng.random() < 0.5:
+                    steps = [b"[" + b",".join(steps) + b"]"]
+                stream = self.streams.of(channel)
+                if stream is not None:
+                    self.streams.put(stream, steps)
+                elif channel.is_open:
+                    self.network.say_many(channel, steps)
+                steps = []
+
+    def may_ask(self, session: Session) -> bool:
+        return session.asks and self.plan.sharing is Sharing.NONE
+
+    @property
+    def is_http(self) -> bool:
+        return self.plan.kind is Kind.HTTP
+
+    def _declared(self, revision: str) -> dict[str, Any]:
+        has_way = self.is_modern or not self.is_http or self.streams.has_own
+        resources = {"resources": {"subscribe": True}} if self.room is not None and has_way else {}
+        return {**DECLARED, **resources, **(self.works.capability(revision) if self.works is not None else {})}
+
+    def _echo(self, channel: Channel, session: Session, id: Any, say: str, rng: random.Random) -> None:
+        pause = rng.expovariate(4.0)
+        if self.network.strikes("never", 0.05, rng):
             return
-        if self.network.strikes("late", 0.1):
-            pause = self.network.rng.uniform(5.0, 60.0)
-        self.network.later(pause, self._finish, channel, session, id, say)
+        if self.network.strikes("late", 0.1, rng):
+            pause = rng.uniform(5.0, 60.0)
+        self.network.later(pause, self._finish, channel, session, id, say, rng)
 
-    def _finish(self, channel: Channel, session: Session, id: Any, say: str) -> None:
+    def _finish(self, channel: Channel, session: Session, id: Any, say: str, rng: random.Random) -> None:
         network = self.network
-        if id in session.cancelled and network.rng.random() < 0.8:
+        if id in session.cancelled and rng.random() < 0.8:
             return
-        if network.strikes("errors", 0.1):
-            self._reply(channel, session, id, error=-32602)
+        if network.strikes("errors", 0.1, rng):
+            self.reply(channel, session, id, error=-32602)
             return
         result: dict[str, Any] = {"content": [{"type": "text", "text": say}]}
         result |= {"resultType": "complete"} if self.is_modern else {}
-        if network.strikes("twice", 0.1) and self.plan.kind is not Kind.HTTP:
-            self._reply(channel, session, id, result)
-        self._reply(channel, session, id, result)
+        if network.strikes("twice", 0.1, rng) and self.plan.kind is not Kind.HTTP:
+            self.reply(channel, session, id, result)
+        self.reply(channel, session, id, result)
 
-    def _ask(self, channel: Channel, session: Session, id: Any, say: str) -> None:
+    def _ask(self, channel: Channel, session: Session, id: Any, say: str, rng: random.Random) -> None:
         self.last += 1
         number = f"q{self.last}"
 
@@ -203,38 +292,49 @@ class Server:
             session.questions.pop(number, None)
             if frame is not None and "result" in frame:
                 _check(say, frame["result"])
-            self._echo(channel, session, id, say)
+            self._echo(channel, session, id, say, rng)
 
         session.questions[number] = settle
-        self._say(channel, id=number, method="elicitation/create", params=_form(say))
+        self.say(channel, id=number, method="elicitation/create", params=_form(say))
         self.network.later(15.0, lambda: settle() if number in session.questions else None)
 
-    def _ask_in_rounds(self, channel: Channel, session: Session, id: Any, params: dict[str, Any]) -> None:
+    def _ask_in_rounds(
+        self, channel: Channel, session: Session, id: Any, params: dict[str, Any], rng: random.Random
+    ) -> None:
         say = params["arguments"]["say"]
         if "requestState" in params:
             if params["requestState"] != "of " + say:
                 raise Wrong(f"the state of {say!r} came back as {params['requestState']!r}")
             if "k" in params.get("inputResponses", {}):
                 _check(say, params["inputResponses"]["k"])
-                self._echo(channel, session, id, say)
+                self._echo(channel, session, id, say, rng)
                 return
         asked = {"k": {"method": "elicitation/create", "params": {"mode": "form", **_form(say)}}}
         result = {"resultType": "input_required", "inputRequests": asked, "requestState": "of " + say}
-        self._reply(channel, session, id, result)
+        self.reply(channel, session, id, result)
 
-    def _reply(
+    def reply(
         self, channel: Channel, session: Session, id: Any, result: dict[str, Any] | None = None, error: int = 0
     ) -> None:
-        if not channel.is_open or (self.plan.kind is Kind.HTTP and channel.number not in self.posts):
+        stream = self.streams.of(channel)
+        if stream is None and (not channel.is_open or (self.is_http and channel not in self.posts)):
             return
         said = {"result": result} if result is not None else {"error": {"code": error, "message": "no"}}
-        self._say(channel, id=id, **said)
-        if channel.number in self.posts:
+        self.say(channel, id=id, **said)
+        if stream is not None:
+            self.streams.finish(stream)
+        elif channel in self.posts:
             self._end(channel, Cause(End.DONE))
 
-    def _say(self, channel: Channel, **members: Any) -> None:
-        if channel.is_open:
+    def say(self, channel: Channel, **members: Any) -> None:
+        stream = self.streams.of(channel)
+        if stream is not None:
+            self.put(stream, **members)
+        elif channel.is_open:
             self.network.say(channel, json.dumps({"jsonrpc": "2.0", **members}).encode())
+
+    def put(self, stream: EventStream, **members: Any) -> None:
+        self.streams.put(stream, [json.dumps({"jsonrpc": "2.0", **members}).encode()])
 
 
 def _form(say: str) -> dict[str, Any]:

@@ -1,37 +1,65 @@
 """Worlds, as many as are wanted: `simulating.py [SEED …] [--seconds N] [--from N]`.
 
-Says what there was in them, and how to see one again that went wrong. Exit code 1 if any did.
+Says what there was in them, and how to see one again that went wrong, with the smallest part of it that still does.
+Exit code 1 if any did.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import random
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "core"))
 
-from simulated_network import FAULTS
-from simulation import Report, run_world
+from lasting import LASTING_FAULTS
+from shrinking import TRIES_MAX, shrink
+from simulated_network import STRANGE
+from simulation import Report
+from worlds import name_of, run_world
+
+TOLD_S: Final = 60.0
+"""How often a campaign says how far it is."""
+
+
+def run(share_heard: float, name: str) -> Report:
+    """The oracle hears all that are named, and a share of the others, the same ones in each run."""
+    return run_world(name, is_heard=random.Random(f"heard {name}").random() < share_heard)
 
 
 def reports(options: argparse.Namespace) -> Iterator[Report]:
     """As they come; in the order of their seeds."""
     ends_at = time.monotonic() + options.seconds
-    seeds = iter(options.seeds) if options.seeds else map(str, itertools.count(options.first))
+    seeds = iter(options.seeds) if options.seeds else map(name_of, itertools.count(options.first))
+    make = partial(run, 1.0 if options.seeds else options.heard)
     if options.jobs == 1:
-        yield from map(run_world, itertools.takewhile(lambda _: options.seeds or time.monotonic() < ends_at, seeds))
+        yield from map(make, itertools.takewhile(lambda _: options.seeds or time.monotonic() < ends_at, seeds))
         return
     with ProcessPoolExecutor(options.jobs) as pool:
         while batch := list(itertools.islice(seeds, options.jobs * 8)):
-            yield from pool.map(run_world, batch)
+            yield from pool.map(make, batch)
             if not options.seeds and time.monotonic() >= ends_at:
                 return
+
+
+def tell_wrong(report: Report, tries_max: int) -> None:
+    """What went wrong, and what is left of that world if as much as possible is left out."""
+    faults = " ".join(report.faults) or "no faults"
+    print(f"seed {report.seed}, with {faults}:\n{report.wrong}see it again with: make simulate SEEDS={report.seed}")
+    smallest = shrink(report, tries_max=tries_max, run=run_world)
+    if smallest is not report:
+        print(f"the same goes wrong in {smallest.messages} messages, not {report.messages}, of:")
+        print("".join(f"  {who}\n" for who in smallest.who), end="")
+        print(f"see it with: make simulate LOG=1 SEEDS={smallest.seed}")
+    print(flush=True)
 
 
 def main() -> int:
@@ -40,27 +68,36 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--from", dest="first", type=int, default=int(time.time()) % 10_000_000 * 1000)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--heard", type=float, default=0.25, help="share of the worlds in which the oracle listens")
+    parser.add_argument("--tries", type=int, default=60, help="how often a world that went wrong is made smaller")
+    parser.add_argument("--shrink", action="store_true", help=f"up to {TRIES_MAX} times")
+    parser.add_argument("--log", action="store_true", help="print what the engine is told and orders, of each seed")
     options = parser.parse_args()
-    began_at = time.monotonic()
+    if options.log:
+        for seed in options.seeds:
+            print(run_world(seed, log=print).wrong or "all is well")
+        return 0
+    began_at = told_at = time.monotonic()
     told: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
     worlds = messages = 0
     failed: list[str] = []
     for report in reports(options):
         worlds, messages = worlds + 1, messages + report.messages
+        if time.monotonic() > told_at + TOLD_S:
+            told_at = time.monotonic()
+            print(f"so far {worlds} worlds, {messages} messages, {len(failed)} went wrong", flush=True)
         told.update(report.told)
         outcomes.update(report.outcomes)
         if report.wrong:
             failed.append(report.seed)
-            faults = " ".join(report.faults) or "no faults"
-            print(f"seed {report.seed}, with {faults}:\n{report.wrong}see it again with: make simulate", end="")
-            print(f" SEEDS={report.seed}\n", flush=True)
+            tell_wrong(report, TRIES_MAX if options.shrink else options.tries)
         elif options.seeds:
             print(f"seed {report.seed}: {report.messages} messages, history {report.history}")
     taken_s = time.monotonic() - began_at
     print(f"{worlds} worlds, {messages} messages, {messages / max(taken_s, 0.001):.0f} a second")
     print("inputs:", ", ".join(f"{name} {n}" for name, n in sorted(told.items()) if not name.startswith("fault ")))
-    print("faults:", ", ".join(f"{fault} {told['fault ' + fault]}" for fault in FAULTS))
+    print("faults:", ", ".join(f"{fault} {told['fault ' + fault]}" for fault in (*STRANGE, *LASTING_FAULTS)))
     print("requests:", ", ".join(f"{name} {n}" for name, n in sorted(outcomes.items())))
     if failed:
         print(f"{len(failed)} went wrong; see them again with: make simulate SEEDS='{' '.join(failed)}'")

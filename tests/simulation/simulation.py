@@ -1,29 +1,49 @@
-"""One world from one seed: who is in it, what goes wrong, and what must hold meanwhile and afterwards."""
+"""One world from one seed: who is in it, what goes wrong, and what must hold meanwhile and afterwards.
+
+It consists of parts, of which any may be left out (`masks`): the faults, `narrow` limits, servers (s0), clients (c0)
+with their operations (c0.0), what happens to the servers (x.0), and those who come afterwards (n0).
+"""
 
 from __future__ import annotations
 
+import itertools
 import random
+import re
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
+import masks
 import msgspec
 from isthmus.core.effects import Dial
+from isthmus.core.engine import Engine
 from isthmus.core.eras import Era
 from isthmus.core.limits import Limits
-from isthmus.core.plan import Affinity, Kind, Plan, ServerPlan, Sharing
+from isthmus.core.oracle import Violation
+from isthmus.core.oracle.wires import Wire
+from isthmus.core.plan import Affinity, Kind, Offer, Plan, ServerPlan, Sharing, TaskRules
 from overheard import Overheard
 from simulated_clients import KINDS, Client, ModernHttpClient
-from simulated_network import FAULTS, Channel, Network, Wrong
+from simulated_network import FAULTS, STRANGE, Channel, Network, Wrong
+from simulated_news import DEAFENING, News, Newsroom, Paper
 from simulated_servers import Server
+from simulated_storage import Storage
+from simulated_tasks import Book, Tasks
+from simulated_works import Works
 from stateless_driving import tables
 
 STORM_S: Final = 60.0
 CALM_S: Final = 400.0
 """Longer than every time limit below, one after the other."""
+WAITING_S: Final = 60.0
+"""What took place in the storm has arrived by then."""
 TRIES: Final = 12
 EMPTY_S: Final = 2_000.0
+NEWCOMER: Final = 100
+"""The number of the first of those who come when the storm is over."""
 
 ROOMY: Final = Limits(
     reply_timeout_s=40.0,
@@ -36,6 +56,10 @@ ROOMY: Final = Limits(
     shared_linger_s=20.0,
     crash_loop_pause_s=10.0,
     crash_loop_pause_max_s=20.0,
+    task_ttl_s=80.0,
+    task_ttl_max_s=120.0,
+    task_after_s=2.0,
+    task_inline_max_bytes=80,
 )
 NARROW: Final = msgspec.structs.replace(
     ROOMY,
@@ -45,120 +69,220 @@ NARROW: Final = msgspec.structs.replace(
     parks_per_session_max=4,
     outbox_high_bytes=2048,
     outbox_low_bytes=512,
+    tasks_max=14,
+    tasks_per_principal_max=9,
+    tasks_per_session_max=5,
+    task_questions_max=1,
+    task_page_max=2,
 )
 """So little that a short storm reaches it; not in worlds where nothing may go wrong."""
 
 
 @dataclass
 class Report:
-    """What came of a world: `wrong` is empty if all was well."""
+    """What came of a world: `wrong` is empty if all was well.
+
+    Attributes:
+        seed: the world's name.
+        parts: those that it had.
+        who: its servers and clients, one a line.
+        checker: which one found what is wrong: where it is in the code, and the oracle's rules if it was that.
+    """
 
     seed: str
     faults: tuple[str, ...]
+    parts: tuple[str, ...] = ()
+    who: tuple[str, ...] = ()
     wrong: str = ""
+    checker: str = ""
     messages: int = 0
     history: str = ""
     told: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
 
 
-class World:
-    """See the module."""
+class Heard(Overheard):
+    """With many sessions a server may have said to one of them who it is, while another has not got so far."""
 
-    def __init__(self, seed: str) -> None:
+    def _note(self, wire: Wire, found: list[Violation]) -> None:
+        super()._note(wire, [each for each in found if each.rule != "server-info" or each.who is not wire.proxy])
+
+
+class World:
+    """See the module.
+
+    Args:
+        name: a seed, or a seed and what is kept of its world.
+        is_heard: an oracle listens on each wire. That takes as long as all the rest, and changes nothing.
+    """
+
+    def __init__(self, name: str, *, is_heard: bool = True) -> None:
+        seed, self._kept = masks.parse(name)
+        self.parts: list[str] = []
         self.rng = rng = random.Random(seed)
         chance = rng.choice((0.0, 0.3, 0.6, 0.9))
-        self.faults = frozenset(fault for fault in FAULTS if rng.random() < chance)
+        drawn = [fault for fault in FAULTS if rng.random() < chance]
+        drawn += [fault for fault in STRANGE if random.Random(f"{seed} {fault}").random() < chance]
+        self.faults = frozenset(filter(self._has, drawn))
         self.network = Network(rng, self.faults, self._dialled)
-        self.servers = {server.plan.id: server for server in self._servers()}
         self.affinity = rng.choice(list(Affinity))
-        plan = Plan(
-            servers=tuple(server.plan for server in self.servers.values()),
-            affinity=self.affinity,
+        is_narrow = rng.random() < 0.7 and bool(drawn) and self._has("narrow")
+        self.book = Book() if rng.random() < 0.4 and self._has("tasks") else None
+        self.paper = Paper() if rng.random() < 0.4 and self._has("news") else None
+        drawn_servers = [self._server(number) for number in range(rng.randint(1, 3))]
+        self.servers = {server.plan.id: server for server in drawn_servers if self._has(server.name)}
+        plan = Plan(servers=tuple(server.plan for server in self.servers.values()), affinity=self.affinity)
+        self.network.engine = (Heard if is_heard else Engine)(
+            plan,
+            entropy=self.network.rng_of("entropy").randbytes,
+            unix_at_zero=1e9,
+            limits=NARROW if is_narrow else ROOMY,
         )
-        limits = NARROW if self.faults and rng.random() < 0.7 else ROOMY
-        self.network.engine = Overheard(plan, entropy=rng.randbytes, unix_at_zero=1e9, limits=limits)
+        self._server_ids = [server.plan.id for server in drawn_servers]
+        self._client_count = rng.randint(2, 7)
         self.clients: list[Client] = []
+        self.network.storage = Storage(self.network)
 
-    def _servers(self) -> list[Server]:
-        rng, servers = self.rng, []
-        for number in range(rng.randint(1, 3)):
-            is_modern, kind = rng.random() < 0.4, rng.choice(list(Kind))
-            sharing = Sharing.NONE if kind is Kind.HTTP else rng.choice((Sharing.NONE, *Sharing))
-            plan = ServerPlan(
-                id=f"server {number}",
-                kind=kind,
-                sharing=sharing,
-                era=Era.STATELESS if is_modern else rng.choice((None, Era.HANDSHAKE)),
-                idle_stop_s=rng.choice((None, 5.0)),
-                spares=rng.choice((0, 0, 1)) if kind is Kind.PIPE and sharing is Sharing.NONE else 0,
-            )
-            servers.append(Server(self.network, plan, is_modern=is_modern))
-        return servers
+    def _has(self, part: str) -> bool:
+        if self._kept is not None and part not in self._kept:
+            return False
+        self.parts.append(part)
+        return True
+
+    def _server(self, number: int) -> Server:
+        rng = self.network.rng_of(f"plan of s{number}")
+        is_modern, kind = rng.random() < 0.4, rng.choice(list(Kind))
+        sharing = Sharing.NONE if kind is Kind.HTTP else rng.choice((Sharing.NONE, *Sharing))
+        plan = ServerPlan(
+            id=f"s{number}",
+            kind=kind,
+            sharing=sharing,
+            era=Era.STATELESS if is_modern else rng.choice((None, Era.HANDSHAKE)),
+            idle_stop_s=rng.choice((None, 5.0)),
+            spares=rng.choice((0, 0, 1)) if kind is Kind.PIPE and sharing is Sharing.NONE else 0,
+            tasks=TaskRules(offer=rng.choice(list(Offer)) if self.book is not None else Offer.OWN),
+        )
+        server = Server(self.network, plan, is_modern=is_modern)
+        if rng.random() < 0.6 and self.book is not None:
+            server.works = Works(server)
+        if self.paper is not None:
+            server.room = Newsroom(server)
+        return server
 
     def _dialled(self, channel: Channel, dial: Dial) -> None:
         self.servers[dial.target.server].dialled(channel, dial)
 
-    def _join(self, kind: type[Client] | None = None, server: str | None = None) -> Client:
-        rng, number = self.rng, len(self.clients)
+    def _join(self, number: int, kind: type[Client] | None = None, server: str | None = None) -> Client | None:
+        """A client begins; None: its server is not in this world."""
+        rng = self.network.rng_of(f"plan of c{number}")
         kind = rng.choice(KINDS) if kind is None else kind
         principal = rng.choice(("", "", "ann", "bob"))
         if kind is ModernHttpClient and self.affinity is Affinity.SHARED:
             principal = f"p{number}"  # those of one principal have one session, and hear what it is asked
-        client = kind(self.network, number, rng.choice(list(self.servers)) if server is None else server, principal)
+        server = rng.choice(self._server_ids) if server is None else server
+        if server not in self.servers:
+            return None
+        client = kind(self.network, number, server, principal)
+        if self.book is not None and rng.random() < 0.7:
+            client.tasks = Tasks(client, self.book)
+        if self.paper is not None and rng.random() < 0.7:
+            client.news = News(client, self.paper)
         self.clients.append(client)
         client.begin()
         return client
 
     def run(self) -> None:
-        for _ in range(self.rng.randint(2, 7)):
-            self._join().act()
-        self.network.later(1.0, self._strike)
-        self.network.run(STORM_S)
-        self.network.is_stormy = False
-        self.network.run(CALM_S)
+        network = self.network
+        for number in range(self._client_count):
+            client = self._join(number) if self._has(f"c{number}") else None
+            if client is not None:
+                self._plan(f"c{number}", client.act)
+        if self.paper is not None:
+            self._plan("news", self._publish)
+        if self._has("x"):
+            self._plan("x", self._strike)
+        network.run(STORM_S)
+        network.is_stormy = False
+        if self.paper is not None:
+            self._check_news(self.paper)
+        network.run(CALM_S)
         self._check_answered()
+        engine = self.network.engine
+        if isinstance(engine, Overheard) and engine.is_at_rest:
+            engine.finish()
         self._check_service()
         self._check_empty()
 
-    def _strike(self) -> None:
-        network = self.network
-        if network.is_stormy:
-            network.later(self.rng.expovariate(1.0), self._strike)
-            server = self.rng.choice(list(self.servers.values()))
-            if network.strikes("crashes", 0.2):
-                server.crash()
-            if network.strikes("forgets", 0.1):
-                server.forget()
-            if network.channels and network.strikes("cuts", 0.1):
-                network.cut(self.rng.choice(list(network.channels.values())))
+    def _plan(self, part: str, act: Callable[[int], None]) -> None:
+        """Let somebody act about once a second, while the storm lasts."""
+        rng, at = self.network.rng_of(f"times of {part}"), 0.0
+        for number in itertools.count():
+            if at >= STORM_S:
+                return
+            if self._has(f"{part}.{number}"):
+                self.network.later(at, act, number)
+            at += rng.expovariate(1.0)
+
+    def _publish(self, number: int) -> None:
+        rng = self.network.rng_of(f"change {number}")
+        rooms = [server.room for server in self.servers.values() if server.room is not None]
+        if rooms and self.paper is not None:
+            self.paper.publish(rng.choice(rooms), rng)
+
+    def _strike(self, number: int) -> None:
+        network, rng = self.network, self.network.rng_of(f"x{number}")
+        server = rng.choice(list(self.servers.values()))
+        if network.strikes("crashes", 0.2, rng):
+            server.crash()
+        if network.strikes("forgets", 0.1, rng):
+            server.forget()
+        if network.strikes("cuts", 0.1, rng) and network.channels:
+            network.cut(rng.choice(list(network.channels.values())))
+        if network.strikes("halves", 0.1, rng) and network.channels:
+            network.halve(rng.choice(list(network.channels.values())))
+        if network.strikes("sleeps", 0.01, rng):
+            network.sleep(rng.choice((5.0, 60.0, 600.0, 10_000.0)), rng.choice((0, 3, 100)))
 
     # --- What holds afterwards --------------------------------------------------------------------------------------
+
+    def _check_news(self, paper: Paper) -> None:
+        """Who was subscribed has heard of all changes, where nothing stood in the way. Then all subscriptions end."""
+        ended_at = self.network.now
+        self.network.run(WAITING_S)
+        if not self.faults & DEAFENING and "narrow" not in self.parts:
+            self.network.told["news checked"] += paper.check(before=ended_at)
+        for client in self.clients:
+            if client.news is not None:
+                client.news.stop()
 
     def _check_answered(self) -> None:
         """No request is pending for ever; and where nothing went wrong, all had good answers."""
         for client in self.clients:
-            if client.owed:
-                raise Wrong(f"{type(client).__name__} {client.mark} is still owed {sorted(client.owed)}")
-            bad = {name: count for name, count in client.outcomes.items() if name not in ("result", "resumed")}
+            owed = sorted(number for number, owed in client.owed.items() if not owed.lasts)
+            if owed:
+                raise Wrong(f"{type(client).__name__} {client.mark} is still owed {owed}")
+            bad = {name: count for name, count in client.outcomes.items() if name not in GOOD}
             if not self.faults and bad:
                 raise Wrong(f"nothing went wrong, and {type(client).__name__} {client.mark} had {bad}")
 
     def _check_service(self) -> None:
         """A new client of each kind gets an answer from each server."""
-        for server in self.servers:
-            for kind in dict.fromkeys(KINDS):
-                client = self._join(kind, server)
-                client.is_rude = False
-                for _ in range(TRIES):
-                    self.network.run(20.0)
-                    if client.is_ready:
-                        client.call()
-                        self.network.run(20.0)
-                    if client.outcomes["result"]:
-                        break
-                else:
-                    raise Wrong(f"{kind.__name__} gets nothing from {self.servers[server].plan}: {client.outcomes}")
+        drawn = itertools.product(self._server_ids, dict.fromkeys(KINDS))
+        for number, (server, kind) in enumerate(drawn, NEWCOMER):
+            client = self._join(number, kind, server) if self._has(f"n{number}") else None
+            if client is not None:
+                self._serve(client)
+
+    def _serve(self, client: Client) -> None:
+        client.is_rude = False
+        for _ in range(TRIES):
+            self.network.run(20.0)
+            if client.is_ready:
+                client.call()
+                self.network.run(20.0)
+            if client.outcomes["result"] or client.outcomes["task completed"]:
+                return
+        raise Wrong(f"{type(client).__name__} gets nothing from {self.servers[client.server].plan}: {client.outcomes}")
 
     def _check_empty(self) -> None:
         """Once all clients have left, nothing is left of them."""
@@ -166,25 +290,53 @@ class World:
             client.is_done = True
             client.leave()
         self.network.run(EMPTY_S)
+        tasks, storage = self.network.engine.tasks(), self.network.storage
+        if tasks or storage.records or storage.blobs:
+            raise Wrong(f"left of tasks: {tasks}, {list(storage.records)}, {list(storage.blobs)}")
         left = {name: table for name, table in tables(self.network.engine).items() if table and name not in OWN}
         if left:
             raise Wrong(f"left of clients that have gone: {left}")
 
 
+GOOD: Final = {
+    "result",
+    "resumed",
+    "progress",
+    "news",
+    "news subscribed",
+    "task begun",
+    "task completed",
+    "task cancelled",
+    "task of others",
+    "task error -32603",
+}
+"""Outcomes in worlds where nothing goes wrong: who waits for a task, and cancels it, gets an error."""
+
 OWN: Final = ("timers", "links")
 """What may go on without clients: servers that rest, and are begun again."""
 
 
-def run_world(seed: str) -> Report:
+def run_world(
+    name: str, *, is_heard: bool = True, log: Callable[[str], None] | None = None, kind: type[World] | None = None
+) -> Report:
     """Whatever is raised in a world is what is wrong with it."""
-    world = World(seed)
-    report = Report(seed, tuple(sorted(world.faults)))
+    world = (kind or World)(name, is_heard=is_heard)
+    world.network.log = log
+    report = Report(name, tuple(sorted(world.faults)))
     try:
         world.run()
-    except Exception:
-        report.wrong = traceback.format_exc()
+    except Exception as error:
+        report.wrong, report.checker = traceback.format_exc(), _checker(error)
+    report.parts = tuple(world.parts)
+    report.who = tuple(map(str, (*world.servers.values(), *world.clients)))
     report.messages, report.told = world.network.messages, world.network.told
     report.history = world.network.history.hexdigest()
     for client in world.clients:
         report.outcomes.update(client.outcomes)
     return report
+
+
+def _checker(error: Exception) -> str:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    rules = re.findall(r"\brule='([a-z-]+)'", str(error))
+    return " ".join((type(error).__name__, Path(place.filename).name, place.name, str(place.lineno), *rules))

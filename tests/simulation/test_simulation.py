@@ -42,7 +42,7 @@ def test_each_fault_strikes_and_each_world_is_spared_some() -> None:
 
 def _asking() -> tuple[PipeClient, Channel]:
     """A client that has called a tool, as 1."""
-    client = PipeClient(World("1").network, 1, "server 0", "")
+    client = PipeClient(World("1").network, 1, "s0", "")
     client.is_rude = False
     client.pipe = Channel(ChannelId(9), client)
     assert client.call() == 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from http1_driving import Answer, Fields, chunks, serve, servers
-from http1_messages import CUTS, REQUESTS
+from http1_messages import CHUNKS, CUTS, ENDS, ODD_CHUNKS, ODD_LINES, PLAIN_LINES, REQUESTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from isthmus.core.wire.http1 import CLOSED, END, RequestHead
@@ -39,6 +41,7 @@ ODD = st.one_of(
         Answer, st.just(200), st.sampled_from(FIELDS), st.sampled_from([(), (b"x" * 5000,), (b"0123",)]), **FLAGS
     ),
 )
+ANSWER = [Answer(200, FIELDS[0], (b"01234",))]
 ANSWERS = st.integers(0, 9).flatmap(lambda n: USUAL if n else ODD)
 
 
@@ -49,6 +52,25 @@ def test_it_is_like_h11(stream: bytes, cuts: list[int], answers: list[Answer]) -
     ours, theirs = servers()
     arriving = chunks(stream, cuts)
     assert serve(ours, arriving, answers) == serve(theirs, arriving, answers)
+
+
+def test_each_line_beside_usual_ones_is_read_as_h11_reads_it() -> None:
+    """Behind them and before: of two that say the same in different ways neither counts more."""
+    for line, framing in product([*PLAIN_LINES, *ODD_LINES], (b"Content-Length: 5", b"Transfer-Encoding: chunked")):
+        for lines in ([framing, line], [line, framing]):
+            body = b"01234" if framing.startswith(b"C") else CHUNKS[0] + ENDS[0]
+            stream = b"\r\n".join([b"POST /mcp HTTP/1.1", b"Host: x", *lines, b"", body])
+            ours, theirs = servers()
+            assert serve(ours, [stream], ANSWER) == serve(theirs, [stream], ANSWER), stream
+
+
+def test_what_follows_a_chunk_is_read_as_h11_reads_it() -> None:
+    """Whatever comes next: behind an ordinary chunk the line of another one is looked for first."""
+    head = b"POST /mcp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for odd, end in product((b"", *ODD_CHUNKS), ENDS):
+        stream = head + CHUNKS[0] + odd + CHUNKS[1] + end
+        ours, theirs = servers()
+        assert serve(ours, [stream], ANSWER) == serve(theirs, [stream], ANSWER), stream
 
 
 def test_a_client_that_has_closed_its_side_is_answered_and_no_other_request_awaited() -> None:

@@ -1,0 +1,37 @@
+"""Strategies of Hypothesis for what servers do to a client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hypothesis import strategies as st
+
+from .arguments import T
+from .behaviour import Behaviour
+from .client_survey import ClientSurvey
+from .deeds import Scene, kinds_for
+
+DEEDS_MAX: Final = 4
+"""Of one conversation: most faults show after one or two."""
+MAYBE: Final = (False,) * 9 + (True,)
+
+
+@st.composite
+def behaviours(draw: st.DrawFn, surveys: Sequence[ClientSurvey]) -> Behaviour:
+    """What a server may do to a client in one of the revisions it speaks."""
+    survey = draw(st.sampled_from(surveys))
+
+    def pick(values: tuple[T, ...]) -> T:
+        return draw(st.sampled_from(values))
+
+    scene = Scene(survey, pick)
+    kinds = draw(st.lists(st.sampled_from(kinds_for(survey)), min_size=1, max_size=DEEDS_MAX))
+    return Behaviour(
+        survey.revision,
+        tuple(deed for kind in kinds for deed in kind.make(scene)),
+        survey.tools,
+        pick(MAYBE),
+        "" if survey.is_http and pick(MAYBE) else "session-",
+        not (survey.is_http and pick(MAYBE)),
+    )

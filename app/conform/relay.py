@@ -1,0 +1,42 @@
+"""Stands where a client starts its server: passes stdin and stdout on to the test, over a loopback socket.
+
+It is run as a file, `relay.py PORT TOKEN`, and loads nothing of ours, for it is started once for each conversation.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+
+HOST = "127.0.0.1"
+
+
+def _upwards(peer: socket.socket) -> None:
+    """What the client says, until it closes our stdin."""
+    try:
+        while chunk := os.read(0, 65536):
+            peer.sendall(chunk)
+        peer.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass  # the test has hung up: `relay` sees that
+
+
+def relay(port: int, token: str) -> None:
+    """Until the test hangs up."""
+    with socket.create_connection((HOST, port)) as peer:
+        peer.sendall(token.encode() + b"\n")
+        threading.Thread(target=_upwards, args=(peer,), daemon=True).start()
+        try:
+            while chunk := peer.recv(65536):
+                view = memoryview(chunk)
+                while view:
+                    view = view[os.write(1, view) :]
+        except OSError:
+            pass  # the client reads no more, or the test is over
+
+
+if __name__ == "__main__":
+    relay(int(sys.argv[1]), sys.argv[2])
+    os._exit(0)  # the other thread may be reading

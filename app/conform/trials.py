@@ -1,0 +1,105 @@
+"""What is tested, whichever end of the wire it is, and what is found in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple
+
+import msgspec
+
+from ...core.oracle import Role, Rule, Violation
+from ..errors import Failed
+from .findings import C, Finding, Outcome
+from .survey import Played
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+STOPPED: Final = "stopped by a signal"
+WHAT_TO_INSTALL: Final = "isthmus conform needs Hypothesis: pip install 'isthmus[conform]'"
+
+
+class Surveyed(NamedTuple, Generic[C]):
+    """What was learned before the test.
+
+    Attributes:
+        revisions: those that are spoken, the oldest first.
+        strategy: makes the strategy of conversations. It needs Hypothesis.
+    """
+
+    revisions: Sequence[str]
+    strategy: Callable[[], SearchStrategy[C]]
+
+
+class Trial(NamedTuple, Generic[C]):
+    """A server or a client that is tested.
+
+    Attributes:
+        target: its name, for people.
+        role: which end it is.
+        kind: the type of its conversations.
+        rules: those that it can break.
+        survey: learns what it speaks; raises `Failed` if it cannot be tested.
+        play: plays a conversation, and says what was seen.
+        judge: what was broken in it, each rule once.
+        chances: the rules that could have been.
+        size: how many steps a conversation has.
+        without: the conversation without one of them; None: it takes that.
+    """
+
+    target: str
+    role: Role
+    kind: type[C]
+    rules: Mapping[str, Rule]
+    survey: Callable[[], Surveyed[C]]
+    play: Callable[[C], Played]
+    judge: Callable[[C, Played], list[Violation]]
+    chances: Callable[[C, Played], set[str]]
+    size: Callable[[C], int]
+    without: Callable[[C, int], C | None]
+
+    def chosen(self, only: Collection[str] = (), ignored: Collection[str] = ()) -> list[str]:
+        """The rules that are looked for."""
+        return [rule for rule in self.rules if (not only or rule in only) and rule not in ignored]
+
+    def replayed(self, conversation: C, rule: str) -> Finding[C] | None:
+        """Play a conversation again: what it shows of `rule`, if it is broken again."""
+        played = self.play(conversation)
+        found = [each for each in self.judge(conversation, played) if each.rule == rule]
+        return Finding(found[0], conversation, played) if found else None
+
+
+class Effort(msgspec.Struct, frozen=True):
+    """How much is tried.
+
+    Attributes:
+        examples: conversations that are made up; those that make others small are not counted.
+        seconds: no new conversation begins after so many; None: there is no such limit.
+        seed: what all choices follow from.
+    """
+
+    examples: int = 200
+    seconds: float | None = None
+    seed: int = 0
+
+
+def run(
+    trial: Trial[C], effort: Effort, rules: Collection[str], tell: Callable[[str], None]
+) -> tuple[Sequence[str], Outcome[C]]:
+    """Look for broken rules. Returns the revisions that are spoken, and what was found.
+
+    Args:
+        tell: called with a line for people, now and then.
+
+    Raises:
+        Failed: it cannot be tested, or Hypothesis is missing.
+    """
+    try:
+        from .searching import Search  # what it needs is needed by no other command
+    except ModuleNotFoundError as error:
+        if error.name != "hypothesis":
+            raise
+        raise Failed(WHAT_TO_INSTALL) from error
+    revisions, strategy = trial.survey()
+    tell(f"seed {effort.seed}; {trial.target} speaks {', '.join(revisions)}")
+    return revisions, Search(trial, effort, rules, tell).run(strategy())

@@ -1,0 +1,65 @@
+"""What a case is: a conversation that keeps a rule of the oracle, and the same with one thing in it that breaks it.
+
+The cases are in `oracle_cases_…`, by kind of rule, and all of them in `oracle_cases`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from isthmus.core.oracle import Oracle, Transport
+from wire_scenes import K, Wire
+
+Play = Callable[[Wire, bool], None]
+PIPE, HTTP, SSE = Transport.PIPE, Transport.HTTP, Transport.EVENTS
+V5 = "2026-07-28"
+
+
+class Case(NamedTuple):
+    """`play(wire, is_broken)` writes the conversation. `oracle` are further arguments of the oracle's."""
+
+    rule: str
+    transport: Transport
+    play: Play
+    oracle: dict[str, Any]
+
+
+CASES: list[Case] = []
+
+
+def case(rule: str, transport: Transport = PIPE, **oracle: Any) -> Callable[[Play], Play]:
+    def keep(play: Play) -> Play:
+        CASES.append(Case(rule, transport, play, oracle))
+        return play
+
+    return keep
+
+
+def found(case: Case, revision: str, is_broken: bool) -> tuple[Wire, list[Any]]:
+    """What the oracle says of a case, from the first observation to the end."""
+    wire = Wire(revision, case.transport)
+    case.play(wire, is_broken)
+    oracle = Oracle(None if revision == V5 else revision, case.transport, **case.oracle)
+    seen = [violation for each in wire.seen for violation in oracle.receive(each)]
+    return wire, seen + oracle.finish()
+
+
+# --- What several kinds of rule speak of ------------------------------------------------------------------------------
+
+
+def acknowledge(w: Wire, id: Any, honoured: dict[str, Any], said: Any = None) -> None:
+    meta = {K + "subscriptionId": id if said is None else said}
+    w.tell("notifications/subscriptions/acknowledged", id, _meta=meta, notifications=honoured)
+
+
+def task(id: str, status: str = "working", **more: Any) -> dict[str, Any]:
+    """A task of 2025-11-25."""
+    said = {"taskId": id, "status": status, "createdAt": "t", "lastUpdatedAt": "t", "ttl": None, **more}
+    return {name: value for name, value in said.items() if value is not ...}
+
+
+def detailed(id: str, status: str = "working", **more: Any) -> dict[str, Any]:
+    """A task of the extension."""
+    said = {"taskId": id, "status": status, "createdAt": "t", "lastUpdatedAt": "t", "ttlMs": 1000, **more}
+    return {name: value for name, value in said.items() if value is not ...}

@@ -1,0 +1,111 @@
+"""Which calls may be made twice: what lists of tools promise, and what of that is remembered."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from isthmus.core.bridge.seal import digest_of_value
+from isthmus.core.errors import RemoteProtocolError
+from isthmus.core.limits import Limits
+from isthmus.core.replay import MARKS, QUESTIONS_MAX, Replays, digests, take_answer
+from isthmus.core.session import Audience
+
+ANN = Audience("s", "ann", ())
+BOB = Audience("s", "bob", ())
+
+
+def tool(name: Any, **annotations: Any) -> dict[str, Any]:
+    return {"name": name, "annotations": annotations}
+
+
+def page(*tools: Any) -> bytes:
+    return json.dumps({"tools": tools}, separators=(",", ":")).encode()
+
+
+def may(replays: Replays, name: str, audience: Audience = ANN) -> bool:
+    return replays.may_repeat(audience, "tools/call", json.dumps({"name": name}).encode())
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_a_promise_of_a_tool_holds_for_whom_it_was_shown(mark: str) -> None:
+    replays = Replays(Limits())
+    replays.learn(
+        ANN, page(tool("reads", **{mark: True}), tool("writes", **{mark: False}), tool("says none")), is_first=True
+    )
+    assert may(replays, "reads")
+    assert not may(replays, "writes")
+    assert not may(replays, "says none")
+    assert not may(replays, "reads", BOB)
+
+
+@pytest.mark.parametrize("method", ["prompts/get", "resources/read", "tools/call", "completion/complete"])
+@pytest.mark.parametrize("params", [None, b"{}", b'{"name":7}'])
+def test_requests_that_only_read_may_be_made_twice(method: str, params: bytes | None) -> None:
+    """Nothing else that names no tool."""
+    assert Replays(Limits()).may_repeat(ANN, method, params) is (method in ("prompts/get", "resources/read"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b'{"tools":7,"readOnlyHint":true}',
+        b'{"readOnlyHint":true}',
+        b'{"tools":[{"annotations":{"readOnlyHint":true}}]}',
+        b'{"tools":[{"name":"t","annotations":["readOnlyHint"]}]}',
+        b'{"tools":[{"name":"t","annotations":{"readOnlyHint":"true"}}]}',
+        b'{"tools":[{"name":"t","annotations":{"readOnlyHint":true}}],"tools":[]}',
+        b'{"tools":[{"name":"t","annotations":{"readOnlyHint":true}},{"name":"u","name":"v"}]}',
+    ],
+)
+def test_a_page_that_promises_nothing_readable_is_not_learned_from(said: bytes) -> None:
+    """What was known before is gone with it: it may be of those tools that it speaks."""
+    replays = Replays(Limits())
+    replays.learn(ANN, page(tool("t", readOnlyHint=True)), is_first=True)
+    replays.learn(ANN, said, is_first=True)
+    assert not may(replays, "t")
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_new_list_takes_back_what_the_last_one_promised(is_first: bool) -> None:
+    """Also one that promises nothing at all; a further page of the same list takes nothing back."""
+    replays = Replays(Limits())
+    replays.learn(ANN, page(tool("t", idempotentHint=True)), is_first=True)
+    replays.learn(ANN, page(tool("u")), is_first=is_first)
+    assert may(replays, "t") is not is_first
+
+
+def test_only_so_many_tools_are_remembered() -> None:
+    """Then those before are forgotten, and the page is learned."""
+    replays = Replays(Limits(tools_known_max=2))
+    replays.learn(ANN, page(tool("a", readOnlyHint=True), tool("b", readOnlyHint=True)), is_first=True)
+    replays.learn(ANN, page(tool("c", readOnlyHint=True)), is_first=False)
+    assert [name for name in "abc" if may(replays, name)] == ["c"]
+
+
+def test_who_was_shown_a_list_longest_ago_is_forgotten_first() -> None:
+    replays = Replays(Limits(audiences_max=2))
+    cat = Audience("s", "cat", ())
+    for audience in (ANN, BOB, ANN, cat):
+        replays.learn(audience, page(tool("t", readOnlyHint=True)), is_first=True)
+    assert [audience.principal for audience in (ANN, BOB, cat) if may(replays, "t", audience)] == ["ann", "cat"]
+
+
+def test_a_call_that_names_two_tools_may_be_neither() -> None:
+    with pytest.raises(RemoteProtocolError, match="twice"):
+        Replays(Limits()).may_repeat(ANN, "tools/call", b'{"name":"a","name":"b"}')
+
+
+@pytest.mark.parametrize("count", [0, QUESTIONS_MAX, QUESTIONS_MAX + 1])
+def test_of_a_round_with_too_many_questions_none_is_kept(count: int) -> None:
+    kept = digests({f"r{n}": b'{"n":%d}' % n for n in range(count)})
+    assert len(kept) == (count if count <= QUESTIONS_MAX else 0)
+
+
+def test_an_answer_is_taken_once() -> None:
+    entry = b'{"method":"roots/list"}'
+    known = {digest_of_value(entry)[:16]: b'{"roots":[]}'}
+    assert take_answer(known, b'{"method":"elicitation/create"}') is None
+    assert take_answer(known, entry) == b'{"roots":[]}'
+    assert take_answer(known, entry) is None

@@ -1,0 +1,319 @@
+"""A network whose engine can die and begin anew, with a disk behind it, and files that come and go over plain HTTP."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import msgspec
+from isthmus.core.effects import (
+    Append,
+    Appended,
+    Cause,
+    Cease,
+    Close,
+    Dial,
+    Effect,
+    End,
+    Halt,
+    Opening,
+    Receive,
+    Send,
+    Serve,
+    StorageAnswer,
+    StoredFile,
+    UploadManifest,
+)
+from isthmus.core.engine import Engine
+from isthmus.core.ids import ChannelId, Ticket
+from isthmus.core.plan import Plan
+from simulated_disk import Left, StormyDisk
+from simulated_network import Channel, Network, Wrong
+
+DYING: Final = ("restarts", "stops", "steps")
+"""What befalls the proxy. restarts: it dies, at any effect of any input, and comes back. stops: it is stopped in order,
+and comes back. steps: the wall clock is another one then."""
+
+DRAIN_S: Final = 5.0
+ZERO_UNIX: Final = 1e9
+STORING_S: Final = 30.0
+"""How long a process that ends waits for its disk."""
+
+
+class Sender(Protocol):
+    """A client that sends files.
+
+    Attributes:
+        files: names and contents, of a form or of a whole body; of more of a draft, what it has of it.
+        is_breaking: it hangs up in the midst.
+    """
+
+    name: str
+    files: list[tuple[str, bytes]]
+    is_breaking: bool
+
+
+class LastingNetwork(Network):
+    """
+    Attributes:
+        runs: how many engines there were before this one.
+        evicted: how many files have gone for others.
+        crashing: is called when an engine is about to go.
+    """
+
+    def __init__(
+        self,
+        rng: random.Random,
+        faults: frozenset[str],
+        dialled: Callable[[Channel, Dial], None],
+    ) -> None:
+        super().__init__(rng, faults, self._reach)
+        self._onward = dialled
+        self.unix_at_zero = ZERO_UNIX
+        self.storage = self.disk = StormyDisk(self)
+        self._fate = self.rng_of("fate")
+        self._effects_left = 0
+        self.crashing: Callable[[], None] = lambda: None
+        self._evicted = 0
+        self._refused: dict[Channel, int] = {}
+        self.runs = 0
+        self._is_down = self._is_doomed = self._is_stopping = False
+        self._appending: dict[ChannelId, tuple[Append, list[bytes]]] = {}
+
+    @property
+    def now_unix(self) -> float:
+        return self.unix_at_zero + self.now
+
+    @property
+    def evicted(self) -> int:
+        return self._evicted + sum(ends.count for ends in self.engine.file_ends() if ends.why == "evicted")
+
+    @property
+    def is_tried(self) -> bool:
+        """Whether it is about to go, so that it may refuse anything."""
+        return self._is_stopping or self._is_down or self._is_doomed
+
+    # --- The life of the process ------------------------------------------------------------------------------------
+
+    def begin(self, make: Callable[[float, Left], Engine], restarted: Callable[[], None]) -> None:
+        """For the first time.
+
+        Args:
+            make: a new engine, with what is left of those before it.
+            restarted: is called when another one is there.
+        """
+        self._make, self.restarted = make, restarted
+        self.start()
+
+    def start(self) -> None:
+        self._is_down = False
+        self.engine = self._make(self.unix_at_zero, self.disk.start())
+        self.restarted()
+
+    def strike(self, number: int) -> None:
+        """About once a second: the process is stopped, or dies in the midst of what it does next."""
+        rng = self.rng_of(f"r{number}")
+        if self.strikes("stops", 0.03, rng) and not self.is_tried:
+            self.stop()
+        if self.strikes("restarts", 0.05, rng) and not self.is_tried:
+            self._effects_left = rng.randint(1, 60)
+
+    def stop(self) -> None:
+        """In order: what runs may finish."""
+        self._is_stopping = True
+        run = self.runs
+        self._tell("receive_drain", self.engine.receive_drain(self.now))
+        self.later(DRAIN_S, self._let_go, run)
+
+    def _let_go(self, run: int) -> None:
+        if run == self.runs and not self._is_down:
+            self._tell("receive_stop", self.engine.receive_stop(self.now))
+            self.later(1.0, self._end_in_order, run, self.now + STORING_S)
+
+    def _end_in_order(self, run: int, latest: float) -> None:
+        if run != self.runs or self._is_down:
+            return
+        if self.disk.is_busy and self.now < latest:
+            self.later(1.0, self._end_in_order, run, latest)
+        else:
+            self.crash()
+
+    def crash(self) -> None:
+        """Every channel is lost, with what is on its way. Clients find out in their own time; servers at once."""
+        self.told["crash"] += 1
+        self.crashing()
+        self._evicted = self.evicted
+        self._is_doomed = self._is_stopping = False
+        self._effects_left = 0
+        self._is_down = True
+        self.runs += 1
+        self.disk.crash()
+        self._appending.clear()
+        channels, self.channels = list(self.channels.values()), {}
+        self.engine = Engine(Plan(servers=()), entropy=self._fate.randbytes, unix_at_zero=self.unix_at_zero)
+        for channel in channels:
+            was_open, channel.is_cut, channel.is_over = channel.is_open, True, True
+            if channel.is_dialled:
+                channel.peer.receive_end(channel, None)
+            elif was_open:
+                self.later(self._fate.expovariate(1.0), channel.peer.receive_end, channel, None)
+        if self.strikes("steps", 0.5, self._fate):
+            self.unix_at_zero += self._fate.choice((-3600.0, -30.0, -1.0, 1.0, 20.0, 3600.0))
+        self.later(self._fate.uniform(0.1, 3.0), self.start)
+
+    # --- What differs while there is none ---------------------------------------------------------------------------
+
+    def open(self, peer: Any, opening: Opening, body: bytes | None = None) -> Channel:
+        if not self._is_down:
+            return super().open(peer, opening, body)
+        channel = Channel(ChannelId(-1), peer)
+        channel.is_cut = channel.is_over = True
+        self.later(self.delay(channel), peer.receive_end, channel, None)
+        return channel
+
+    def _reach(self, channel: Channel, dial: Dial) -> None:
+        if not channel.is_over:
+            self._onward(channel, dial)
+
+    # --- What a last message says of its reply ----------------------------------------------------------------------
+
+    def _deliver(self, channel: Channel, *sends: Send) -> None:
+        if sends[-1].is_last and sends[-1].status >= 400:
+            self._refused[channel] = sends[-1].status
+        super()._deliver(channel, *sends)
+        self._refused.pop(channel, None)
+
+    def _finish(self, channel: Channel, close: Close | None) -> None:
+        status = self._refused.get(channel)
+        super()._finish(channel, close if status is None else Close(channel.number, status=status))
+
+    # --- Orders -----------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effect: Effect) -> None:
+        if self._is_doomed or self._is_down:
+            return
+        self._effects_left -= 1
+        if not self._effects_left:
+            self._is_doomed = True
+            self.later(0.0, self.crash)
+        elif isinstance(effect, Receive | Append | Serve):
+            channel = self.channels.get(effect.channel)
+            if channel is None:
+                raise Wrong(f"ordered for a channel that is over: {effect}")
+            self._forbid_ending(channel, effect)
+            if isinstance(effect, Receive):
+                self.later(self.delay(channel), self._receive, channel, effect)
+            elif isinstance(effect, Append):
+                self._begin_appending(channel, effect)
+            else:
+                channel.is_ending = True
+                self.later(self.delay(channel), self._serve, channel, effect)
+        elif isinstance(effect, Cease):
+            self.later(0.0, self._cease, effect)
+        else:
+            super()._carry_out(effect)
+
+    def answer(self, ticket: Ticket, answer: StorageAnswer) -> None:
+        if not self._is_doomed:
+            self._tell(f"receive_answer {type(answer).__name__}", self.engine.receive_answer(ticket, answer, self.now))
+
+    # --- Files over plain HTTP --------------------------------------------------------------------------------------
+
+    def _receive(self, channel: Channel, order: Receive) -> None:
+        """The body of an upload came, was refused, or broke off: all of its files are stored, or none."""
+        if channel.is_over or channel.is_cut:
+            return
+        sender: Sender = channel.peer  # type: ignore[assignment]
+        sizes = [len(data) for _, data in sender.files]
+        if sender.is_breaking:
+            self.end(channel, Cause(End.GONE))
+        elif (
+            len(sizes) > len(order.blobs)
+            or max(sizes) > order.file_size_max_bytes
+            or sum(sizes) > order.total_size_max_bytes
+        ):
+            self._refuse(channel, 413)
+        elif self.disk.is_now("full") or self.disk.is_now("broken"):
+            self._refuse(channel, 507)
+        else:
+            for blob, (_, data) in zip(order.blobs, sender.files, strict=False):
+                self.disk.blobs[blob] = data
+            files = [
+                StoredFile(filename=name, size_bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+                for name, data in sender.files
+            ]
+            self._say_of_files(channel, msgspec.json.encode(UploadManifest(tuple(files))))
+
+    def _refuse(self, channel: Channel, status: int) -> None:
+        """The driver answers a client by itself."""
+        channel.is_ending = True
+        self._finish(channel, Close(channel.number, status=status))
+
+    def _begin_appending(self, channel: Channel, order: Append) -> None:
+        sender: Sender = channel.peer  # type: ignore[assignment]
+        ((_, data),) = sender.files
+        cut = channel.rng.randint(0, len(data))
+        self._appending[channel.number] = order, [data[:cut], data[cut:]]
+        if order.offset == 0:
+            self.disk.drafts.setdefault(order.blob, b"")
+        self.later(self.delay(channel), self._append, channel)
+
+    def _append(self, channel: Channel) -> None:
+        """A piece more of a draft."""
+        order, pieces = self._appending.get(channel.number, (None, []))
+        if order is None or channel.is_over or channel.is_cut:
+            return
+        disk, sender = self.disk, channel.peer
+        draft = disk.drafts.get(order.blob)
+        if draft is None or disk.is_now("broken"):
+            self._report(channel, Halt.FAILED)
+        elif disk.is_now("full"):
+            self._report(channel, Halt.FULL)
+        elif pieces:
+            draft = disk.drafts[order.blob] = draft + pieces.pop(0)
+            if len(draft) > order.size_bytes:
+                raise Wrong(f"a draft of {order.size_bytes} bytes was given {len(draft)}")
+            if pieces and channel.rng.random() < 0.3:
+                self._say_of_files(channel, msgspec.json.encode(Appended(len(draft), is_over=False)))
+            self.later(self.delay(channel), self._append, channel)
+        elif sender.is_breaking:  # type: ignore[attr-defined]
+            self._report(channel, Halt.BROKEN)
+            self.end(channel, Cause(End.GONE))
+        else:
+            self._report(channel, Halt.NONE)
+
+    def _report(self, channel: Channel, halt: Halt) -> None:
+        """What an `Append` has come to."""
+        order, _ = self._appending.pop(channel.number)
+        draft, sha256 = self.disk.drafts.get(order.blob, b""), ""
+        if halt is Halt.NONE and len(draft) == order.size_bytes:
+            self.disk.blobs[order.blob] = self.disk.drafts.pop(order.blob)
+            sha256 = hashlib.sha256(draft).hexdigest()
+        self._say_of_files(channel, msgspec.json.encode(Appended(len(draft), sha256=sha256, halt=halt)))
+
+    def _cease(self, order: Cease) -> None:
+        channel = self.channels.get(order.channel)
+        if channel is not None and channel.number in self._appending:
+            self._report(channel, Halt.CEASED)
+
+    def _report_end(self, channel: Channel, cause: Cause) -> None:
+        if channel.number in self._appending and not channel.is_over and self.channels.get(channel.number) is channel:
+            self._report(channel, Halt.BROKEN)
+        super()._report_end(channel, cause)
+
+    def _say_of_files(self, channel: Channel, message: bytes) -> None:
+        self.messages += 1
+        effects = self.engine.receive_message(channel.number, message, self.now)
+        self._tell("receive_message of files", effects, channel, message)
+
+    def _serve(self, channel: Channel, order: Serve) -> None:
+        if channel.is_over or channel.is_cut:
+            return
+        data = self.disk.blobs.get(order.blob)
+        if data is None or self.disk.is_now("broken"):
+            self._finish(channel, Close(channel.number, status=500))
+        else:
+            channel.peer.receive_file(data)  # type: ignore[attr-defined]
+            self._finish(channel, None)

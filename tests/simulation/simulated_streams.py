@@ -1,0 +1,119 @@
+"""The event streams of a server with sessions over HTTP: replies, and one that a GET opens for all the rest.
+
+Where its events have ids, what is on a stream is kept: whoever names the last that arrived gets the rest, on another
+connection, and the server itself may end a connection early, to be asked again.
+
+Source: 2025-11-25 basic/transports, "Resumability and Redelivery".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from isthmus.core.effects import Cause, Connected, End, Listen
+from simulated_network import Channel
+
+if TYPE_CHECKING:
+    from simulated_servers import Server, Session
+
+PRIMING: Final = "2025-11-25"
+OWN: Final = "own"
+KEPT_MAX: Final = 2000
+"""Messages of one stream, far more than any has."""
+
+
+class EventStream:
+    """One stream, over as many connections as it takes.
+
+    Attributes:
+        channel: the connection that it is on, if there is one.
+        log: all its messages.
+        told: how many of them were put on a connection.
+        is_done: the last of them is the answer.
+    """
+
+    def __init__(self, name: str, *, has_ids: bool) -> None:
+        self.name, self.has_ids = name, has_ids
+        self.channel: Channel | None = None
+        self.log: list[bytes] = []
+        self.told = 0
+        self.is_done = False
+
+    def id_at(self, count: int) -> str | None:
+        """That of the event after which so many have been told."""
+        return f"{self.name}-{count}" if self.has_ids else None
+
+
+class Streams:
+    """Those of one server. What is said on a channel goes on the stream that began there."""
+
+    def __init__(self, server: Server) -> None:
+        self._server, self._network = server, server.network
+        self._rng = server.network.rng_of(f"{server.name} streams")
+        self.has_ids, self.has_own = self._rng.random() < 0.5, self._rng.random() < 0.7
+        self._by_channel: dict[Channel, EventStream] = {}
+        self._last = 0
+
+    def of(self, channel: Channel) -> EventStream | None:
+        """None: it is just a channel."""
+        return self._by_channel.get(channel)
+
+    def begin(self, channel: Channel, session: Session) -> None:
+        """A reply begins. Without ids, it is just a channel."""
+        if not self.has_ids:
+            return
+        self._last += 1
+        stream = EventStream(f"r{self._last}", has_ids=True)
+        session.streams[stream.name] = self._by_channel[channel] = stream
+        stream.channel = channel
+        if session.revision >= PRIMING:
+            self._network.prime(channel, f"{stream.name}-0")
+
+    def listen(self, channel: Channel, session: Session, listen: Listen) -> None:
+        """The proxy asks for the session's own stream, or for the rest of any."""
+        name, _, count = (listen.last_event_id or "").rpartition("-")
+        stream = session.streams.get(name or OWN)
+        if stream is None or not (self.has_own or name):
+            self._network.end(channel, Cause(End.REFUSED, status=405 if not name else 400))
+            return
+        self._network.connect(channel, Connected())
+        stream.channel = channel
+        stream.told = int(count) if name else stream.told
+        self._go_on(stream)
+
+    def put(self, stream: EventStream, messages: Sequence[bytes]) -> None:
+        stream.log += messages
+        if len(stream.log) > KEPT_MAX:
+            raise AssertionError(f"{len(stream.log)} messages are on one stream")
+        self._go_on(stream)
+
+    def finish(self, stream: EventStream) -> None:
+        stream.is_done = True
+        self._go_on(stream)
+
+    def receive_end(self, channel: Channel) -> None:
+        """A connection is lost. Its stream goes on."""
+        for stream in (self._by_channel.get(channel), *self._own_streams()):
+            if stream is not None and stream.channel is channel:
+                stream.channel = None
+
+    def _own_streams(self) -> list[EventStream]:
+        return [session.streams[OWN] for session in self._server.sessions.values() if OWN in session.streams]
+
+    def _go_on(self, stream: EventStream) -> None:
+        channel = stream.channel
+        if channel is None or not channel.is_open:
+            return
+        messages, stream.told = stream.log[stream.told :], len(stream.log)
+        if messages:
+            self._network.say_many(channel, messages, stream.id_at(stream.told))
+        if stream.is_done:
+            self._leave(stream, channel, Cause(End.DONE))
+        elif messages and stream.has_ids and self._rng.random() < 0.05:
+            self._leave(stream, channel, Cause(End.DONE, retry_ms=self._rng.choice((None, 100, 3000))))
+
+    def _leave(self, stream: EventStream, channel: Channel, cause: Cause) -> None:
+        stream.channel = None
+        self._server.posts.pop(channel, None)
+        self._network.end(channel, cause)

@@ -1,0 +1,26 @@
+"""Worlds of each kind: `17` is one round the engine alone, `lasting-17` one with a disk, files, and restarts, and
+`wired-17` one of these whose messages are bytes on wires."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import simulation
+from lasting import LastingWorld
+from simulation import Report, World
+from wired import WiredWorld
+
+KINDS: Final[dict[str, type[World]]] = {"": World, "lasting": LastingWorld, "wired": WiredWorld}
+TURNS: Final = ("", "", "lasting-", "wired-")
+
+
+def name_of(number: int) -> str:
+    """The names of all worlds, in turns."""
+    return f"{TURNS[number % len(TURNS)]}{number}"
+
+
+def run_world(name: str, *, is_heard: bool = True, log: Callable[[str], None] | None = None) -> Report:
+    """The world of that name."""
+    kind = name.partition("/")[0].rpartition("-")[0]
+    return simulation.run_world(name, is_heard=is_heard, log=log, kind=KINDS[kind])
