@@ -1,4 +1,4 @@
-"""`isthmus conform` in this process, and options by which it is quick."""
+"""`isthmus conform` and `isthmus replay` in this process, and options by which they are quick."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,15 +21,15 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def conform(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Run]:
-    """Runs the command in this process: exit code, stdout, stderr."""
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Run]:
+    """Runs a command in this process, which it names first: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     logger = logging.getLogger("isthmus")
     before = (logger.handlers[:], logger.level, logger.propagate)
 
     def call(*arguments: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as exited:
-            cli.main(["conform", *arguments])
+            cli.main([*arguments])
         said = capsys.readouterr()
         assert isinstance(exited.value.code, int)
         return exited.value.code, said.out, said.err
@@ -36,6 +37,16 @@ def conform(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
     yield call
     logger.handlers[:], level, logger.propagate = before
     logger.setLevel(level)
+
+
+@pytest.fixture
+def conform(command: Run) -> Run:
+    return partial(command, "conform")
+
+
+@pytest.fixture
+def replay(command: Run) -> Run:
+    return partial(command, "replay")
 
 
 def on_stdio(fault: str = "") -> tuple[str, ...]:

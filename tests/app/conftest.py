@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from conforming import conform
+from conforming import command, conform, replay
 
-__all__ = ["conform"]
+__all__ = ["command", "conform", "replay"]

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import logging
 import random
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from isthmus.app import cli
+from conforming import Run, on_stdio
 from isthmus.app.replaying import DIFFERENCES_MAX
 from isthmus.core.effects import PipeOpening
 from isthmus.core.plan import Kind, Plan, ServerPlan
 from isthmus.core.trace import Recorder
 
-FAULTY = str(Path(__file__).parent / "faulty.py")
 PING = {"body": '{"jsonrpc":"2.0","id":1,"method":"ping"}'}
 RECORD = {
     "rule": "unanswered",
@@ -25,30 +21,6 @@ RECORD = {
     "conversation": {"revision": "2025-06-18", "steps": [{"body": "{"}, PING]},
 }
 """Shows a server that falls over what is no JSON."""
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def replay(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Run]:
-    """Runs the command in this process: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-    logger = logging.getLogger("isthmus")
-    before = (logger.handlers[:], logger.level, logger.propagate)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as exited:
-            cli.main(["replay", *arguments])
-        said = capsys.readouterr()
-        assert isinstance(exited.value.code, int)
-        return exited.value.code, said.out, said.err
-
-    yield call
-    logger.handlers[:], level, logger.propagate = before
-    logger.setLevel(level)
-
-
-def on_stdio(fault: str = "none") -> tuple[str, ...]:
-    return ("--", sys.executable, "-S", FAULTY, fault)
 
 
 def trace() -> list[bytes]:
@@ -68,7 +40,7 @@ def test_a_record_is_played_with_the_server(replay: Run) -> None:
     code, out, _ = replay("broken.jsonl", *on_stdio("fragile"))
     assert code == 1
     assert "unanswered (MUST)" in out
-    code, out, _ = replay("broken.jsonl", *on_stdio())
+    code, out, _ = replay("broken.jsonl", *on_stdio("none"))
     assert code == 0
     assert "unanswered: not broken any more" in out
     code, out, _ = replay("--ignore", "unanswered", "broken.jsonl", *on_stdio("fragile"))
@@ -77,7 +49,7 @@ def test_a_record_is_played_with_the_server(replay: Run) -> None:
 
 def test_a_record_of_nothing_is_one(replay: Run) -> None:
     Path("broken.jsonl").touch()
-    assert replay("broken.jsonl", *on_stdio())[:2] == (0, "no rules broken\n")
+    assert replay("broken.jsonl", *on_stdio("none"))[:2] == (0, "no rules broken\n")
 
 
 def test_a_trace_is_played_with_an_engine(replay: Run) -> None:
@@ -117,7 +89,7 @@ def test_what_cannot_be_played_is_told(
 ) -> None:
     if content is not None:
         Path("file").write_bytes(content)
-    server = on_stdio() if "-" in arguments else ()
+    server = on_stdio("none") if "-" in arguments else ()
     seen, out, err = replay(*(word for word in arguments if word != "-"), "file", *server)
     assert (seen, out) == (code, "")
     assert says in err
