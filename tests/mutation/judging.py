@@ -127,11 +127,11 @@ def _run(path: Path, module: ast.Module, tests: Collection[str], known: Collecti
         return int(pytest.main([*arguments, *files], plugins=[_Selection(tests, known)]))
 
 
-def settle() -> None:
+def settle(examples: int = EXAMPLES) -> None:
     """Few examples, always the same."""
     found = hypothesis.settings(
         hypothesis.settings.default,
-        max_examples=EXAMPLES,
+        max_examples=examples,
         derandomize=True,
         database=None,
         phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
