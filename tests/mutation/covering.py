@@ -16,7 +16,7 @@ import pytest
 from mutators import Mutant
 
 ROOT = Path(__file__).parents[2]
-FOLDERS: Final = ("core", "simulation", "storage", "transports", "app")
+FOLDERS: Final = ("core", "simulation", "storage", "transports")
 """Of tests, those that run the core in their own process."""
 TEST_MAX_S = 20.0
 """Slower tests are not asked: a mutant would wait for them longest."""
