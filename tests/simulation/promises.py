@@ -176,6 +176,7 @@ class Promises:
             whose == (client.server, client.principal, client.is_modern)
             and bool(handle.principal)
             and handle.until_unix > self.network.now_unix + SLACK_S
+            and not any(handle.says.encode() in data for data in self.network.disk.vanished)  # its outcome
         )
 
     def receive_status(self, handle: Handle, status: str) -> None:
