@@ -229,7 +229,8 @@ class LastingWorld(World):
         for client in self.clients:
             client.is_done = True
             client.leave()
-        network.run(EMPTY_S + network.latest_unix_at_zero - network.unix_at_zero)  # longer for a clock that was put back
+        put_back_s = network.latest_unix_at_zero - network.unix_at_zero
+        network.run(EMPTY_S + put_back_s)
         disk.remove_junk()
         left = {"files": network.engine.files(), "drafts": disk.drafts, "folders": list(disk.files)}
         if any(left.values()):
