@@ -14,6 +14,7 @@ from isthmus.core.artifact import Artifact
 from isthmus.core.catalog import (
     WORKFLOW_URI,
     UploadedFile,
+    announced_problem,
     extend_capabilities,
     extend_resources,
     extend_tools,
@@ -88,6 +89,11 @@ def test_the_helper_comes_first_on_the_first_page() -> None:
             "fs[*].p",
             {"properties": {"fs": {"items": {"properties": {"p": {}}}}}},
             ["properties", "fs", "items", "properties", "p"],
+        ),
+        (
+            "all[*][*]",
+            {"properties": {"all": {"type": "array", "items": {"type": "array", "items": {}}}}},
+            ["properties", "all"],
         ),
         (
             "fs.p",
@@ -409,3 +415,48 @@ def test_contents_are_text_where_they_can_be(mime: str, data: bytes, member: str
 
 def test_the_guide_names_the_helper() -> None:
     assert "`files_1_get_upload_url`" in workflow_text("files_1_get_upload_url")
+
+
+@pytest.mark.parametrize("described", [5, None, ["x"], {"text": "x"}])
+def test_what_is_described_by_no_text_stays(described: object) -> None:
+    """There is no paragraph that a note could follow."""
+    schema = {"properties": {"path": {"type": "string", "description": described}}}
+    (found,) = listed(server("path"), tool("up", schema))
+    assert found["inputSchema"] == schema
+
+
+DIGITS = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (None, None),
+        (b"{}", None),
+        (b"[]", None),
+        (b'{"size_bytes":10}', None),
+        (b'{"size_bytes":11}', "Argument size_bytes: got 11, expected at most 10."),
+        (b'{"size_bytes":0}', None),
+        (b'{"size_bytes":"11"}', None),
+        (b'{"size_bytes":null}', None),
+        (b'{"size_bytes":-11}', None),
+        (b'{"size_bytes":11.5}', None),
+        (b'{"sha256":"%b"}' % DIGITS.encode(), None),
+        (b'{"sha256":"%b"}' % DIGITS.upper().encode(), None),
+        (b'{"sha256":null}', None),
+        (b'{"sha256":5}', None),
+        (b'{"sha256":""}', "Argument sha256: got '', expected 64 hexadecimal digits."),
+        (
+            b'{"sha256":"%b"}' % DIGITS[1:].encode(),
+            f"Argument sha256: got '{DIGITS[1:]}', expected 64 hexadecimal digits.",
+        ),
+        (
+            b'{"sha256":"g%b"}' % DIGITS[1:].encode(),
+            f"Argument sha256: got 'g{DIGITS[1:]}', expected 64 hexadecimal digits.",
+        ),
+        (b'{"sha256":"%b"}' % (b"0" * 100), f"Argument sha256: got '{'0' * 80}', expected 64 hexadecimal digits."),
+        (b'{"sha256":"x","size_bytes":11}', "Argument size_bytes: got 11, expected at most 10."),
+    ],
+)
+def test_a_file_that_cannot_be_sent_is_told_before_it_is(arguments: bytes | None, problem: str | None) -> None:
+    assert announced_problem(arguments, 10) == problem
