@@ -133,11 +133,7 @@ class Crossings:
             return True
         if link.is_stateless:
             return self._must_learn(link, session, exchange)
-        try:
-            state = jsonrpc.member_of(exchange.params, "requestState")
-        except RemoteProtocolError as error:
-            self._refuse(link, exchange, error.rpc_code, error.message)
-            return True
+        state = jsonrpc.member_of(exchange.params, "requestState")  # its params were read when it came
         if state not in (None, b"null"):  # it was none of ours that could still be honoured
             self._refuse(
                 link, exchange, INVALID_PARAMS, "Invalid or expired requestState", {"reason": "invalid_request_state"}
