@@ -574,3 +574,19 @@ def test_what_is_ended_once_is_not_ended_twice() -> None:
     assert tus.refused(channel) == (410, "ended")
     assert len(world.every(Discard)) == 1
     assert len(world.engine._drafts) == 0
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_the_room_that_was_held_for_a_file_is_what_the_file_takes_or_is_free_again(is_kept: bool) -> None:
+    """And its link is in use no longer: the session may be idle."""
+    world, _, tus = drafting(limits=Limits(session_idle_ttl_s=50.0, upload_draft_ttl_s=10.0))
+    before = room(world, tus.sid)
+    tus.begin(10)
+    assert room(world, tus.sid) == before - 10
+    (save,) = tus.tell(tus.append(0, 10), 10, sha256=HASH)
+    assert isinstance(save, Save)
+    assert room(world, tus.sid) == before - 10
+    world.store(save.ticket, Saved() if is_kept else StorageFailed(reason="no"))
+    assert room(world, tus.sid) == (before - 10 if is_kept else before)
+    world.wait(51.0)
+    assert world.engine.session_count == 0
