@@ -227,9 +227,8 @@ class Crossings:
 
     def handle_level(self, link: Link) -> None:
         """It takes too long: its clients go without the log rather than without an answer."""
-        if link.levelling is not None:
-            self._uplink.give_up(link, "level")
-            self.receive_levelled(link, is_done=False)
+        self._uplink.give_up(link, "level")
+        self.receive_levelled(link, is_done=False)
 
     def params_up(self, link: Link, exchange: Exchange) -> bytes | None:
         """The params of a request as its server is to have them.

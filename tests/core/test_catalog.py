@@ -460,3 +460,86 @@ DIGITS = "0123456789abcdef" * 4
 )
 def test_a_file_that_cannot_be_sent_is_told_before_it_is(arguments: bytes | None, problem: str | None) -> None:
     assert announced_problem(arguments, 10) == problem
+
+
+# --- Word for word ----------------------------------------------------------------------------------------------------
+
+
+def test_the_helper_takes_what_is_known_of_a_file() -> None:
+    page = b'{"tools":[]}'
+    (helper,) = json.loads(extend_tools(page, server("p"), is_first_page=True, offers_uploads=True))["tools"]
+    properties = helper["inputSchema"]["properties"]
+    assert all(each.pop("description") for each in properties.values())
+    assert helper["inputSchema"] == {
+        "type": "object",
+        "properties": {
+            "filename": {"type": "string"},
+            "size_bytes": {"type": "integer", "minimum": 0},
+            "sha256": {"type": "string"},
+        },
+        "additionalProperties": False,
+    }
+    assert helper["outputSchema"] == {"type": "object", "additionalProperties": True}
+    assert helper["description"] == (
+        "Gives a signed link for sending local files to files-1. Call this before any tool of this server that takes a "
+        "file: POST the files to upload_url as multipart/form-data (example_curl shows how), then pass the "
+        "upload_handles of the response where the tool asks for a path. A link works for one successful request and "
+        "expires after a short while; ask for a new one each time."
+    )
+
+
+@pytest.mark.parametrize(
+    ("accept_other", "deliver", "note"),
+    [
+        (False, Deliver.PATH, "Takes {}."),
+        (False, Deliver.FILE_URI, "Takes {}."),
+        (False, Deliver.TEXT, "Takes {}, in whose place the tool gets the file's content."),
+        (False, Deliver.BASE64, "Takes {}, in whose place the tool gets the file's content."),
+        (True, Deliver.DATA_URI, "Also takes {}, in whose place the tool gets the file's content."),
+        (True, Deliver.PATH, "Also takes {}."),
+    ],
+)
+def test_notes_word_for_word(accept_other: bool, deliver: Deliver, note: str) -> None:
+    adapter = consumer("p", accept_other=accept_other, deliver=deliver)
+    (found,) = listed(adapted(adapter), tool("up", {"properties": {"p": {"type": "string", "description": "A."}}}))
+    what = "upload:// handles (get them with files_1_get_upload_url) and artifact:// URIs"
+    assert found["inputSchema"]["properties"]["p"]["description"] == f"A.\n\n{note.format(what)}"
+    verb, instead = ("may be", "as well as") if accept_other else ("are", "not")
+    assert found["description"] == (
+        f"Files {verb} passed as upload:// handles, {instead} as local paths or content: call files_1_get_upload_url, "
+        "send the file to the link it gives, and pass the handle from the response."
+    )
+
+
+@pytest.mark.parametrize(("max_files", "several"), [(1, False), (2, True), (32, True)])
+@pytest.mark.parametrize("is_required", [True, False])
+def test_the_offer_says_how_many_and_whether_hashes_are_wanted(
+    max_files: int, several: bool, is_required: bool
+) -> None:
+    offered = json.loads(
+        upload_offer(
+            server_id="s", upload_url="http://h/u", sid=SID, ttl_seconds=9, max_file_bytes=1,
+            sha256_required=is_required, max_files=max_files,
+        )
+    )["structuredContent"]  # fmt: skip
+    assert offered["supports_multiple_files"] is several
+    assert offered["sha256_required"] is is_required
+    assert offered["note"] == (
+        f"Send up to {max_files} files in one request within 9 seconds, each in a field named file; then pass the "
+        "upload_handles of the response as the tool's file argument."
+    )
+    assert offered["integrity_note"] == (
+        f"A SHA-256 for each file is {'required' if is_required else 'optional'}: fields named sha256, one a file and "
+        "in the same order. A file that does not match is refused."
+    )
+    command = f'curl -sS -X POST "http://h/u" -H "Mcp-Session-Id: {SID}" -F "file=@/path/to/file1"'
+    first, second = (f' -F "sha256=<hex of file {n}>"' if is_required else "" for n in (1, 2))
+    assert offered["example_curl"] == command + first
+    assert offered["example_curl_multiple"] == command + first + ' -F "file=@/path/to/file2"' + second
+
+
+def test_the_guide_is_a_resource_of_text() -> None:
+    entry = json.loads(workflow_entry())
+    assert entry.pop("title") == "How to pass files to this server's tools"
+    assert entry.pop("description") == "The three steps from a local file to a tool argument."
+    assert entry == {"uri": WORKFLOW_URI, "name": "upload_workflow.md", "mimeType": "text/markdown"}
