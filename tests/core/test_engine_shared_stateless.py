@@ -1,5 +1,5 @@
-"""Clients with sessions on one server without: each request says what its own session wants, and what a server demands
-is believed only where it can be read."""
+"""Servers without sessions: each request says what its own session wants, what a server demands is believed only where
+it can be read, and what it says of itself is not mended."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from driving import Client, Driver, driver, error, newcomer
 from isthmus.core.effects import Connected
 from isthmus.core.eras import Era
 from isthmus.core.plan import Kind, ServerPlan, Sharing
+from stateless_driving import modern
 from stateless_server import discovery
 
 TASKS = "io.modelcontextprotocol/tasks"
@@ -84,3 +85,18 @@ def test_a_call_is_made_anew_as_a_task_for_a_server_that_says_clearly_that_it_mu
         assert said(world.hear("tools/call").frame, "clientCapabilities")["extensions"] == {TASKS: {}}
     else:
         assert world.said(client.pipe)["result"]["isError"]
+
+
+@pytest.mark.parametrize("rest", [{}, {"x": 1}, {"resultType": "complete", "ttlMs": 5, "cacheScope": "public"}])
+def test_what_a_server_says_of_itself_comes_as_it_was_said(rest: dict[str, Any]) -> None:
+    """To clients of its own era, what is missing in it included."""
+    world = driver(ServerPlan(id="s", kind=Kind.PIPE, era=Era.STATELESS))
+    client = modern(world, "s")
+    channel = client.request("server/discover")
+    world.open(world.dials[-1].channel, Connected())
+    said = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, **rest}
+    world.answer(world.hear("server/discover"), json.dumps(said))
+    assert client.answered(channel)["result"] == said
+    again = client.request("server/discover")
+    assert client.answered(again)["result"] == said
+    assert not world.heard, "it is asked once"
