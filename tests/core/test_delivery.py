@@ -298,3 +298,11 @@ def test_hostile_params_are_refused_in_one_way_only(params: bytes, path: str, ac
         return
     if put != params:
         json.loads(put)
+
+
+def test_other_values_do_not_hide_the_handles_behind_them() -> None:
+    """In a list of objects, one of another form passes, and the search goes on."""
+    files: list[object] = ["plain", {"file": None}, {"file": "/etc/x"}, {"file": HANDLE}, 5, {"file": ARTIFACT}]
+    params = json.dumps({"arguments": {"all": files}}).encode()
+    put = json.loads(delivered(params, "all[*].file", accept_other=True))["arguments"]["all"]
+    assert put == [*files[:3], {"file": "/up/0/é a.txt"}, 5, {"file": "/up/1/é a.txt"}]

@@ -153,7 +153,9 @@ def test_ask_timeout_answers_the_server_and_tells_the_client() -> None:
     refusal = world.hear("").frame
     assert refusal["id"] == "q"
     assert refusal["error"] == {"code": -31008, "message": "the client did not answer within 100 s"}
-    assert json.loads(world.messages(client.pipe)[-1])["params"]["requestId"] == number
+    told = json.loads(world.messages(client.pipe)[-1])
+    assert told["method"] == "notifications/cancelled"
+    assert told["params"] == {"requestId": number, "reason": "the client did not answer within 100 s"}
     client.say(result(str(number)))
     assert not world.heard, "too late"
 

@@ -121,6 +121,12 @@ def test_who_is_asked() -> None:
     assert asked(1, range(1, 2), 1.1 + FILE_S) == ["quick", "slow"]  # each file has to be read
     assert asked(9, range(9, 10), 9.0) == []
 
+    declared = Mutant("", "", 1, (0, 0), (range(1, 2), range(1, 2)))
+    cover = Cover(tests, {}, seconds, {"core/part.py": {1}, "core/such.py": {1}})
+    found = cover.tests_of("core/part.py", declared, 9.0)
+    assert found == [own + "quick", own + "slow"], "it has nothing but declarations"
+    assert cover.tests_of("core/such.py", declared, 9.0) == []
+
 
 def test_nothing_escapes() -> None:
     """What loops, waits, grows, raises or leaves children comes to an end, and says how."""
