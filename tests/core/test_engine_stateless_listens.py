@@ -241,9 +241,7 @@ def test_what_is_no_change_reaches_no_subscription(method: str, up: str) -> None
     """The end of a visit that nobody waits for, what vendors say and the log are nothing that a subscription names."""
     world, client, stream = served(up)
     channel = listen(client, toolsListChanged=True)
-    world.say(
-        source(world, stream), notification(f"notifications/{method}", '{"elicitationId":"x","level":"error","data":1}')
-    )
+    world.say(source(world, stream), notification(method, '{"elicitationId":"x","level":"error","data":1}'))
     assert len(world.messages(channel)) == 1
 
 
@@ -382,3 +380,42 @@ def test_a_subscription_can_be_cancelled_before_it_is_confirmed(down: str) -> No
     assert not world.messages(channel)
     world.wait(10)
     assert_idle(world)
+
+
+# --- What several have in common --------------------------------------------------------------------------------------
+
+
+def test_on_a_shared_server_a_resource_is_subscribed_until_the_last_session_lets_it_go() -> None:
+    """Sessions of several principals share a process: what one lets go, another may still want."""
+    world = bridge(ServerPlan(id="s", kind=Kind.PIPE, era=Era.HANDSHAKE, sharing=Sharing.CONCURRENT))
+    clients = [modern(world, "s", principal=name) for name in ("ann", "bob")]
+    channels = []
+    for one in clients:
+        one.request("server/discover")
+        if world.hears("initialize") or not channels:
+            rise(world)
+        channels.append(listen(one, resourceSubscriptions=["a:b"]))
+        world.answer(world.hear("resources/subscribe"))
+    clients[0].cancel(channels[0])
+    assert not world.hears("resources/unsubscribe")
+    world.say(first_child(world), changed(UPDATED, "a:b"))
+    assert told(clients[1], channels[1], 2)[1:] == [(UPDATED, "a:b")]
+    clients[1].cancel(channels[1])
+    assert world.hear("resources/unsubscribe").frame["params"] == {"uri": "a:b"}
+
+
+@DOWNS
+def test_what_the_server_confirms_counts_only_for_who_wanted_it_then(down: str) -> None:
+    """A subscription that came later than what we asked waits for the next that we ask."""
+    world, client = emerged(down)
+    first = listen(client, toolsListChanged=True)
+    early = heard_listen(world)
+    later = listen(client, promptsListChanged=True)
+    say_of(world, early, "notifications/subscriptions/acknowledged", notifications={"toolsListChanged": True})
+    assert told(client, first, 1) == [(ACK, {"toolsListChanged": True})]
+    assert told(client, later, 2) == []
+    both = {"toolsListChanged": True, "promptsListChanged": True}
+    again = heard_listen(world)
+    assert again.frame["params"]["notifications"] == both
+    say_of(world, again, "notifications/subscriptions/acknowledged", notifications=both)
+    assert told(client, later, 2) == [(ACK, {"promptsListChanged": True})]

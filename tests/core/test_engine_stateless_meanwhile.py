@@ -305,3 +305,33 @@ def test_a_server_that_does_not_want_to_hear_of_progress_does_not() -> None:
     parked(world, client)
     world.wait(10 * world.engine._desk.limits.park_tick_s)
     assert not world.heard
+
+
+# --- Legs that take no events -----------------------------------------------------------------------------------------
+
+
+def test_a_leg_that_takes_no_events_is_told_nothing_but_its_answer() -> None:
+    """What was kept for it is dropped, and so is what comes while it is open."""
+    world, client, _ = served()
+    heard, state = chatty(world, client, "debug", "first")
+    speak(world, heard, log("error", "kept"))
+    speak(world, heard, progress(heard, 1))
+    answers = {"r1": ACCEPT}
+    channel = client.call(level="debug", token="t", takes_events=False, requestState=state, inputResponses=answers)
+    speak(world, heard, log("error", "later"))
+    speak(world, heard, progress(heard, 2))
+    give(world, heard)
+    (frame,) = world.frames(channel)
+    assert frame["result"]["resultType"] == "complete"
+    assert_idle(world)
+
+
+def test_what_else_a_server_says_of_a_parked_call_is_told_on_the_next_leg() -> None:
+    """Whatever log it wants: it is no log."""
+    world, client, _ = served("http")
+    heard, _, state = parked(world, client)
+    speak(world, heard, notification("notifications/vendor", '{"a":1}'))
+    channel = client.call(requestState=state, inputResponses={"r1": ACCEPT})
+    assert [(frame["method"], frame["params"]) for frame in client.told(channel)] == [
+        ("notifications/vendor", {"a": 1})
+    ]
