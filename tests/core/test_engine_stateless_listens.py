@@ -419,3 +419,69 @@ def test_what_the_server_confirms_counts_only_for_who_wanted_it_then(down: str) 
     assert again.frame["params"]["notifications"] == both
     say_of(world, again, "notifications/subscriptions/acknowledged", notifications=both)
     assert told(client, later, 2) == [(ACK, {"promptsListChanged": True})]
+
+
+def test_what_changes_while_the_server_is_away_is_asked_for_when_it_is_back() -> None:
+    """And nothing before: there is nobody to ask."""
+    world, client = emerged(up="pipe")
+    first = listen(client, toolsListChanged=True)
+    say_of(
+        world, heard_listen(world), "notifications/subscriptions/acknowledged", notifications={"toolsListChanged": True}
+    )
+    second = listen(client, promptsListChanged=True)
+    both = {"toolsListChanged": True, "promptsListChanged": True}
+    say_of(world, heard_listen(world), "notifications/subscriptions/acknowledged", notifications=both)
+    world.heard.clear()
+    world.end(world.last_dial(Spawn).channel)
+    client.cancel(first)
+    world.wait(Limits().news_pause_s)
+    assert not world.hears("subscriptions/listen")
+    emerge(world)
+    again = world.hear("subscriptions/listen")
+    assert again.frame["params"]["notifications"] == {"promptsListChanged": True}
+    say_of(world, again, "notifications/subscriptions/acknowledged", notifications={"promptsListChanged": True})
+    acknowledged, *changes = told(client, second, 2)
+    assert acknowledged == (ACK, {"promptsListChanged": True})
+    assert set(changes) == {(PROMPTS, None)}, "something may have been missed"
+
+
+@pytest.mark.parametrize("how", ["all", "some"])
+def test_what_nobody_wants_any_more_is_not_asked_for(how: str) -> None:
+    """Changes that come together are one: the pause is short, and begins anew with each. With the last client the
+    subscription goes, and no other takes its place."""
+    world, client = emerged()
+    channels = [listen(client, toolsListChanged=True), listen(client, promptsListChanged=True)]
+    both = {"toolsListChanged": True, "promptsListChanged": True}
+    heard = heard_listen(world)
+    assert heard.frame["params"]["notifications"] == both
+    say_of(world, heard, "notifications/subscriptions/acknowledged", notifications=both)
+    client.cancel(channels[0])
+    if how == "all":
+        world.wait(Limits().news_pause_s - 0.01)
+        client.cancel(channels[1])
+        world.wait(Limits().news_pause_s - 0.01)
+        assert heard.channel not in world.closed
+        world.wait(0.01)
+        assert heard.channel in world.closed
+        assert not world.hears("subscriptions/listen")
+    else:
+        again = heard_listen(world)
+        assert heard.channel not in world.closed, "until the other is confirmed"
+        say_of(world, again, "notifications/subscriptions/acknowledged", notifications={"promptsListChanged": True})
+        assert heard.channel in world.closed
+        say_of(world, again, f"notifications/{PROMPTS}")
+        assert told(client, channels[1], 2) == [(ACK, {"promptsListChanged": True}), (PROMPTS, None)]
+
+
+def test_a_change_that_is_undone_at_once_asks_for_nothing() -> None:
+    """What is wanted is what is subscribed: it is kept, and who came is told what was confirmed."""
+    world, client = emerged()
+    first = listen(client, toolsListChanged=True)
+    heard = heard_listen(world)
+    say_of(world, heard, "notifications/subscriptions/acknowledged", notifications={"toolsListChanged": True})
+    second = listen(client, toolsListChanged=True)
+    assert told(client, second, 2) == []
+    world.wait(Limits().news_pause_s)
+    assert not world.hears("subscriptions/listen")
+    assert told(client, second, 2) == [(ACK, {"toolsListChanged": True})]
+    assert told(client, first, 1) == [(ACK, {"toolsListChanged": True})]

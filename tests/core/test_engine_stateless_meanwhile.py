@@ -16,6 +16,7 @@ from stateless_driving import (
     assert_idle,
     collect,
     give,
+    modern,
     parked,
     rise,
     rounds,
@@ -335,3 +336,27 @@ def test_what_else_a_server_says_of_a_parked_call_is_told_on_the_next_leg() -> N
     assert [(frame["method"], frame["params"]) for frame in client.told(channel)] == [
         ("notifications/vendor", {"a": 1})
     ]
+
+
+def test_calls_of_others_take_no_place_of_a_sessions_own() -> None:
+    """But one of all."""
+    world, client, _ = served(limits=Limits(parks_per_session_max=1, parks_max=2))
+    parked(world, client)
+
+    def is_parked(client: Modern) -> bool:
+        channel = client.call()
+        ask(world, world.hear("tools/call"), id_raw='"more"')
+        collect(world)
+        if world.messages(channel):
+            return True
+        assert world.hear("").frame["error"]["code"] == -32603
+        return False
+
+    assert not is_parked(client), "it has one"
+    assert world.notes("warning")[-1] == "1 calls are parked, the most allowed"
+    others = [modern(world, "pipe", principal=name) for name in ("bob", "carol")]
+    for other in others:
+        other.request("server/discover")
+        rise(world)
+    assert [is_parked(other) for other in others] == [True, False], "there is room for two"
+    assert world.notes("warning")[-1] == "2 calls are parked, the most allowed"
