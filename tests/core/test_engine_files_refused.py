@@ -233,3 +233,129 @@ def test_artifacts_are_told_of_only_where_they_are_resources(is_exposed: bool) -
     (told,) = client.told(channel)
     expected = {"resourcesListChanged": True, "resourceSubscriptions": [own]} if is_exposed else {}
     assert told["params"]["notifications"] == expected
+
+
+URI = "artifact_uri"
+LIST_CHANGED = "notifications/resources/list_changed"
+
+
+def heard_of(scene: Scene) -> list[tuple[str, str | None]]:
+    """What the client is told of resources: method and URI."""
+    stream = scene.client.stream or scene.client.listen()
+    frames = [frame for frame in scene.world.frames(stream) if "resources" in frame.get("method", "")]
+    return [(frame["method"], frame.get("params", {}).get("uri")) for frame in frames]
+
+
+def subscribed(scene: Scene) -> int:
+    """How many sessions something is kept of."""
+    return len(scene.world.engine._resources._subscribed)
+
+
+def test_who_subscribes_to_an_artifact_hears_when_it_is_gone() -> None:
+    """Everybody hears that the list has changed; of that artifact only who wants to, and as long as that."""
+    scene = Scene(AUTO, limits=Limits(artifact_ttl_s=100.0, session_idle_ttl_s=1000.0))
+    scene.client.listen()
+    (one, other) = artifacts(scene.call("t", "done", writes={"a.txt": b"x", "b.txt": b"y"}))
+    scene.world.wait(0.0)
+    assert heard_of(scene) == [(LIST_CHANGED, None)]
+    for artifact in (one, other):
+        assert scene.ask("resources/subscribe", uri=artifact[URI])["result"] == {}
+    assert scene.ask("resources/unsubscribe", uri=other[URI])["result"] == {}
+    assert subscribed(scene) == 1
+    scene.world.wait(100.0)
+    assert heard_of(scene)[1:] == [("notifications/resources/updated", one[URI]), (LIST_CHANGED, None)]
+    assert scene.ask("resources/unsubscribe", uri=one[URI])["result"] == {}
+    assert subscribed(scene) == 0
+
+
+def test_nothing_is_kept_of_what_an_ended_session_subscribed_to() -> None:
+    scene = Scene(AUTO)
+    (artifact,) = artifacts(scene.call("t", "done", writes={"a.txt": b"x"}))
+    assert scene.ask("resources/subscribe", uri=artifact[URI])["result"] == {}
+    assert subscribed(scene) == 1
+    scene.client.delete()
+    assert subscribed(scene) == 0
+    assert "resources" not in {purpose for purpose, _ in scene.world.engine._desk.timers._live}
+
+
+def test_only_so_many_artifacts_are_subscribed_to() -> None:
+    scene = Scene(AUTO, limits=Limits(subscriptions_per_session_max=1))
+    one, other = artifacts(scene.call("t", "done", writes={"a.txt": b"x", "b.txt": b"y"}))
+    assert scene.ask("resources/subscribe", uri=one[URI])["result"] == {}
+    error = scene.ask("resources/subscribe", uri=other[URI])["error"]
+    assert error == {"code": -31007, "message": "1 resources are subscribed to, the most a session may have"}
+
+
+@pytest.mark.parametrize(("by_tool", "by_plan"), [(False, True), (True, False)])
+def test_nobody_is_told_of_artifacts_that_are_no_resources(by_tool: bool, by_plan: bool) -> None:
+    plan = producing(LocatorMode.CHANGED, expose_as_resource=by_tool)
+    scene = Scene(plan, expose_as_resources=by_plan)
+    scene.client.listen()
+    (artifact,) = artifacts(scene.call("t", "done", writes={"a.txt": b"x"}))
+    scene.world.wait(1.0)
+    assert heard_of(scene) == []
+    assert scene.ask("resources/read", uri=artifact[URI])["error"]["code"] == -32002
+
+
+def test_pages_of_artifacts_have_each_once() -> None:
+    """In the order they were made, whatever comes and goes between two pages."""
+    scene = Scene(producing(LocatorMode.CHANGED), limits=Limits(artifact_page_max=2))
+    for name in "abcde":
+        scene.call("t", "done", writes={f"{name}.txt": b"x"})
+        scene.world.wait(1.0)
+    channel = scene.client.request('"l"', "resources/list")
+    scene.world.answer(scene.world.hear("resources/list"), '{"resources":[]}')
+    page, listed = scene.said(channel), []
+    while True:
+        assert len(page["resources"]) <= 2
+        listed += [entry["name"] for entry in page["resources"]]
+        if "nextCursor" not in page:
+            break
+        page = scene.ask("resources/list", cursor=page["nextCursor"])["result"]
+    assert listed == ["a.txt", "b.txt", "c.txt", "d.txt", "e.txt"]
+
+
+def test_while_uploads_are_switched_off_artifacts_may_still_be_passed() -> None:
+    """To tools that take files; an upload's handle, and what is none, is refused."""
+    consumer = UploadConsumer(tools=("t",), file_path_argument="data")
+    maker = ArtifactProducer(tools=("make",), output_locator=OutputLocator(mode=(LocatorMode.CHANGED,)))
+    plan = ServerPlan(id="s", kind=Kind.PIPE, consumers=(consumer,), producers=(maker,))
+    scene = Scene(plan, uploads_enabled=False)
+    (artifact,) = artifacts(scene.call("make", "done", writes={"a.txt": b"x"}))
+    _, got = scene.begin("t", data=artifact[URI])
+    assert got["data"].endswith("/a.txt")
+    for text in (f"upload://sessions/{'a' * 32}/{'b' * 32}", "/etc/passwd"):
+        assert complaint(scene, data=text) == "Argument data is for uploads, and uploads are switched off here."
+
+
+def test_content_that_is_too_large_is_said() -> None:
+    """What came in a message has no place on the disk where it would be looked for again."""
+    scene = Scene(producing(LocatorMode.EMBEDDED), limits=Limits(artifact_size_max_bytes=3))
+    channel, _ = scene.begin("t")
+    scene.world.answer(scene.heard, '{"content":[{"type":"image","mimeType":"image/png","data":"AAAAAAAA"}]}')
+    scene.disk.settle()
+    assert scene.said(channel)["_meta"]["artifact_error"] == "too large: 6 bytes, at most 3"
+
+
+def test_a_folder_with_more_files_than_are_taken_at_once_is_said() -> None:
+    scene = Scene(AUTO, limits=Limits(artifacts_per_call_max=2))
+    writes = {f"traces/{name}.txt": b"x" for name in "abc"}
+    found = scene.call("t", "- [Traces](traces)", writes=writes)
+    assert "traces has more files than are taken at once" in found["_meta"]["artifact_error"]
+    assert len(artifacts(found)) == 2
+
+
+@pytest.mark.parametrize("is_late", [StorageFailed(reason="full"), Collected(files=(CollectedFile(problem="x"),))])
+def test_a_failure_that_comes_late_leaves_nothing_to_undo(is_late: StorageFailed | Collected) -> None:
+    scene = Scene(AUTO)
+    channel, _ = scene.begin("t")
+    scene.disk.write(f"{scene.ws}/a.txt", b"hello")
+    scene.world.answer(scene.heard, '{"content":[]}')
+    looking = scene.world.last(Survey)
+    seen = scene.disk._carry_out(looking)
+    assert seen is not None
+    scene.world.store(looking.ticket, seen)
+    collect = scene.world.last(Collect)
+    scene.world.wait(Limits().storage_timeout_s)
+    assert "storage did not answer" in scene.said(channel)["_meta"]["artifact_error"]
+    assert scene.world.store(collect.ticket, is_late) == []

@@ -330,6 +330,10 @@ def test_on_a_shared_server_each_hears_of_the_resources_that_it_listens_to(shari
         tell(world, again, f"notifications/{UPDATED}", {"uri": uri})
     assert [frame["params"]["uri"] for frame in clients[0].told(channels[0])] == ["a:1"]
     assert len(clients[1].told(channels[1])) == 1
+    (crowd,) = world.engine._servers.handshakes.crowds.values()
+    assert sorted(list(share.subscriptions) for share in crowd.shares.values()) == [[], ["a:1"]], (
+        "nothing is left of it"
+    )
 
 
 @pytest.mark.parametrize("request_id", ["3", "999", '"x"', "null"])
@@ -485,3 +489,18 @@ def test_a_change_that_is_undone_at_once_asks_for_nothing() -> None:
     assert not world.hears("subscriptions/listen")
     assert told(client, second, 2) == [(ACK, {"toolsListChanged": True})]
     assert told(client, first, 1) == [(ACK, {"toolsListChanged": True})]
+
+
+def test_what_nobody_wants_any_more_is_not_subscribed_again_by_a_server_that_comes_back() -> None:
+    world, client, _ = served()
+    kept, dropped = listen(client, resourceSubscriptions=["a:b"]), listen(client, resourceSubscriptions=["c:d"])
+    for _ in range(2):
+        world.answer(world.hear("resources/subscribe"))
+    client.cancel(dropped)
+    world.answer(world.hear("resources/unsubscribe"))
+    world.end(world.last_dial(Spawn).channel)
+    client.request("tools/list")
+    rise(world)
+    assert world.hear("resources/subscribe").frame["params"] == {"uri": "a:b"}
+    assert not world.hears("resources/subscribe")
+    assert told(client, kept, 1)[0] == (ACK, {"resourceSubscriptions": ["a:b"]})

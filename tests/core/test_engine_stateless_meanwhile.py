@@ -89,6 +89,7 @@ def test_what_came_between_two_legs_is_told_on_the_next(is_over: bool) -> None:
     channel = client.call(level="debug", token="second", requestState=state, inputResponses={"r1": ACCEPT})
     told = client.told(channel)
     assert [frame["params"].get("data") for frame in told] == ["a", "b", None]
+    assert [frame["method"] for frame in told] == [*2 * ["notifications/message"], "notifications/progress"]
     assert told[-1]["params"] == {"progressToken": "second", "progress": 3}
     if not is_over:
         give(world, heard)
@@ -360,3 +361,27 @@ def test_calls_of_others_take_no_place_of_a_sessions_own() -> None:
         rise(world)
     assert [is_parked(other) for other in others] == [True, False], "there is room for two"
     assert world.notes("warning")[-1] == "2 calls are parked, the most allowed"
+
+
+def test_of_a_question_that_reaches_nobody_the_log_tells() -> None:
+    world, _, _ = served()
+    world.say(world.dials[-1].channel, request('"q"', "elicitation/create", QUESTIONS["elicitation/create"]))
+    assert world.hear("").frame["result"] == {"action": "cancel"}
+    assert world.notes("info")[-1] == "elicitation/create came while the client could not be asked"
+
+
+def test_a_session_that_ends_leaves_the_parked_calls_of_others() -> None:
+    world, client, _ = served(down="pipe")
+    _, _, lost = parked(world, client)
+    other = modern(world, "pipe", principal="bob")
+    other.request("server/discover")
+    rise(world)
+    heard, _, state = parked(world, other)
+    assert client.pipe is not None
+    world.end(client.pipe)
+    world.wait(1.0)
+    assert [exchange.id_raw for _, exchange in tables(world.engine)["parks"].values()] == [str(other.last_id).encode()]
+    channel = other.call(requestState=state, inputResponses={"r1": ACCEPT})
+    give(world, heard)
+    assert other.answered(channel)["result"]["resultType"] == "complete"
+    assert lost != state
