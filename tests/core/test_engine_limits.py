@@ -790,3 +790,10 @@ def test_equal_inputs_give_equal_effects() -> None:
 
     assert live(1) == live(1)
     assert live(1) != live(2)
+
+
+def test_a_pipe_that_is_full_can_become_empty_enough() -> None:
+    """The mark at which a peer may go on is not above that at which it has to stop."""
+    with pytest.raises(ValueError, match="outbox_low_bytes is above outbox_high_bytes"):
+        Limits(outbox_low_bytes=11, outbox_high_bytes=10)
+    Limits(outbox_low_bytes=10, outbox_high_bytes=10)

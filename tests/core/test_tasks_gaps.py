@@ -541,3 +541,24 @@ def test_a_server_may_name_a_revision_that_is_none(revision: str) -> None:
     client.request("2", "tools/call", '{"name":"dig","task":{"ttl":5000}}')
     world.answer(world.hear("tools/list"), '{"tools":[{"name":"dig","execution":{"taskSupport":"optional"}}]}')
     assert world.hear("tools/call").frame["params"]["name"] == "dig"
+
+
+def test_each_of_several_subscriptions_to_a_task_is_told_as_long_as_it_lasts() -> None:
+    """One that ends takes nothing from the others; with the last nobody is told."""
+    world = scene(offer=Offer.ALWAYS)
+    party = world.party(MODERN)
+    id, work = world.begin(party, "a")
+    first, second = (party.ask("subscriptions/listen", notifications={"taskIds": [id]}) for _ in range(2))
+    world.run()
+    party.hang_up(first)
+    assert world.engine._servers._listens.is_watched(id)
+    before = len(world.world.messages(first.channel))
+    world.server.finish(work, text("done"))
+    world.run()
+    statuses = [
+        f["params"]["status"] for f in world.world.frames(second.channel) if f.get("method") == "notifications/tasks"
+    ]
+    assert statuses[-1] == "completed"
+    assert len(world.world.messages(first.channel)) == before
+    party.hang_up(second)
+    assert not world.engine._servers._listens.is_watched(id)
