@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from driving import request
+from driving import Heard, request
 from isthmus.core.eras import Era
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, Offer
@@ -113,7 +114,7 @@ def test_signs_of_life_are_counted_for_who_wants_them() -> None:
     meta = {RELATED: {"taskId": work.id}}
     signs: list[int] = []
 
-    def note(heard: Any, frame: dict[str, Any]) -> None:
+    def note(heard: Heard, frame: dict[str, Any]) -> None:
         if frame["method"] == "notifications/progress":
             signs.append(frame["params"]["progress"])
         world.world.acknowledge(heard)
@@ -137,7 +138,7 @@ def test_an_answer_reaches_its_server_while_that_is_looked_at() -> None:
     (question,) = party.heard("elicitation/create")
     verb, silent = world.server._receive_verb, []
 
-    def slow(heard: Any, method: str, params: dict[str, Any]) -> None:
+    def slow(heard: Heard, method: str, params: dict[str, Any]) -> None:
         if method == "tasks/get":
             silent.append(heard)
         else:
@@ -247,3 +248,108 @@ def test_who_stops_says_of_every_call_that_it_was_lost() -> None:
     assert {record.message for record in records} == {
         "the proxy was stopped while the call ran: what became of it is not known"
     }
+
+
+# --- When servers are looked at ---------------------------------------------------------------------------------------
+
+
+def looks(world: Scene, *, answers: bool = True) -> list[float]:
+    """When its server is looked at from now on, in seconds."""
+    began, verb, found = world.world.now, world.server._receive_verb, []
+
+    def note(heard: Heard, method: str, params: dict[str, Any]) -> None:
+        if method == "tasks/get":
+            found.append(round(world.world.now - began, 3))
+        if answers:
+            verb(heard, method, params)
+        else:
+            world.server.refuse(heard, -32603, "out of order")
+
+    world.server._receive_verb = note  # type: ignore[method-assign]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("poll_ms", "expected"),
+    [
+        (10_000, [10.0, 20.0, 30.0]),
+        (None, [7.0, 14.0, 21.0, 28.0]),
+        (60_000, [15.0, 30.0]),
+    ],
+)
+def test_a_task_that_is_waited_for_is_looked_at_as_often_as_its_server_wants(
+    poll_ms: int | None, expected: list[float]
+) -> None:
+    limits = Limits(task_poll_s=7.0, task_poll_max_s=15.0)
+    world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True, limits=limits)
+    party = world.party(LEGACY, is_plain=True)
+    party.call("a", "must")
+    world.run()
+    found = looks(world)
+    work = world.server.accept(world.server.work("a"), poll_ms=poll_ms)
+    world.wait(30.5)
+    assert found == expected
+    assert work.polls == len(expected)
+
+
+def test_no_server_is_looked_at_without_a_pause() -> None:
+    world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
+    party = world.party(LEGACY, is_plain=True)
+    party.call("a", "must")
+    world.run()
+    found = looks(world)
+    world.server.accept(world.server.work("a"), poll_ms=0)
+    world.wait(0.22)
+    assert found == [0.05, 0.1, 0.15, 0.2]
+
+
+def test_a_task_that_nobody_waits_for_is_looked_at_less_and_less() -> None:
+    limits = Limits(task_poll_max_s=4.0)
+    world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True, limits=limits)
+    party = world.party(LEGACY)
+    party.call("a", "must")
+    world.run()
+    found = looks(world)
+    world.server.accept(world.server.work("a"), poll_ms=1000)
+    world.wait(17.0)
+    assert found == [1.0, 2.5, 4.75, 8.125, 12.125, 16.125]
+
+
+def test_who_waits_has_it_looked_at_as_often_as_ever() -> None:
+    world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
+    party = world.party(LEGACY)
+    id, _ = world.begin(party, "a", "must")
+    party.result(id)
+    world.wait(60.0)
+    found = looks(world)
+    world.wait(3.5)
+    assert [round(later - earlier, 3) for earlier, later in pairwise(found)] == [1.0, 1.0]
+
+
+def test_a_server_out_of_order_is_looked_at_less_and_less() -> None:
+    """And as before once it is back."""
+    world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
+    party = world.party(LEGACY)
+    party.call("a", "must")
+    world.run()
+    found = looks(world, answers=False)
+    work = world.server.accept(world.server.work("a"), poll_ms=100)
+    world.wait(70.0)
+    assert found == [0.1, 1.1, 3.1, 7.1, 15.1, 31.1, 61.1]
+    assert party.heard("notifications/tasks/status") == []
+    del world.server._receive_verb
+    world.server.finish(work, text("done"))
+    world.wait(30.0)
+    assert [frame["params"]["status"] for frame in party.heard("notifications/tasks/status")] == ["completed"]
+
+
+def test_a_server_that_pushes_is_looked_at_seldom() -> None:
+    """It is asked for the outcome, and answers when there is one: looking finds out whether it still knows the task."""
+    world = scene(LEGACY, Kind.HTTP, has_tasks=True)
+    party = world.party(LEGACY, is_plain=True)
+    party.call("a", "must")
+    world.run()
+    found = looks(world)
+    world.server.accept(world.server.work("a"), poll_ms=1000)
+    world.wait(65.0)
+    assert found == [30.0, 60.0]
