@@ -9,13 +9,13 @@ from base64 import b64encode
 from collections.abc import Iterable
 
 import pytest
-from driving import GONE, Driver, Heard, connect, driver, newcomer
+from driving import GONE, Driver, Heard, connect, driver, newcomer, request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from isthmus.core import edges, jsonrpc
 from isthmus.core.edges import read_front, read_whole
 from isthmus.core.effects import Cause, Connected, End, Pass, Pause, Resume
-from isthmus.core.errors import LocalProtocolError
+from isthmus.core.errors import OVERLOADED, LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, Plan, ServerPlan
@@ -428,3 +428,20 @@ def test_a_trace_of_answers_in_pieces_and_parts_replays() -> None:
     assert list(replay(lines)) == []
     other = b64encode(b"y" * 30)  # what stands for other bytes than those that the effects have
     assert list(replay([line.replace(b64encode(b"x" * 30), other, 1) for line in lines]))
+
+
+def test_an_answer_that_has_not_come_in_full_is_a_call_that_is_open() -> None:
+    """Among those that a client may have at once, until it has."""
+    world = driver(limits=Limits(exchanges_per_session_max=1))
+    client = connect(world, "http", "http")
+    client.request("1", "tools/call", '{"name":"t"}')
+    heard = world.hear("tools/call")
+    message = written(heard, text())
+    world.say_part(heard.channel, message[:1000], size_bytes=len(message))
+    for takes_events in (True, False):
+        other = client.say(request("2", "tools/call", '{"name":"t"}'), takes_events=takes_events)
+        assert not world.hears("tools/call")
+        assert world.said(other)["error"]["code"] == OVERLOADED
+    world.say_part(heard.channel, message[1000:], is_last=True)
+    client.request("3", "tools/call", '{"name":"t"}')
+    assert world.hears("tools/call")
