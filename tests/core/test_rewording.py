@@ -429,3 +429,28 @@ def test_validity_never_changes(value: Any, place: Callable[[Any], dict[str, Any
     validator = jsonschema.Draft202012Validator(whole)
     made = reworded({"structuredContent": value}, whole)["structuredContent"]
     assert validator.is_valid(made) == validator.is_valid(value)
+
+
+def test_of_two_uris_of_one_path_the_first_counts() -> None:
+    known = (Known(("/W/ws/a.png", "/W/ws/a.png"), SHOT), Known(("/W/ws/a.png",), LOG))
+    assert reword_text("see /W/ws/a.png and a.png", known, CWD, FOLDERS) == f"see {SHOT} and {SHOT}"
+
+
+def test_a_path_without_a_name_is_no_files() -> None:
+    known = (Known(("/W/ws/",), SHOT), Known(("/W/ws/a.png",), LOG))
+    assert reword_text("see /far/ and /W/ws/a.png", known, CWD, FOLDERS) == f"see /far/ and {LOG}"
+
+
+def test_a_text_that_is_half_a_pair_repeats_nothing() -> None:
+    """Nor does what only looks like JSON, or a block without a text."""
+    result = (
+        b'{"content":[{"type":"text","text":"[\\"\\ud83d a.png\\"]"},{"type":"text","text":"[a.png"},{"type":"text"}],'
+        b'"structuredContent":["a.png"]}'
+    )
+    made = json.loads(reword_result(result, KNOWN, CWD, FOLDERS, None))
+    assert made["structuredContent"] == [SHOT]
+    assert made["content"] == [
+        {"type": "text", "text": f'["\ud83d {SHOT}"]'},
+        {"type": "text", "text": f"[{SHOT}"},
+        {"type": "text"},
+    ]
