@@ -42,6 +42,8 @@ def allows(schema: object, value: object = "a", path: Path = (), *, new: str = "
         ({"maxLength": 1}, "abc", False),
         ({"maxLength": 0}, "abc", True),
         ({"maxLength": 0}, "", False),
+        ({"maxLength": 2.5}, "abc", False),
+        ({"maxLength": 2.5}, "ab", True),
         ({"maxLength": None}, "abc", False),
         ({"format": "uri"}, "b c", True),  # neither is one
         ({"format": "uri"}, "file:b", False),
