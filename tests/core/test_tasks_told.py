@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from driving import Heard, request
+from driving import Heard, request, result
 from isthmus.core.eras import Era
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, Offer
@@ -353,3 +353,55 @@ def test_a_server_that_pushes_is_looked_at_seldom() -> None:
     world.server.accept(world.server.work("a"), poll_ms=1000)
     world.wait(65.0)
     assert found == [30.0, 60.0]
+
+
+# --- Answers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [Kind.PIPE, Kind.HTTP])
+def test_an_answer_that_says_twice_what_it_is_about_is_told_as_an_error(kind: Kind) -> None:
+    world = scene(LEGACY, kind, has_tasks=True)
+    party = world.party(LEGACY)
+    id, work = world.begin(party, "a", "must")
+    party.result(id)
+    world.server.ask(work, "q")
+    world.run()
+    (question,) = party.heard("elicitation/create")
+    assert party.legacy is not None
+    party.legacy.say(result(json.dumps(question["id"]), '{"action":"accept","_meta":{},"_meta":{}}'))
+    world.run()
+    ((said,),) = (work.given["q"],)
+    assert said["error"]["code"] == -32600
+    assert "_meta" in said["error"]["message"]
+
+
+@pytest.mark.parametrize("has_tasks", [True, False])
+def test_an_answer_names_the_task_as_its_server_does(has_tasks: bool) -> None:
+    """Or none, where it has none."""
+    world = scene(LEGACY, has_tasks=has_tasks, offer=Offer.ALWAYS)
+    party = world.party(LEGACY)
+    id, work = world.begin(party, "a", "must" if has_tasks else "work")
+    party.result(id)
+    world.server.ask(work, "q")
+    world.run()
+    (question,) = party.heard("elicitation/create")
+    assert question["params"]["_meta"][RELATED] == {"taskId": id}
+    party.reply(question["id"], {**ACCEPT, "_meta": {RELATED: {"taskId": id}}})
+    world.run()
+    (said,) = work.given["q"]
+    assert said.get("_meta", {}).get(RELATED) == ({"taskId": work.id} if has_tasks else None)
+    assert said["action"] == "accept"
+
+
+@pytest.mark.parametrize("answer", [{"action": "decline"}, {"action": "cancel"}])
+def test_what_a_client_declines_is_told_as_that(answer: dict[str, Any]) -> None:
+    world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
+    party = world.party(LEGACY)
+    id, work = world.begin(party, "a", "must")
+    party.result(id)
+    world.server.ask(work, "q")
+    world.wait(5.0)
+    (question,) = party.heard("elicitation/create")
+    party.reply(question["id"], answer)
+    world.run()
+    assert work.given["q"] == [answer]
