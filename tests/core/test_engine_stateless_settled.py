@@ -6,8 +6,9 @@ import json
 
 import pytest
 from driving import Driver, Heard, notification
+from isthmus.core.effects import Save, Saved
 from isthmus.core.limits import Limits
-from isthmus.core.plan import Affinity, Kind, ServerPlan
+from isthmus.core.plan import Affinity, Kind, Offer, ServerPlan, TaskRules
 from stateless_driving import (
     ACCEPT,
     Modern,
@@ -24,6 +25,7 @@ from stateless_driving import (
     rounds,
     served,
 )
+from task_clients import KNOWS_TASKS
 
 
 def asking_one(up: str, limits: Limits | None = None) -> tuple[Driver, Modern, Heard, str]:
@@ -137,3 +139,29 @@ def test_the_end_of_a_pipe_ends_the_calls_that_came_on_it() -> None:
     channel = client.call()
     give(world, world.hear("tools/call"))
     assert "result" in client.answered(channel, client.last_id)
+
+
+def saved(world: Driver) -> None:
+    """The storage has taken everything."""
+    for order in world.every(Save):
+        world.store(order.ticket, Saved())
+
+
+def test_a_session_for_one_call_lasts_as_long_as_the_call_that_became_a_task() -> None:
+    """Not until its client has looked at what that came to."""
+    plan = ServerPlan(id="s", kind=Kind.PIPE, tasks=TaskRules(offer=Offer.ALWAYS))
+    world = bridge(plan, affinity=Affinity.REQUEST)
+    client = modern(world, "s", capabilities=KNOWS_TASKS)
+    channel = client.call()
+    rise(world)
+    heard = world.hear("tools/call")
+    world.wait(world.engine._desk.limits.task_after_s + 1)
+    saved(world)
+    said = client.answered(channel, client.last_id)["result"]
+    assert said["resultType"] == "task"
+    assert world.engine.session_count == 1
+    give(world, heard, '{"content":[],"n":1}')
+    assert world.engine.session_count == 0
+    saved(world)
+    (task,) = world.engine.tasks()
+    assert task.status == "completed"
