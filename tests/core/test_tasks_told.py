@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from driving import Heard, request, result
 from isthmus.core.eras import Era
+from isthmus.core.errors import OUTCOME_UNKNOWN
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, Offer
 from stateless_driving import ACCEPT, FORM
@@ -405,3 +406,15 @@ def test_what_a_client_declines_is_told_as_that(answer: dict[str, Any]) -> None:
     party.reply(question["id"], answer)
     world.run()
     assert work.given["q"] == [answer]
+
+
+def test_a_process_takes_its_tasks_with_it() -> None:
+    """Of a call whose task was there, it is not known what became of it."""
+    world = scene(LEGACY, has_tasks=True)
+    _, asked, work = hidden(world)
+    world.run()
+    world.server.die(work)
+    world.run()
+    assert asked.error["code"] == OUTCOME_UNKNOWN
+    assert asked.error["data"] == {"outcome": "unknown"}
+    assert "The call may have run; it is not repeated" in asked.error["message"]
