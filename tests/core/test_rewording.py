@@ -454,3 +454,21 @@ def test_a_text_that_is_half_a_pair_repeats_nothing() -> None:
         {"type": "text", "text": f"[{SHOT}"},
         {"type": "text"},
     ]
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        '/W/ws/é "x"!.png',
+        "/W/ws/%C3%A9%20%22x%22%21.png",
+        "/W/ws/%C3%A9%20%22x%22!.png",
+        r"/W/ws/é \"x\"!.png",
+        r"/W/ws/\u00e9 \"x\"!.png",
+        r"\/W\/ws\/é \"x\"!.png",
+        r"\/W\/ws\/\u00e9 \"x\"!.png",
+    ],
+)
+def test_a_name_is_found_however_texts_escape_it(spelling: str) -> None:
+    """As it is, in URIs of either make, and in JSON within the text, of ASCII or not."""
+    known = (Known(('/W/ws/é "x"!.png',), SHOT),)
+    assert reword_text(f"see {spelling}, please", known, CWD, FOLDERS) == f"see {SHOT}, please"
