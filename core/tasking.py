@@ -395,9 +395,7 @@ class Tasking:
 
     def handle_end(self, id: str) -> None:
         """Its time is over."""
-        task = self._tasks.get(id)
-        if task is not None:
-            self._expire(task)
+        self._expire(self._tasks[id])
 
     def _expire(self, task: Task) -> None:
         self._cancel(task, "its time was over before the call was")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from driving import Client, Driver, driver, newcomer, notification, request, result
+from driving import LATEST, Client, Driver, driver, newcomer, notification, request, result
 from isthmus.core.effects import Cause, Close, Connected, Dial, Effect, End, Pause, Spawn
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
@@ -473,3 +473,18 @@ def test_a_question_that_an_older_client_cannot_be_shown_is_refused() -> None:
     form = '{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":{}}}'
     world.say(child(world), request('"r"', "elicitation/create", form))
     assert last(world, client)["params"] == {"message": "m", "requestedSchema": {"type": "object", "properties": {}}}
+def test_a_shared_process_is_greeted_in_our_own_name() -> None:
+    """With all that any of its clients could do, and none of their names."""
+    world = shared()
+    newcomer(world, "pipe", "s").initialize(
+        '{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"a"}}'
+    )
+    world.open(child(world), Connected())
+    params = world.hear("initialize").frame["params"]
+    assert params["clientInfo"]["name"] == "isthmus"
+    assert params["protocolVersion"] == LATEST
+    assert params["capabilities"] == {
+        "roots": {"listChanged": True},
+        "sampling": {},
+        "elicitation": {"form": {}, "url": {}},
+    }

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from isthmus.core import edges, jsonrpc
 from isthmus.core.edges import read_front, read_whole
 from isthmus.core.effects import Cause, Connected, End, Pass, Pause, Resume
-from isthmus.core.errors import LocalProtocolError
+from isthmus.core.errors import OVERLOADED, LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, Plan, ServerPlan
@@ -456,3 +456,18 @@ def test_pieces_on_a_channel_that_is_over_are_dropped() -> None:
     world.heard.clear()
     assert world.engine.receive_pieces(client.pipe, (request("1", "tools/list"), b" "), world.now) == []
     assert not world.heard
+def test_an_answer_that_has_not_come_in_full_is_a_call_that_is_open() -> None:
+    """Among those that a client may have at once, until it has."""
+    world = driver(limits=Limits(exchanges_per_session_max=1))
+    client = connect(world, "http", "http")
+    client.request("1", "tools/call", '{"name":"t"}')
+    heard = world.hear("tools/call")
+    message = written(heard, text())
+    world.say_part(heard.channel, message[:1000], size_bytes=len(message))
+    for takes_events in (True, False):
+        other = client.say(request("2", "tools/call", '{"name":"t"}'), takes_events=takes_events)
+        assert not world.hears("tools/call")
+        assert world.said(other)["error"]["code"] == OVERLOADED
+    world.say_part(heard.channel, message[1000:], is_last=True)
+    client.request("3", "tools/call", '{"name":"t"}')
+    assert world.hears("tools/call")
