@@ -503,3 +503,17 @@ def test_words_are_heard_together() -> None:
     answer = packed({"role": "assistant", "model": "m", "content": content})
     heard = json.loads(questions.answer_to_legacy(SAMPLE, answer, V3))
     assert heard["content"] == {"type": "text", "text": "t\n[image]\n[audio]\nu"}
+
+
+# --- Forms that are none ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "schema", [..., None, [], "x", {}, {"properties": None}, {"properties": []}, {"properties": "x"}], ids=str
+)
+def test_a_form_without_fields_is_shown_and_answered_as_it_is(schema: Any) -> None:
+    """It is its server's mistake, and for its client to judge."""
+    params = packed({"message": "m"} if schema is ... else {"message": "m", "requestedSchema": schema})
+    assert questions.to_older(ELICIT, params, V3) == params
+    answer = packed({"action": "accept", "content": {"a": 1}})
+    assert questions.answered(ELICIT, params, V3, answer) == answer
