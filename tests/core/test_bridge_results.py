@@ -502,3 +502,9 @@ def test_a_prompts_message_without_content_passes_as_it_is() -> None:
     messages = '[{"role":"user"},"odd",{"role":"user","content":%s}]'
     shown = values(down('{"messages":%s}' % (messages % AUDIO), V1, "prompts/get").encode())["messages"].decode()
     assert shown == messages % block_to(AUDIO.encode(), V1).decode()
+
+
+@pytest.mark.parametrize("content", ["", ',"content":null', ',"content":[]'])
+def test_what_is_no_object_is_said_though_there_was_no_content(content: str) -> None:
+    shown = json.loads(down(f'{{"structuredContent":[1]{content}}}', V4))
+    assert shown == {"structuredContent": {"result": [1]}, "content": [{"type": "text", "text": "[1]"}]}
