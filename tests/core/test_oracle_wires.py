@@ -235,6 +235,23 @@ def test_a_trace_is_read_as_wires() -> None:
     assert broken == [(Role.CLIENT, Role.SERVER, "method-direction")]
 
 
+def test_a_trace_has_messages_whole_in_pieces_and_in_parts() -> None:
+    """Of each it is seen as one message; of parts, when the last has come."""
+    whole = said(id=1, result=WELCOME)
+    hello = Post("s", said(id=1, method="initialize", params=HELLO))
+    inputs: list[dict[str, object]] = [
+        {"input": "receive_sent", "channel": 9, "effects": [dial(channel, hello) for channel in (1, 2, 3)]},
+        {"input": "receive_message", "channel": 1, "message": whole},
+        {"input": "receive_pieces", "channel": 2, "pieces": (whole[:7], whole[7:])},
+        {"input": "receive_part", "channel": 3, "pieces": (whole[:7], whole[7:9]), "size_bytes": len(whole)},
+        {"input": "receive_part", "channel": 3, "pieces": (whole[9:],), "size_bytes": 0},
+    ]
+    lines = [msgspec.json.encode({"effects": [], **each}) for each in inputs]
+    servers = [each for _, each, _ in read_trace(lines) if isinstance(each, Said) and each.sender is Role.SERVER]
+    assert [(each.channel, each.message) for each in servers] == [(1, whole), (2, whole), (3, whole)]
+    assert not [each for _, each, _ in read_trace(lines[:-1]) if isinstance(each, Said) and each.channel == 3][1:]
+
+
 @pytest.mark.parametrize("line", [b"", b"{}", b"\xff", b'{"input":"x","effects":[{"type":"Send"}]}'])
 def test_what_is_no_trace_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match="line 2 is no line of a trace"):
