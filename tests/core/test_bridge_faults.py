@@ -272,3 +272,9 @@ def test_an_error_without_an_answer_is_kept(data: bytes | None) -> None:
 @pytest.mark.parametrize("result", [None, b"{}", b'{"isError":false}', b'{"isError":"true"}', b'{"isError":null}'])
 def test_a_server_that_did_without_an_answer_has_not_failed(result: bytes | None) -> None:
     assert to_missing_capability(REQUIRED, result=result) is None
+
+
+def test_every_capability_that_a_loss_hangs_on_is_one_sides() -> None:
+    hung_on = {loss.capability.partition(".")[0] for loss in LOSSES}
+    assert hung_on - SERVER_CAPABILITIES == {"", "roots", "sampling", "elicitation"}
+    assert hung_on >= SERVER_CAPABILITIES

@@ -191,8 +191,10 @@ def test_the_reader_moves_along_the_table_only(state: State, given_input: Input)
         assert [isinstance(event, Ended) for event in events].count(True) == reader.is_ended
         assert not reader.is_ended or isinstance(events[-1], Ended)
     else:
-        with pytest.raises(LocalProtocolError):
+        with pytest.raises(LocalProtocolError) as caught:
             ACTS[given_input](reader)
+        if (state, given_input) != (State.PASSING, Input.OVERFED):  # that is more than was promised
+            assert f" while {state.name.lower()}" in str(caught.value)
         assert reader.state is state
 
 
