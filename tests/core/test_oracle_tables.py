@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
-from isthmus.core.oracle import Oracle, Role, Transport
+from isthmus.core.oracle import Oracle, Role, Transport, Verb
 from oracle_casing import acknowledge, detailed
 from wire_scenes import CLIENT, SERVER, K, Wire
 
@@ -207,3 +208,115 @@ def test_every_transport_is_heard_alike() -> None:
     before = len(wire.seen)
     wire.call()
     assert breaks(wire, before) == ["capability-undeclared"]
+
+
+# --- Headers ----------------------------------------------------------------------------------------------------------
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "region": {"type": "string", "x-mcp-header": "Region"},
+        "to": {"type": "object", "properties": {"count": {"type": "integer", "x-mcp-header": "Count"}}},
+        "odd": {"type": "string", "x-mcp-header": 7},
+        "list": {"items": {"properties": {"no": {"x-mcp-header": "No"}}}},
+    },
+}
+USUAL = (("Mcp-Method", "tools/call"), ("Mcp-Name", "t"))
+
+
+def coded(text: str) -> str:
+    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
+
+
+def mirrored(arguments: Any, *lines: tuple[str, str], usual: tuple[tuple[str, str], ...] = USUAL) -> list[str]:
+    """What a call with these headers breaks, once the tool was listed."""
+    wire = Wire(V5, Transport.HTTP)
+    tools = [{"name": "t", "inputSchema": SCHEMA}, {"name": 7, "inputSchema": SCHEMA}, "odd", {"name": "u"}]
+    wire.reply(wire.request("tools/list"), tools=tools)
+    before = len(wire.seen)
+    wire.call(arguments=arguments, head={"mirrored": (*usual, *lines)})
+    return breaks(wire, before)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines", "is_right"),
+    [
+        ({"region": "eu"}, [("Mcp-Param-Region", "eu")], True),
+        ({"region": "eu"}, [("mcp-param-region", " eu ")], True),
+        ({"region": "eu"}, [("Mcp-Param-Region", coded("eu"))], True),
+        ({"region": "\u00fc"}, [("Mcp-Param-Region", coded("\u00fc"))], True),
+        ({"region": "eu"}, [("Mcp-Param-Region", "EU")], False),
+        ({"region": "eu"}, [("Mcp-Param-Region", "=?base64?*?=")], False),
+        ({"region": "eu"}, [("Mcp-Param-Region", "=?base64?/w==?=")], False),
+        ({"region": "eu"}, [], False),
+        ({"region": "eu"}, [("Mcp-Param-Region", "eu"), ("Mcp-Param-Region", "eu")], False),
+        ({"region": None}, [], True),
+        ({}, [], True),
+        ([], [], True),
+        ({}, [("Mcp-Param-Region", "eu")], False),
+        ({"region": "true"}, [("Mcp-Param-Region", "true")], True),
+        ({"region": True}, [("Mcp-Param-Region", "true")], True),
+        ({"region": True}, [("Mcp-Param-Region", "1")], False),
+        ({"region": False}, [("Mcp-Param-Region", "false")], True),
+        ({"region": False}, [("Mcp-Param-Region", "true")], False),
+        ({"to": {"count": 3}}, [("Mcp-Param-Count", "3")], True),
+        ({"to": {"count": 3}}, [("Mcp-Param-Count", "3.0")], True),
+        ({"to": {"count": 3}}, [("Mcp-Param-Count", "4")], False),
+        ({"to": {"count": 3}}, [("Mcp-Param-Count", "three")], False),
+        ({"to": {"count": 3}}, [], False),
+        ({"to": 3}, [], True),
+        ({"to": 3}, [("Mcp-Param-Count", "3")], False),
+        ({"odd": "x", "list": [{"no": 1}]}, [], True),
+        ({"odd": "x"}, [("Mcp-Param-Odd", "y"), ("Mcp-Param-No", "1")], True),
+    ],
+    ids=str,
+)
+def test_a_header_says_what_its_argument_is(arguments: Any, lines: list[tuple[str, str]], is_right: bool) -> None:
+    """2026-07-28 basic/transports/streamable-http: reached through `properties` alone, once, and compared by value."""
+    assert mirrored(arguments, *lines) == ([] if is_right else ["mirrored-argument"])
+
+
+@pytest.mark.parametrize(
+    ("usual", "broken"),
+    [
+        (USUAL, []),
+        ((("mcp-method", "tools/call"), ("MCP-NAME", coded("t"))), []),
+        (USUAL[:1], ["mirrored-name"]),
+        (USUAL[1:], ["mirrored-method"]),
+        ((), ["mirrored-method", "mirrored-name"]),
+        ((("Mcp-Method", coded("tools/call")), USUAL[1]), ["mirrored-method"]),
+        ((("Mcp-Method", "tools/list"), USUAL[1]), ["mirrored-method"]),
+        ((USUAL[0], ("Mcp-Name", "u")), ["mirrored-name"]),
+        ((*USUAL, USUAL[1]), ["mirrored-name"]),
+    ],
+)
+def test_headers_say_what_is_called(usual: tuple[tuple[str, str], ...], broken: list[str]) -> None:
+    assert mirrored({}, usual=usual) == broken
+
+
+@pytest.mark.parametrize(
+    ("verb", "accept", "is_right"),
+    [
+        (Verb.POST, "application/json, text/event-stream", True),
+        (Verb.POST, "text/event-stream;q=0.5,application/json", True),
+        (Verb.POST, "application/json", False),
+        (Verb.POST, "text/event-stream", False),
+        (Verb.POST, "", False),
+        (Verb.POST, None, True),
+        (Verb.GET, "text/event-stream", True),
+        (Verb.GET, "application/json", False),
+        (Verb.GET, None, True),
+        (Verb.DELETE, "", True),
+        (Verb.DELETE, None, True),
+    ],
+)
+def test_a_client_takes_what_its_request_may_be_answered_with(verb: Verb, accept: str | None, is_right: bool) -> None:
+    """None is not seen, and not judged."""
+    wire = Wire(V4, Transport.HTTP)
+    wire.greet()
+    before = len(wire.seen)
+    if verb is Verb.POST:
+        wire.call(head={"accept": accept})
+    else:
+        wire.open(verb, accept=accept)
+    assert breaks(wire, before) == ([] if is_right else ["accept"])
