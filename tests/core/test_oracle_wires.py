@@ -30,7 +30,7 @@ from isthmus.core.effects import (
     SendEvents,
 )
 from isthmus.core.ids import ChannelId
-from isthmus.core.oracle import Ended, Opened, Oracle, Role, Said, Transport, Verb
+from isthmus.core.oracle import Ended, Head, Opened, Oracle, Role, Said, Transport, Verb
 from isthmus.core.oracle.wires import Wire, Wires, read_log, read_trace
 from isthmus.core.plan import Kind, Plan, ServerPlan
 from isthmus.core.trace import Recorder
@@ -308,3 +308,32 @@ def test_both_eras_may_meet_on_one_pipe() -> None:
     emerge(world)
     world.say(client.pipe, request('"0"', "initialize", json.dumps(HELLO)))
     assert client.answered(channel)["result"]["supportedVersions"] == ["2026-07-28"]
+
+
+@pytest.mark.parametrize("end", list(End))
+@pytest.mark.parametrize("body", [b"", b'{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"no"}}'])
+def test_how_a_reply_ends_is_seen(end: End, body: bytes) -> None:
+    """A refusal has a head, and a body if one came; an end in order without an answer is a 202. Who ended it is told
+    where the other side did: not where the connection broke, or a time limit passed."""
+    taken = Taken()
+    taken.order(dial(1, Post("s", said(id=2, method="ping"), "S", "2025-11-25")))
+    taken.wires.receive_close(1, Cause(end, status=404, body=body))
+    (wire,) = taken.by_wire
+    heads = {End.REFUSED: [Head(1, 404)], End.DONE: [Head(1, 202)]}.get(end, [])
+    bodies = [Said(1, Role.SERVER, body)] if end is End.REFUSED and body else []
+    by = Role.SERVER if end in (End.DONE, End.GONE, End.REFUSED) else None
+    assert taken.by_wire[wire][2:] == [*heads, *bodies, Ended(1, by)]
+
+
+@pytest.mark.parametrize("end", list(End))
+def test_how_a_client_leaves_is_seen(end: End) -> None:
+    """It has no head, and says nothing with it."""
+    taken = Taken()
+    taken.wires.receive_open(1, PipeOpening("s"))
+    taken.wires.receive_message(1, said(id=1, method="initialize", params=HELLO))
+    taken.wires.receive_close(1, Cause(end, status=404, body=b"{}"))
+    (wire,) = taken.by_wire
+    by = Role.CLIENT if end in (End.DONE, End.GONE, End.REFUSED) else None
+    assert taken.by_wire[wire][1:] == [Ended(0, by)]
+    taken.wires.receive_close(1, Cause(end))
+    assert len(taken.by_wire[wire]) == 2, "it was over"
