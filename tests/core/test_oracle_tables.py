@@ -6,18 +6,11 @@ import base64
 from typing import Any
 
 import pytest
-from isthmus.core.oracle import Oracle, Role, Transport, Verb
-from oracle_casing import acknowledge, detailed, task
+from isthmus.core.oracle import Role, Transport, Verb
+from oracle_casing import acknowledge, breaks, detailed
 from wire_scenes import CLIENT, SERVER, K, Wire
 
 V4, V5 = "2025-11-25", "2026-07-28"
-
-
-def breaks(wire: Wire, since: int = 0) -> list[str]:
-    """The rules that are broken by what was seen from `since` on."""
-    oracle = Oracle(None, wire.transport)
-    found = [(number, violation) for number, each in enumerate(wire.seen) for violation in oracle.receive(each)]
-    return [violation.rule for number, violation in found if number >= since]
 
 
 # --- Codes ------------------------------------------------------------------------------------------------------------
@@ -320,136 +313,3 @@ def test_a_client_takes_what_its_request_may_be_answered_with(verb: Verb, accept
     else:
         wire.open(verb, accept=accept)
     assert breaks(wire, before) == ([] if is_right else ["accept"])
-
-
-# --- Results without sessions -----------------------------------------------------------------------------------------
-
-LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read")
-
-
-@pytest.mark.parametrize(
-    ("ttl", "scope", "is_right"),
-    [
-        (0, "private", True),
-        (0.5, "public", True),
-        (60_000, "private", True),
-        (-1, "private", False),
-        (True, "private", False),
-        ("5", "private", False),
-        (..., "private", False),
-        (0, "shared", False),
-        (0, None, False),
-        (0, ..., False),
-    ],
-    ids=str,
-)
-def test_what_can_be_kept_says_for_how_long_and_for_whom(ttl: Any, scope: Any, is_right: bool) -> None:
-    """2026-07-28 server/utilities/caching: such results, and no others."""
-    for method in (*LISTS, "server/discover", "tools/call", "prompts/get", "completion/complete"):
-        wire = Wire(V5)
-        given = {"supportedVersions": [V5], "capabilities": {}} if method == "server/discover" else {}
-        wire.reply(wire.request(method), ttlMs=ttl, cacheScope=scope, **given)
-        is_cacheable = method in (*LISTS, "server/discover")
-        assert breaks(wire) == ([] if is_right or not is_cacheable else ["cache-hints"]), method
-
-
-@pytest.mark.parametrize(
-    ("kind", "able", "broken"),
-    [
-        ("complete", {}, []),
-        ("odd", {}, ["result-kind-unknown"]),
-        (7, {}, ["result-kind-unknown"]),
-        ("odd", {"extensions": {}}, ["result-kind-unknown"]),
-        ("odd", {"extensions": {"own/one": {}}}, []),
-        ("odd", {"extensions": ["own/one"]}, ["result-kind-unknown"]),
-        (..., {}, ["result-kind-missing"]),
-        (None, {}, ["result-kind-missing"]),
-    ],
-    ids=str,
-)
-def test_a_result_is_of_a_kind_that_its_client_knows(kind: Any, able: dict[str, Any], broken: list[str]) -> None:
-    wire = Wire(V5)
-    wire.reply(wire.call(meta=wire.meta(able)), resultType=kind)
-    assert breaks(wire) == broken
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "broken"),
-    [
-        ("protocolVersion", ..., ["meta-missing"]),
-        ("clientCapabilities", ..., ["meta-missing"]),
-        ("clientCapabilities", [], ["meta-missing"]),
-        ("clientInfo", ..., ["client-info"]),
-        ("clientInfo", "c", ["client-info"]),
-        ("logLevel", "info", []),
-        ("related-task", {}, []),
-        ("subscriptionId", 1, []),
-        ("thing", 1, ["meta-reserved"]),
-    ],
-    ids=str,
-)
-def test_a_request_says_who_asks_and_how(name: str, value: Any, broken: list[str]) -> None:
-    wire = Wire(V5)
-    wire.call(meta=wire.meta(**{K + name: value}))
-    oracle = Oracle(V5, wire.transport)
-    assert [violation.rule for each in wire.seen for violation in oracle.receive(each)] == broken
-
-
-# --- Tasks ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("revision", [V4, V5])
-@pytest.mark.parametrize(
-    ("changed", "is_right"),
-    [
-        ({}, True),
-        ({"createdAt": ...}, False),
-        ({"lastUpdatedAt": 5}, False),
-        ({"taskId": 7}, False),
-        ({"status": "odd"}, False),
-        ({"status": ...}, False),
-        ({"ttl": 0}, True),
-        ({"ttl": 1.5}, True),
-        ({"ttl": None}, True),
-        ({"ttl": -1}, False),
-        ({"ttl": True}, False),
-        ({"ttl": "5"}, False),
-        ({"ttl": ...}, False),
-    ],
-    ids=str,
-)
-def test_a_task_has_all_that_it_needs(revision: str, changed: dict[str, Any], is_right: bool) -> None:
-    wire = Wire(revision)
-    wire.greet()
-    before = len(wire.seen)
-    if wire.is_stateless:
-        changed = {"ttlMs" if name == "ttl" else name: value for name, value in changed.items()}
-        wire.reply(wire.request("tasks/get", taskId="a"), **{**detailed("a"), **changed})
-    else:
-        wire.reply(wire.request("tasks/get", taskId="a"), **{**task("a"), **changed})
-    assert breaks(wire, before) == ([] if is_right else ["task-shape"])
-
-
-@pytest.mark.parametrize("was", ["working", "input_required", "completed", "failed", "cancelled"])
-def test_a_task_that_is_over_stays_so(was: str) -> None:
-    for now in ("working", "input_required", "completed", "failed", "cancelled"):
-        wire = Wire(V4)
-        wire.greet()
-        before = len(wire.seen)
-        for status in (was, now):
-            wire.tell("notifications/tasks/status", **task("a", status))
-        is_right = was == now or was in ("working", "input_required")
-        assert breaks(wire, before) == ([] if is_right else ["task-status"]), now
-
-
-@pytest.mark.parametrize(("waited_s", "is_early"), [(1.9, True), (2.0, False), (2.1, False)])
-@pytest.mark.parametrize("revision", [V4, V5])
-def test_a_task_is_asked_for_after_its_interval(revision: str, waited_s: float, is_early: bool) -> None:
-    wire = Wire(revision)
-    wire.greet()
-    before = len(wire.seen)
-    said = detailed("a", pollIntervalMs=2000) if wire.is_stateless else task("a", pollInterval=2000)
-    wire.reply(wire.request("tasks/get", taskId="a", at=10.0), at=10.5, **said)
-    wire.request("tasks/get", taskId="b", at=10.5)
-    wire.request("tasks/get", taskId="a", at=10.5 + waited_s)
-    assert breaks(wire, before) == (["task-polled-early"] if is_early else [])
