@@ -191,8 +191,10 @@ def test_the_reader_moves_along_the_table_only(state: State, given_input: Input)
         assert [isinstance(event, Ended) for event in events].count(True) == reader.is_ended
         assert not reader.is_ended or isinstance(events[-1], Ended)
     else:
-        with pytest.raises(LocalProtocolError):
+        with pytest.raises(LocalProtocolError) as caught:
             ACTS[given_input](reader)
+        if (state, given_input) != (State.PASSING, Input.OVERFED):  # that is more than was promised
+            assert f" while {state.name.lower()}" in str(caught.value)
         assert reader.state is state
 
 
@@ -602,3 +604,19 @@ def test_each_message_of_a_stream_arrives_once_and_in_order(messages: list[dict[
     sent = [json.dumps(message).encode() for message in messages]
     stream = b"".join(b"event: message\ndata: " + message + b"\n\nevent: other\ndata: 1\n\n" for message in sent)
     assert feed((200, EVENTS), [stream], limits=Limits()) == [Opened(), *(Arrived(message) for message in sent), DONE]
+
+
+@pytest.mark.parametrize(("digits", "is_told"), [(15, True), (16, False)])
+def test_a_length_of_more_digits_than_it_needs_is_read_up_to_a_bound(digits: int, is_told: bool) -> None:
+    """A number that no document has is not made."""
+    head = [*JSON, (b"content-length", (b"%d" % PARTS_MIN_BYTES).zfill(digits))]
+    reader = ReplyReader(POST, Limits())
+    reader.receive_head(200, head)
+    told = [Begun(b"x" * EDGE_BYTES, PARTS_MIN_BYTES)] if is_told else []
+    assert reader.receive_body(b"x" * EDGE_BYTES) == told
+
+
+@pytest.mark.parametrize(("seen", "shown"), [(b"~\x7f\x80", "~??"), (b"a \x1f!", "a ?!"), (b"a" * 101, "a" * 100)])
+def test_what_is_shown_of_a_header_is_short_and_visible(seen: bytes, shown: str) -> None:
+    detail = cause_of(feed((200, [(b"content-type", seen)]), [])).detail
+    assert detail == f"got Content-Type {shown}, expected application/json or text/event-stream; is this the MCP URL?"

@@ -85,7 +85,7 @@ def test_the_session_moves_along_the_table(state: State, given_input: Input) -> 
         made.receive_eof(False)
     is_stream = given_input is not Input.FORGOTTEN
     if state is State.ENDED and is_stream:
-        with pytest.raises(LocalProtocolError):
+        with pytest.raises(LocalProtocolError, match="ended"):
             ACTS[given_input](made)
     else:
         ACTS[given_input](made)

@@ -297,3 +297,12 @@ def test_every_equivalent_is_a_mutant_with_a_reason() -> None:
 def test_modules_are_chosen_by_file_and_folder() -> None:
     assert modules(["core/timers.py"]) == ["core/timers.py"]
     assert set(modules(["core/wire/"])) == set(modules(["core/wire"])) < set(modules([]))
+
+
+def test_a_fault_in_a_table_is_shown_to_those_named_after_it() -> None:
+    """They run none of its lines; nor does anyone a module of tables alone."""
+    tests = ["tests/core/test_part_rules.py::a", "tests/core/test_other.py::b"]
+    cover = Cover(tests, {"core/part.py": {}}, dict.fromkeys(tests, 1.0), {"core/part.py": {1, 7}})
+    for line, shown in ((1, tests[:1]), (7, tests[:1]), (3, [])):
+        mutant = Mutant("", "", line, (0, 0), (range(line, line + 1), range(line, line + 1)))
+        assert cover.tests_of("core/part.py", mutant, 9.0) == shown
