@@ -7,6 +7,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
+from ...core.oracle import Transport
 from .arguments import T
 from .behaviour import Behaviour
 from .client_survey import ClientSurvey
@@ -25,13 +26,13 @@ def behaviours(draw: st.DrawFn, surveys: Sequence[ClientSurvey]) -> Behaviour:
     def pick(values: tuple[T, ...]) -> T:
         return draw(st.sampled_from(values))
 
-    scene = Scene(survey, pick)
+    scene, is_http = Scene(survey, pick), survey.transport is Transport.HTTP
     kinds = draw(st.lists(st.sampled_from(kinds_for(survey)), min_size=1, max_size=DEEDS_MAX))
     return Behaviour(
         survey.revision,
         tuple(deed for kind in kinds for deed in kind.make(scene)),
         survey.tools,
         pick(MAYBE),
-        "" if survey.is_http and pick(MAYBE) else "session-",
-        not (survey.is_http and pick(MAYBE)),
+        "" if is_http and pick(MAYBE) else "session-",
+        not (is_http and pick(MAYBE)),
     )

@@ -57,7 +57,7 @@ def _is_owed(played: Played, transport: Transport) -> bool:
     return any(violation.rule == "unanswered" for violation in told_by(played, None, transport, Role.SERVER))
 
 
-def chances_of_client(behaviour: Behaviour, played: Played) -> set[str]:
+def chances_of_client(behaviour: Behaviour, played: Played, transport: Transport) -> set[str]:
     """The rules that the client could have broken, and that hold in the server's revision."""
     facts: set[str] = set()
     session = False
@@ -67,6 +67,8 @@ def chances_of_client(behaviour: Behaviour, played: Played) -> set[str]:
             facts |= {"lost"} if seen.status == 404 and session else set()
         else:
             facts |= _facts(behaviour, seen, has_session=session)
+    if transport is not Transport.HTTP:
+        facts.discard("post")
     if {"initialize", "call"} <= facts and "1999-01-01" in str(behaviour.deeds):
         facts.add("odd-version")
     rules = {rule for fact in facts for rule in CLIENT_CHANCES.get(fact, ())}

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +16,10 @@ import msgspec
 
 from ...transports.stdio import ChildSpec, environment_for
 from ..errors import Failed
+from .behaviour import Behaviour
 from .ledger import Ledger
 from .pipe_player import GRACE_S, LAST_WORDS, end
+from .survey import Played
 
 URL, SERVER = "{url}", "{server}"
 RELAY: Final = str(Path(__file__).with_name("relay.py"))
@@ -63,12 +64,27 @@ class Stage:
 
     Attributes:
         words: what the last one said on stdout or stderr.
+        hint: why it may have said nothing to the server; empty if nothing was seen of that.
     """
 
     def __init__(self, spec: ChildSpec, timeout_s: float) -> None:
         self._spec = spec
         self._timeout_s = timeout_s
         self.words: list[str] = []
+        self.hint = ""
+
+    def told(self) -> str:
+        """What is known of the last one, for people."""
+        words = " | ".join(word for word in self.words if word) or "nothing"
+        return f"its last words: {words}" + (f"; {self.hint}" if self.hint else "")
+
+    def __call__(self, behaviour: Behaviour) -> Played:
+        """Start it anew, and be its server.
+
+        Raises:
+            Failed: it cannot be started.
+        """
+        raise NotImplementedError
 
 
 class Client:
@@ -124,8 +140,3 @@ class Client:
         with self._process.stdout as stdout:
             while line := stdout.readline(4096):
                 self.words.append(line.decode(errors="replace").strip())
-
-
-def told(words: Sequence[str]) -> str:
-    """What a client said last, for people."""
-    return " | ".join(word for word in words if word) or "nothing"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from ...core.oracle import Transport
 from ...core.oracle.methods import INTERACTIVE, V2, V3, V4, V5, declares
 from .arguments import Source
 from .behaviour import ANSWER, PAGE, SERVER_INFO, Deed, Line, When
@@ -13,6 +14,7 @@ from .moves import IDS, LARGE_CHARS
 from .steps import META, REVISIONS, Json, encode
 
 _BY_HAND, _ALL, _NEW = REVISIONS[:-1], REVISIONS, REVISIONS[-1:]
+_STREAMABLE: Final = (Transport.HTTP,)
 _FORM: Final[Json] = {
     "message": "a question",
     "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
@@ -326,27 +328,27 @@ class Kind(NamedTuple):
 
     make: Callable[[Scene], list[Deed]]
     revisions: tuple[str, ...] = _ALL
-    on_pipes: bool = True
+    on: tuple[Transport, ...] = tuple(Transport)
 
 
 KINDS: Final[dict[str, Kind]] = {
     "plain": Kind(lambda scene: [Deed(scene.cue())]),
-    "by events": Kind(_by_events, on_pipes=False),
+    "by events": Kind(_by_events, on=_STREAMABLE),
     "pages": Kind(_pages),
     "progress": Kind(_progress),
     "log messages": Kind(_log),
     "changes": Kind(_changes),
-    "changes on the client's stream": Kind(_changes_on_get, _BY_HAND[1:], on_pipes=False),
+    "changes on the client's stream": Kind(_changes_on_get, _BY_HAND[1:], on=_STREAMABLE),
     "ping": Kind(_ping, _BY_HAND),
     "question": Kind(_ask, _BY_HAND),
     "questions at once": Kind(_ask_at_once, _BY_HAND),
-    "question on the client's stream": Kind(_ask_on_get, _BY_HAND[1:], on_pipes=False),
+    "question on the client's stream": Kind(_ask_on_get, _BY_HAND[1:], on=_STREAMABLE),
     "question, and never mind": Kind(_ask_and_cancel, _BY_HAND),
     "questions in results": Kind(_rounds, _NEW),
     "error": Kind(_error),
     "more members": Kind(_more_members),
     "large message": Kind(_large),
-    "stream that is taken up": Kind(_taken_up, _BY_HAND[1:], on_pipes=False),
+    "stream that is taken up": Kind(_taken_up, _BY_HAND[1:], on=_STREAMABLE),
     "late answer": Kind(_late),
     "question that is not declared": Kind(_undeclared),
     "unknown method": Kind(_unknown_method),
@@ -363,14 +365,12 @@ KINDS: Final[dict[str, Kind]] = {
     "array": Kind(_array),
     "cut": Kind(_cut),
     "cut before the answer": Kind(_cut_later),
-    "lost session": Kind(_lost_session, _BY_HAND[1:], on_pipes=False),
-    "status": Kind(_status, on_pipes=False),
-    "wrong headers": Kind(_headers, on_pipes=False),
+    "lost session": Kind(_lost_session, _BY_HAND[1:], on=_STREAMABLE),
+    "status": Kind(_status, on=(Transport.HTTP, Transport.EVENTS)),
+    "wrong headers": Kind(_headers, on=_STREAMABLE),
 }
 """Name → kind; the simplest first, as others are made smaller to those before them."""
 
 
 def kinds_for(survey: ClientSurvey) -> tuple[Kind, ...]:
-    return tuple(
-        kind for kind in KINDS.values() if survey.revision in kind.revisions and (survey.is_http or kind.on_pipes)
-    )
+    return tuple(kind for kind in KINDS.values() if survey.revision in kind.revisions and survey.transport in kind.on)
