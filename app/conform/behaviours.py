@@ -8,10 +8,11 @@ from typing import Final
 from hypothesis import strategies as st
 
 from ...core.oracle import Transport
-from .arguments import T
+from .arguments import Source, T
 from .behaviour import Behaviour
 from .client_survey import ClientSurvey
 from .deeds import Scene, kinds_for
+from .played_tasks import OFFERED
 
 DEEDS_MAX: Final = 4
 """Of one conversation: most faults show after one or two."""
@@ -35,4 +36,13 @@ def behaviours(draw: st.DrawFn, surveys: Sequence[ClientSurvey]) -> Behaviour:
         pick(MAYBE),
         "" if is_http and pick(MAYBE) else "session-",
         not (is_http and pick(MAYBE)),
+        _tasks(survey, pick),
     )
+
+
+def _tasks(survey: ClientSurvey, pick: Source) -> int | None:
+    """To a client that knows none they are offered, too, now and then: it asks for none, and so it gets none."""
+    if survey.revision not in OFFERED:
+        return None
+    drawn: int | None = pick((1, 0, 2, None) if survey.has_tasks else (None, None, 1))
+    return drawn

@@ -6,6 +6,7 @@ from typing import Final
 
 from ...core.eras import is_known_modern
 from ...core.oracle import Transport, Violation
+from ...core.oracle.methods import AUGMENTED
 from ...core.oracle.observations import AnyObservation, Head, Opened, Role, Said, Verb
 from .behaviour import Behaviour
 from .judging import CLIENT_RULES, HANGS, told_by
@@ -33,6 +34,9 @@ CLIENT_CHANCES: Final[dict[str, tuple[str, ...]]] = {
     "stateless-post": ("mirrored-method", "mirrored-name"),
     "retry": ("state-changed", "state-elsewhere", "retry-id", "retry-incomplete"),
     "odd-version": ("version-unsupported",),
+    "tasks/get": ("task-polled-early", "related-task-needless"),
+    "asked-as-task": ("task-uncreated", "task-shape", "task-begins"),
+    "asked-plainly": ("task-unasked",),
 }
 """What was seen → the rules that the client could have broken. A rule in no row counts as tried when it is broken."""
 
@@ -84,7 +88,12 @@ def _facts(behaviour: Behaviour, seen: AnyObservation, *, has_session: bool) -> 
     if not isinstance(seen, Said):
         return set()
     if seen.sender is Role.SERVER:
-        return {"asked"} if any("method" in each and "id" in each for each in decoded(seen.message)) else set()
+        asked = [each for each in decoded(seen.message) if "method" in each and "id" in each]
+        facts = {"asked"} if asked else set()
+        for each in asked:
+            if each["method"] in AUGMENTED and isinstance(each.get("params"), dict):
+                facts.add("asked-as-task" if "task" in each["params"] else "asked-plainly")
+        return facts
     return {"message"}.union(*(_of_message(each) for each in decoded(seen.message)))
 
 

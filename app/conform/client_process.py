@@ -76,7 +76,7 @@ class Stage:
     def told(self) -> str:
         """What is known of the last one, for people."""
         words = " | ".join(word for word in self.words if word) or "nothing"
-        return f"its last words: {words}" + (f"; {self.hint}" if self.hint else "")
+        return (f"{self.hint}; " if self.hint else "") + f"its last words: {words}"
 
     def __call__(self, behaviour: Behaviour) -> Played:
         """Start it anew, and be its server.

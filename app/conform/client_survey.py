@@ -8,9 +8,11 @@ from typing import Any, Final
 import msgspec
 
 from ...core.eras import is_known_modern
+from ...core.oracle.methods import TASKS_EXTENSION
 from ...core.oracle.observations import Opened, Role, Said, Transport, Verb
 from ..errors import Failed
 from .behaviour import Behaviour
+from .played_tasks import OFFERED
 from .steps import META, REVISIONS, Json, decoded
 from .survey import Played
 
@@ -31,6 +33,7 @@ class ClientSurvey(msgspec.Struct, frozen=True):
         capabilities: what it declares.
         tools: names of tools that it calls.
         has_stream: it opens a stream by GET.
+        has_tasks: it asks for tasks, or declares that it takes them.
     """
 
     revision: str
@@ -40,6 +43,7 @@ class ClientSurvey(msgspec.Struct, frozen=True):
     capabilities: Json = {}
     tools: tuple[str, ...] = ()
     has_stream: bool = False
+    has_tasks: bool = False
 
 
 def survey_client(
@@ -58,7 +62,7 @@ def survey_client(
     for revision in HAVING[transport]:
         if only not in (None, revision):
             continue
-        played = play(Behaviour(revision))
+        played = play(Behaviour(revision, tasks=1 if revision in OFFERED else None))
         messages = _said(played)
         has_spoken |= bool(messages)
         seen = _survey(revision, messages, transport, any(_is_get(each) for _, each in played.seen))
@@ -102,6 +106,14 @@ def _survey(revision: str, messages: list[Json], transport: Transport, has_strea
         declared if isinstance(declared, dict) else {},
         tuple(dict.fromkeys(name for name in called if isinstance(name, str)))[:TOOLS_MAX],
         has_stream,
+        _has_tasks(mine, declared),
+    )
+
+
+def _has_tasks(messages: list[Json], declared: object) -> bool:
+    extensions = declared.get("extensions") if isinstance(declared, dict) else None
+    return any("task" in _params(each) for each in messages) or (
+        isinstance(extensions, dict) and TASKS_EXTENSION in extensions
     )
 
 

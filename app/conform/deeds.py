@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from ...core.oracle import Transport
-from ...core.oracle.methods import INTERACTIVE, V2, V3, V4, V5, declares
+from ...core.oracle.methods import AUGMENTED, INTERACTIVE, V2, V3, V4, V5, declares
 from .arguments import Source
 from .behaviour import ANSWER, PAGE, SERVER_INFO, Deed, Line, When
 from .client_survey import ClientSurvey
 from .moves import IDS, LARGE_CHARS
+from .played_tasks import RELATED, TTL_MS, Fate
 from .steps import META, REVISIONS, Json, encode
 
 _BY_HAND, _ALL, _NEW = REVISIONS[:-1], REVISIONS, REVISIONS[-1:]
@@ -190,6 +191,38 @@ def _large(scene: Scene) -> list[Deed]:
     return _with(scene, call("notifications/message", {"level": "info", "data": "x" * LARGE_CHARS}))
 
 
+def _task(scene: Scene) -> list[Deed]:
+    return [Deed("tools/call", fate=scene.pick(tuple(Fate)))]
+
+
+def _task_that_asks(scene: Scene) -> list[Deed]:
+    """By its result, as 2025-11-25 has it, or in itself."""
+    can = scene.can()
+    if not can:
+        return _task(scene)
+    method, params = QUESTIONS[scene.pick(can)]
+    begun = Deed("tools/call", questions={"a": {"method": method, "params": params}})
+    if scene.is_stateless:
+        return [begun]
+    asked = call(method, {**params, "_meta": {RELATED: {"taskId": "$taskId"}}}, id=_id(scene))
+    return [begun, Deed("tasks/result", (Line(asked), LAST))]
+
+
+def _task_told(scene: Scene) -> list[Deed]:
+    return [
+        Deed("tasks/get", (Line('{"jsonrpc":"2.0","method":"notifications/tasks/status","params":"$task"}'), Line()))
+    ]
+
+
+def _question_as_task(scene: Scene) -> list[Deed]:
+    """Where the client has declared that it can be asked so; else it is asked as always."""
+    can = [name for name in scene.can() if declares(scene.survey.capabilities, AUGMENTED.get(QUESTIONS[name][0], "-"))]
+    if not can:
+        return _ask(scene)
+    method, params = QUESTIONS[scene.pick(tuple(can))]
+    return _with(scene, call(method, {**params, "task": {"ttl": TTL_MS}}, id=_id(scene)), then=When.ANSWERED)
+
+
 def _id(scene: Scene) -> str | int:
     return scene.pick((*IDS, "$id"))
 
@@ -323,12 +356,26 @@ def _headers(scene: Scene) -> list[Deed]:
     return [Deed(scene.pick((scene.cue(), scene.hello())), headers=wrong)]
 
 
+def _lost_task(scene: Scene) -> list[Deed]:
+    error = {"code": -32602, "message": "there is no such task"}
+    return [Deed("tasks/get", (Line(encode({"jsonrpc": "2.0", "id": "$id", "error": error})),))]
+
+
+def _odd_task(scene: Scene) -> list[Deed]:
+    """What is told of it is no task, once."""
+    odd: tuple[Json, ...] = ({}, {"taskId": "$taskId", "status": "lost"}, {"taskId": "another", "status": "completed"})
+    dressed = {"resultType": "complete"} if scene.is_stateless else {}
+    told = {"jsonrpc": "2.0", "id": "$id", "result": {**scene.pick(odd), **dressed}}
+    return [Deed("tasks/get", (Line(encode(told)),))]
+
+
 class Kind(NamedTuple):
     """One kind of thing that a server may do."""
 
     make: Callable[[Scene], list[Deed]]
     revisions: tuple[str, ...] = _ALL
     on: tuple[Transport, ...] = tuple(Transport)
+    is_of_tasks: bool = False
 
 
 KINDS: Final[dict[str, Kind]] = {
@@ -345,6 +392,10 @@ KINDS: Final[dict[str, Kind]] = {
     "question on the client's stream": Kind(_ask_on_get, _BY_HAND[1:], on=_STREAMABLE),
     "question, and never mind": Kind(_ask_and_cancel, _BY_HAND),
     "questions in results": Kind(_rounds, _NEW),
+    "task": Kind(_task, (V4, V5), is_of_tasks=True),
+    "task that asks": Kind(_task_that_asks, (V4, V5), is_of_tasks=True),
+    "task whose status is told": Kind(_task_told, (V4,), is_of_tasks=True),
+    "question that is to be a task": Kind(_question_as_task, (V4,)),
     "error": Kind(_error),
     "more members": Kind(_more_members),
     "large message": Kind(_large),
@@ -363,6 +414,8 @@ KINDS: Final[dict[str, Kind]] = {
     "answer twice": Kind(_twice),
     "odd version": Kind(_odd_hello, _BY_HAND),
     "array": Kind(_array),
+    "lost task": Kind(_lost_task, (V4, V5), is_of_tasks=True),
+    "odd task": Kind(_odd_task, (V4, V5), is_of_tasks=True),
     "cut": Kind(_cut),
     "cut before the answer": Kind(_cut_later),
     "lost session": Kind(_lost_session, _BY_HAND[1:], on=_STREAMABLE),
@@ -373,4 +426,11 @@ KINDS: Final[dict[str, Kind]] = {
 
 
 def kinds_for(survey: ClientSurvey) -> tuple[Kind, ...]:
-    return tuple(kind for kind in KINDS.values() if survey.revision in kind.revisions and survey.transport in kind.on)
+    """Of tasks there is nothing for a client that has none."""
+    return tuple(
+        kind
+        for kind in KINDS.values()
+        if survey.revision in kind.revisions
+        and survey.transport in kind.on
+        and (survey.has_tasks or not kind.is_of_tasks)
+    )
