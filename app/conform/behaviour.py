@@ -115,6 +115,7 @@ class Script:
     def __init__(self, behaviour: Behaviour, before: Script | None = None) -> None:
         self.behaviour = behaviour
         self._done: Counter[str] = Counter() if before is None else before._done.copy()
+        self._tasks: PlayedTasks
         self._tasks = PlayedTasks(behaviour.revision, behaviour.tasks) if before is None else before._tasks
 
     def deed_for(self, message: Json) -> Deed:

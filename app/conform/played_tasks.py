@@ -84,7 +84,8 @@ class PlayedTasks:
         if method == "tools/call":
             if task is None:
                 return None
-            return {"result": {"resultType": "task", **self.told(task)} if is_modern else {"task": self.told(task)}}
+            begun = {**self.told(task), "status": "working"}  # 2025-11-25 has all tasks begin so
+            return {"result": {"resultType": "task", **begun} if is_modern else {"task": begun}}
         if is_modern and not _is_asked_for(message, self._revision):
             needed = {"requiredCapabilities": OFFERED[V5]}
             return {"error": {"code": MISSING_CAPABILITY, "message": "tasks are not declared", "data": needed}}

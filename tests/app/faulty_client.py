@@ -39,9 +39,20 @@ class Client:
         if self.fault != "eager":
             self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         if isinstance(told.get("capabilities"), dict) and "tools" in told["capabilities"]:
-            self.ask("tools/call", {"name": "write", "arguments": {}, "_meta": {"progressToken": "p"}})
+            if self.fault.startswith("tasks"):
+                self.call_as_task()
+            else:
+                self.ask("tools/call", {"name": "write", "arguments": {}, "_meta": {"progressToken": "p"}})
         if self.fault == "sleepy":
             time.sleep(60)
+
+    def call_as_task(self) -> None:
+        task = self.ask("tools/call", {"name": "write", "arguments": {}, "task": {"ttl": 60000}})["task"]
+        while task["status"] == "working":
+            if self.fault != "tasks-hasty":
+                time.sleep(task["pollInterval"] / 1000)
+            task = self.ask("tasks/get", {"taskId": task["taskId"]})
+        self.ask("tasks/result", {"taskId": task["taskId"]})
 
     def ask(self, method: str, params: Json) -> Json:
         self.count += self.fault != "same"

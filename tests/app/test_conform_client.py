@@ -300,10 +300,10 @@ def surveys() -> Iterator[ClientSurvey]:
         for transport in Transport:
             hello = "initialize" if revision in REVISIONS[:-1] else "server/discover"
             yield ClientSurvey(revision, transport, (hello,), (hello,))
-            requests = (hello, "tools/list", "tools/call")
-            yield ClientSurvey(
-                revision, transport, requests, requests, {"roots": {}, "elicitation": {}, "sampling": {}}
-            )
+            requests = (hello, "tools/list", "tools/call", "tasks/get", "tasks/result")
+            abilities: dict[str, Any] = {"roots": {}, "elicitation": {}, "sampling": {}}
+            abilities["tasks"] = {"requests": {"sampling": {"createMessage": {}}}}
+            yield ClientSurvey(revision, transport, requests, requests, abilities, has_tasks=True)
 
 
 def test_every_kind_has_a_place_and_can_be_made() -> None:
