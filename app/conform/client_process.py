@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -114,11 +115,11 @@ class Client:
         self._overhearing = threading.Thread(target=self._overhear, daemon=True)
         self._overhearing.start()
 
-    def wait(self, ledger: Ledger, timeout_s: float) -> bool:
-        """Until it has gone, or has to be ended. Whether it hangs."""
-        begun_at = time.monotonic()
+    def wait(self, ledger: Ledger, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> bool:
+        """Until it has gone, or has to be ended. Whether it hangs. `clock` is the ledger's."""
+        begun_at = clock()
         while self._process.poll() is None:
-            now = time.monotonic()
+            now = clock()
             if ledger.is_over or (not ledger.seen and now - begun_at > max(START_S, timeout_s)):
                 return False
             if ledger.seen and ledger.is_idle and now - ledger.active_at > timeout_s:

@@ -82,6 +82,8 @@ class Gate:
                     self._pipes.append(_Pipe(peer, self._company))
                     continue
             peer.close()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # whoever comes now is refused, and waits for nothing
 
 
 def _first_line(peer: socket.socket) -> str:

@@ -185,7 +185,9 @@ def over_socket(fault: str, url: str) -> None:
 
 if __name__ == "__main__":
     fault, *target = sys.argv[1:]
-    if target[0].startswith("sse+"):
+    if fault == "over-http":
+        over_http(fault, target[0])
+    elif target[0].startswith("sse+"):
         over_events(fault, target[0].removeprefix("sse+"))
     elif target[0].startswith("ws://"):
         over_socket(fault, target[0])

@@ -31,7 +31,7 @@ from isthmus.app.conform.report import Recorded, decode_record
 from isthmus.app.conform.steps import REVISIONS, decoded
 from isthmus.app.conform.survey import Played
 from isthmus.app.settings import Transport as Named
-from isthmus.core.oracle.observations import Role, Said, Transport
+from isthmus.core.oracle.observations import Head, Role, Said, Transport
 from isthmus.transports.stdio import ChildSpec
 
 CLIENT = (sys.executable, "-S", str(Path(__file__).parent / "faulty_client.py"))
@@ -157,6 +157,34 @@ def test_what_cannot_be_tested_is_told(arguments: tuple[str, ...], says: str, co
     code, _, err = conform("--client", *arguments)
     assert code == 1
     assert says in err
+
+
+@pytest.mark.parametrize(
+    "given, spoken, named",
+    [
+        ("sse+{url}", "auto", "--transport sse"),
+        ("{url}", "sse", "--transport streamable_http"),
+        ("{url}", "websocket", "--transport streamable_http or sse"),
+    ],
+)
+def test_a_client_that_speaks_another_transport_is_told_of_it(
+    given: str, spoken: str, named: str, conform: Run
+) -> None:
+    fault = "none" if spoken != "websocket" else "over-http"
+    code, _, err = conform(*QUICK, "--transport", spoken, "--", *CLIENT, fault, given)
+    assert code == 1
+    assert f"then it takes {named}" in err
+
+
+@pytest.mark.parametrize("revision", REVISIONS[:-1])
+def test_a_refused_post_is_owed_nothing_more(revision: str) -> None:
+    """HTTP+SSE: a status in place of 202, and the client goes."""
+    spec = ChildSpec((*CLIENT, "none", "sse+{url}"))
+    trial = client_trial(ClientTarget(spec, revision, 5.0, "sse"))
+    behaviour = Behaviour(revision, (Deed("initialize", (), status=503),))
+    played = trial.play(behaviour)
+    assert [seen.status for _, seen in played.seen if isinstance(seen, Head)] == [200, 503]
+    assert trial.judge(behaviour, played) == []
 
 
 def test_our_end_is_named_in_arguments_and_environment() -> None:
