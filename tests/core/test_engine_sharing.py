@@ -473,6 +473,8 @@ def test_a_question_that_an_older_client_cannot_be_shown_is_refused() -> None:
     form = '{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":{}}}'
     world.say(child(world), request('"r"', "elicitation/create", form))
     assert last(world, client)["params"] == {"message": "m", "requestedSchema": {"type": "object", "properties": {}}}
+
+
 def test_a_shared_process_is_greeted_in_our_own_name() -> None:
     """With all that any of its clients could do, and none of their names."""
     world = shared()

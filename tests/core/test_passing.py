@@ -456,6 +456,8 @@ def test_pieces_on_a_channel_that_is_over_are_dropped() -> None:
     world.heard.clear()
     assert world.engine.receive_pieces(client.pipe, (request("1", "tools/list"), b" "), world.now) == []
     assert not world.heard
+
+
 def test_an_answer_that_has_not_come_in_full_is_a_call_that_is_open() -> None:
     """Among those that a client may have at once, until it has."""
     world = driver(limits=Limits(exchanges_per_session_max=1))

@@ -46,7 +46,6 @@ class Cover(NamedTuple):
     def tests_of(self, module: str, mutant: Mutant, budget_s: float, asked: Collection[str] = ()) -> list[str]:
         """Who might see the fault: those whose file is named after the module or its folder first, then the quickest of
         each file, the next quickest of each, and so on, as many as fit. What runs at import concerns all that run
-        anything of the module; where there is nothing else to run, those alone whose file is named after it.
         anything of the module, and those whose file is named after it: what reads a table runs none of its lines.
 
         Args:
@@ -58,11 +57,10 @@ class Cover(NamedTuple):
         for span in (lines.keys(),) if is_import else mutant.spans:  # of a literal not every line is run
             found = found or {self.tests[at] for line in span for at in lines.get(line, ())}
         path = Path(module)
-        if is_import:
-            found.update(test for test in self.tests if path.stem in test.partition("::")[0])
         own = {path.stem, path.parent.name} - {"core"}
-        if is_import and not found:  # of declarations alone nothing is run later
-            found = {test for test in self.tests if any(name in test.partition("::")[0] for name in own)}
+        if is_import:
+            names = own if not found else {path.stem}
+            found.update(test for test in self.tests if any(name in test.partition("::")[0] for name in names))
         ranks: Counter[str] = Counter()
         order = []
         for test in sorted(found.difference(asked), key=lambda test: (self.seconds[test], test)):
