@@ -221,6 +221,29 @@ def test_log_level_and_subscriptions_are_set_again_before_the_first_request(up: 
     assert world.hears("tools/list"), "what cannot be set again keeps nobody waiting"
 
 
+def test_a_session_forgotten_while_it_is_set_up_again_is_not_used() -> None:
+    """What was granted before is refused with 404. Who waits is told, and the next request makes another session."""
+    world = driver()
+    client = connect(world, "http", "http")
+    settle(world, client, "resources/subscribe", '{"uri":"file:///a"}')
+    channel = client.request("1", "tools/list")
+    world.end(world.hear("tools/list").channel, FORGOTTEN)
+    world.shake_hands(session="S2")
+    world.end(world.hear("resources/subscribe").channel, FORGOTTEN)
+    assert failure(world, channel)["code"] == -31004
+    assert not world.heard
+    world.wait(Limits().restart_backoff_s)
+    client.request("2", "tools/list")
+    world.shake_hands(session="S3")
+    again = world.hear("resources/subscribe")
+    assert again.post is not None
+    assert again.post.session == "S3"
+    world.answer(again)
+    heard = world.hear("tools/list")
+    assert heard.post is not None
+    assert heard.post.session == "S3"
+
+
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_subscriptions_bring_a_lost_upstream_back_without_being_asked(up: str) -> None:
     world = driver()

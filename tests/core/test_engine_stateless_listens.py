@@ -209,6 +209,20 @@ def test_a_server_that_was_away_is_made_up_for() -> None:
     assert len(world.messages(channel)) == 6
 
 
+def test_a_session_that_is_forgotten_when_a_resource_is_wanted_is_made_anew_for_it() -> None:
+    """A request of our own finds out as a client's does."""
+    world, client, _ = served(up="http")
+    channel = listen(client, resourceSubscriptions=["a:b"])
+    world.end(world.hear("resources/subscribe").channel, Cause(End.REFUSED, status=404))
+    rise(world, session="S2")
+    again = world.hear("resources/subscribe")
+    assert again.post is not None
+    assert again.post.session == "S2"
+    world.answer(again)
+    world.wait(Limits().listen_ack_s)
+    assert told(client, channel, 1)[0][0] == ACK
+
+
 def test_a_server_that_is_lost_before_it_confirmed_is_not_waited_for_in_vain() -> None:
     """Its subscription is confirmed all the same, with what there is, in the time it has."""
     world, client, _ = served()
