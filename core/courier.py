@@ -421,7 +421,7 @@ class Courier:
             text = f"the client did not answer within {self._desk.limits.ask_timeout_s:g} s"
         else:
             text = "the client has no event stream open on which it could be asked"
-        self.unask(session, number, msgspec.json.encode({"requestId": 0, "reason": text}))
+        self.unask(session, number, msgspec.json.encode({"reason": text}))
         self._refuse_ask(session, ask, TIMED_OUT if was_asked else INTERNAL_ERROR, text)
 
     def _refuse_ask(self, session: Session, ask: Ask, code: int, text: str) -> None:

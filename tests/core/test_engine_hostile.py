@@ -776,3 +776,18 @@ def test_every_dial_is_to_a_server_of_the_plan() -> None:
     world = driver(FILES)
     connect(world, "http", "f")
     assert isinstance(world.only(Dial).target, Spawn)
+
+
+def test_a_client_that_was_asked_on_a_stream_that_is_gone_for_good_hears_of_the_end_on_the_next() -> None:
+    world = driver(limits=Limits(stream_ttl_s=5.0))
+    client = connect(world, "http", "pipe")
+    channel = client.request("1", "tools/call")
+    call = world.hear("tools/call")
+    world.say(child_of(world), request('"q"', "elicitation/create", "{}"))
+    number = world.said(channel)["id"]
+    world.answer(call)
+    world.wait(6.0)
+    world.say(child_of(world), notification("notifications/cancelled", '{"requestId":"q","reason":"done"}'))
+    told = world.said(client.listen())
+    assert told["method"] == "notifications/cancelled"
+    assert told["params"] == {"requestId": number, "reason": "done"}
