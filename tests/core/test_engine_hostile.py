@@ -774,3 +774,16 @@ def test_every_dial_is_to_a_server_of_the_plan() -> None:
     world = driver(FILES)
     connect(world, "http", "f")
     assert isinstance(world.only(Dial).target, Spawn)
+
+
+@pytest.mark.parametrize("id_raw", ["1", "7", '"x"', "null"])
+def test_a_broken_answer_to_nothing_that_was_asked_is_nothing_to_anybody(id_raw: str) -> None:
+    world = driver()
+    client = connect(world, "pipe", "pipe")
+    assert client.pipe is not None
+    client.say(f'{{"jsonrpc":"2.0","id":{id_raw},"result":{{}},"error":{{}}}}'.encode())
+    assert not world.heard
+    assert not world.messages(client.pipe)
+    assert any("got both result and error" in text for text in world.notes("warning"))
+    client.request("1", "tools/list")
+    assert world.hears("tools/list")
