@@ -391,3 +391,11 @@ def test_a_list_that_neither_the_server_nor_we_have_is_empty(method: str, result
     scene = Scene(producing(LocatorMode.CHANGED), capabilities="{}")
     assert scene.ask(method)["result"] == result
     assert not scene.world.heard
+
+
+@pytest.mark.parametrize(("size_bytes", "is_taken"), [(5, True), (6, False)])
+def test_a_session_may_be_filled_to_the_last_byte(size_bytes: int, is_taken: bool) -> None:
+    scene = Scene(AUTO, limits=Limits(session_storage_max_bytes=5))
+    found = scene.call("t", writes={"a.txt": b"x" * size_bytes})
+    assert names(found) == (["a.txt"] if is_taken else [])
+    assert ("artifact_error" in found.get("_meta", {})) is not is_taken
