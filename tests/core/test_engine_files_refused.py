@@ -399,3 +399,13 @@ def test_a_session_may_be_filled_to_the_last_byte(size_bytes: int, is_taken: boo
     found = scene.call("t", writes={"a.txt": b"x" * size_bytes})
     assert names(found) == (["a.txt"] if is_taken else [])
     assert ("artifact_error" in found.get("_meta", {})) is not is_taken
+
+
+@pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
+def test_a_subscription_to_a_resource_of_the_servers_is_for_it(method: str) -> None:
+    scene = Scene(AUTO, capabilities='{"tools":{},"resources":{"subscribe":true}}')
+    channel = scene.client.request("1", method, '{"uri":"a:b"}')
+    heard = scene.world.hear(method)
+    assert heard.frame["params"] == {"uri": "a:b"}
+    scene.world.answer(heard, '{"x":1}')
+    assert scene.said(channel) == {"x": 1}

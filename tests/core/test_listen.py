@@ -411,7 +411,7 @@ class Story(RuleBasedStateMachine):
 TestStory = Story.TestCase
 
 
-ALL = Filter(tools=True, prompts=True, resources=True, uris=frozenset({"a:b"}), tasks=frozenset({"t"}))
+WIDE = Filter(tools=True, prompts=True, resources=True, uris=frozenset({"a:b"}), tasks=frozenset({"t"}))
 
 
 @pytest.mark.parametrize(
@@ -433,5 +433,5 @@ def test_what_is_about_something_covers_that_and_nothing_else(
     method: str, subject: str | None, is_covered: bool
 ) -> None:
     """What says of nothing that it is about it is covered by nobody, and so is what no subscription can name."""
-    assert ALL.covers(method, subject) is is_covered
+    assert WIDE.covers(method, subject) is is_covered
     assert not Filter().covers(method, subject)
