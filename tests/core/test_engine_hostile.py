@@ -206,6 +206,7 @@ def test_a_broken_answer_on_a_pipe_is_told_to_who_asked_and_never_taken_for_a_re
     told = world.hear("").frame
     assert told["id"] == "q"
     assert told["error"]["message"].startswith("the client's answer could not be read: got both result and error")
+    assert (told["error"]["code"], set(told["error"])) == (-32603, {"code", "message"})
     world.answer(call)
     assert [frame["id"] for frame in world.frames(client.pipe) if "method" not in frame] == [1]
 
