@@ -403,8 +403,8 @@ def fallback(method: str) -> Frame:
 
 def refusal_of(method: str) -> Frame:
     """What a server hears whose client does not offer what it takes to be asked."""
-    kind, said = questions.REFUSALS.get(method, ("error", NOT_ASKED))
-    return Frame(result=said) if kind == "result" else Frame(error=said)
+    _, said = questions.REFUSALS[method]
+    return Frame(error=said)
 
 
 def detached() -> Reply:

@@ -359,3 +359,53 @@ def test_a_failure_that_comes_late_leaves_nothing_to_undo(is_late: StorageFailed
     scene.world.wait(Limits().storage_timeout_s)
     assert "storage did not answer" in scene.said(channel)["_meta"]["artifact_error"]
     assert scene.world.store(collect.ticket, is_late) == []
+
+
+@pytest.mark.parametrize(
+    ("cursor", "offers", "is_the_servers"),
+    [
+        ("n", True, True),
+        (5, True, True),
+        ("isthmus-artifac:1.0:x", True, True),
+        ("isthmus-artifact:1.0:x", False, True),
+        ("isthmus-artifact:1.0:x", True, False),
+        ("isthmus-artifact:nonsense", True, False),
+    ],
+)
+def test_a_cursor_that_is_not_ours_goes_to_the_server(cursor: object, offers: bool, is_the_servers: bool) -> None:
+    """And ours does not; where no artifacts are listed, none is ours."""
+    scene = Scene(AUTO, expose_as_resources=offers)
+    scene.client.request("1", "resources/list", json.dumps({"cursor": cursor}))
+    assert bool(scene.world.hears("resources/list")) is is_the_servers
+
+
+@pytest.mark.parametrize(
+    ("method", "result"),
+    [
+        ("tools/list", {"tools": []}),
+        ("resources/list", {"resources": []}),
+        ("resources/templates/list", {"resourceTemplates": []}),
+    ],
+)
+def test_a_list_that_neither_the_server_nor_we_have_is_empty(method: str, result: dict[str, Any]) -> None:
+    scene = Scene(producing(LocatorMode.CHANGED), capabilities="{}")
+    assert scene.ask(method)["result"] == result
+    assert not scene.world.heard
+
+
+@pytest.mark.parametrize(("size_bytes", "is_taken"), [(5, True), (6, False)])
+def test_a_session_may_be_filled_to_the_last_byte(size_bytes: int, is_taken: bool) -> None:
+    scene = Scene(AUTO, limits=Limits(session_storage_max_bytes=5))
+    found = scene.call("t", writes={"a.txt": b"x" * size_bytes})
+    assert names(found) == (["a.txt"] if is_taken else [])
+    assert ("artifact_error" in found.get("_meta", {})) is not is_taken
+
+
+@pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
+def test_a_subscription_to_a_resource_of_the_servers_is_for_it(method: str) -> None:
+    scene = Scene(AUTO, capabilities='{"tools":{},"resources":{"subscribe":true}}')
+    channel = scene.client.request("1", method, '{"uri":"a:b"}')
+    heard = scene.world.hear(method)
+    assert heard.frame["params"] == {"uri": "a:b"}
+    scene.world.answer(heard, '{"x":1}')
+    assert scene.said(channel) == {"x": 1}

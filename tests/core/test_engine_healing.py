@@ -789,3 +789,22 @@ def test_a_process_is_let_go_with_its_session() -> None:
     client = connect(world, "http", "pipe")
     client.delete()
     assert world.dials[0].channel in world.closed
+
+
+@pytest.mark.parametrize("kind", [Kind.PIPE, Kind.SOCKET])
+@pytest.mark.parametrize("has_started", [False, True])
+def test_a_client_learns_whether_its_server_ever_was_there(kind: Kind, has_started: bool) -> None:
+    """A process that could not be started, or a socket that nobody listens at, is mended in another way than one who
+    says nothing: the error tells them apart."""
+    world = driver(ServerPlan(id="s", kind=kind))
+    channel = newcomer(world, "http", "s").initialize()
+    child = world.dials[0].channel
+    if has_started:
+        world.open(child, Connected())
+        world.hear("initialize")
+    world.end(child, Cause(End.BROKEN if has_started else End.UNREACHABLE, "no such thing"))
+    error = world.said(channel)["error"]
+    is_stage = not has_started and kind is Kind.PIPE
+    assert error["data"] == {"outcome": "not_executed", **({"stage": "start"} if is_stage else {})}
+    verb = "started" if kind is Kind.PIPE else "connected to"
+    assert error["message"].startswith(f"the server could not be {verb}: no such thing")

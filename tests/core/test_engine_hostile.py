@@ -208,6 +208,7 @@ def test_a_broken_answer_on_a_pipe_is_told_to_who_asked_and_never_taken_for_a_re
     told = world.hear("").frame
     assert told["id"] == "q"
     assert told["error"]["message"].startswith("the client's answer could not be read: got both result and error")
+    assert (told["error"]["code"], set(told["error"])) == (-32603, {"code", "message"})
     world.answer(call)
     assert [frame["id"] for frame in world.frames(client.pipe) if "method" not in frame] == [1]
 
@@ -791,3 +792,14 @@ def test_a_client_that_was_asked_on_a_stream_that_is_gone_for_good_hears_of_the_
     told = world.said(client.listen())
     assert told["method"] == "notifications/cancelled"
     assert told["params"] == {"requestId": number, "reason": "done"}
+@pytest.mark.parametrize("id_raw", ["1", "7", '"x"', "null"])
+def test_a_broken_answer_to_nothing_that_was_asked_is_nothing_to_anybody(id_raw: str) -> None:
+    world = driver()
+    client = connect(world, "pipe", "pipe")
+    assert client.pipe is not None
+    client.say(f'{{"jsonrpc":"2.0","id":{id_raw},"result":{{}},"error":{{}}}}'.encode())
+    assert not world.heard
+    assert not world.messages(client.pipe)
+    assert any("got both result and error" in text for text in world.notes("warning"))
+    client.request("1", "tools/list")
+    assert world.hears("tools/list")

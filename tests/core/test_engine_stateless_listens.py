@@ -439,8 +439,9 @@ def test_what_the_server_confirms_counts_only_for_who_wanted_it_then(down: str) 
     assert told(client, later, 2) == [(ACK, {"promptsListChanged": True})]
 
 
-def test_what_changes_while_the_server_is_away_is_asked_for_when_it_is_back() -> None:
-    """And nothing before: there is nobody to ask."""
+@pytest.mark.parametrize("when", ["before", "while"])
+def test_what_changes_while_the_server_is_away_is_asked_for_when_it_is_back(when: str) -> None:
+    """Or just before: nothing is asked for until then, for there is nobody to ask."""
     world, client = emerged(up="pipe")
     first = listen(client, toolsListChanged=True)
     say_of(
@@ -450,8 +451,11 @@ def test_what_changes_while_the_server_is_away_is_asked_for_when_it_is_back() ->
     both = {"toolsListChanged": True, "promptsListChanged": True}
     say_of(world, heard_listen(world), "notifications/subscriptions/acknowledged", notifications=both)
     world.heard.clear()
+    if when == "before":
+        client.cancel(first)
     world.end(world.last_dial(Spawn).channel)
-    client.cancel(first)
+    if when == "while":
+        client.cancel(first)
     world.wait(Limits().news_pause_s)
     assert not world.hears("subscriptions/listen")
     emerge(world)
@@ -518,3 +522,19 @@ def test_what_nobody_wants_any_more_is_not_subscribed_again_by_a_server_that_com
     assert world.hear("resources/subscribe").frame["params"] == {"uri": "a:b"}
     assert not world.hears("resources/subscribe")
     assert told(client, kept, 1)[0] == (ACK, {"resourceSubscriptions": ["a:b"]})
+
+
+@UPS
+def test_only_so_many_resources_are_named_in_all_subscriptions_together(up: str) -> None:
+    """One that ends makes room; what is refused takes none."""
+    world, client, _ = served(up, limits=Limits(subscriptions_per_session_max=3))
+    first = listen(client, resourceSubscriptions=["a:1", "a:2"])
+    assert client.answered(listen(client, resourceSubscriptions=["b:1", "b:2"]), 2)["error"]["code"] == -31007
+    listen(client, resourceSubscriptions=["c:1"])
+    channel = listen(client, resourceSubscriptions=["d:1"])
+    assert client.answered(channel, 4)["error"]["code"] == -31007
+    client.cancel(first)
+    channel = listen(client, resourceSubscriptions=["e:1", "e:2"])
+    for heard in [heard for heard in world.heard if heard.frame.get("method") == "resources/subscribe"]:
+        world.answer(heard)
+    assert told(client, channel, 5) == [(ACK, {"resourceSubscriptions": ["e:1", "e:2"]})]
