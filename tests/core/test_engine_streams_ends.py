@@ -66,3 +66,25 @@ def test_one_event_of_a_stream_always_stays(limits: Limits) -> None:
         assert seen is not None
         number = seen.partition("-")[0]
         assert tags(world, client.resume(f"{number}-1")) == expected
+
+
+def test_what_fails_again_and_again_is_not_asked_for_again() -> None:
+    """It may be the place where the stream of a server is to go on that it fails over."""
+    world = driver(limits=Limits(resume_failures_max=2))
+    connect(world, "http", "http", listens=True)
+
+    def fail(event_id: str | None) -> str | None:
+        """The stream breaks. Returns where the next is to go on."""
+        before = world.last_dial(Listen)
+        world.end(before.channel, Cause(End.BROKEN, last_event_id=event_id))
+        while world.last_dial(Listen) is before:
+            deadline = world.engine.next_timeout()
+            assert deadline is not None
+            world.wait(deadline.at - world.now)
+        target = world.last_dial(Listen).target
+        assert isinstance(target, Listen)
+        return target.last_event_id
+
+    assert [fail(event_id) for event_id in ("u-1", None, None, None)] == ["u-1", "u-1", None, None]
+    world.open(world.last_dial(Listen).channel, Connected())
+    assert [fail(event_id) for event_id in ("u-2", None, None)] == ["u-2", "u-2", None]
