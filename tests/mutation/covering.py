@@ -46,7 +46,8 @@ class Cover(NamedTuple):
     def tests_of(self, module: str, mutant: Mutant, budget_s: float, asked: Collection[str] = ()) -> list[str]:
         """Who might see the fault: those whose file is named after the module or its folder first, then the quickest of
         each file, the next quickest of each, and so on, as many as fit. What runs at import concerns all that run
-        anything of the module, and those whose file is named after it: what reads a table runs none of its lines.
+        anything of the module, and those whose file is named after it or its folder: what reads a table runs none of
+        its lines.
 
         Args:
             asked: those that did not.
@@ -61,6 +62,7 @@ class Cover(NamedTuple):
         if is_import:
             names = own if not found else {path.stem}
             found.update(test for test in self.tests if any(name in test.partition("::")[0] for name in names))
+            found.update(test for test in self.tests if any(name in test.partition("::")[0] for name in own))
         ranks: Counter[str] = Counter()
         order = []
         for test in sorted(found.difference(asked), key=lambda test: (self.seconds[test], test)):

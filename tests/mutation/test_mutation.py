@@ -306,3 +306,7 @@ def test_a_fault_in_a_table_is_shown_to_those_named_after_it() -> None:
     for line, shown in ((1, tests[:1]), (7, tests[:1]), (3, [])):
         mutant = Mutant("", "", line, (0, 0), (range(line, line + 1), range(line, line + 1)))
         assert cover.tests_of("core/part.py", mutant, 9.0) == shown
+    in_folder = Cover(tests, {"core/part/rows.py": {}}, dict.fromkeys(tests, 1.0), {"core/part/rows.py": {1}})
+    assert (
+        in_folder.tests_of("core/part/rows.py", Mutant("", "", 1, (0, 0), (range(1, 2), range(1, 2))), 9.0) == tests[:1]
+    )
