@@ -21,10 +21,13 @@ from isthmus.app.conform.client_process import for_server, for_url
 from isthmus.app.conform.client_survey import ClientSurvey
 from isthmus.app.conform.client_trial import ClientTarget, client_trial
 from isthmus.app.conform.deeds import KINDS, Scene, kinds_for
-from isthmus.app.conform.http_request import BODY_MAX_BYTES
+from isthmus.app.conform.events_channel import EventsChannel
+from isthmus.app.conform.http_channel import Channel
+from isthmus.app.conform.http_request import BODY_MAX_BYTES, Request
 from isthmus.app.conform.http_stage import Hall, Server
-from isthmus.app.conform.judging import CLIENT_RULES
+from isthmus.app.conform.judging import CLIENT_RULES, told_by
 from isthmus.app.conform.ledger import Ledger
+from isthmus.app.conform.lobby import Lobby
 from isthmus.app.conform.performing import Company
 from isthmus.app.conform.pipe_stage import Gate
 from isthmus.app.conform.report import Recorded, decode_record
@@ -187,6 +190,27 @@ def test_a_refused_post_is_owed_nothing_more(revision: str) -> None:
     assert trial.judge(behaviour, played) == []
 
 
+def test_our_end_of_http_sse_is_lawful() -> None:
+    """The address comes first, what is posted is accepted, and all that the server says is on the stream."""
+    trial = client_trial(ClientTarget(ChildSpec((*CLIENT, "none", "sse+{url}")), "2025-06-18", 10.0, "sse"))
+    played = trial.play(Behaviour("2025-06-18"))
+    assert [seen.status for _, seen in played.seen if isinstance(seen, Head)] == [200, 202, 202, 202]
+    said = [seen for _, seen in played.seen if isinstance(seen, Said) and seen.sender is Role.SERVER]
+    assert [seen.event for seen in said] == ["endpoint", "message", "message"]
+    assert {seen.channel for seen in said} == {0}
+    assert told_by(played, None, Transport.EVENTS, Role.SERVER) == []
+
+
+def test_what_is_posted_for_no_stream_is_refused_and_not_seen() -> None:
+    with server(Lobby(Behaviour("2025-06-18"), Ledger(1.0)), EventsChannel) as (connection, ledger):
+        for path, status in (("/messages", 404), ("/messages?session=7", 404), ("/messages?session=%C2%B2", 404)):
+            connection.request("POST", path, b"{}")
+            reply = connection.getresponse()
+            reply.read()
+            assert reply.status == status, path
+        assert ledger.seen == []
+
+
 def test_our_end_is_named_in_arguments_and_environment() -> None:
     spec = ChildSpec(("c", "{server}", "--x={server}"), {"A": "{server}"})
     made = for_server(spec, 7, "token")
@@ -240,17 +264,16 @@ def test_a_client_may_wait_for_what_it_is_owed() -> None:
 
 
 @contextlib.contextmanager
-def server(behaviour: Behaviour) -> Iterator[tuple[http.client.HTTPConnection, Ledger]]:
-    ledger = Ledger(1.0)
-    with Server(Hall(behaviour, ledger)) as listening:
+def server(hall: Hall | Lobby, kind: type[Request] = Channel) -> Iterator[tuple[http.client.HTTPConnection, Ledger]]:
+    with Server(hall, kind) as listening:
         thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
         thread.start()
         connection = http.client.HTTPConnection("127.0.0.1", listening.server_port, timeout=20)
         try:
-            yield connection, ledger
+            yield connection, hall.ledger
         finally:
             connection.close()
-            ledger.close()
+            hall.ledger.close()
             listening.shutdown()
             thread.join()
 
@@ -265,7 +288,7 @@ def test_a_client_that_says_too_much_is_stopped(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_too_long_or_for_nobody_is_refused_and_not_seen() -> None:
-    with server(Behaviour("2025-06-18")) as (connection, ledger):
+    with server(Hall(Behaviour("2025-06-18"), Ledger(1.0))) as (connection, ledger):
         for method, path, headers, status in (
             ("POST", "/mcp", {"Content-Length": str(BODY_MAX_BYTES + 1)}, 413),
             ("POST", "/mcp", {"Content-Length": "x"}, 413),
@@ -284,7 +307,7 @@ def test_what_is_too_long_or_for_nobody_is_refused_and_not_seen() -> None:
 
 
 def test_a_body_in_chunks_is_read() -> None:
-    with server(Behaviour("2025-06-18")) as (connection, ledger):
+    with server(Hall(Behaviour("2025-06-18"), Ledger(1.0))) as (connection, ledger):
         body = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}'
         connection.request("POST", "/mcp", iter([body[:9], body[9:]]), encode_chunked=True)
         reply = connection.getresponse()

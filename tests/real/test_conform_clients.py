@@ -18,7 +18,7 @@ FROM_HTTP = {"sse": "sse+{url}"}
 
 
 def planned(transport: str, steps: list[dict[str, object]], folder: Path) -> list[str | Path]:
-    """The command of a client that takes these steps. Its plan is a file, so a shell puts our end into that."""
+    """The command of a client that takes these steps. Its plan is a file, into which our end is put first."""
     plan = {"sessions": [{"capabilities": "all", "steps": steps}], "target": {}}
     is_piped = transport == "stdio"  # within an argument the command of the server is one text
     (folder / "plan.json").write_text(json.dumps(plan))
@@ -32,7 +32,6 @@ def planned(transport: str, steps: list[dict[str, object]], folder: Path) -> lis
         "os.execv(sys.executable, [sys.executable, sys.argv[3], name])\n"
     )
     end = "{server} " if is_piped else FROM_HTTP.get(transport, "{url}")
-
     return [require(PYTHON_1), "-c", code, folder / "plan.json", end, CLIENTS / "python1.py"]
 
 
@@ -41,7 +40,7 @@ def test_the_sdk_s_client_is_tested_over_each_transport(transport: str, tmp_path
     """It speaks all revisions that the transport has, and of what must be kept it breaks what it is made to."""
     chosen = [] if transport == "stdio" else ["--transport", transport]
     report = tmp_path / "report.json"
-    options = ["--examples", "12", "--seconds", "40", "--ignore", "capability-undeclared", "--json", report]
+    options = ["--examples", "2", "--seconds", "10", "--ignore", "capability-undeclared", "--json", report]
     steps: list[dict[str, object]] = [{"op": "tools"}, {"op": "call", "name": "a-tool", "arguments": {}}]
     command = planned(transport, steps, tmp_path)
     process = isthmus(["conform", "--client", *chosen, *options, "--", *command], folder=tmp_path)
