@@ -792,6 +792,8 @@ def test_a_client_that_was_asked_on_a_stream_that_is_gone_for_good_hears_of_the_
     told = world.said(client.listen())
     assert told["method"] == "notifications/cancelled"
     assert told["params"] == {"requestId": number, "reason": "done"}
+
+
 @pytest.mark.parametrize("id_raw", ["1", "7", '"x"', "null"])
 def test_a_broken_answer_to_nothing_that_was_asked_is_nothing_to_anybody(id_raw: str) -> None:
     world = driver()
