@@ -60,8 +60,6 @@ class Cover(NamedTuple):
         path = Path(module)
         own = {path.stem, path.parent.name} - {"core"}
         if is_import:
-            names = own if not found else {path.stem}
-            found.update(test for test in self.tests if any(name in test.partition("::")[0] for name in names))
             found.update(test for test in self.tests if any(name in test.partition("::")[0] for name in own))
         ranks: Counter[str] = Counter()
         order = []
