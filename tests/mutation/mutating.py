@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 
 import covering
 from covering import ROOT, Cover
-from judging import EXAMPLES, WALL_TIMES, Verdict, contained, judge
+from judging import EXAMPLES, Verdict, contained, judge
 from mutators import Mutant, mutants_of, mutated
 from rehearsing import Rehearsal
 
@@ -40,6 +40,8 @@ EXAMPLES_AGAIN: Final = 50
 """Of a property that is one of these: as many as in every run of the tests."""
 MEASURE_MAX_S: Final = 120
 """CPU time of one file of tests, all that it runs noted."""
+MEASURE_WALL_MAX_S: Final = 300
+"""Some wait for processes that are not told, with all that is noted; they are left out."""
 SEEN: Final = (Verdict.KILLED, Verdict.ENDED)
 
 
@@ -199,7 +201,7 @@ def measured(folder: Path, jobs: int) -> Cover:
         if (pid := os.fork()) == 0:
             for file in missing[job::jobs]:
                 print(f"seeing what {file} runs …", flush=True)
-                contained(partial(measure, folder, file), cpu_s=MEASURE_MAX_S, wall_s=MEASURE_MAX_S * WALL_TIMES)
+                contained(partial(measure, folder, file), cpu_s=MEASURE_MAX_S, wall_s=MEASURE_WALL_MAX_S)
             os._exit(0)
         helpers.append(pid)
     for pid in helpers:
