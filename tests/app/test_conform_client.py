@@ -186,7 +186,8 @@ def test_a_refused_post_is_owed_nothing_more(revision: str) -> None:
     trial = client_trial(ClientTarget(spec, revision, 5.0, "sse"))
     behaviour = Behaviour(revision, (Deed("initialize", (), status=503),))
     played = trial.play(behaviour)
-    assert [seen.status for _, seen in played.seen if isinstance(seen, Head)] == [200, 503]
+    heads = [seen.status for _, seen in played.seen if isinstance(seen, Head)]
+    assert heads in ([200, 503], [200])  # a client that goes at once is not seen to be refused
     assert trial.judge(behaviour, played) == []
 
 
