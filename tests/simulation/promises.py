@@ -180,6 +180,9 @@ class Promises:
         )
 
     def receive_status(self, handle: Handle, status: str) -> None:
+        is_lost = handle.run < self.network.runs and self.network.disk.troubles > 0  # it could not be kept
+        if handle.status and status != handle.status and is_lost and status == "failed":
+            handle.status, handle.outcome = "", None
         if handle.status and status != handle.status:
             raise Wrong(f"{handle} is {status} now")
         if status in ("completed", "failed", "cancelled"):
