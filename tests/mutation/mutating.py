@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 import tomllib
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -127,6 +128,8 @@ def side_by_side(
                 code = 0
             except (KeyboardInterrupt, BrokenPipeError):
                 code = 0
+            except Exception:
+                traceback.print_exc()  # the others go on
             finally:
                 theirs.close()
                 os._exit(code)
