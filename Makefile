@@ -98,11 +98,12 @@ leaks: $(STAMP)
 	@$(BIN)/python tests/chaos/leaks.py
 
 # Small faults put into the core one at a time, and which of them no test sees. SECONDS=3600 tries more of them, COUNT=500
-# so many, SEED=2 others, ONLY='core/timers.py core/wire' those of a part; AGAIN=1 those that survived the last time,
-# TESTS=60 before so many seconds of tests each. Not part of the tests.
+# so many, SEED=2 others, ONLY='core/timers.py core/wire' those of a part, JOBS=2 at once; AGAIN=1 those that survived the
+# last time, TESTS=200 before so many seconds of tests each. Not part of the tests.
 mutants: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage>=7'
 	@nice -n 10 $(BIN)/python tests/mutation/mutating.py --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) \
+		--jobs $(if $(filter file,$(origin JOBS)),1,$(JOBS)) \
 		$(if $(COUNT),--count $(COUNT)) $(if $(AGAIN),--again) $(if $(TESTS),--tests $(TESTS)) $(ONLY)
 
 # Bugs as they come about, planted one at a time in a copy of the tree, and which test notices each: ONLY='03 07' for

@@ -242,10 +242,12 @@ def _add_conform(add: Callable[..., argparse.ArgumentParser], shared: argparse.A
         choices=("auto", "streamable_http", "sse", "websocket"),
         default="auto",
         help="what is spoken at the URL; default auto: what the URL says, and HTTP+SSE (sse) with a server that "
-        "refuses Streamable HTTP",
+        "refuses Streamable HTTP; to a client Streamable HTTP",
     )
     conform.add_argument(
-        "--client", action="store_true", help="test a client: {url} or {server} in its command stands for our end"
+        "--client",
+        action="store_true",
+        help="test a client: {url} or {server} (stdio) in its command stands for our end",
     )
     conform.add_argument("--safe", action="store_true", help="call only tools whose annotations say readOnlyHint true")
     conform.add_argument(

@@ -336,9 +336,7 @@ class Clients:
         self._courier.up.end(session, asks)
 
     def handle_idle(self, sid: str) -> None:
-        session = self._by_sid.get(sid)
-        if session is None:
-            return
+        session = self._by_sid[sid]
         if session.is_busy or self._courier.keeps(session) or self.receives(sid):
             self._courier.touch(session)
         else:

@@ -325,7 +325,12 @@ class Courier:
             self._hold(session, Held(message, ask.method, number))
 
     def put_question(self, session: Session, number: int, message: bytes, related: Exchange | None) -> None:
-        """Ask the client, or ask it again, what is known under a number already."""
+        """Ask the client, or ask it again, what is known under a number already.
+
+        Where it was asked may be gone for good, and what it answers is taken all the same: a question that is held may
+        have been asked as well.
+        """
+        self._unhold(session, number)
         stream = self._stream_for(session, session.asks[number].method, related)
         if stream is not None:
             self._put_ask(session, number, stream, message)
@@ -377,11 +382,15 @@ class Courier:
         """It is settled, in whatever way."""
         ask = session.asks.pop(number, None)
         self._desk.timers.cancel(("ask", (session.sid, number)))
-        if ask is not None and ask.stream is None:
-            session.held = [held for held in session.held if held.ask != number]
+        self._unhold(session, number)
         if ask is not None and ask.of_task is not None:
             self.task_questions.receive_settled_ask(ask.of_task, number)
         return ask
+
+    def _unhold(self, session: Session, number: int) -> None:
+        """The question is not waiting for a stream any more."""
+        if session.held:
+            session.held = [held for held in session.held if held.ask != number]
 
     def forget_ask(self, session: Session, number: int) -> None:
         """Nobody waits for the client's answer any more, nor is told so."""
@@ -412,7 +421,7 @@ class Courier:
             text = f"the client did not answer within {self._desk.limits.ask_timeout_s:g} s"
         else:
             text = "the client has no event stream open on which it could be asked"
-        self.unask(session, number, msgspec.json.encode({"requestId": 0, "reason": text}))
+        self.unask(session, number, msgspec.json.encode({"reason": text}))
         self._refuse_ask(session, ask, TIMED_OUT if was_asked else INTERNAL_ERROR, text)
 
     def _refuse_ask(self, session: Session, ask: Ask, code: int, text: str) -> None:

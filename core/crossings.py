@@ -133,11 +133,7 @@ class Crossings:
             return True
         if link.is_stateless:
             return self._must_learn(link, session, exchange)
-        try:
-            state = jsonrpc.member_of(exchange.params, "requestState")
-        except RemoteProtocolError as error:
-            self._refuse(link, exchange, error.rpc_code, error.message)
-            return True
+        state = jsonrpc.member_of(exchange.params, "requestState")  # its params were read when it came
         if state not in (None, b"null"):  # it was none of ours that could still be honoured
             self._refuse(
                 link, exchange, INVALID_PARAMS, "Invalid or expired requestState", {"reason": "invalid_request_state"}
@@ -231,9 +227,8 @@ class Crossings:
 
     def handle_level(self, link: Link) -> None:
         """It takes too long: its clients go without the log rather than without an answer."""
-        if link.levelling is not None:
-            self._uplink.give_up(link, "level")
-            self.receive_levelled(link, is_done=False)
+        self._uplink.give_up(link, "level")
+        self.receive_levelled(link, is_done=False)
 
     def params_up(self, link: Link, exchange: Exchange) -> bytes | None:
         """The params of a request as its server is to have them.

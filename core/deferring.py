@@ -99,9 +99,7 @@ class Deferring:
         for number in list(waiting):
             response = responses.get(f"r{number}")
             if response is not None:
-                ask = self._drop(session, number)
-                if ask is not None:
-                    self.up.reply(session, ask, Frame(result=response), session.headers)
+                self.up.reply(session, self._drop(session, number), Frame(result=response), session.headers)
 
     def receive_sent(self, session: Session, exchange: Exchange) -> None:
         """A call went up that was not asked first: it had come before the question, and waited itself. Its server may
@@ -112,9 +110,7 @@ class Deferring:
         if missing(exchange.leg.capabilities, "roots/list", None) is not None:
             return
         for number, entry in list(waiting.items()):
-            ask = self._drop(session, number)
-            if ask is not None:
-                self.parking.ask(session, ask, jsonrpc.member_of(entry, "params"), exchange)
+            self.parking.ask(session, self._drop(session, number), jsonrpc.member_of(entry, "params"), exchange)
 
     def withdraw(self, session: Session, number: int) -> bool:
         """The server does not want to know it any more. False if it did not wait here."""
@@ -126,14 +122,15 @@ class Deferring:
     def handle_defer(self, session: Session, number: int) -> None:
         """No call came."""
         ask = self._drop(session, number)
-        if ask is not None:
-            self._desk.note("info", f"{ask.method} came, and no call after it to ask with", session.server)
-            self.up.reply(session, ask, fallback(ask.method), session.headers)
+        self._desk.note("info", f"{ask.method} came, and no call after it to ask with", session.server)
+        self.up.reply(session, ask, fallback(ask.method), session.headers)
 
-    def _drop(self, session: Session, number: int) -> Ask | None:
-        self._waiting.get(session.sid, {}).pop(number, None)
+    def _drop(self, session: Session, number: int) -> Ask:
+        """It does not wait here any more, with its timer: what waits here is among the session's, and nobody else takes
+        it from there while the session lasts."""
+        del self._waiting[session.sid][number]
         self._desk.timers.cancel(("defer", (session.sid, number)))
-        return session.asks.pop(number, None)
+        return session.asks.pop(number)
 
     def close_session(self, session: Session) -> None:
         for number in self._waiting.pop(session.sid, {}):

@@ -21,7 +21,7 @@ from .errors import RemoteProtocolError
 from .handle import ARTIFACT_SCHEME, UPLOAD_SCHEME, HandleError, parse_artifact, parse_upload
 from .jsonrpc import text_of
 from .plan import Deliver, UploadConsumer
-from .rewrite import Edit, Span, elements, members, set_member, splice, take
+from .rewrite import Edit, elements, members, set_member, splice, take
 
 REFERENCES_MAX: Final = 256
 """Handles in one call. Tools take a handful; each one costs a record to load and a file to place."""
@@ -125,7 +125,7 @@ class _Search:
             if not raw.startswith(b"["):
                 yield from self._reference(raw, place.start, label)
             elif self._may_hold_handles(raw):
-                for index, (start, stop) in enumerate(_elements(raw, label)):
+                for index, (start, stop) in enumerate(elements(raw)):
                     yield from self._reference(raw[start:stop], place.start + start, f"{label}[{index}]")
 
     def _may_hold_handles(self, raw: bytes) -> bool:
@@ -239,13 +239,6 @@ def _places(params: bytes, path: str) -> list[Place]:
         return walk(params, path)
     except RemoteProtocolError as error:
         raise ArgumentProblem(f"Argument {path.removeprefix('arguments.')}: {error.message}.") from None
-
-
-def _elements(raw: bytes, label: str) -> list[Span]:
-    try:
-        return elements(raw)
-    except RemoteProtocolError as error:
-        raise ArgumentProblem(f"Argument {label}: {error.message}.") from None
 
 
 def _shown(raw: bytes) -> str:

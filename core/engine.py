@@ -190,7 +190,8 @@ class Engine:
         role = self._desk.role_of(channel)
         if not isinstance(role, PipeRole):
             return False
-        return role.legs.is_waiting or (role.session is not None and role.session.in_flight > 0)
+        session = role.session
+        return role.legs.is_waiting or (session is not None and session.in_flight > 0) or self._tasking.owes(channel)
 
     def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
         """Whether the message that begins to come on a channel to a server, and will have so many bytes, is to be given

@@ -50,11 +50,6 @@ class Features(msgspec.Struct, frozen=True, kw_only=True):
     priming: bool = False
     """A stream may begin with an event that has an id and no data, and be closed to be polled (2025-11-25)."""
 
-    @property
-    def era(self) -> Era:
-        """Which of the two ways to talk the revision belongs to."""
-        return Era.HANDSHAKE if self.sessions else Era.STATELESS
-
 
 LEGACY: Final[dict[str, Features]] = {
     features.revision: features

@@ -238,9 +238,8 @@ class Exchange(Machine[State, Input]):
 
     @property
     def waits_for_client(self) -> bool:
-        """Whether it is its client's turn to say something."""
-        if self.task is not None:
-            return bool(self.task.questions)
+        """Whether it is its client's turn to say something, of one that is no task."""
+        assert self.task is None
         return self.park is not None and not self.park.has_leg
 
     @property

@@ -210,8 +210,7 @@ class Handshakes:
             return False
         if cause.end is not End.REFUSED or cause.status not in (BAD_REQUEST, NOT_FOUND, METHOD_NOT_ALLOWED):
             return False
-        if link.era is not Era.HANDSHAKE:
-            return False
+        assert link.era is Era.HANDSHAKE, "who is spoken to otherwise is not waited for any more"
         link.refusal = cause
         link.is_pipe = True
         link.upstream.step(Input.REDIAL)

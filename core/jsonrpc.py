@@ -307,12 +307,9 @@ def usable_error(error: bytes) -> bytes:
 # --- Members the protocol itself puts into params -------------------------------------------------------------------
 
 
-def error_object(code: int, message: str, data: object = None) -> bytes:
-    """The JSON of an error object."""
-    error: dict[str, object] = {"code": code, "message": message}
-    if data is not None:
-        error["data"] = data
-    return msgspec.json.encode(error)
+def error_object(code: int, message: str) -> bytes:
+    """The JSON of an error object without data."""
+    return msgspec.json.encode({"code": code, "message": message})
 
 
 def error_code(error: bytes) -> int | None:

@@ -170,9 +170,7 @@ class Listens:
 
     def handle_ack(self, session: Session, key: ExchangeKey) -> None:
         """The server takes too long over the rest: it is left out."""
-        listening = session.listens.get(key)
-        if listening is not None and listening.machine.state is State.OPENING:
-            self._acknowledge(session, listening)
+        self._acknowledge(session, session.listens[key])
 
     def _acknowledge(self, session: Session, listening: Listening) -> None:
         self._desk.timers.cancel(("ack", (session.sid, listening.exchange.key)))

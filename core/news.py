@@ -106,8 +106,8 @@ class News:
             self._desk.timers.set(("news", link.id), self._desk.now + self._desk.limits.news_pause_s, "subscriptions")
 
     def handle_change(self, link: Link) -> None:
-        if not link.is_stateless or link.upstream.state not in (State.READY, State.REPLAYING):
-            return
+        assert link.is_stateless
+        assert link.upstream.state in (State.READY, State.REPLAYING)
         wanted = self.wanted(link)
         newest = self._newest(link)
         if newest is not None and newest.wanted == wanted:

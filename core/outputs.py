@@ -166,8 +166,6 @@ class Outputs:
         job, ledger = outcome.job, outcome.job.ledger
         chosen: dict[str, SeenFile] = {}
         missing: list[tuple[str, str]] = []
-        if not self._may_take(outcome):
-            return
         for index, sighting in enumerate(answer.named[: len(named)]):
             is_guess = outcome.claims.is_guess[index]
             if sighting.problem:
@@ -177,7 +175,7 @@ class Outputs:
             if sighting.is_cut:
                 job.problems.append(f"{posixpath.basename(named[index][0])} has more files than are taken at once")
             for file in sighting.files:
-                self._choose(outcome, file, chosen, is_named=True, if_changed=outcome.claims.if_changed[index])
+                self._choose(outcome, file, chosen, if_changed=outcome.claims.if_changed[index])
         for path, problem in missing:
             if path != job.allocated or not chosen:  # it stands in for a file that is named elsewhere
                 self._await(job, path, problem)
@@ -187,14 +185,14 @@ class Outputs:
                     continue
                 if ledger.knows(file):
                     ledger.settle(path)
-                    self._choose(outcome, file, chosen, is_named=True, if_changed=True)
+                    self._choose(outcome, file, chosen, if_changed=True)
                 else:  # it is awaited until it is taken in, and is no older than the call that named it
                     chosen.setdefault(file.path, file)
                     outcome.awaited[file.path] = path
         if outcome.claims.wants_areas:
             folders = folders_of(self._desk.plan, job)
             for file in ledger.changed(answer.listed, [folders[name] for name in AREAS]):
-                self._choose(outcome, file, chosen, is_named=False, if_changed=True)
+                self._choose(outcome, file, chosen, if_changed=True)
             if answer.is_cut:
                 job.problems.append("there are more files in the session's folders than are watched")
         limit = self._desk.limits.artifacts_per_call_max
@@ -204,9 +202,7 @@ class Outputs:
             )
         outcome.files = list(chosen.values())[:limit]
 
-    def _choose(
-        self, outcome: _Outcome, file: SeenFile, chosen: dict[str, SeenFile], *, is_named: bool, if_changed: bool
-    ) -> None:
+    def _choose(self, outcome: _Outcome, file: SeenFile, chosen: dict[str, SeenFile], *, if_changed: bool) -> None:
         job, ledger = outcome.job, outcome.job.ledger
         if file.path in chosen:
             return
@@ -221,8 +217,7 @@ class Outputs:
         if if_changed and not self._is_new(job, file, is_known=is_known):
             return
         if not file.size_bytes or file.is_busy:
-            if is_named:
-                self._await(job, file.path, "it is not complete yet" if file.size_bytes else "it is empty so far")
+            self._await(job, file.path, "it is not complete yet" if file.size_bytes else "it is empty so far")
             return
         chosen[file.path] = file
 
@@ -437,8 +432,7 @@ class Outputs:
     def _deliver(self, outcome: _Outcome) -> None:
         """Answer with the result and what was taken in; say what was not, and why."""
         job, way, result = outcome.job, outcome.way, outcome.result
-        if job.is_over:
-            return
+        assert not job.is_over
         problem = "; ".join(dict.fromkeys(job.problems))
         if not job.artifacts and self._may_take(outcome):
             if not problem and not outcome.names_inputs and not _UNNAMED.issuperset(way.modes or ()):

@@ -194,8 +194,7 @@ class OwnResources:
     def handle_change(self, sid: str) -> None:
         gone = self._gone.pop(sid, [])
         session = self._session_by(sid)
-        if session is None:
-            return
+        assert session is not None
         for uri in gone:
             message = rpc.encode_notification(UPDATED, msgspec.json.encode({"uri": uri}))
             if session.is_stateless or uri in self._subscribed.get(sid, ()):

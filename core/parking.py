@@ -88,9 +88,6 @@ class Parking:
         self._calls = calls
         self._by_id: dict[str, tuple[Session, Exchange]] = {}
 
-    def __len__(self) -> int:
-        return len(self._by_id)
-
     # --- From the server --------------------------------------------------------------------------------------------
 
     def ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None:
@@ -177,9 +174,9 @@ class Parking:
 
     def handle_collect(self, id: str) -> None:
         """Nothing more was asked: the client hears what there is."""
-        found = self._by_id.get(id)
-        if found is not None and found[1].park is not None and found[1].park.state is State.COLLECT:
-            self._issue(found[0], found[1], found[1].park)
+        session, exchange = self._by_id[id]
+        assert exchange.park is not None
+        self._issue(session, exchange, exchange.park)
 
     def _issue(self, session: Session, exchange: Exchange, park: Park) -> None:
         self._desk.timers.cancel(("collect", park.id))
@@ -240,9 +237,7 @@ class Parking:
             return outcome or b""
         self._desk.timers.cancel(("park", park.id))
         for wanted, response in answered:
-            ask = session.asks.pop(wanted.number, None)
-            if ask is not None:
-                self.up.reply(session, ask, Frame(result=response), headers)
+            self.up.reply(session, session.asks.pop(wanted.number), Frame(result=response), headers)
         return None
 
     def go_on(self, session: Session, exchange: Exchange) -> None:
@@ -253,9 +248,8 @@ class Parking:
         for key, wanted in list(park.open.items()):
             if exchange.leg is not None and self._is_unable(exchange.leg, wanted):
                 del park.open[key]
-                ask = session.asks.pop(wanted.number, None)
-                if ask is not None:
-                    self.up.reply(session, ask, refusal_of(ask.method), session.headers)
+                ask = session.asks.pop(wanted.number)
+                self.up.reply(session, ask, refusal_of(ask.method), session.headers)
         if park.state is State.COLLECT:
             if park.open:
                 self._issue(session, exchange, park)
@@ -299,11 +293,11 @@ class Parking:
 
     def handle_tick(self, id: str) -> None:
         """Servers give up on a question after a minute or so, unless they hear of progress."""
-        found = self._by_id.get(id)
-        if found is None or found[1].park is None or found[1].park.state is not State.PARKED:
+        session, exchange = self._by_id[id]
+        park = exchange.park
+        assert park is not None
+        if park.state is not State.PARKED:
             return
-        session, exchange = found
-        park = found[1].park
         park.ticks += 1
         for ask in session.asks.values():
             if ask.exchange is exchange and ask.token_raw is not None:
@@ -316,8 +310,8 @@ class Parking:
     def keep(self, exchange: Exchange, method: str, message: bytes) -> None:
         """Something came for a client that is away."""
         park = exchange.park
-        if park is None or park.has_leg:
-            return
+        assert park is not None
+        assert not park.has_leg
         if method == "notifications/progress":
             park.progress = jsonrpc.decode(message).params
         elif self._has_room(park, message):
@@ -332,10 +326,7 @@ class Parking:
 
     def handle_park(self, id: str) -> None:
         """The client has not come back."""
-        found = self._by_id.get(id)
-        if found is None:
-            return
-        session, exchange = found
+        session, exchange = self._by_id[id]
         assert exchange.park is not None
         self._desk.note(
             "info", f"{exchange.method} given up: its client did not come back with answers", session.server
@@ -412,8 +403,8 @@ def fallback(method: str) -> Frame:
 
 def refusal_of(method: str) -> Frame:
     """What a server hears whose client does not offer what it takes to be asked."""
-    kind, said = questions.REFUSALS.get(method, ("error", NOT_ASKED))
-    return Frame(result=said) if kind == "result" else Frame(error=said)
+    _, said = questions.REFUSALS[method]
+    return Frame(error=said)
 
 
 def detached() -> Reply:

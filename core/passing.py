@@ -137,8 +137,7 @@ class Passing:
     def receive_close(self, role: UpPostRole, detail: str) -> None:
         """The server's reply is over before all of it came."""
         passage = role.passage
-        if passage is None:
-            return
+        assert passage is not None
         self._end(role, passage)
         text = f"the server's answer was cut off, with {passage.left_bytes} bytes to come: {detail}"
         self._desk.note("warning", text, role.link.plan.id)

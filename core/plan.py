@@ -235,11 +235,6 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.consumers or self.auto_files)
 
     @property
-    def makes_artifacts(self) -> bool:
-        """Whether files that its tools make are taken in."""
-        return bool(self.producers or self.auto_files)
-
-    @property
     def owns_roots(self) -> bool:
         """Whether roots are answered here. A client's roots would replace the server's own list of folders it may
         touch, with paths of another machine."""

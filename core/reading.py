@@ -83,10 +83,9 @@ class Reading:
 
     def handle_timeout(self, key: ExchangeKey) -> None:
         """The server takes too long over the rest."""
-        reading = self._readings.get(key)
-        if reading is not None:
-            reading.problems += [f"{uri[:160]} could not be read in time" for uri in sorted(reading.open)]
-            self._end(reading)
+        reading = self._readings[key]
+        reading.problems += [f"{uri[:160]} could not be read in time" for uri in sorted(reading.open)]
+        self._end(reading)
 
     def forget(self, exchange: Exchange) -> None:
         """The call is over: what is still read for it is read in vain, and not waited for."""

@@ -1,4 +1,4 @@
-"""What may be sent a second time, when its connection was found closed by the server.
+"""What may be sent a second time, when its connection was found closed by the server, or could not be made.
 
 Servers close connections that were idle, and sometimes just as a request is on its way. Then nobody knows whether it
 was looked at. What is proved not to have arrived whole may be sent again, once, and so may what means no more when it
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from . import jsonrpc
-from .effects import Cause
+from .effects import Cause, End
 from .errors import RemoteProtocolError
 from .exchange import SAFE_TO_REPEAT
 
@@ -27,16 +27,19 @@ def may_send_again(cause: Cause, message: bytes, *, has_session: bool = True) ->
         has_session: it was sent in a session with the server. Without, `initialize` begins one; a second one then means
             nothing to whoever has the first.
     """
-    if not cause.stale:
+    is_unsent = cause.unsent or cause.end is End.UNREACHABLE
+    if not cause.stale and not is_unsent:
         return False
-    if cause.unsent:
+    if cause.stale and cause.unsent:
         return True
     try:
         frame = jsonrpc.decode(message)
     except RemoteProtocolError:  # not ours to judge
         return False
     if frame.method is None:
-        return True  # an answer: of two the first counts
+        return True  # an answer: of two the first counts, and nobody would miss it and ask again
+    if not cause.stale:
+        return False  # whoever asked is told, or it is tried in its own time
     if not frame.is_request:
         return frame.method in SAFE_NOTICES
     return frame.method in SAFE_TO_REPEAT or (frame.method == "initialize" and not has_session)

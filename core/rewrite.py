@@ -243,14 +243,10 @@ def remove_member(data: bytes, key: str) -> bytes:
     spans = members(data)
     if key not in spans:
         return data
-    before = None
-    for name, span in spans.items():
-        if name == key:
-            break
-        before = span
-    stop = spans[key].stop
-    if before is not None:
-        return splice(data, [Edit(before.stop, stop, b"")])
+    names, stop = list(spans), spans[key].stop
+    at = names.index(key)
+    if at:
+        return splice(data, [Edit(spans[names[at - 1]].stop, stop, b"")])
     if len(spans) > 1:  # the first of several goes with the comma behind it
         comma = _NEXT.match(data, stop)
         assert comma is not None

@@ -225,8 +225,10 @@ class ServerChannels:
         elif isinstance(entry, Errand):
             if is_current(role):
                 assert role.number is not None
-                self._receive_errand_close(link, entry, cause, role.number)
-                if is_lost and entry.purpose in PURPOSES and link.upstream.state is State.READY:
+                is_forgotten = is_lost and link.upstream.state in (State.READY, State.REPLAYING)  # the next is asked
+                if not is_forgotten or entry.purpose in PURPOSES:
+                    self._receive_errand_close(link, entry, cause, role.number)
+                if is_forgotten and link.upstream.state is not State.CLOSED:
                     self._losses.lose(link, "it forgot the session", is_forgotten=True)
             return
         elif role.is_confirmation and is_current(role) and link.upstream.state is State.CONFIRMING:

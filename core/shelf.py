@@ -329,7 +329,7 @@ class Shelf:
         if isinstance(entry.record, StoredArtifact):
             return
         ttl_s = self._desk.limits.upload_ttl_s
-        entry.expires_at = self._desk.now + ttl_s
+        entry.expires_at = max(entry.expires_at, self._desk.now + ttl_s)  # a clock put back since makes none shorter
         self._set_deadline(entry)
         expires_at_unix = self._desk.now_unix + ttl_s
         if expires_at_unix - entry.record.expires_at_unix > ttl_s * SAVED_ANEW_AFTER:

@@ -28,7 +28,6 @@ from .effects import EventPipeOpening, Headers, PipeOpening, PostOpening
 from .eras import MODERN, Era, is_known_modern
 from .errors import (
     METHOD_NOT_FOUND,
-    OUTCOME_UNKNOWN,
     OVERLOADED,
     UNSUPPORTED_VERSION,
     RemoteProtocolError,
@@ -185,15 +184,13 @@ class Stateless:
             raise
 
     def _lose(self, frame: Frame, reply: Reply, greeting: bytes | None) -> None:
-        """The call that a retry is for is not here any more: it is not begun a second time."""
+        """The call that a retry is for is not here any more: it is not begun a second time. Of what can be parked, only
+        tools have effects."""
         assert frame.id_raw is not None
+        assert frame.method == "tools/call"
         text = "the call was lost while it waited for answers. It is not repeated, for it may have had effects"
-        if frame.method == "tools/call":
-            result = named(complete(tool_error(text)), server_info_of(greeting))
-            message = jsonrpc.encode_result(frame.id_raw, result)
-        else:
-            message = jsonrpc.encode_error(frame.id_raw, OUTCOME_UNKNOWN, text, {"outcome": "unknown"})
-        self._courier.answer_at_once(reply, message)
+        result = named(complete(tool_error(text)), server_info_of(greeting))
+        self._courier.answer_at_once(reply, jsonrpc.encode_result(frame.id_raw, result))
 
     def _resume(
         self,

@@ -281,9 +281,7 @@ class Streams:
             self.forget(session, stream)
 
     def handle_over(self, session: Session, number: int) -> None:
-        stream = session.resumable.get(number)
-        if stream is None:
-            return
+        stream = session.resumable[number]
         if stream.is_listening:
             self._fade(session, stream)
         elif stream.replay is not None:

@@ -349,7 +349,8 @@ class Tasked:
         remote.looked_at = self._desk.now
         if seen.poll_ms is not None:
             poll_s = min(max(seen.poll_ms / 1000, PAUSE_MIN_S), self._desk.limits.task_poll_max_s)
-            remote.pause_s, remote.poll_s = min(remote.pause_s, poll_s), poll_s
+            if poll_s != remote.poll_s:  # else it would never be looked at less often while nobody waits
+                remote.pause_s, remote.poll_s = min(remote.pause_s, poll_s), poll_s
         is_new = seen.status != remote.status or (seen.message or "") != remote.message
         remote.status, remote.message = seen.status, seen.message or ""
         if is_new:

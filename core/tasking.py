@@ -197,6 +197,10 @@ class Tasking:
         elif task.state is not State.WORKING:
             self.telling.tell(task)
 
+    def owes(self, channel: ChannelId) -> bool:
+        """Whether somebody on that channel is still to be told that a call has become a task."""
+        return any(run.leg is not None and run.leg.stream.channel == channel for run in self._runs.values())
+
     def hang_up(self, session: Session, exchange: Exchange, reply: Reply) -> None:
         """The client of a call is gone. If it was not told of the task yet, it never will be."""
         task = exchange.task
@@ -391,9 +395,7 @@ class Tasking:
 
     def handle_end(self, id: str) -> None:
         """Its time is over."""
-        task = self._tasks.get(id)
-        if task is not None:
-            self._expire(task)
+        self._expire(self._tasks[id])
 
     def _expire(self, task: Task) -> None:
         self._cancel(task, "its time was over before the call was")

@@ -9,7 +9,7 @@ from .eras import LATEST_MODERN
 from .exchange import Exchange
 from .exchange import Input as ExchangeInput
 from .ids import ChannelId
-from .links import SUBSCRIPTION, Errand, Link, Notice, UpPostRole
+from .links import SUBSCRIPTION, Ear, Errand, Link, Notice, UpPostRole
 from .repeating import may_send_again
 from .upstream import State
 from .wire.mirroring import headers_for
@@ -96,6 +96,8 @@ class Uplink:
             return False
         if not may_send_again(cause, own.message, has_session=role.names_session):
             return False
+        if errand is not None and errand.purpose == SUBSCRIPTION and role.number != next(reversed(link.ears), None):
+            return False  # another has taken its place
         if errand is None:
             self._emit(
                 link,
@@ -109,7 +111,7 @@ class Uplink:
         else:
             frame = jsonrpc.decode(own.message)
             assert frame.method is not None
-            self.run(
+            number = self.run(
                 link,
                 errand.purpose,
                 frame.method,
@@ -118,6 +120,9 @@ class Uplink:
                 exchange=errand.exchange,
                 is_repeated=True,
             )
+            if errand.purpose == SUBSCRIPTION:
+                assert role.number is not None
+                link.ears[number] = Ear(number, link.ears.pop(role.number).wanted)
         return True
 
     def tell(self, link: Link, message: bytes, headers: Headers | None = None) -> None:

@@ -115,11 +115,11 @@ def _completion_refusal(plan: ServerPlan, exchange: Exchange) -> bytes | None:
     if not plan.prompts and not plan.resources:
         return None
     reference = _member(exchange.params, "ref")
-    kind, key = REFERENCES.get(text_of(_member(reference, "type")) or "", ("", ""))
-    if kind and not _selection(plan, kind):
+    kind, key = REFERENCES.get(text_of(_member(reference, "type")) or "", (None, None))
+    if kind is not None and not _selection(plan, kind):
         return None
-    name = text_of(_member(reference, key))
-    if name is None:
+    name = None if key is None else text_of(_member(reference, key))
+    if kind is None or name is None:
         text = "got a ref that cannot be read, expected a prompt's name or a resource's URI"
         return encode_error(exchange.id_raw, INVALID_PARAMS, text)
     return None if _admits(plan, kind, name) else _unknown(exchange, kind, name)

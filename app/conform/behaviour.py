@@ -11,12 +11,14 @@ import msgspec
 
 from ...core.eras import LEGACY, is_known_modern
 from ...core.errors import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
-from ...core.oracle.methods import CACHEABLE
+from ...core.oracle.methods import CACHEABLE, V4
+from .played_tasks import OFFERED, Fate, PlayedTasks
 from .steps import META, Json, encode
 
 SERVER_INFO: Final = {"name": "isthmus-conform", "version": "1"}
 ANSWER: Final = '{"jsonrpc":"2.0","id":"$id","result":"$result"}'
 """The orderly line: the answer to the request, or the error where there is no such method."""
+TEXT: Final = {"type": "text", "text": "an answer"}
 PAGE: Final = "isthmus-conform-page-2"
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 FULL: Final[Json] = {
@@ -41,7 +43,8 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         body: as it is said, but for these strings: "$id" is the request's id, "$token" its progress token, "$result"
-            what an orderly server answers. A line with "$token" is left out where the request has none.
+            what an orderly server answers; "$task" is the task that the request has become or names, and "$taskId" its
+            id. A line with "$token" or those is left out where there is none.
         on_get: over HTTP it comes on the stream that the client opened by GET, and not at all where it has none.
     """
 
@@ -61,6 +64,8 @@ class Deed(msgspec.Struct, frozen=True, omit_defaults=True):
         status: of HTTP.
         headers: of the HTTP response, over what it has; "" leaves one out.
         forgets: HTTP: the session is over, and is not found any more.
+        fate: how the task ends that a call becomes.
+        questions: what that task asks before, as `inputRequests` has it.
     """
 
     on: str
@@ -71,6 +76,8 @@ class Deed(msgspec.Struct, frozen=True, omit_defaults=True):
     status: int | None = None
     headers: dict[str, str] = {}
     forgets: bool = False
+    fate: Fate = Fate.COMPLETED
+    questions: Json = {}
 
 
 class Behaviour(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -82,6 +89,7 @@ class Behaviour(msgspec.Struct, frozen=True, omit_defaults=True):
         is_bare: it declares no capabilities.
         session: the id of its sessions over HTTP, to which a number is added; "": it gives none.
         has_stream: over HTTP the client may open a stream of its own by GET.
+        tasks: calls that may be tasks become tasks, said to be working so often; None: it offers none.
     """
 
     revision: str
@@ -90,6 +98,7 @@ class Behaviour(msgspec.Struct, frozen=True, omit_defaults=True):
     is_bare: bool = False
     session: str = "session-"
     has_stream: bool = True
+    tasks: int | None = None
 
     @property
     def is_stateless(self) -> bool:
@@ -106,6 +115,8 @@ class Script:
     def __init__(self, behaviour: Behaviour, before: Script | None = None) -> None:
         self.behaviour = behaviour
         self._done: Counter[str] = Counter() if before is None else before._done.copy()
+        self._tasks: PlayedTasks
+        self._tasks = PlayedTasks(behaviour.revision, behaviour.tasks) if before is None else before._tasks
 
     def deed_for(self, message: Json) -> Deed:
         """What is done about a request or a notification."""
@@ -113,9 +124,9 @@ class Script:
         mine = [deed for deed in self.behaviour.deeds if deed.on == method]
         number = self._done[method]
         self._done[method] += 1
-        if number < len(mine):
-            return mine[number]
-        return Deed(method, (Line(),) if "id" in message else ())
+        deed = mine[number] if number < len(mine) else Deed(method, (Line(),) if "id" in message else ())
+        self._tasks.begin(message, deed.fate, deed.questions)
+        return deed
 
     def fill(self, body: str, message: Json) -> str | None:
         """A line as it is said about a message; None: it is left out."""
@@ -125,12 +136,25 @@ class Script:
             if not isinstance(meta, dict) or "progressToken" not in meta:
                 return None
             body = body.replace('"$token"', encode(meta["progressToken"]))
+        if '"$task' in body:
+            task = self._tasks.of(message)
+            if task is None:
+                return None
+            body = body.replace('"$taskId"', encode(task.id)).replace('"$task"', encode(self._tasks.told(task)))
         if '"$result"' in body:
-            found = result_of(self.behaviour, message)
+            found = self._result_of(message)
             if "error" in found:
                 return encode({"jsonrpc": "2.0", "id": message.get("id"), "error": found["error"]})
             body = body.replace('"$result"', encode(found["result"]))
         return body.replace('"$id"', encode(message.get("id")))
+
+    def _result_of(self, message: Json) -> Json:
+        about_task = self._tasks.result_of(message, _of_call(self.behaviour))
+        if about_task is None:
+            return result_of(self.behaviour, message)
+        if "result" in about_task and self.behaviour.is_stateless:
+            return {"result": {**_dressed(str(message["method"]), {}), **about_task["result"]}}
+        return about_task
 
 
 # --- Orderly answers ------------------------------------------------------------------------------------------------
@@ -169,18 +193,19 @@ def _capabilities(behaviour: Behaviour) -> Json:
         return {}
     features = LEGACY.get(behaviour.revision)
     has_completions = features is None or features.completions
-    return {name: value for name, value in FULL.items() if name != "completions" or has_completions}
+    offered = OFFERED.get(behaviour.revision, {}) if behaviour.tasks is not None else {}
+    return {name: value for name, value in FULL.items() if name != "completions" or has_completions} | offered
 
 
 def _results(behaviour: Behaviour, params: Json) -> dict[str, Json]:
     schema = {"type": "object", "properties": {}}
-    text = {"type": "text", "text": "an answer"}
     uri = str(params.get("uri", "isthmus-conform:///a"))
+    may = {"execution": {"taskSupport": "optional"}} if behaviour.tasks is not None and behaviour.revision == V4 else {}
     results: dict[str, Json] = {
-        "tools/list": {"tools": [{"name": name, "inputSchema": schema} for name in behaviour.tools]},
-        "tools/call": {"content": [text]},
+        "tools/list": {"tools": [{"name": name, "inputSchema": schema, **may} for name in behaviour.tools]},
+        "tools/call": {"content": [TEXT]},
         "prompts/list": {"prompts": [{"name": "a-prompt"}]},
-        "prompts/get": {"messages": [{"role": "user", "content": text}]},
+        "prompts/get": {"messages": [{"role": "user", "content": TEXT}]},
         "resources/list": {"resources": [{"uri": "isthmus-conform:///a", "name": "a"}]},
         "resources/templates/list": {"resourceTemplates": []},
         "resources/read": {"contents": [{"uri": uri, "text": "a"}]},
@@ -189,6 +214,11 @@ def _results(behaviour: Behaviour, params: Json) -> dict[str, Json]:
     if not behaviour.is_stateless:
         results |= {name: {} for name in ("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe")}
     return results
+
+
+def _of_call(behaviour: Behaviour) -> Json:
+    """The result of every call, as a task has it inside of it."""
+    return {"content": [TEXT], **({"resultType": "complete"} if behaviour.is_stateless else {})}
 
 
 def _dressed(method: str, result: Json) -> Json:

@@ -6,6 +6,7 @@ from typing import Final
 
 from ...core.eras import is_known_modern
 from ...core.oracle import Transport, Violation
+from ...core.oracle.methods import AUGMENTED
 from ...core.oracle.observations import AnyObservation, Head, Opened, Role, Said, Verb
 from .behaviour import Behaviour
 from .judging import CLIENT_RULES, HANGS, told_by
@@ -33,6 +34,9 @@ CLIENT_CHANCES: Final[dict[str, tuple[str, ...]]] = {
     "stateless-post": ("mirrored-method", "mirrored-name"),
     "retry": ("state-changed", "state-elsewhere", "retry-id", "retry-incomplete"),
     "odd-version": ("version-unsupported",),
+    "tasks/get": ("task-polled-early", "related-task-needless"),
+    "asked-as-task": ("task-uncreated", "task-shape", "task-begins"),
+    "asked-plainly": ("task-unasked",),
 }
 """What was seen → the rules that the client could have broken. A rule in no row counts as tried when it is broken."""
 
@@ -57,7 +61,7 @@ def _is_owed(played: Played, transport: Transport) -> bool:
     return any(violation.rule == "unanswered" for violation in told_by(played, None, transport, Role.SERVER))
 
 
-def chances_of_client(behaviour: Behaviour, played: Played) -> set[str]:
+def chances_of_client(behaviour: Behaviour, played: Played, transport: Transport) -> set[str]:
     """The rules that the client could have broken, and that hold in the server's revision."""
     facts: set[str] = set()
     session = False
@@ -67,6 +71,8 @@ def chances_of_client(behaviour: Behaviour, played: Played) -> set[str]:
             facts |= {"lost"} if seen.status == 404 and session else set()
         else:
             facts |= _facts(behaviour, seen, has_session=session)
+    if transport is not Transport.HTTP:
+        facts.discard("post")
     if {"initialize", "call"} <= facts and "1999-01-01" in str(behaviour.deeds):
         facts.add("odd-version")
     rules = {rule for fact in facts for rule in CLIENT_CHANCES.get(fact, ())}
@@ -82,7 +88,12 @@ def _facts(behaviour: Behaviour, seen: AnyObservation, *, has_session: bool) -> 
     if not isinstance(seen, Said):
         return set()
     if seen.sender is Role.SERVER:
-        return {"asked"} if any("method" in each and "id" in each for each in decoded(seen.message)) else set()
+        asked = [each for each in decoded(seen.message) if "method" in each and "id" in each]
+        facts = {"asked"} if asked else set()
+        for each in asked:
+            if each["method"] in AUGMENTED and isinstance(each.get("params"), dict):
+                facts.add("asked-as-task" if "task" in each["params"] else "asked-plainly")
+        return facts
     return {"message"}.union(*(_of_message(each) for each in decoded(seen.message)))
 
 

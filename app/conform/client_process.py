@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +17,10 @@ import msgspec
 
 from ...transports.stdio import ChildSpec, environment_for
 from ..errors import Failed
+from .behaviour import Behaviour
 from .ledger import Ledger
 from .pipe_player import GRACE_S, LAST_WORDS, end
+from .survey import Played
 
 URL, SERVER = "{url}", "{server}"
 RELAY: Final = str(Path(__file__).with_name("relay.py"))
@@ -63,12 +65,27 @@ class Stage:
 
     Attributes:
         words: what the last one said on stdout or stderr.
+        hint: why it may have said nothing to the server; empty if nothing was seen of that.
     """
 
     def __init__(self, spec: ChildSpec, timeout_s: float) -> None:
         self._spec = spec
         self._timeout_s = timeout_s
         self.words: list[str] = []
+        self.hint = ""
+
+    def told(self) -> str:
+        """What is known of the last one, for people."""
+        words = " | ".join(word for word in self.words if word) or "nothing"
+        return (f"{self.hint}; " if self.hint else "") + f"its last words: {words}"
+
+    def __call__(self, behaviour: Behaviour) -> Played:
+        """Start it anew, and be its server.
+
+        Raises:
+            Failed: it cannot be started.
+        """
+        raise NotImplementedError
 
 
 class Client:
@@ -98,11 +115,11 @@ class Client:
         self._overhearing = threading.Thread(target=self._overhear, daemon=True)
         self._overhearing.start()
 
-    def wait(self, ledger: Ledger, timeout_s: float) -> bool:
-        """Until it has gone, or has to be ended. Whether it hangs."""
-        begun_at = time.monotonic()
+    def wait(self, ledger: Ledger, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> bool:
+        """Until it has gone, or has to be ended. Whether it hangs. `clock` is the ledger's."""
+        begun_at = clock()
         while self._process.poll() is None:
-            now = time.monotonic()
+            now = clock()
             if ledger.is_over or (not ledger.seen and now - begun_at > max(START_S, timeout_s)):
                 return False
             if ledger.seen and ledger.is_idle and now - ledger.active_at > timeout_s:
@@ -124,8 +141,3 @@ class Client:
         with self._process.stdout as stdout:
             while line := stdout.readline(4096):
                 self.words.append(line.decode(errors="replace").strip())
-
-
-def told(words: Sequence[str]) -> str:
-    """What a client said last, for people."""
-    return " | ".join(word for word in words if word) or "nothing"

@@ -8,11 +8,13 @@ import msgspec
 
 from ...core.oracle import Role, Transport
 from ...transports.stdio import ChildSpec
+from ..config import ConfigError
+from ..settings import Transport as Named
 from .behaviour import Behaviour
 from .client_judging import chances_of_client, judge_client
-from .client_process import is_piped
+from .client_process import Stage, is_piped
 from .client_survey import survey_client
-from .http_stage import HttpStage
+from .http_stage import WAYS, HttpStage
 from .judging import CLIENT_RULES
 from .pipe_stage import PipeStage
 from .trials import Surveyed, Trial
@@ -31,21 +33,25 @@ class ClientTarget(msgspec.Struct, frozen=True):
     Attributes:
         revision: speak this one only; None: all that the client speaks.
         timeout_s: for each answer, and for each silence.
+        transport: what our end speaks; "auto": stdio where `{server}` says so, else Streamable HTTP.
     """
 
     spec: ChildSpec
     revision: str | None = None
     timeout_s: float = CLIENT_ANSWER_S
+    transport: Named = "auto"
 
 
 def client_trial(target: ClientTarget) -> Trial[Behaviour]:
-    """A test of the client that a command starts."""
-    is_pipe = is_piped(target.spec)
-    stage = (PipeStage if is_pipe else HttpStage)(target.spec, target.timeout_s)
-    transport = Transport.PIPE if is_pipe else Transport.HTTP
+    """A test of the client that a command starts.
+
+    Raises:
+        ConfigError: it is told of a server on stdio, and of another transport.
+    """
+    stage, transport = _stage(target)
 
     def learn() -> Surveyed[Behaviour]:
-        found = survey_client(stage, lambda: stage.words, is_http=not is_pipe, only=target.revision)
+        found = survey_client(stage, stage.told, transport, only=target.revision)
 
         def strategy() -> SearchStrategy[Behaviour]:
             from .behaviours import behaviours  # what it needs is needed to search only
@@ -62,10 +68,19 @@ def client_trial(target: ClientTarget) -> Trial[Behaviour]:
         survey=learn,
         play=stage,
         judge=lambda behaviour, played: judge_client(behaviour, played, transport),
-        chances=chances_of_client,
+        chances=lambda behaviour, played: chances_of_client(behaviour, played, transport),
         size=lambda behaviour: len(behaviour.deeds),
         without=_without,
     )
+
+
+def _stage(target: ClientTarget) -> tuple[Stage, Transport]:
+    if not is_piped(target.spec):
+        way = WAYS["streamable_http" if target.transport == "auto" else target.transport]
+        return HttpStage(target.spec, target.timeout_s, way), way.transport
+    if target.transport != "auto":
+        raise ConfigError(f"got the transport {target.transport} with {{server}}, which is on stdio; expected {{url}}")
+    return PipeStage(target.spec, target.timeout_s), Transport.PIPE
 
 
 def _without(behaviour: Behaviour, index: int) -> Behaviour:

@@ -65,9 +65,10 @@ def _test_client(options: argparse.Namespace, command: list[str]) -> bool:
 
     if options.target is not None or not command:
         raise ConfigError("got no command with --client, expected -- COMMAND ARG…, with {url} or {server} in it")
-    if options.header or options.safe or options.transport != "auto":
-        raise ConfigError("got --header, --safe or --transport with --client, expected them with a server only")
-    target = ClientTarget(spec_of(options, command), options.revision, options.timeout or CLIENT_ANSWER_S)
+    if options.header or options.safe:
+        raise ConfigError("got --header or --safe with --client, expected them with a server only")
+    spec, timeout_s = spec_of(options, command), options.timeout or CLIENT_ANSWER_S
+    target = ClientTarget(spec, options.revision, timeout_s, options.transport)
     return _test(options, client_trial(target))
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from ...core.oracle.methods import INTERACTIVE, V2, V3, V4, V5, declares
+from ...core.oracle import Transport
+from ...core.oracle.methods import AUGMENTED, INTERACTIVE, V2, V3, V4, V5, declares
 from .arguments import Source
 from .behaviour import ANSWER, PAGE, SERVER_INFO, Deed, Line, When
 from .client_survey import ClientSurvey
 from .moves import IDS, LARGE_CHARS
+from .played_tasks import RELATED, TTL_MS, Fate
 from .steps import META, REVISIONS, Json, encode
 
 _BY_HAND, _ALL, _NEW = REVISIONS[:-1], REVISIONS, REVISIONS[-1:]
+_STREAMABLE: Final = (Transport.HTTP,)
 _FORM: Final[Json] = {
     "message": "a question",
     "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
@@ -188,6 +191,38 @@ def _large(scene: Scene) -> list[Deed]:
     return _with(scene, call("notifications/message", {"level": "info", "data": "x" * LARGE_CHARS}))
 
 
+def _task(scene: Scene) -> list[Deed]:
+    return [Deed("tools/call", fate=scene.pick(tuple(Fate)))]
+
+
+def _task_that_asks(scene: Scene) -> list[Deed]:
+    """By its result, as 2025-11-25 has it, or in itself."""
+    can = scene.can()
+    if not can:
+        return _task(scene)
+    method, params = QUESTIONS[scene.pick(can)]
+    begun = Deed("tools/call", questions={"a": {"method": method, "params": params}})
+    if scene.is_stateless:
+        return [begun]
+    asked = call(method, {**params, "_meta": {RELATED: {"taskId": "$taskId"}}}, id=_id(scene))
+    return [begun, Deed("tasks/result", (Line(asked), LAST))]
+
+
+def _task_told(scene: Scene) -> list[Deed]:
+    return [
+        Deed("tasks/get", (Line('{"jsonrpc":"2.0","method":"notifications/tasks/status","params":"$task"}'), Line()))
+    ]
+
+
+def _question_as_task(scene: Scene) -> list[Deed]:
+    """Where the client has declared that it can be asked so; else it is asked as always."""
+    can = [name for name in scene.can() if declares(scene.survey.capabilities, AUGMENTED.get(QUESTIONS[name][0], "-"))]
+    if not can:
+        return _ask(scene)
+    method, params = QUESTIONS[scene.pick(tuple(can))]
+    return _with(scene, call(method, {**params, "task": {"ttl": TTL_MS}}, id=_id(scene)), then=When.ANSWERED)
+
+
 def _id(scene: Scene) -> str | int:
     return scene.pick((*IDS, "$id"))
 
@@ -321,32 +356,50 @@ def _headers(scene: Scene) -> list[Deed]:
     return [Deed(scene.pick((scene.cue(), scene.hello())), headers=wrong)]
 
 
+def _lost_task(scene: Scene) -> list[Deed]:
+    error = {"code": -32602, "message": "there is no such task"}
+    return [Deed("tasks/get", (Line(encode({"jsonrpc": "2.0", "id": "$id", "error": error})),))]
+
+
+def _odd_task(scene: Scene) -> list[Deed]:
+    """What is told of it is no task, once."""
+    odd: tuple[Json, ...] = ({}, {"taskId": "$taskId", "status": "lost"}, {"taskId": "another", "status": "completed"})
+    dressed = {"resultType": "complete"} if scene.is_stateless else {}
+    told = {"jsonrpc": "2.0", "id": "$id", "result": {**scene.pick(odd), **dressed}}
+    return [Deed("tasks/get", (Line(encode(told)),))]
+
+
 class Kind(NamedTuple):
     """One kind of thing that a server may do."""
 
     make: Callable[[Scene], list[Deed]]
     revisions: tuple[str, ...] = _ALL
-    on_pipes: bool = True
+    on: tuple[Transport, ...] = tuple(Transport)
+    is_of_tasks: bool = False
 
 
 KINDS: Final[dict[str, Kind]] = {
     "plain": Kind(lambda scene: [Deed(scene.cue())]),
-    "by events": Kind(_by_events, on_pipes=False),
+    "by events": Kind(_by_events, on=_STREAMABLE),
     "pages": Kind(_pages),
     "progress": Kind(_progress),
     "log messages": Kind(_log),
     "changes": Kind(_changes),
-    "changes on the client's stream": Kind(_changes_on_get, _BY_HAND[1:], on_pipes=False),
+    "changes on the client's stream": Kind(_changes_on_get, _BY_HAND[1:], on=_STREAMABLE),
     "ping": Kind(_ping, _BY_HAND),
     "question": Kind(_ask, _BY_HAND),
     "questions at once": Kind(_ask_at_once, _BY_HAND),
-    "question on the client's stream": Kind(_ask_on_get, _BY_HAND[1:], on_pipes=False),
+    "question on the client's stream": Kind(_ask_on_get, _BY_HAND[1:], on=_STREAMABLE),
     "question, and never mind": Kind(_ask_and_cancel, _BY_HAND),
     "questions in results": Kind(_rounds, _NEW),
+    "task": Kind(_task, (V4, V5), is_of_tasks=True),
+    "task that asks": Kind(_task_that_asks, (V4, V5), is_of_tasks=True),
+    "task whose status is told": Kind(_task_told, (V4,), is_of_tasks=True),
+    "question that is to be a task": Kind(_question_as_task, (V4,)),
     "error": Kind(_error),
     "more members": Kind(_more_members),
     "large message": Kind(_large),
-    "stream that is taken up": Kind(_taken_up, _BY_HAND[1:], on_pipes=False),
+    "stream that is taken up": Kind(_taken_up, _BY_HAND[1:], on=_STREAMABLE),
     "late answer": Kind(_late),
     "question that is not declared": Kind(_undeclared),
     "unknown method": Kind(_unknown_method),
@@ -361,16 +414,23 @@ KINDS: Final[dict[str, Kind]] = {
     "answer twice": Kind(_twice),
     "odd version": Kind(_odd_hello, _BY_HAND),
     "array": Kind(_array),
+    "lost task": Kind(_lost_task, (V4, V5), is_of_tasks=True),
+    "odd task": Kind(_odd_task, (V4, V5), is_of_tasks=True),
     "cut": Kind(_cut),
     "cut before the answer": Kind(_cut_later),
-    "lost session": Kind(_lost_session, _BY_HAND[1:], on_pipes=False),
-    "status": Kind(_status, on_pipes=False),
-    "wrong headers": Kind(_headers, on_pipes=False),
+    "lost session": Kind(_lost_session, _BY_HAND[1:], on=_STREAMABLE),
+    "status": Kind(_status, on=(Transport.HTTP, Transport.EVENTS)),
+    "wrong headers": Kind(_headers, on=_STREAMABLE),
 }
 """Name → kind; the simplest first, as others are made smaller to those before them."""
 
 
 def kinds_for(survey: ClientSurvey) -> tuple[Kind, ...]:
+    """Of tasks there is nothing for a client that has none."""
     return tuple(
-        kind for kind in KINDS.values() if survey.revision in kind.revisions and (survey.is_http or kind.on_pipes)
+        kind
+        for kind in KINDS.values()
+        if survey.revision in kind.revisions
+        and survey.transport in kind.on
+        and (survey.has_tasks or not kind.is_of_tasks)
     )

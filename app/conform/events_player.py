@@ -19,7 +19,7 @@ from ..errors import Failed
 from .event_stream import TooLong, events
 from .steps import Conversation, decoded
 from .survey import Played
-from .talking import MESSAGE_MAX_BYTES, OBSERVATIONS_MAX, Talk
+from .talking import MESSAGE_MAX_BYTES, OBSERVATIONS_MAX, Talk, reason_of
 
 STREAM: Final = 0
 """The channel of the event stream; POSTs have the next numbers."""
@@ -68,7 +68,7 @@ class _Stream:
             connection.request("GET", _target(self._url), headers={"Accept": KIND, **self._headers})
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
-            raise Failed(f"the server cannot be reached: {error or type(error).__name__}") from error
+            raise Failed(f"the server cannot be reached: {reason_of(error)}") from error
         kind = _kind(response)
         if response.status != 200 or kind != KIND:
             connection.close()

@@ -17,7 +17,7 @@ from .answering import Answering
 from .event_stream import TooLong, events
 from .steps import ACCEPT, Conversation, Session, Step, decoded
 from .survey import Played
-from .talking import LATE_S, MESSAGE_MAX_BYTES, OBSERVATIONS_MAX, QUIET_S
+from .talking import LATE_S, MESSAGE_MAX_BYTES, OBSERVATIONS_MAX, QUIET_S, reason_of
 
 WRONG_SESSION: Final = "isthmus-conform-no-such-session"
 
@@ -153,7 +153,7 @@ class _Exchange:
         try:
             connection.connect()
         except OSError as error:
-            self._talk.unreachable = str(error)
+            self._talk.unreachable = reason_of(error)
             if self._talk.has_heard:  # it was there before: what is asked now is owed
                 self._announce(self._headers())
             return

@@ -1,15 +1,25 @@
-"""Plays a server over Streamable HTTP that a client connects to: one on a port of its own for each conversation."""
+"""Plays a server that a client connects to over HTTP: one on a port of its own for each conversation."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from http.server import ThreadingHTTPServer
+from typing import Final, NamedTuple
 
+from ...core.oracle import Transport
+from ...transports.stdio import ChildSpec
+from ..settings import Transport as Named
+from . import events_channel, http_channel, socket_channel
 from .behaviour import Behaviour, Line, Script
 from .client_process import Client, Stage, for_url
-from .http_channel import PATH, Channel
+from .events_channel import EventsChannel
+from .http_channel import Channel
+from .http_request import Request
 from .ledger import Ledger
+from .lobby import Lobby
 from .relay import HOST
+from .socket_channel import SocketChannel
 from .steps import Json
 from .survey import Played
 
@@ -17,18 +27,23 @@ POLL_S = 0.02
 
 
 class HttpStage(Stage):
-    """One server for each conversation."""
+    """One server for each conversation. Args: `way`: what it speaks."""
+
+    def __init__(self, spec: ChildSpec, timeout_s: float, way: Way) -> None:
+        super().__init__(spec, timeout_s)
+        self._way = way
 
     def __call__(self, behaviour: Behaviour) -> Played:
         """Raises:
         Failed: the client cannot be started.
         """
-        ledger = Ledger(self._timeout_s)
-        with Server(Hall(behaviour, ledger)) as server:
+        ledger, way = Ledger(self._timeout_s), self._way
+        hall = way.hall(behaviour, ledger)
+        with Server(hall, way.kind) as server:
             thread = threading.Thread(target=server.serve_forever, args=(POLL_S,), daemon=True)
             thread.start()
             try:
-                client = Client(for_url(self._spec, f"http://{HOST}:{server.server_port}{PATH}"))
+                client = Client(for_url(self._spec, f"{way.scheme}://{HOST}:{server.server_port}{way.path}"))
                 try:
                     is_hung = client.wait(ledger, self._timeout_s)
                 finally:
@@ -38,7 +53,7 @@ class HttpStage(Stage):
             finally:
                 server.shutdown()
                 thread.join()
-        self.words = list(client.words)
+        self.words, self.hint = list(client.words), hall.hint
         return ledger.played(is_hung=is_hung)
 
 
@@ -49,8 +64,8 @@ class Server(ThreadingHTTPServer):
     block_on_close = False  # what a client has left open ends with it
     request_queue_size = 64
 
-    def __init__(self, hall: Hall) -> None:
-        super().__init__((HOST, 0), Channel)
+    def __init__(self, hall: Hall | Lobby, kind: type[Request] = Channel) -> None:
+        super().__init__((HOST, 0), kind)
         self.hall = hall
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -58,9 +73,16 @@ class Server(ThreadingHTTPServer):
 
 
 class Hall:
-    """The sessions of one conversation: each is a wire of its own."""
+    """The sessions of one conversation over Streamable HTTP: each is a wire of its own.
+
+    Attributes:
+        has_posts: the client has posted something.
+        hint: what a client did that speaks something else, for people; empty if nothing was seen of that.
+    """
 
     def __init__(self, behaviour: Behaviour, ledger: Ledger) -> None:
+        self.has_posts = False
+        self.hint = ""
         self.behaviour = behaviour
         self.ledger = ledger
         self.kept: dict[str, tuple[int, Json, list[tuple[Line, str]]]] = {}
@@ -116,3 +138,27 @@ class Hall:
         if session is None:
             return 400
         return None if session in self._sessions and session not in self._ended else 404
+
+
+class Way(NamedTuple):
+    """One of the transports that have URLs.
+
+    Attributes:
+        transport: how it is judged.
+        scheme, path: of the URL.
+        kind: what takes the requests.
+        hall: makes what they have in common, in one conversation.
+    """
+
+    transport: Transport
+    scheme: str
+    path: str
+    kind: type[Request]
+    hall: Callable[[Behaviour, Ledger], Hall | Lobby]
+
+
+WAYS: Final[dict[Named, Way]] = {
+    "streamable_http": Way(Transport.HTTP, "http", http_channel.PATH, Channel, Hall),
+    "sse": Way(Transport.EVENTS, "http", events_channel.PATH, EventsChannel, Lobby),
+    "websocket": Way(Transport.PIPE, "ws", socket_channel.PATH, SocketChannel, Lobby),
+}

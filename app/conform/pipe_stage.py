@@ -6,23 +6,19 @@ import contextlib
 import secrets
 import socket
 import threading
-import time
-from collections.abc import Callable
-from functools import partial
 from typing import Final
 
-from ...core.oracle.observations import PIPE_CHANNEL, Role, Said
-from .behaviour import Behaviour, Script, acknowledgement
+from ...core.oracle.observations import PIPE_CHANNEL
+from .behaviour import Behaviour
 from .client_process import Client, Stage, for_server
-from .ledger import Ledger, lines_of
+from .ledger import Ledger
+from .performing import Company
 from .relay import HOST
-from .steps import Json, decoded
+from .steps import decoded
 from .survey import Played
 
 LINE_MAX_BYTES: Final = 16 * 1024 * 1024
 """Far above what a client says; what is longer ends the conversation."""
-CONNECTIONS_MAX: Final = 8
-"""Servers that a client starts in one conversation; those that probe start two."""
 TOKEN_WAIT_S: Final = 5.0
 
 
@@ -37,7 +33,7 @@ class PipeStage(Stage):
         with socket.create_server((HOST, 0)) as listener:
             port = listener.getsockname()[1]
             client = Client(for_server(self._spec, port, token))
-            gate = Gate(listener, token, behaviour, ledger)
+            gate = Gate(listener, token, Company(behaviour, ledger))
             try:
                 is_hung = client.wait(ledger, self._timeout_s)
             finally:
@@ -50,13 +46,12 @@ class PipeStage(Stage):
 
 
 class Gate:
-    """Takes what the client's servers connect, each a wire of its own."""
+    """Takes what the client's servers connect."""
 
-    def __init__(self, listener: socket.socket, token: str, behaviour: Behaviour, ledger: Ledger) -> None:
+    def __init__(self, listener: socket.socket, token: str, company: Company) -> None:
         self._listener = listener
         self._token = token
-        self._behaviour = behaviour
-        self._ledger = ledger
+        self._company = company
         self._pipes: list[_Pipe] = []
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
@@ -75,7 +70,7 @@ class Gate:
             pipe.close()
 
     def _accept(self) -> None:
-        while len(self._pipes) < CONNECTIONS_MAX:
+        while not self._company.is_full:
             try:
                 peer, _ = self._listener.accept()
             except OSError:
@@ -84,9 +79,11 @@ class Gate:
             with contextlib.suppress(OSError):
                 if _first_line(peer) == self._token:
                     peer.settimeout(None)
-                    self._pipes.append(_Pipe(peer, len(self._pipes), Script(self._behaviour), self._ledger))
+                    self._pipes.append(_Pipe(peer, self._company))
                     continue
             peer.close()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # whoever comes now is refused, and waits for nothing
 
 
 def _first_line(peer: socket.socket) -> str:
@@ -100,59 +97,38 @@ def _first_line(peer: socket.socket) -> str:
 class _Pipe:
     """One connection."""
 
-    def __init__(self, peer: socket.socket, wire: int, script: Script, ledger: Ledger) -> None:
+    def __init__(self, peer: socket.socket, company: Company) -> None:
         self._peer = peer
-        self._wire = wire
-        self._script = script
-        self._ledger = ledger
-        self._threads: list[threading.Thread] = []
-        self._begin(self._read)
-
-    def _begin(self, work: Callable[[], None]) -> None:
-        thread = threading.Thread(target=work, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        performer = company.begin(PIPE_CHANNEL, self._write, self.cut)
+        assert performer is not None  # the gate looks before, and nobody else begins
+        self._performer = performer
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def close(self) -> None:
         self.cut()
-        for thread in self._threads:
-            thread.join()
+        self._reader.join()
+        self._performer.join()
         self._peer.close()
 
     def cut(self) -> None:
         with contextlib.suppress(OSError):
             self._peer.shutdown(socket.SHUT_RDWR)
 
+    def _write(self, text: str) -> None:
+        self._peer.sendall(text.encode() + b"\n")
+
     def _read(self) -> None:
         with contextlib.suppress(OSError), self._peer.makefile("rb") as lines:
             while (line := lines.readline(LINE_MAX_BYTES)).endswith(b"\n"):
-                if line.strip() and not self._ledger.is_over:
+                if line.strip():
                     self._hear(line.rstrip(b"\r\n"))
-        self._ledger.leave(self._wire)
+        self._performer.leave()
         self.cut()
 
     def _hear(self, line: bytes) -> None:
-        with self._ledger.lock:
-            self._ledger.see(self._wire, Said(PIPE_CHANNEL, Role.CLIENT, line, at=time.monotonic()))
+        self._performer.hear(line, PIPE_CHANNEL)
         for message in decoded(line):
-            if "method" in message:
-                self._begin(partial(self._perform, message))
-
-    def _perform(self, message: Json) -> None:
-        if message["method"] == "subscriptions/listen" and self._script.behaviour.is_stateless:
-            self._say(acknowledgement(message))
-            return
-        with self._ledger.lock:
-            deed = self._script.deed_for(message)
-        for number, (line, text) in enumerate(lines_of(deed, message, self._script)):
-            if number == deed.cut_after or not self._ledger.wait(line.when, self._wire):
-                break
-            self._say(text)
-        if deed.cut_after is not None:
-            self.cut()
-
-    def _say(self, text: str) -> None:
-        with self._ledger.lock, contextlib.suppress(OSError):
-            if not self._ledger.is_over:
-                self._ledger.see(self._wire, Said(PIPE_CHANNEL, Role.SERVER, text.encode(), at=time.monotonic()))
-                self._peer.sendall(text.encode() + b"\n")
+            deed = self._performer.deed_for(message)
+            if deed is not None:
+                self._performer.perform(deed, message)

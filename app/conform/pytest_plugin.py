@@ -17,6 +17,7 @@ class Conform(Protocol):
     Args:
         command: the program and its arguments.
         url: where it listens, as for `isthmus conform`.
+        transport: what is spoken at the URL: "auto", "streamable_http", "sse" or "websocket".
         safe: call only tools whose annotations say `readOnlyHint: true`.
         revision: speak this one only.
         only: look for these rules only.
@@ -38,6 +39,7 @@ class Conform(Protocol):
         self,
         *command: str,
         url: str | None = None,
+        transport: str = "auto",
         safe: bool = False,
         revision: str | None = None,
         only: Collection[str] = (),
@@ -56,12 +58,14 @@ class Conform(Protocol):
 class ConformClient(Protocol):
     """Tests a client by playing its server: `{url}` or `{server}` in the command stands for our end.
 
-    The arguments are those of `Conform`.
+    The arguments are those of `Conform`. `transport` is what our end speaks at the URL that takes the place of `{url}`,
+    by default Streamable HTTP.
     """
 
     def __call__(
         self,
         *command: str,
+        transport: str = "auto",
         revision: str | None = None,
         only: Collection[str] = (),
         ignore: Collection[str] = (),

@@ -11,6 +11,7 @@ import msgspec
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
+from ...core.oracle.methods import AUGMENTED, V4
 from ...core.oracle.observations import Role
 from .steps import REVISIONS, Json
 
@@ -61,6 +62,8 @@ def fault_of(revision: str, sender: Role, method: str, message: Json) -> str | N
         name = "InputRequiredResult"
     elif kind not in (None, "complete"):
         return None  # an extension's
+    if revision == V4 and method in AUGMENTED and isinstance(result.get("task"), dict):
+        return None  # whether it may be a task, and what that has, are rules of their own
     if name is None or name not in schema_of(revision):
         return None
     return _fault(revision, name, msgspec.json.encode(result))

@@ -11,6 +11,7 @@ import pytest
 from ...transports.stdio import ChildSpec
 from ..config import ConfigError
 from ..errors import Failed
+from ..settings import Transport as Named
 from . import report
 from .behaviour import Behaviour
 from .client_trial import CLIENT_ANSWER_S, ClientTarget, client_trial
@@ -18,7 +19,7 @@ from .findings import C, Outcome
 from .judging import is_severe
 from .server_trial import server_trial
 from .steps import REVISIONS, Conversation
-from .targets import ANSWER_S, by_command, by_url
+from .targets import ANSWER_S, TRANSPORTS, by_command, by_url
 from .trials import STOPPED, Effort, Trial, run
 
 EXAMPLES, SECONDS = 100, 60.0
@@ -35,8 +36,10 @@ def server_of(command: tuple[str, ...], wishes: dict[str, Any]) -> Trial[Convers
     is_safe, revision, timeout_s = wishes.pop("safe", False), _revision(wishes), wishes.pop("timeout", ANSWER_S)
     if (url is None) == (not command):
         raise ConfigError("expected a command, or a url")
-    spec = _spec(command, wishes)
-    target = by_command(spec, timeout_s) if url is None else by_url(url, headers, timeout_s)
+    spec, transport = _spec(command, wishes), _transport(wishes)
+    if url is None and transport != "auto":
+        raise ConfigError(f"got the transport {transport} with a command, expected it with a url only")
+    target = by_command(spec, timeout_s) if url is None else by_url(url, headers, timeout_s, transport)
     return server_trial(target, is_safe=is_safe, revision=revision)
 
 
@@ -45,7 +48,8 @@ def client_of(command: tuple[str, ...], wishes: dict[str, Any]) -> Trial[Behavio
     if not command:
         raise ConfigError("expected a command, with {url} or {server} in it")
     revision, timeout_s = _revision(wishes), wishes.pop("timeout", CLIENT_ANSWER_S)
-    return client_trial(ClientTarget(_spec(command, wishes), revision, timeout_s))
+    transport = _transport(wishes)
+    return client_trial(ClientTarget(_spec(command, wishes), revision, timeout_s, transport))
 
 
 def _spec(command: tuple[str, ...], wishes: dict[str, Any]) -> ChildSpec:
@@ -58,6 +62,13 @@ def _revision(wishes: dict[str, Any]) -> str | None:
     if revision not in (None, *REVISIONS):
         raise ConfigError(f"got the revision {revision!r}, expected one of {', '.join(REVISIONS)}")
     return revision
+
+
+def _transport(wishes: dict[str, Any]) -> Named:
+    transport: Named = wishes.pop("transport", "auto")
+    if transport not in TRANSPORTS:
+        raise ConfigError(f"got the transport {transport!r}, expected one of {', '.join(TRANSPORTS)}")
+    return transport
 
 
 def test(config: pytest.Config, begin: Callable[[], Trial[C]], wishes: dict[str, Any]) -> frozenset[str]:

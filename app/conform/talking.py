@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -21,6 +22,13 @@ LATE_S: Final = 1.0
 """How long each answer is waited for after one that never came, instead of the full time again."""
 QUIET_S: Final = 0.05
 """Waited at the end for what nobody asked for, such as a second answer."""
+
+
+def reason_of(error: Exception) -> str:
+    """Why nobody could be reached, for people."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"{error}; SSL_CERT_FILE in the environment can name a file of certificates to be trusted"
+    return str(error) or type(error).__name__
 
 
 class Link(Protocol):

@@ -28,6 +28,8 @@ FALLS_BACK: Final = (400, 404, 405)
 Compatibility")."""
 
 
+TRANSPORTS: Final[tuple[Named, ...]] = ("auto", "streamable_http", "sse", "websocket")
+
 ANSWER_S: Final = 20.0
 """For an answer of a server, whose tools may take a while."""
 

@@ -28,7 +28,7 @@ from ...core.wire.websocket import SUBPROTOCOL
 from ..errors import Failed
 from .steps import Conversation
 from .survey import Played
-from .talking import MESSAGE_MAX_BYTES, Talk
+from .talking import MESSAGE_MAX_BYTES, Talk, reason_of
 
 READ_BYTES: Final = 65536
 _LATER = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -65,7 +65,7 @@ def _connected(url: str, timeout_s: float) -> socket.socket:
             stream.close()
             raise
     except OSError as error:
-        raise Failed(f"the server cannot be reached: {error}") from error
+        raise Failed(f"the server cannot be reached: {reason_of(error)}") from error
     stream.setblocking(False)
     return stream
 

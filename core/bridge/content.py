@@ -15,7 +15,7 @@ import msgspec
 from ..enrich import readable_text
 from ..eras import Features
 from ..jsonrpc import text_of
-from .draft import Draft, each
+from .draft import Draft
 from .sameness import is_same
 
 ORIGINAL: Final = "dev.isthmus/original"
@@ -63,11 +63,6 @@ def restored(block: bytes) -> bytes:
         return block
     expected = _stand_in(original)
     return original if expected is not None and is_same(expected, block) else block
-
-
-def blocks_to(blocks: bytes, client: Features) -> bytes:
-    """`block_to` for each element of an array."""
-    return each(blocks, lambda block: block_to(block, client))
 
 
 def _is_known(block: bytes, client: Features) -> bool:

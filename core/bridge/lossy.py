@@ -21,9 +21,7 @@ Speaker = Literal["client", "server"]
 Fate = Literal["changed", "refused", "dropped"]
 """It is told in another way, answered with an error or a safe default, or not told at all."""
 
-SERVER_CAPABILITIES: Final = frozenset(
-    {"tools", "prompts", "resources", "logging", "completions", "tasks", "extensions"}
-)
+SERVER_CAPABILITIES: Final = frozenset({"tools", "resources", "logging", "tasks", "extensions"})
 """The capabilities of a server that losses hang on; all others are the client's."""
 
 

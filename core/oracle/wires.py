@@ -219,9 +219,7 @@ class Wires:
             self._head(channel, send.status, send.session)
         if send.event == "endpoint":
             self._endpoints[send.message.decode()] = found
-        if send.message or send.event_id is not None:
-            said = Said(found.number, found.wire.proxy, send.message, send.event, send.event_id)
-            self._see(channel, said)
+        self._see(channel, Said(found.number, found.wire.proxy, send.message, send.event, send.event_id))
         if send.is_last:
             self._end(channel, found.wire.proxy)
 

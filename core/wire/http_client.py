@@ -273,12 +273,10 @@ class ReplyReader:
         if is_refused:
             self._body.append(data[: size_max - self._body.size_bytes])
             return [self._refusal()]
-        out: list[ReplyEvent] = []
-        if isinstance(self._target, Post):
-            out.append(Arrived(refusal_of(NOBODYS, None, size_max)))
-        out.append(self._broken(f"got a reply over the limit of {size_max} bytes"))
+        assert isinstance(self._target, Post), "only its reply may be a document"
         self._body.take()
-        return out
+        answer = Arrived(refusal_of(NOBODYS, None, size_max))
+        return [answer, self._broken(f"got a reply over the limit of {size_max} bytes")]
 
     def pass_on(self) -> tuple[bytes, ...]:
         """From now on what is fed is told as it comes. Returns what was gathered.
@@ -364,7 +362,7 @@ class ReplyReader:
     def _promise_of(self, fields: dict[bytes, bytes]) -> int:
         """How large the document will be, if that is known, and worth telling of."""
         said = fields.get(b"content-length", b"")
-        if not said.isdigit() or len(said) > 15 or b"transfer-encoding" in fields or not isinstance(self._target, Post):
+        if not said.isdigit() or len(said) > 15 or b"transfer-encoding" in fields:
             return 0
         size_bytes = int(said)
         return size_bytes if PARTS_MIN_BYTES <= size_bytes <= self._size_max else 0

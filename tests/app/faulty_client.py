@@ -1,4 +1,5 @@
-"""A small MCP client that makes one call, with one fault, or none: `FAULT URL`, or `FAULT COMMAND ARG…`.
+"""A small MCP client that makes one call, with one fault, or none: `FAULT URL`, `FAULT sse+URL`, `FAULT ws://…`, or
+`FAULT COMMAND ARG…`.
 
 It exits with 1 where its server leaves it nothing else.
 """
@@ -7,6 +8,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -36,9 +39,20 @@ class Client:
         if self.fault != "eager":
             self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         if isinstance(told.get("capabilities"), dict) and "tools" in told["capabilities"]:
-            self.ask("tools/call", {"name": "write", "arguments": {}, "_meta": {"progressToken": "p"}})
+            if self.fault.startswith("tasks"):
+                self.call_as_task()
+            else:
+                self.ask("tools/call", {"name": "write", "arguments": {}, "_meta": {"progressToken": "p"}})
         if self.fault == "sleepy":
             time.sleep(60)
+
+    def call_as_task(self) -> None:
+        task = self.ask("tools/call", {"name": "write", "arguments": {}, "task": {"ttl": 60000}})["task"]
+        while task["status"] == "working":
+            if self.fault != "tasks-hasty":
+                time.sleep(task["pollInterval"] / 1000)
+            task = self.ask("tasks/get", {"taskId": task["taskId"]})
+        self.ask("tasks/result", {"taskId": task["taskId"]})
 
     def ask(self, method: str, params: Json) -> Json:
         self.count += self.fault != "same"
@@ -119,9 +133,65 @@ def over_http(fault: str, url: str) -> None:
     Client(fault, send, hear).run()
 
 
+def over_events(fault: str, url: str) -> None:
+    place = urlsplit(url)
+    stream = http.client.HTTPConnection(place.hostname or "", place.port, timeout=30)
+    stream.request("GET", place.path, headers={"Accept": "text/event-stream"})
+    events = stream.getresponse()
+    if events.status != 200:
+        sys.exit(1)
+    address = next(line[6:].strip().decode() for line in events if line.startswith(b"data: "))
+
+    def send(message: Json) -> None:
+        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=30)
+        connection.request("POST", address, json.dumps(message), {"Content-Type": "application/json"})
+        if connection.getresponse().status >= 300:
+            sys.exit(1)
+
+    def hear(request: Json) -> Iterator[bytes]:
+        send(request)
+        yield from (line[6:] for line in events if line.startswith(b"data: "))
+
+    Client(fault, send, hear).run()
+
+
+def over_socket(fault: str, url: str) -> None:
+    """Frames by hand, as this client starts without packages: short ones, or of 16 bits of length."""
+    place = urlsplit(url)
+    peer = socket.create_connection((place.hostname or "", place.port or 0), 30)
+    lines = peer.makefile("rb")
+    fields = ("Connection: Upgrade", "Upgrade: websocket", f"Sec-WebSocket-Key: {'A' * 22}==")
+    more = ("Sec-WebSocket-Version: 13", "Sec-WebSocket-Protocol: mcp", f"Host: {place.netloc}")
+    peer.sendall("\r\n".join((f"GET {place.path} HTTP/1.1", *fields, *more, "", "")).encode())
+    if b" 101 " not in lines.readline():
+        sys.exit(1)
+    while lines.readline().strip():
+        pass
+
+    def send(message: Json) -> None:
+        text = json.dumps(message).encode()
+        is_short = len(text) < 126
+        size = struct.pack(">B", 0x80 | len(text)) if is_short else struct.pack(">BH", 0x80 | 126, len(text))
+        peer.sendall(b"\x81" + size + bytes(4) + text)  # with a mask that changes nothing
+
+    def hear(request: Json) -> Iterator[bytes]:
+        send(request)
+        while (head := lines.read(2)) and head[0] == 0x81:
+            size = head[1] if head[1] < 126 else int.from_bytes(lines.read(2 if head[1] == 126 else 8), "big")
+            yield lines.read(size)
+
+    Client(fault, send, hear).run()
+
+
 if __name__ == "__main__":
     fault, *target = sys.argv[1:]
-    if target[0].startswith("http://"):
+    if fault == "over-http":
+        over_http(fault, target[0])
+    elif target[0].startswith("sse+"):
+        over_events(fault, target[0].removeprefix("sse+"))
+    elif target[0].startswith("ws://"):
+        over_socket(fault, target[0])
+    elif target[0].startswith("http://"):
         over_http(fault, target[0])
     else:
         over_pipe(fault, target)

@@ -21,23 +21,32 @@ from isthmus.app.conform.client_process import for_server, for_url
 from isthmus.app.conform.client_survey import ClientSurvey
 from isthmus.app.conform.client_trial import ClientTarget, client_trial
 from isthmus.app.conform.deeds import KINDS, Scene, kinds_for
-from isthmus.app.conform.http_channel import BODY_MAX_BYTES
+from isthmus.app.conform.events_channel import EventsChannel
+from isthmus.app.conform.http_channel import Channel
+from isthmus.app.conform.http_request import BODY_MAX_BYTES, Request
 from isthmus.app.conform.http_stage import Hall, Server
-from isthmus.app.conform.judging import CLIENT_RULES
+from isthmus.app.conform.judging import CLIENT_RULES, told_by
 from isthmus.app.conform.ledger import Ledger
+from isthmus.app.conform.lobby import Lobby
+from isthmus.app.conform.performing import Company
 from isthmus.app.conform.pipe_stage import Gate
 from isthmus.app.conform.report import Recorded, decode_record
 from isthmus.app.conform.steps import REVISIONS, decoded
 from isthmus.app.conform.survey import Played
-from isthmus.core.oracle.observations import Role, Said, Transport
+from isthmus.app.settings import Transport as Named
+from isthmus.core.oracle.observations import Head, Role, Said, Transport
 from isthmus.transports.stdio import ChildSpec
 
 CLIENT = (sys.executable, "-S", str(Path(__file__).parent / "faulty_client.py"))
 QUICK = ("--client", "--revision", "2025-06-18", "--log-level", "error", "--timeout", "1.5")
 
 
+ENDS: dict[str, Named] = {"{server}": "auto", "{url}": "auto", "sse+{url}": "sse", "ws+{url}": "websocket"}
+"""How the client is told of its server → what our end speaks."""
+
+
 def command(fault: str, end: str) -> tuple[str, ...]:
-    return ("--", *CLIENT, fault, end)
+    return ("--transport", ENDS[end], "--", *CLIENT, fault, end.removeprefix("ws+"))
 
 
 def write_record(rule: str, *deeds: Deed) -> None:
@@ -47,13 +56,14 @@ def write_record(rule: str, *deeds: Deed) -> None:
 # --- Clients --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", ["{server}", "{url}"])
+@pytest.mark.parametrize("end", ENDS)
 def test_a_good_client_passes_whatever_is_done_to_it(end: str) -> None:
     """Each kind of deed, once."""
-    trial = client_trial(ClientTarget(ChildSpec((*CLIENT, "none", end)), "2025-06-18", 10.0))
-    is_http = end == "{url}"
+    spec = ChildSpec((*CLIENT, "none", end.removeprefix("ws+")))
+    trial = client_trial(ClientTarget(spec, "2025-06-18", 10.0, ENDS[end]))
+    transport = {"{url}": Transport.HTTP, "sse+{url}": Transport.EVENTS}.get(end, Transport.PIPE)
     requests = ("initialize", "tools/call")
-    survey = ClientSurvey("2025-06-18", is_http, requests, requests, {"roots": {}}, ("write",))
+    survey = ClientSurvey("2025-06-18", transport, requests, requests, {"roots": {}}, ("write",))
     tried: set[str] = set()
     for name in ("plain", "question", "unknown method", "garbage", "odd answer", "answer twice", "cut", "late answer"):
         deeds = tuple(KINDS[name].make(Scene(survey, lambda values: values[-1])))
@@ -90,7 +100,7 @@ def test_a_fault_is_found_and_made_small(fault: str, end: str, rule: str, confor
         ("eager", "", "initialized-missing"),
     ],
 )
-@pytest.mark.parametrize("end", ["{server}", "{url}"])
+@pytest.mark.parametrize("end", ENDS)
 def test_what_a_client_answers_is_judged_and_played_again(
     fault: str, body: str, rule: str, end: str, conform: Run
 ) -> None:
@@ -124,7 +134,8 @@ def test_a_session_that_was_lost_is_not_named_again(conform: Run) -> None:
     [
         (("--client",), "got no command with --client"),
         (("--client", "http://h/"), "got no command with --client"),
-        (("--client", "--safe", "--", "c"), "got --header, --safe or --transport with --client"),
+        (("--client", "--safe", "--", "c"), "got --header or --safe with --client"),
+        (("--client", "--transport", "sse", "--", "c", "{server}"), "got the transport sse with {server}"),
         (("--client", "--only", "server-early", "--", "c"), "got --only 'server-early', expected one of"),
         (("--only", "client-early", "--", "c"), "got --only 'client-early', expected one of"),
     ],
@@ -149,6 +160,56 @@ def test_what_cannot_be_tested_is_told(arguments: tuple[str, ...], says: str, co
     code, _, err = conform("--client", *arguments)
     assert code == 1
     assert says in err
+
+
+@pytest.mark.parametrize(
+    "given, spoken, named",
+    [
+        ("sse+{url}", "auto", "--transport sse"),
+        ("{url}", "sse", "--transport streamable_http"),
+        ("{url}", "websocket", "--transport streamable_http or sse"),
+    ],
+)
+def test_a_client_that_speaks_another_transport_is_told_of_it(
+    given: str, spoken: str, named: str, conform: Run
+) -> None:
+    fault = "none" if spoken != "websocket" else "over-http"
+    code, _, err = conform(*QUICK, "--transport", spoken, "--", *CLIENT, fault, given)
+    assert code == 1
+    assert f"then it takes {named}" in err
+
+
+@pytest.mark.parametrize("revision", REVISIONS[:-1])
+def test_a_refused_post_is_owed_nothing_more(revision: str) -> None:
+    """HTTP+SSE: a status in place of 202, and the client goes."""
+    spec = ChildSpec((*CLIENT, "none", "sse+{url}"))
+    trial = client_trial(ClientTarget(spec, revision, 5.0, "sse"))
+    behaviour = Behaviour(revision, (Deed("initialize", (), status=503),))
+    played = trial.play(behaviour)
+    heads = [seen.status for _, seen in played.seen if isinstance(seen, Head)]
+    assert heads in ([200, 503], [200])  # a client that goes at once is not seen to be refused
+    assert trial.judge(behaviour, played) == []
+
+
+def test_our_end_of_http_sse_is_lawful() -> None:
+    """The address comes first, what is posted is accepted, and all that the server says is on the stream."""
+    trial = client_trial(ClientTarget(ChildSpec((*CLIENT, "none", "sse+{url}")), "2025-06-18", 10.0, "sse"))
+    played = trial.play(Behaviour("2025-06-18"))
+    assert [seen.status for _, seen in played.seen if isinstance(seen, Head)] == [200, 202, 202, 202]
+    said = [seen for _, seen in played.seen if isinstance(seen, Said) and seen.sender is Role.SERVER]
+    assert [seen.event for seen in said] == ["endpoint", "message", "message"]
+    assert {seen.channel for seen in said} == {0}
+    assert told_by(played, None, Transport.EVENTS, Role.SERVER) == []
+
+
+def test_what_is_posted_for_no_stream_is_refused_and_not_seen() -> None:
+    with server(Lobby(Behaviour("2025-06-18"), Ledger(1.0)), EventsChannel) as (connection, ledger):
+        for path, status in (("/messages", 404), ("/messages?session=7", 404), ("/messages?session=%C2%B2", 404)):
+            connection.request("POST", path, b"{}")
+            reply = connection.getresponse()
+            reply.read()
+            assert reply.status == status, path
+        assert ledger.seen == []
 
 
 def test_our_end_is_named_in_arguments_and_environment() -> None:
@@ -204,17 +265,16 @@ def test_a_client_may_wait_for_what_it_is_owed() -> None:
 
 
 @contextlib.contextmanager
-def server(behaviour: Behaviour) -> Iterator[tuple[http.client.HTTPConnection, Ledger]]:
-    ledger = Ledger(1.0)
-    with Server(Hall(behaviour, ledger)) as listening:
+def server(hall: Hall | Lobby, kind: type[Request] = Channel) -> Iterator[tuple[http.client.HTTPConnection, Ledger]]:
+    with Server(hall, kind) as listening:
         thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
         thread.start()
         connection = http.client.HTTPConnection("127.0.0.1", listening.server_port, timeout=20)
         try:
-            yield connection, ledger
+            yield connection, hall.ledger
         finally:
             connection.close()
-            ledger.close()
+            hall.ledger.close()
             listening.shutdown()
             thread.join()
 
@@ -229,7 +289,7 @@ def test_a_client_that_says_too_much_is_stopped(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_too_long_or_for_nobody_is_refused_and_not_seen() -> None:
-    with server(Behaviour("2025-06-18")) as (connection, ledger):
+    with server(Hall(Behaviour("2025-06-18"), Ledger(1.0))) as (connection, ledger):
         for method, path, headers, status in (
             ("POST", "/mcp", {"Content-Length": str(BODY_MAX_BYTES + 1)}, 413),
             ("POST", "/mcp", {"Content-Length": "x"}, 413),
@@ -248,7 +308,7 @@ def test_what_is_too_long_or_for_nobody_is_refused_and_not_seen() -> None:
 
 
 def test_a_body_in_chunks_is_read() -> None:
-    with server(Behaviour("2025-06-18")) as (connection, ledger):
+    with server(Hall(Behaviour("2025-06-18"), Ledger(1.0))) as (connection, ledger):
         body = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}'
         connection.request("POST", "/mcp", iter([body[:9], body[9:]]), encode_chunked=True)
         reply = connection.getresponse()
@@ -273,7 +333,7 @@ def test_each_handshake_without_a_session_is_a_wire_of_its_own() -> None:
 
 def test_who_is_no_relay_of_ours_is_hung_up_on() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        gate = Gate(listener, "token", Behaviour("2025-06-18"), ledger := Ledger(1.0))
+        gate = Gate(listener, "token", Company(Behaviour("2025-06-18"), ledger := Ledger(1.0)))
         with socket.create_connection(listener.getsockname()) as peer:
             peer.settimeout(20)
             peer.sendall(b"another\n{}\n")
@@ -289,11 +349,13 @@ def test_who_is_no_relay_of_ours_is_hung_up_on() -> None:
 
 def surveys() -> Iterator[ClientSurvey]:
     for revision in REVISIONS:
-        for is_http in (False, True):
+        for transport in Transport:
             hello = "initialize" if revision in REVISIONS[:-1] else "server/discover"
-            yield ClientSurvey(revision, is_http, (hello,), (hello,))
-            requests = (hello, "tools/list", "tools/call")
-            yield ClientSurvey(revision, is_http, requests, requests, {"roots": {}, "elicitation": {}, "sampling": {}})
+            yield ClientSurvey(revision, transport, (hello,), (hello,))
+            requests = (hello, "tools/list", "tools/call", "tasks/get", "tasks/result")
+            abilities: dict[str, Any] = {"roots": {}, "elicitation": {}, "sampling": {}}
+            abilities["tasks"] = {"requests": {"sampling": {"createMessage": {}}}}
+            yield ClientSurvey(revision, transport, requests, requests, abilities, has_tasks=True)
 
 
 def test_every_kind_has_a_place_and_can_be_made() -> None:

@@ -45,6 +45,13 @@ def found(case: Case, revision: str, is_broken: bool) -> tuple[Wire, list[Any]]:
     return wire, seen + oracle.finish()
 
 
+def breaks(wire: Wire, since: int = 0) -> list[str]:
+    """The rules that are broken by what was seen from `since` on."""
+    oracle = Oracle(None, wire.transport)
+    found = [(number, violation) for number, each in enumerate(wire.seen) for violation in oracle.receive(each)]
+    return [violation.rule for number, violation in found if number >= since]
+
+
 # --- What several kinds of rule speak of ------------------------------------------------------------------------------
 
 

@@ -294,3 +294,12 @@ def test_a_projected_client_is_not_asked_more(revision: str, capabilities: Capab
 def test_the_tables_cover_every_revision() -> None:
     assert len(OF_CLIENTS) == 1 + 2 * len(LEGACY)
     assert not LEGACY.keys() & MODERN.keys()
+
+
+@pytest.mark.parametrize("may_complete", [False, True])
+@pytest.mark.parametrize("revision", LEGACY)
+def test_completion_that_was_refused_is_not_declared(revision: str, may_complete: bool) -> None:
+    """Whatever the server says of itself."""
+    raw = b'{"completions":{"a":1}}'
+    shown = server_to_modern(raw, server=LEGACY[revision], has_push=True, may_complete=may_complete)
+    assert json.loads(shown) == ({"completions": {"a": 1}} if may_complete else {})

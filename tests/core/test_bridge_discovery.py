@@ -176,3 +176,20 @@ def test_what_is_no_initialization_makes_no_discovery(result: bytes) -> None:
 )
 def test_only_a_whole_refusal_names_revisions(error: bytes, supported: tuple[str, ...] | None) -> None:
     assert discovery.refused_revisions(error) == supported
+
+
+@pytest.mark.parametrize(
+    ("discovered", "info"),
+    [
+        (b'{"_meta":{"%b":{"name":"s", "version":"1"}}}' % SERVER_INFO.encode(), b'{"name":"s", "version":"1"}'),
+        (b'{"_meta":{"%b":{},"%b":{}}}' % (SERVER_INFO.encode(), SERVER_INFO.encode()), None),
+        (b'{"_meta":{},"_meta":{}}', None),
+        (b'{"_meta":{}}', None),
+        (b'{"_meta":[]}', None),
+        (b"{}", None),
+        (None, None),
+    ],
+)
+def test_a_server_is_named_where_it_can_be_read(discovered: bytes | None, info: bytes | None) -> None:
+    """Who names itself twice has no name: two readers could each believe another one."""
+    assert discovery.server_info_of(discovered) == info

@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core import errors
-from isthmus.core.bridge.faults import HTTP_STATUS, http_status, to_legacy, to_modern, to_tool_result
+from isthmus.core.bridge.faults import (
+    HTTP_STATUS,
+    http_status,
+    to_legacy,
+    to_missing_capability,
+    to_modern,
+    to_tool_result,
+)
 from isthmus.core.bridge.lossy import LOSSES, SERVER_CAPABILITIES, Loss, losses_for_older, losses_of
 from isthmus.core.eras import Era
 from isthmus.core.jsonrpc import usable_error
@@ -225,3 +232,49 @@ def test_each_loss_between_eras_is_told_of_the_servers_it_can_happen_with() -> N
     only_handshake = {loss.feature for loss in losses_of(*eras, every)}
     assert {"vendor's question", "retry without its state"} <= only_handshake
     assert only_handshake.isdisjoint({"server without a name", "log level", "rich forms"})
+
+
+REQUIRED = b'{"sampling":{}}'
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (b'{"isError":true,"content":[{"type":"text","text":"no model"},{"type":"text","text":"2nd"}]}', "no model"),
+        (b'{"isError":true,"content":[{"type":"image","text":"alt"},{"type":"text","text":"it failed"}]}', "it failed"),
+        (b'{"isError":true,"content":["no model",{"type":"text"}]}', "see data"),
+        (b'{"isError":true,"content":[{"type":"image","data":""}]}', "see data"),
+        (b'{"isError":true}', "see data"),
+        (b'{"isError":true,"content":{}}', "see data"),
+    ],
+)
+def test_a_tool_that_failed_without_an_answer_says_so(result: bytes, said: str) -> None:
+    """The first of its texts is in the message, and all of its result in the data."""
+    told = loaded(to_missing_capability(REQUIRED, result=result))
+    assert told == {
+        "code": errors.MISSING_CAPABILITY,
+        "message": f"The server asked for what this client has not declared, and failed: {said}",
+        "data": {"requiredCapabilities": {"sampling": {}}, "dev.isthmus/originalResult": json.loads(result)},
+    }
+
+
+@pytest.mark.parametrize("data", [None, b'{"a":1.0}'])
+def test_an_error_without_an_answer_is_kept(data: bytes | None) -> None:
+    told = loaded(to_missing_capability(REQUIRED, error=error(-32603, data)))
+    kept = {} if data is None else {"dev.isthmus/originalData": json.loads(data)}
+    assert told == {
+        "code": errors.MISSING_CAPABILITY,
+        "message": "The server asked for what this client has not declared, and failed: mé",
+        "data": {"requiredCapabilities": {"sampling": {}}, "dev.isthmus/originalCode": -32603, **kept},
+    }
+
+
+@pytest.mark.parametrize("result", [None, b"{}", b'{"isError":false}', b'{"isError":"true"}', b'{"isError":null}'])
+def test_a_server_that_did_without_an_answer_has_not_failed(result: bytes | None) -> None:
+    assert to_missing_capability(REQUIRED, result=result) is None
+
+
+def test_every_capability_that_a_loss_hangs_on_is_one_sides() -> None:
+    hung_on = {loss.capability.partition(".")[0] for loss in LOSSES}
+    assert hung_on - SERVER_CAPABILITIES == {"", "roots", "sampling", "elicitation"}
+    assert hung_on >= SERVER_CAPABILITIES

@@ -11,7 +11,8 @@ import mcp.types
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.bridge import questions
+from isthmus.core.bridge import forms as forms_of
+from isthmus.core.bridge import questions, sampling
 from isthmus.core.bridge.questions import FALLBACKS, METHODS, REFUSALS, Question
 from isthmus.core.eras import LEGACY, MODERN
 from isthmus.core.errors import INTERNAL_ERROR, INVALID_PARAMS, RemoteProtocolError
@@ -503,3 +504,52 @@ def test_words_are_heard_together() -> None:
     answer = packed({"role": "assistant", "model": "m", "content": content})
     heard = json.loads(questions.answer_to_legacy(SAMPLE, answer, V3))
     assert heard["content"] == {"type": "text", "text": "t\n[image]\n[audio]\nu"}
+
+
+# --- Forms that are none ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "schema", [..., None, [], "x", {}, {"properties": None}, {"properties": []}, {"properties": "x"}], ids=str
+)
+def test_a_form_without_fields_is_shown_and_answered_as_it_is(schema: Any) -> None:
+    """It is its server's mistake, and for its client to judge."""
+    params = packed({"message": "m"} if schema is ... else {"message": "m", "requestedSchema": schema})
+    assert questions.to_older(ELICIT, params, V3) == params
+    answer = packed({"action": "accept", "content": {"a": 1}})
+    assert questions.answered(ELICIT, params, V3, answer) == answer
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"tools": []}, True),
+        ({"toolChoice": {"mode": "none"}}, True),
+        ({"tools": None, "toolChoice": None}, False),
+        ({"tools": None, "toolChoice": {}}, True),
+        ({}, False),
+        (None, False),
+        ({"messages": [{"content": {"type": "tool_use"}}]}, True),
+        ({"messages": [{"content": {"type": "tool_result"}}]}, True),
+        ({"messages": [{"content": [{"type": "text"}, {"type": "tool_use"}]}]}, True),
+        ({"messages": [{"content": {"type": "text", "text": "tool_use"}}]}, False),
+        ({"messages": [{}, {"content": {"type": "text"}}, {"content": {"type": "tool_use"}}]}, True),
+        ({"messages": [{"content": {"type": "tool_other"}}]}, False),
+    ],
+    ids=str,
+)
+def test_a_question_for_the_model_may_use_tools(params: Any, expected: bool) -> None:
+    """It offers some, or tells of their use; null offers nothing."""
+    raw = None if params is None else packed(params)
+    assert sampling.uses_tools(raw) is expected
+    if raw is not None:  # however it is written
+        assert sampling.uses_tools(raw.replace(b"tool_", b"t\\u006fol_")) is expected
+
+
+def test_what_a_form_requires_stays_as_it_was() -> None:
+    """Unless a choice of many is among it; and where nothing is required, nothing comes of that."""
+    plain = b'{"type":"object","properties":{"a":{"type":"string"}},"required":[ "a" ]}'
+    assert forms_of.plain_form(plain) == plain
+    choice = packed(form({"c": CHOICE})["requestedSchema"])
+    assert "required" not in json.loads(forms_of.plain_form(choice))
+    assert json.loads(forms_of.plain_form(packed(form({"c": CHOICE}, ["c"])["requestedSchema"])))["required"] == []

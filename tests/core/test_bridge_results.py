@@ -454,3 +454,57 @@ def test_each_changes_what_it_changes(items: list[bytes]) -> None:
         == b"[ " + b" , ".join(b"1" if item == b"null" else item for item in items) + b"]"
     )
     assert each(b"{}", lambda item: b"1") == b"{}"
+
+
+# --- Shapes that a result need not have -------------------------------------------------------------------------------
+
+
+def test_a_block_that_is_no_object_passes_as_it_is() -> None:
+    """And the others beside it are served."""
+    content = '["text",7,%s]'
+    for client in LEGACY.values():
+        assert block_to(b'"text"', client) == b'"text"'
+    shown = values(down('{"content":%s}' % (content % AUDIO), V1).encode())["content"].decode()
+    assert shown == content % block_to(AUDIO.encode(), V1).decode()
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        '{"type":"resource_link","uri":"file:///a"}',
+        '{"type":"resource_link","name":"a"}',
+        '{"type":"resource_link","uri":1,"name":"a"}',
+        '{"type":"audio","data":"UklGRg=="}',
+        '{"type":"audio","data":1,"mimeType":"audio/wav"}',
+        '{"type":"audio","data":"UklGRg==","mimeType":null}',
+        '{"type":"audio","mimeType":"audio/wav"}',
+    ],
+)
+def test_a_block_without_what_its_type_requires_has_no_stand_in(block: str) -> None:
+    assert block_to(block.encode(), V1) == block.encode()
+
+
+def test_a_link_without_a_description_is_named_all_the_same() -> None:
+    link = b'{"type":"resource_link","uri":"file:///a","name":"b"}'
+    assert json.loads(block_to(link, V2))["text"] == "b <file:///a>"
+    empty = b'{"type":"resource_link","uri":"file:///a","name":"b","description":""}'
+    assert json.loads(block_to(empty, V2))["text"] == "b <file:///a>"
+
+
+def test_null_is_no_meta() -> None:
+    """Legacy servers write every member their types have: nothing of it is kept aside."""
+    assert change('{"content":[],"_meta":null}') == '{"content":[],"resultType":"complete"}'
+    named = to_modern("tools/call", b'{"content":[],"_meta":null}', server_info=INFO)
+    assert json.loads(named)["_meta"] == {"io.modelcontextprotocol/serverInfo": json.loads(INFO)}
+
+
+def test_a_prompts_message_without_content_passes_as_it_is() -> None:
+    messages = '[{"role":"user"},"odd",{"role":"user","content":%s}]'
+    shown = values(down('{"messages":%s}' % (messages % AUDIO), V1, "prompts/get").encode())["messages"].decode()
+    assert shown == messages % block_to(AUDIO.encode(), V1).decode()
+
+
+@pytest.mark.parametrize("content", ["", ',"content":null', ',"content":[]'])
+def test_what_is_no_object_is_said_though_there_was_no_content(content: str) -> None:
+    shown = json.loads(down(f'{{"structuredContent":[1]{content}}}', V4))
+    assert shown == {"structuredContent": {"result": [1]}, "content": [{"type": "text", "text": "[1]"}]}

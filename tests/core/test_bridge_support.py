@@ -239,3 +239,24 @@ def test_whatever_arrives_declares_something_or_nothing(data: bytes) -> None:
             write(data)
     with suppress(RemoteProtocolError):
         show_support(data, lambda name, support: Support.OPTIONAL)
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"execution": {"taskSupport": "required"}},
+        {"name": None, "execution": {"taskSupport": "required"}},
+        {"name": 7, "execution": {"taskSupport": "required"}},
+        {"name": "b"},
+        {"name": "b", "execution": None},
+        {"name": "b", "execution": {}},
+        {"name": "b", "execution": {"taskSupport": None}},
+        "b",
+        None,
+    ],
+    ids=str,
+)
+def test_a_tool_that_cannot_be_called_or_says_nothing_is_not_named(tool: object) -> None:
+    """Nor does it hide the one after it."""
+    named = {"name": "a", "execution": {"taskSupport": "optional"}}
+    assert read_support(json.dumps({"tools": [tool, named]}).encode()) == {"a": Support.OPTIONAL}

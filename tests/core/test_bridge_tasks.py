@@ -521,3 +521,12 @@ def test_moments_outside_of_the_calendar_are_written_as_its_ends() -> None:
 def test_names_are_those_of_the_specification() -> None:
     """They are compared by the other side, letter by letter."""
     assert (TASKS, RELATED) == ("io.modelcontextprotocol/tasks", "io.modelcontextprotocol/related-task")
+
+
+@pytest.mark.parametrize(("size", "is_shown"), [(1, True), (40, True), (41, False)])
+def test_a_word_that_nobody_knows_is_shown_if_it_is_short(size: int, is_shown: bool) -> None:
+    word = "x" * size
+    with pytest.raises(RemoteProtocolError) as caught:
+        tasks.read_detailed(json.dumps({"resultType": word}).encode())
+    assert (f'"{word}"' in caught.value.message) is is_shown
+    assert ("x" * 2 in caught.value.message) is (is_shown and size > 1)

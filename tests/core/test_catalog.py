@@ -14,6 +14,7 @@ from isthmus.core.artifact import Artifact
 from isthmus.core.catalog import (
     WORKFLOW_URI,
     UploadedFile,
+    announced_problem,
     extend_capabilities,
     extend_resources,
     extend_tools,
@@ -88,6 +89,11 @@ def test_the_helper_comes_first_on_the_first_page() -> None:
             "fs[*].p",
             {"properties": {"fs": {"items": {"properties": {"p": {}}}}}},
             ["properties", "fs", "items", "properties", "p"],
+        ),
+        (
+            "all[*][*]",
+            {"properties": {"all": {"type": "array", "items": {"type": "array", "items": {}}}}},
+            ["properties", "all"],
         ),
         (
             "fs.p",
@@ -409,3 +415,131 @@ def test_contents_are_text_where_they_can_be(mime: str, data: bytes, member: str
 
 def test_the_guide_names_the_helper() -> None:
     assert "`files_1_get_upload_url`" in workflow_text("files_1_get_upload_url")
+
+
+@pytest.mark.parametrize("described", [5, None, ["x"], {"text": "x"}])
+def test_what_is_described_by_no_text_stays(described: object) -> None:
+    """There is no paragraph that a note could follow."""
+    schema = {"properties": {"path": {"type": "string", "description": described}}}
+    (found,) = listed(server("path"), tool("up", schema))
+    assert found["inputSchema"] == schema
+
+
+DIGITS = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (None, None),
+        (b"{}", None),
+        (b"[]", None),
+        (b'{"size_bytes":10}', None),
+        (b'{"size_bytes":11}', "Argument size_bytes: got 11, expected at most 10."),
+        (b'{"size_bytes":0}', None),
+        (b'{"size_bytes":"11"}', None),
+        (b'{"size_bytes":null}', None),
+        (b'{"size_bytes":-11}', None),
+        (b'{"size_bytes":11.5}', None),
+        (b'{"sha256":"%b"}' % DIGITS.encode(), None),
+        (b'{"sha256":"%b"}' % DIGITS.upper().encode(), None),
+        (b'{"sha256":null}', None),
+        (b'{"sha256":5}', None),
+        (b'{"sha256":""}', "Argument sha256: got '', expected 64 hexadecimal digits."),
+        (
+            b'{"sha256":"%b"}' % DIGITS[1:].encode(),
+            f"Argument sha256: got '{DIGITS[1:]}', expected 64 hexadecimal digits.",
+        ),
+        (
+            b'{"sha256":"g%b"}' % DIGITS[1:].encode(),
+            f"Argument sha256: got 'g{DIGITS[1:]}', expected 64 hexadecimal digits.",
+        ),
+        (b'{"sha256":"%b"}' % (b"0" * 100), f"Argument sha256: got '{'0' * 80}', expected 64 hexadecimal digits."),
+        (b'{"sha256":"x","size_bytes":11}', "Argument size_bytes: got 11, expected at most 10."),
+    ],
+)
+def test_a_file_that_cannot_be_sent_is_told_before_it_is(arguments: bytes | None, problem: str | None) -> None:
+    assert announced_problem(arguments, 10) == problem
+
+
+# --- Word for word ----------------------------------------------------------------------------------------------------
+
+
+def test_the_helper_takes_what_is_known_of_a_file() -> None:
+    page = b'{"tools":[]}'
+    (helper,) = json.loads(extend_tools(page, server("p"), is_first_page=True, offers_uploads=True))["tools"]
+    properties = helper["inputSchema"]["properties"]
+    assert all(each.pop("description") for each in properties.values())
+    assert helper["inputSchema"] == {
+        "type": "object",
+        "properties": {
+            "filename": {"type": "string"},
+            "size_bytes": {"type": "integer", "minimum": 0},
+            "sha256": {"type": "string"},
+        },
+        "additionalProperties": False,
+    }
+    assert helper["outputSchema"] == {"type": "object", "additionalProperties": True}
+    assert helper["description"] == (
+        "Gives a signed link for sending local files to files-1. Call this before any tool of this server that takes a "
+        "file: POST the files to upload_url as multipart/form-data (example_curl shows how), then pass the "
+        "upload_handles of the response where the tool asks for a path. A link works for one successful request and "
+        "expires after a short while; ask for a new one each time."
+    )
+
+
+@pytest.mark.parametrize(
+    ("accept_other", "deliver", "note"),
+    [
+        (False, Deliver.PATH, "Takes {}."),
+        (False, Deliver.FILE_URI, "Takes {}."),
+        (False, Deliver.TEXT, "Takes {}, in whose place the tool gets the file's content."),
+        (False, Deliver.BASE64, "Takes {}, in whose place the tool gets the file's content."),
+        (True, Deliver.DATA_URI, "Also takes {}, in whose place the tool gets the file's content."),
+        (True, Deliver.PATH, "Also takes {}."),
+    ],
+)
+def test_notes_word_for_word(accept_other: bool, deliver: Deliver, note: str) -> None:
+    adapter = consumer("p", accept_other=accept_other, deliver=deliver)
+    (found,) = listed(adapted(adapter), tool("up", {"properties": {"p": {"type": "string", "description": "A."}}}))
+    what = "upload:// handles (get them with files_1_get_upload_url) and artifact:// URIs"
+    assert found["inputSchema"]["properties"]["p"]["description"] == f"A.\n\n{note.format(what)}"
+    verb, instead = ("may be", "as well as") if accept_other else ("are", "not")
+    assert found["description"] == (
+        f"Files {verb} passed as upload:// handles, {instead} as local paths or content: call files_1_get_upload_url, "
+        "send the file to the link it gives, and pass the handle from the response."
+    )
+
+
+@pytest.mark.parametrize(("max_files", "several"), [(1, False), (2, True), (32, True)])
+@pytest.mark.parametrize("is_required", [True, False])
+def test_the_offer_says_how_many_and_whether_hashes_are_wanted(
+    max_files: int, several: bool, is_required: bool
+) -> None:
+    offered = json.loads(
+        upload_offer(
+            server_id="s", upload_url="http://h/u", sid=SID, ttl_seconds=9, max_file_bytes=1,
+            sha256_required=is_required, max_files=max_files,
+        )
+    )["structuredContent"]  # fmt: skip
+    assert offered["supports_multiple_files"] is several
+    assert offered["sha256_required"] is is_required
+    assert offered["note"] == (
+        f"Send up to {max_files} files in one request within 9 seconds, each in a field named file; then pass the "
+        "upload_handles of the response as the tool's file argument."
+    )
+    assert offered["integrity_note"] == (
+        f"A SHA-256 for each file is {'required' if is_required else 'optional'}: fields named sha256, one a file and "
+        "in the same order. A file that does not match is refused."
+    )
+    command = f'curl -sS -X POST "http://h/u" -H "Mcp-Session-Id: {SID}" -F "file=@/path/to/file1"'
+    first, second = (f' -F "sha256=<hex of file {n}>"' if is_required else "" for n in (1, 2))
+    assert offered["example_curl"] == command + first
+    assert offered["example_curl_multiple"] == command + first + ' -F "file=@/path/to/file2"' + second
+
+
+def test_the_guide_is_a_resource_of_text() -> None:
+    entry = json.loads(workflow_entry())
+    assert entry.pop("title") == "How to pass files to this server's tools"
+    assert entry.pop("description") == "The three steps from a local file to a tool argument."
+    assert entry == {"uri": WORKFLOW_URI, "name": "upload_workflow.md", "mimeType": "text/markdown"}

@@ -298,3 +298,19 @@ def test_hostile_params_are_refused_in_one_way_only(params: bytes, path: str, ac
         return
     if put != params:
         json.loads(put)
+
+
+def test_other_values_do_not_hide_the_handles_behind_them() -> None:
+    """In a list of objects, one of another form passes, and the search goes on."""
+    files: list[object] = ["plain", {"file": None}, {"file": "/etc/x"}, {"file": HANDLE}, 5, {"file": ARTIFACT}]
+    params = json.dumps({"arguments": {"all": files}}).encode()
+    put = json.loads(delivered(params, "all[*].file", accept_other=True))["arguments"]["all"]
+    assert put == [*files[:3], {"file": "/up/0/é a.txt"}, 5, {"file": "/up/1/é a.txt"}]
+
+
+@pytest.mark.parametrize("written", [HANDLE.replace("/", "\\/"), "\\u0075" + HANDLE[1:], f"file:\\/\\/{HANDLE}"])
+def test_a_handle_is_found_however_its_letters_are_written(written: str) -> None:
+    """Also in a list of other values, which is looked at only where it may hold one."""
+    params = f'{{"arguments":{{"p":["x","{written}"]}}}}'.encode()
+    (_, found) = json.loads(delivered(params, "p", accept_other=True))["arguments"]["p"]
+    assert found in ("/up/0/é a.txt", "file:///up/0/%C3%A9%20a.txt")

@@ -318,3 +318,17 @@ class AgainstAModel(RuleBasedStateMachine):
 
 TestAgainstAModel = AgainstAModel.TestCase
 TestAgainstAModel.settings = settings(max_examples=60, stateful_step_count=40)
+
+
+def test_an_end_in_the_midst_is_ordered_for_what_is_there() -> None:
+    """Its last message has begun, so that it is ending already: it is ended all the same, and nothing else is."""
+    target = desk()
+    (channel,) = opened(target, 1)
+    assert target.pass_on(channel, (b"ab",), 5)
+    target.close(channel, reason="not twice")
+    target.cut(channel, "broken off")
+    assert taken(target)[1:] == [Close(channel=channel, reason="broken off")]
+    target.release(channel)
+    target.cut(channel, "it is gone")
+    target.cut(ChannelId(99), "it never was")
+    assert taken(target) == []

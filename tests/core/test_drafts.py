@@ -492,3 +492,101 @@ def test_a_session_takes_its_drafts_with_it() -> None:
     assert len(world.every(Discard)) == 2
     assert len(world.engine._drafts) == 0
     assert room(world, tus.sid) == Limits().session_storage_max_bytes
+
+
+# --- One after another ------------------------------------------------------------------------------------------------
+
+
+def test_who_waits_behind_another_that_waits_interrupts_it_in_turn() -> None:
+    world, _, tus = drafting()
+    tus.begin(10)
+    first = tus.append(0, 10)
+    second, third = tus.append(2, 8), tus.append(4, 6)
+    tus.tell(first, 2, halt=Halt.CEASED)
+    assert [cease.channel for cease in world.every(Cease)] == [first, second]
+    assert not world.sent[third]
+    tus.tell(second, 4, halt=Halt.CEASED)
+    assert tus.refused(second) == (409, "interrupted")
+    assert len(world.every(Cease)) == 2, "nobody waits for the last"
+    assert tus.complete(third).status == 204
+
+
+def test_whoever_waits_alone_is_served_without_a_word_to_others() -> None:
+    world, _, tus = drafting()
+    tus.begin(10)
+    first = tus.append(0, 10)
+    second = tus.append(2, 8)
+    tus.tell(first, 2, halt=Halt.CEASED)
+    assert [cease.channel for cease in world.every(Cease)] == [first]
+    assert tus.complete(second).status == 204
+
+
+def test_what_is_said_after_the_last_report_counts_for_nothing() -> None:
+    world, _, tus = drafting()
+    tus.begin(10)
+    channel = tus.append(0, 10)
+    (save,) = tus.tell(channel, 10, sha256=HASH)
+    assert tus.tell(channel, 3) == []
+    assert tus.tell(channel, 11) == [], "it is not even read"
+    world.store(save.ticket, Saved())
+    assert dict(tus.reply(channel).headers)["Upload-Offset"] == "10"
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_request_that_ends_after_its_report_takes_nothing_along(is_told: bool) -> None:
+    """Answered or not: what it brought is known."""
+    world, _, tus = drafting()
+    tus.begin(10)
+    channel = tus.append(0, 5)
+    tus.tell(channel, 5, halt=Halt.NONE if is_told else Halt.BROKEN)
+    assert bool(world.sent[channel]) is is_told
+    following = tus.append(5, 5)
+    world.end(channel, Cause(End.GONE))
+    assert not world.every(Discard)
+    assert tus.complete(following).status == 204
+
+
+def test_a_draft_that_is_being_saved_outlives_its_time() -> None:
+    """The storage has a limit of its own, and has the last word."""
+    world, _, tus = drafting(limits=Limits(upload_draft_ttl_s=5.0, upload_draft_max_s=8.0, storage_timeout_s=100.0))
+    tus.begin(10)
+    channel = tus.append(0, 10)
+    (save,) = tus.tell(channel, 10, sha256=HASH)
+    world.wait(30.0)
+    assert not world.sent[channel] and not world.every(Discard) and not world.every(Cease)
+    world.store(save.ticket, Saved())
+    assert tus.reply(channel).status == 204
+    assert not world.every(Discard)
+    assert len(world.engine._drafts) == 1
+    world.wait(5.1)
+    assert len(world.engine._drafts) == 0, "what is told of it is kept as long as of any other"
+
+
+def test_what_is_ended_once_is_not_ended_twice() -> None:
+    """Its session goes, and then its time runs out, while the request that adds to it has not stopped yet."""
+    world, client, tus = drafting(limits=Limits(upload_draft_max_s=300.0))
+    tus.begin(10)
+    channel = tus.append(0, 10)
+    client.delete()
+    world.wait(301.0)
+    assert [cease.channel for cease in world.every(Cease)] == [channel]
+    tus.tell(channel, 4, halt=Halt.CEASED)
+    assert tus.refused(channel) == (410, "ended")
+    assert len(world.every(Discard)) == 1
+    assert len(world.engine._drafts) == 0
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_the_room_that_was_held_for_a_file_is_what_the_file_takes_or_is_free_again(is_kept: bool) -> None:
+    """And its link is in use no longer: the session may be idle."""
+    world, _, tus = drafting(limits=Limits(session_idle_ttl_s=50.0, upload_draft_ttl_s=10.0))
+    before = room(world, tus.sid)
+    tus.begin(10)
+    assert room(world, tus.sid) == before - 10
+    (save,) = tus.tell(tus.append(0, 10), 10, sha256=HASH)
+    assert isinstance(save, Save)
+    assert room(world, tus.sid) == before - 10
+    world.store(save.ticket, Saved() if is_kept else StorageFailed(reason="no"))
+    assert room(world, tus.sid) == (before - 10 if is_kept else before)
+    world.wait(51.0)
+    assert world.engine.session_count == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -127,3 +128,20 @@ def test_a_large_event_is_not_held(cut: int, end: bytes) -> None:
             assert out == stream
             if not is_failure:
                 assert rewriter.receive_bytes(b"event: endpoint\ndata: /m\n\n") == b"event: endpoint\ndata: /new/m\n\n"
+
+
+def test_of_an_event_that_passes_no_more_than_a_beginning_is_held() -> None:
+    """However long its line is, and however it comes."""
+    rewriter = EndpointRewriter(replace)
+    piece = b"x" * HELD_MAX_BYTES
+    assert rewriter.receive_bytes(b"data: " + piece) == b"data: " + piece
+    tracemalloc.start()
+    try:
+        for _ in range(50):
+            assert rewriter.receive_bytes(piece) == piece
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < 2 * HELD_MAX_BYTES
+    assert rewriter.receive_bytes(b"\n\n") == b"\n\n"
+    assert rewriter.receive_bytes(b"event: endpoint\ndata: /a\n\n") == b"event: endpoint\ndata: /new/a\n\n"

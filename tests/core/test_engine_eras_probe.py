@@ -377,6 +377,9 @@ def test_a_server_of_both_eras_whose_handshake_begins_no_session_is_used_without
     assert not world.hears("notifications/initialized")
     discovered(world, '{"tools":{}}')
     assert world.said(channel)["result"]["protocolVersion"] == "2025-11-25"
+    (status,) = world.engine.report()
+    assert status.eras == {"handshake": "2025-11-25", "stateless": "2026-07-28"}, "it has answered in both"
+    assert (status.era, status.revision) == ("stateless", "2026-07-28")
     client.session = world.sent[channel][-1].session
     client.notify("notifications/initialized")
     client.request("1", "tools/list")

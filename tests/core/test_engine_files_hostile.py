@@ -225,7 +225,7 @@ values = st.recursive(
 def test_whatever_the_arguments_only_own_handles_are_replaced(value: object) -> None:
     """What goes up is what was said, but for handles of the caller's own; what is refused was not sent."""
     # What a name goes on with is the name too.
-    assume(not re.search(r"x\.txt(\{|upload|artifact|file|é|text)", json.dumps(value, ensure_ascii=False)))
+    assume(not re.search(r"x\.txt[\w{]", json.dumps(value, ensure_ascii=False)))
     scene = scene_of(AUTO)
     mine = scene.upload("mine.txt", b"mine")
     said = json.loads(json.dumps(value).replace("{mine}", mine))

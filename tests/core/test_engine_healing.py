@@ -221,6 +221,29 @@ def test_log_level_and_subscriptions_are_set_again_before_the_first_request(up: 
     assert world.hears("tools/list"), "what cannot be set again keeps nobody waiting"
 
 
+def test_a_session_forgotten_while_it_is_set_up_again_is_not_used() -> None:
+    """What was granted before is refused with 404. Who waits is told, and the next request makes another session."""
+    world = driver()
+    client = connect(world, "http", "http")
+    settle(world, client, "resources/subscribe", '{"uri":"file:///a"}')
+    channel = client.request("1", "tools/list")
+    world.end(world.hear("tools/list").channel, FORGOTTEN)
+    world.shake_hands(session="S2")
+    world.end(world.hear("resources/subscribe").channel, FORGOTTEN)
+    assert failure(world, channel)["code"] == -31004
+    assert not world.heard
+    world.wait(Limits().restart_backoff_s)
+    client.request("2", "tools/list")
+    world.shake_hands(session="S3")
+    again = world.hear("resources/subscribe")
+    assert again.post is not None
+    assert again.post.session == "S3"
+    world.answer(again)
+    heard = world.hear("tools/list")
+    assert heard.post is not None
+    assert heard.post.session == "S3"
+
+
 @pytest.mark.parametrize("up", ["pipe", "http"])
 def test_subscriptions_bring_a_lost_upstream_back_without_being_asked(up: str) -> None:
     world = driver()
@@ -766,3 +789,22 @@ def test_a_process_is_let_go_with_its_session() -> None:
     client = connect(world, "http", "pipe")
     client.delete()
     assert world.dials[0].channel in world.closed
+
+
+@pytest.mark.parametrize("kind", [Kind.PIPE, Kind.SOCKET])
+@pytest.mark.parametrize("has_started", [False, True])
+def test_a_client_learns_whether_its_server_ever_was_there(kind: Kind, has_started: bool) -> None:
+    """A process that could not be started, or a socket that nobody listens at, is mended in another way than one who
+    says nothing: the error tells them apart."""
+    world = driver(ServerPlan(id="s", kind=kind))
+    channel = newcomer(world, "http", "s").initialize()
+    child = world.dials[0].channel
+    if has_started:
+        world.open(child, Connected())
+        world.hear("initialize")
+    world.end(child, Cause(End.BROKEN if has_started else End.UNREACHABLE, "no such thing"))
+    error = world.said(channel)["error"]
+    is_stage = not has_started and kind is Kind.PIPE
+    assert error["data"] == {"outcome": "not_executed", **({"stage": "start"} if is_stage else {})}
+    verb = "started" if kind is Kind.PIPE else "connected to"
+    assert error["message"].startswith(f"the server could not be {verb}: no such thing")

@@ -153,7 +153,9 @@ def test_ask_timeout_answers_the_server_and_tells_the_client() -> None:
     refusal = world.hear("").frame
     assert refusal["id"] == "q"
     assert refusal["error"] == {"code": -31008, "message": "the client did not answer within 100 s"}
-    assert json.loads(world.messages(client.pipe)[-1])["params"]["requestId"] == number
+    told = json.loads(world.messages(client.pipe)[-1])
+    assert told["method"] == "notifications/cancelled"
+    assert told["params"] == {"requestId": number, "reason": "the client did not answer within 100 s"}
     client.say(result(str(number)))
     assert not world.heard, "too late"
 
@@ -206,6 +208,7 @@ def test_a_broken_answer_on_a_pipe_is_told_to_who_asked_and_never_taken_for_a_re
     told = world.hear("").frame
     assert told["id"] == "q"
     assert told["error"]["message"].startswith("the client's answer could not be read: got both result and error")
+    assert (told["error"]["code"], set(told["error"])) == (-32603, {"code", "message"})
     world.answer(call)
     assert [frame["id"] for frame in world.frames(client.pipe) if "method" not in frame] == [1]
 
@@ -774,3 +777,31 @@ def test_every_dial_is_to_a_server_of_the_plan() -> None:
     world = driver(FILES)
     connect(world, "http", "f")
     assert isinstance(world.only(Dial).target, Spawn)
+
+
+def test_a_client_that_was_asked_on_a_stream_that_is_gone_for_good_hears_of_the_end_on_the_next() -> None:
+    world = driver(limits=Limits(stream_ttl_s=5.0))
+    client = connect(world, "http", "pipe")
+    channel = client.request("1", "tools/call")
+    call = world.hear("tools/call")
+    world.say(child_of(world), request('"q"', "elicitation/create", "{}"))
+    number = world.said(channel)["id"]
+    world.answer(call)
+    world.wait(6.0)
+    world.say(child_of(world), notification("notifications/cancelled", '{"requestId":"q","reason":"done"}'))
+    told = world.said(client.listen())
+    assert told["method"] == "notifications/cancelled"
+    assert told["params"] == {"requestId": number, "reason": "done"}
+
+
+@pytest.mark.parametrize("id_raw", ["1", "7", '"x"', "null"])
+def test_a_broken_answer_to_nothing_that_was_asked_is_nothing_to_anybody(id_raw: str) -> None:
+    world = driver()
+    client = connect(world, "pipe", "pipe")
+    assert client.pipe is not None
+    client.say(f'{{"jsonrpc":"2.0","id":{id_raw},"result":{{}},"error":{{}}}}'.encode())
+    assert not world.heard
+    assert not world.messages(client.pipe)
+    assert any("got both result and error" in text for text in world.notes("warning"))
+    client.request("1", "tools/list")
+    assert world.hears("tools/list")

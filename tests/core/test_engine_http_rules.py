@@ -439,3 +439,40 @@ def test_upstream_ids_are_integers_of_our_own_and_never_used_twice() -> None:
     assert len(used) == 5
     assert len(set(used)) == 5
     assert all(type(number) is int for number in used)
+
+
+def test_initialize_within_a_batch_that_names_an_unknown_session_is_refused_with_404() -> None:
+    world = driver()
+    client = Client(world, "http", session="f" * 32)
+    assert refusal(world, client.post(batch(INITIALIZE))) == (404, -32600, None)
+    assert not world.dials
+
+
+def test_a_batch_is_only_for_the_session_that_it_names_and_its_revision() -> None:
+    """Nothing of a batch that is refused goes up."""
+    world = driver()
+    client = connect(world, "http", "http", revision="2025-03-26")
+    foreign = Client(world, "http", session=client.session, principal="you")
+    assert refusal(world, foreign.post(batch(LIST))) == (404, -32600, None)
+    assert refusal(world, newcomer(world, "http", "http").post(batch(LIST))) == (400, -32600, None)
+    assert refusal(world, client.post(batch(LIST), revision="2099-01-01")) == (400, -32600, None)
+    assert not world.heard
+
+
+@pytest.mark.parametrize(
+    ("messages", "id"), [([LIST], 1), ([LIST, request("2", "tools/list")], None), ([notification("a/b")], None)]
+)
+def test_a_batch_for_which_there_is_no_room_is_refused_with_503(messages: list[bytes], id: object) -> None:
+    """Under its own id, if it is one request; what takes no room of the server's passes."""
+    world = driver(limits=Limits(outbox_max_bytes=200, outbox_low_bytes=10, outbox_high_bytes=20))
+    client = connect(world, "http", "pipe", revision="2025-03-26")
+    while refused_at(world, client) is None:
+        pass
+    assert refusal(world, client.post(batch(*messages))) == (503, -31007, id)
+    assert world.closed[client.post(batch(result("7"), notification("notifications/cancelled", "{}")))].status == 202
+
+
+def refused_at(world: Driver, client: Client) -> ChannelId | None:
+    """Say something large. Returns where it was refused, if it was."""
+    channel = client.post(notification("a/b", '{"x":"' + 100 * "x" + '"}'))
+    return channel if world.sent[channel] else None

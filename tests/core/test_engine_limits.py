@@ -790,3 +790,23 @@ def test_equal_inputs_give_equal_effects() -> None:
 
     assert live(1) == live(1)
     assert live(1) != live(2)
+
+
+def test_a_pipe_that_is_full_can_become_empty_enough() -> None:
+    """The mark at which a peer may go on is not above that at which it has to stop."""
+    with pytest.raises(ValueError, match="outbox_low_bytes is above outbox_high_bytes"):
+        Limits(outbox_low_bytes=11, outbox_high_bytes=10)
+    Limits(outbox_low_bytes=10, outbox_high_bytes=10)
+
+
+@pytest.mark.parametrize("message", [notification("a/b"), result("7"), notification("notifications/cancelled", "{}")])
+def test_whatever_a_client_says_keeps_its_session(message: bytes) -> None:
+    """Also what asks for nothing: idleness is counted from the last of it."""
+    world = driver(limits=Limits(session_idle_ttl_s=60.0))
+    client = connect(world, "http", "http")
+    world.wait(59.0)
+    client.post(message)
+    world.wait(59.0)
+    assert world.engine.session_count == 1
+    world.wait(1.0)
+    assert world.engine.session_count == 0

@@ -557,3 +557,108 @@ def test_a_subscription_is_said_to_last() -> None:
     world.client.request("2", "tools/list")
     call = world.driver.hear("tools/list").post
     assert call is not None and not call.is_lasting
+
+
+# --- A connection that was closed before it was looked at -------------------------------------------------------------
+
+UNSENT = Cause(End.BROKEN, "the connection ended before a response", stale=True, unsent=True)
+
+
+def test_a_subscription_that_is_sent_again_is_heard_under_its_new_number() -> None:
+    """What its server confirms and tells goes to whoever waits for it, as if it had arrived at once."""
+    world = World("http", Kind.HTTP)
+    old = world.listen
+    assert old is not None
+    answer = world.wish("5", "a:b")
+    first = world.next_listen()
+    world.driver.end(first.channel, UNSENT)
+    again = world.driver.hear("subscriptions/listen")
+    assert again.frame["params"] == first.frame["params"]
+    assert again.id != first.id
+    assert not world.is_closed(old), "until the other is confirmed"
+    grant(world.driver, again)
+    assert answer()["result"] == {}
+    assert world.is_closed(old)
+    tell(world.driver, again, UPDATED, {"uri": "a:b"})
+    assert world.told() == [(UPDATED, "a:b")]
+    world.driver.wait(0.05)
+    assert not world.driver.hears("subscriptions/listen")
+
+
+def test_the_first_subscription_is_sent_again_before_anything_else() -> None:
+    """Requests wait for what is subscribed, and hear of all changes then."""
+    world = driver(modern_plan(Kind.HTTP))
+    client = newcomer(world, "http", "http")
+    channel = client.initialize()
+    listen = discovered(world, LISTENING, grants=False)
+    assert listen is not None
+    client.session = world.sent[channel][-1].session
+    call = client.request("1", "prompts/list")
+    assert not world.hears("prompts/list")
+    world.end(listen.channel, UNSENT)
+    again = world.hear("subscriptions/listen")
+    assert not world.hears("prompts/list")
+    grant(world, again)
+    world.answer(world.hear("prompts/list"), '{"resultType":"complete","prompts":[]}')
+    assert world.said(call)["result"]["prompts"] == []
+
+
+def test_a_subscription_whose_place_another_has_taken_is_not_sent_again() -> None:
+    world = World("http", Kind.HTTP)
+    answers = [world.wish("5", "a:b")]
+    first = world.next_listen()
+    answers.append(world.wish("6", "c:d"))
+    second = world.next_listen()
+    world.driver.end(first.channel, UNSENT)
+    assert not world.driver.hears("subscriptions/listen")
+    grant(world.driver, second)
+    assert [answer()["result"] for answer in answers] == [{}, {}]
+
+
+# --- Servers that say things twice, or none ---------------------------------------------------------------------------
+
+
+@KINDS
+def test_what_a_server_confirms_first_counts(up: Kind) -> None:
+    """Another word on the same subscription changes nothing: who was told yes, was told so."""
+    world = World("http", up)
+    listen = world.subscribe("5", "a:b")
+    grant(world.driver, listen, {})
+    tell(world.driver, listen, UPDATED, {"uri": "a:b"})
+    assert world.told() == [(UPDATED, "a:b")]
+    assert not world.is_closed(listen)
+    world.driver.wait(1.0)
+    assert not world.driver.hears("subscriptions/listen")
+
+
+@KINDS
+def test_a_wish_that_was_cancelled_is_not_answered(up: Kind) -> None:
+    """Others that wait for the same subscription are."""
+    world = World("pipe", up)
+    cancelled, kept = world.wish("5", "a:b"), world.wish("6", "c:d")
+    listen = world.next_listen()
+    world.client.notify("notifications/cancelled", '{"requestId":5}')
+    grant(world.driver, listen)
+    assert cancelled() is None
+    assert kept()["result"] == {}
+
+
+@KINDS
+def test_one_that_ends_while_another_is_about_to_take_its_place_is_not_asked_for_again(up: Kind) -> None:
+    """Nor is anybody told anything before the other is confirmed; then, that something may have changed."""
+    world = World("http", up)
+    old = world.listen
+    assert old is not None
+    answer = world.wish("5", "a:b")
+    new = world.next_listen()
+    if up is Kind.PIPE:
+        world.driver.answer(old, '{"resultType":"complete"}')
+    else:
+        world.driver.end(old.channel, Cause(End.DONE))
+    assert answer() is None, "the other may confirm it yet"
+    world.driver.wait(10.0)
+    assert not world.driver.hears("subscriptions/listen")
+    assert world.told() == []
+    grant(world.driver, new)
+    assert answer()["result"] == {}
+    assert sorted(world.told()) == [("notifications/resources/list_changed", None), (TOOLS, None)]

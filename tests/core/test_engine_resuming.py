@@ -666,3 +666,22 @@ def test_404_for_the_rest_of_a_get_stream_is_a_forgotten_session() -> None:
     world.shake_hands(session="S2")
     assert [dial.target.session for dial in world.dials if isinstance(dial.target, Post)][-1] == "S2"
     assert world.hears("tools/list")
+
+
+def test_a_client_that_takes_no_events_gets_the_answer_alone_after_all() -> None:
+    """What goes on between us and the server is nothing to it: it is not told of progress, and has nothing to poll."""
+    world = driver()
+    client = connect(world, "http", "http")
+    channel = client.say(request("1", "tools/call", WITH_TOKEN), takes_events=False)
+    call = world.hear("tools/call")
+    world.open(call.channel, Connected())
+    world.open(call.channel, Primed())
+    world.say(call.channel, notification("notifications/progress", f'{{"progressToken":{call.id},"progress":1}}'))
+    world.end(call.channel, polled())
+    assert channel not in world.primed and not world.sent[channel] and channel not in world.over
+    world.wait(5.0)
+    ((resumed, _),) = resumptions(world)
+    world.open(resumed, Connected())
+    world.say(resumed, result(str(call.id), '{"done":1}'))
+    (sent,) = world.sent[channel]
+    assert (sent.message, sent.is_last, sent.status, sent.event_id) == (result("1", '{"done":1}'), True, 200, None)

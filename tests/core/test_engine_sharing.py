@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from driving import Client, Driver, driver, newcomer, notification, request, result
+from driving import LATEST, Client, Driver, driver, newcomer, notification, request, result
 from isthmus.core.effects import Cause, Close, Connected, Dial, Effect, End, Pause, Spawn
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
@@ -442,3 +442,51 @@ def test_an_update_of_what_nobody_named_goes_to_all_who_subscribed() -> None:
     world.say(child(world), notification("notifications/resources/updated", '{"uri":"file:///a/b"}'))
     assert last_method(world, first) == "notifications/resources/updated"
     assert last_method(world, second) is None
+
+
+@pytest.mark.parametrize("method", ["elicitation/create", "sampling/createMessage", "roots/list"])
+def test_a_question_that_comes_when_everybody_has_left_is_refused(method: str) -> None:
+    """The process lingers, and nobody is there to ask."""
+    world = shared()
+    client = join(world)
+    assert client.pipe is not None
+    world.end(client.pipe, Cause(End.GONE))
+    world.say(child(world), request('"q"', method, "{}"))
+    error = world.hear("").frame
+    assert error["id"] == "q"
+    assert error["error"] == {"code": -32603, "message": f"no client is there to answer {method}"}
+    assert world.notes("info")[-1] == f"no client is there to answer {method}"
+
+
+def test_a_question_that_an_older_client_cannot_be_shown_is_refused() -> None:
+    """It knows forms, and no pages; what it can be shown comes to it without what it does not know."""
+    world = shared()
+    client = join(world, params='{"protocolVersion":"2025-06-18","capabilities":{"elicitation":{}}}')
+    client.request("1", "tools/call", '{"name":"ask"}')
+    world.hear("tools/call")
+    page = '{"mode":"url","url":"http://x","message":"m","elicitationId":"e"}'
+    world.say(child(world), request('"q"', "elicitation/create", page))
+    refusal = world.hear("").frame
+    assert (refusal["id"], refusal["error"]["code"]) == ("q", -32603)
+    assert client.pipe is not None
+    assert not world.messages(client.pipe)
+    form = '{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":{}}}'
+    world.say(child(world), request('"r"', "elicitation/create", form))
+    assert last(world, client)["params"] == {"message": "m", "requestedSchema": {"type": "object", "properties": {}}}
+
+
+def test_a_shared_process_is_greeted_in_our_own_name() -> None:
+    """With all that any of its clients could do, and none of their names."""
+    world = shared()
+    newcomer(world, "pipe", "s").initialize(
+        '{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"a"}}'
+    )
+    world.open(child(world), Connected())
+    params = world.hear("initialize").frame["params"]
+    assert params["clientInfo"]["name"] == "isthmus"
+    assert params["protocolVersion"] == LATEST
+    assert params["capabilities"] == {
+        "roots": {"listChanged": True},
+        "sampling": {},
+        "elicitation": {"form": {}, "url": {}},
+    }

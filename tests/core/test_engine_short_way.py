@@ -410,3 +410,41 @@ def test_only_so_many_are_recognized(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pair.is_at_rest(ANSWERS[1], is_streamed=False)
     (after,) = known._known._known
     assert after != before
+
+
+LONG_WAYS: Final = {
+    Era.HANDSHAKE: (
+        b'{"name":"echo","_meta":{"progressToken":7}}',
+        b'{"name":"echo","task":{"ttl":1000}}',
+        b'{"name":"\\u0065cho"}',
+    ),
+    Era.STATELESS: (
+        b'{"name":"echo","x":"progressToken"}',
+        b'{"name":"echo","requestState":"x"}',
+        b'{"name":"echo","inputResponses":{}}',
+        b'{"name":"echo","task":{"ttl":1000}}',
+        b'{"name":"\\u0065cho"}',
+    ),
+}
+"""What may hold a token, a wish, what came before, or any of them, spelled out."""
+
+
+@pytest.mark.parametrize("kind", [Kind.HTTP, Kind.PIPE])
+@pytest.mark.parametrize(("client", "params"), [(era, params) for era, every in LONG_WAYS.items() for params in every])
+def test_what_may_want_more_than_an_answer_goes_the_long_way(kind: Kind, client: Era, params: bytes) -> None:
+    """Nothing of it is done on the short one."""
+    for server in Era:
+        pair = Pair(kind, client, server)
+        before = pair.halves[0].taken
+        pair.call("tools/call", params, 1, {}, None)
+        assert pair.halves[0].taken == before
+
+
+@pytest.mark.parametrize(("kind", "client", "server"), WAYS)
+def test_no_more_calls_are_taken_than_may_be_open(kind: Kind, client: Era, server: Era) -> None:
+    pair = Pair(kind, client, server)
+    before = pair.halves[0].taken
+    for id in range(1, LIMITS.exchanges_per_session_max + 2):
+        pair.call("tools/call", PARAMS[0], id, {}, None)
+    assert pair.halves[0].taken == before + LIMITS.exchanges_per_session_max
+    assert len(pair.dials) == LIMITS.exchanges_per_session_max

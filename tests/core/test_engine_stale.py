@@ -33,10 +33,14 @@ MESSAGES = [
 
 @pytest.mark.parametrize(("message", "is_safe"), MESSAGES)
 def test_what_may_be_sent_again(message: bytes, is_safe: bool) -> None:
-    """What did not arrive whole may be; else what means the same twice. Only of connections that were used before."""
+    """What did not arrive whole may be; else what means the same twice. Only of connections that were used before; but
+    an answer that did not arrive on a new one, too, for nobody would ask for it again."""
+    is_answer = b'"result"' in message or b'"error"' in message
     assert may_send_again(STALE, message) is is_safe
     assert may_send_again(UNSENT, message)
-    for cause in (FRESH, Cause(End.BROKEN, unsent=True), Cause(End.DONE), Cause(End.REFUSED, status=503)):
+    for cause in (Cause(End.BROKEN, unsent=True), Cause(End.UNREACHABLE)):
+        assert may_send_again(cause, message) is is_answer
+    for cause in (FRESH, Cause(End.DONE), Cause(End.REFUSED, status=503)):
         assert not may_send_again(cause, message)
 
 
@@ -174,7 +178,8 @@ def test_notifications_that_may_be_are_sent_again_once() -> None:
     assert world.hear("vendor/notice").frame["params"] == {"n": 1}
 
 
-def test_an_answer_is_sent_again_once_with_the_headers_of_who_gave_it() -> None:
+@pytest.mark.parametrize("cause", [STALE, Cause(End.UNREACHABLE, "connection refused")], ids=["stale", "unreachable"])
+def test_an_answer_is_sent_again_once_with_the_headers_of_who_gave_it(cause: Cause) -> None:
     world = driver()
     client = connect(world, "http", "http", listens=True, headers=(("x-a", "1"),))
     listening = client.listen()
@@ -182,11 +187,11 @@ def test_an_answer_is_sent_again_once_with_the_headers_of_who_gave_it() -> None:
     (asked,) = world.frames(listening)
     client.say(result(json.dumps(asked["id"]), '{"action":"accept"}'))
     first = world.hear("")
-    world.end(first.channel, STALE)
+    world.end(first.channel, cause)
     second = world.hear("")
     assert second.raw == first.raw
     assert second.post == first.post
-    world.end(second.channel, STALE)
+    world.end(second.channel, cause)
     assert not world.heard
 
 

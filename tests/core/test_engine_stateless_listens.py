@@ -209,6 +209,20 @@ def test_a_server_that_was_away_is_made_up_for() -> None:
     assert len(world.messages(channel)) == 6
 
 
+def test_a_session_that_is_forgotten_when_a_resource_is_wanted_is_made_anew_for_it() -> None:
+    """A request of our own finds out as a client's does."""
+    world, client, _ = served(up="http")
+    channel = listen(client, resourceSubscriptions=["a:b"])
+    world.end(world.hear("resources/subscribe").channel, Cause(End.REFUSED, status=404))
+    rise(world, session="S2")
+    again = world.hear("resources/subscribe")
+    assert again.post is not None
+    assert again.post.session == "S2"
+    world.answer(again)
+    world.wait(Limits().listen_ack_s)
+    assert told(client, channel, 1)[0][0] == ACK
+
+
 def test_a_server_that_is_lost_before_it_confirmed_is_not_waited_for_in_vain() -> None:
     """Its subscription is confirmed all the same, with what there is, in the time it has."""
     world, client, _ = served()
@@ -241,9 +255,7 @@ def test_what_is_no_change_reaches_no_subscription(method: str, up: str) -> None
     """The end of a visit that nobody waits for, what vendors say and the log are nothing that a subscription names."""
     world, client, stream = served(up)
     channel = listen(client, toolsListChanged=True)
-    world.say(
-        source(world, stream), notification(f"notifications/{method}", '{"elicitationId":"x","level":"error","data":1}')
-    )
+    world.say(source(world, stream), notification(method, '{"elicitationId":"x","level":"error","data":1}'))
     assert len(world.messages(channel)) == 1
 
 
@@ -332,6 +344,10 @@ def test_on_a_shared_server_each_hears_of_the_resources_that_it_listens_to(shari
         tell(world, again, f"notifications/{UPDATED}", {"uri": uri})
     assert [frame["params"]["uri"] for frame in clients[0].told(channels[0])] == ["a:1"]
     assert len(clients[1].told(channels[1])) == 1
+    (crowd,) = world.engine._servers.handshakes.crowds.values()
+    assert sorted(list(share.subscriptions) for share in crowd.shares.values()) == [[], ["a:1"]], (
+        "nothing is left of it"
+    )
 
 
 @pytest.mark.parametrize("request_id", ["3", "999", '"x"', "null"])
@@ -382,3 +398,143 @@ def test_a_subscription_can_be_cancelled_before_it_is_confirmed(down: str) -> No
     assert not world.messages(channel)
     world.wait(10)
     assert_idle(world)
+
+
+# --- What several have in common --------------------------------------------------------------------------------------
+
+
+def test_on_a_shared_server_a_resource_is_subscribed_until_the_last_session_lets_it_go() -> None:
+    """Sessions of several principals share a process: what one lets go, another may still want."""
+    world = bridge(ServerPlan(id="s", kind=Kind.PIPE, era=Era.HANDSHAKE, sharing=Sharing.CONCURRENT))
+    clients = [modern(world, "s", principal=name) for name in ("ann", "bob")]
+    channels = []
+    for one in clients:
+        one.request("server/discover")
+        if world.hears("initialize") or not channels:
+            rise(world)
+        channels.append(listen(one, resourceSubscriptions=["a:b"]))
+        world.answer(world.hear("resources/subscribe"))
+    clients[0].cancel(channels[0])
+    assert not world.hears("resources/unsubscribe")
+    world.say(first_child(world), changed(UPDATED, "a:b"))
+    assert told(clients[1], channels[1], 2)[1:] == [(UPDATED, "a:b")]
+    clients[1].cancel(channels[1])
+    assert world.hear("resources/unsubscribe").frame["params"] == {"uri": "a:b"}
+
+
+@DOWNS
+def test_what_the_server_confirms_counts_only_for_who_wanted_it_then(down: str) -> None:
+    """A subscription that came later than what we asked waits for the next that we ask."""
+    world, client = emerged(down)
+    first = listen(client, toolsListChanged=True)
+    early = heard_listen(world)
+    later = listen(client, promptsListChanged=True)
+    say_of(world, early, "notifications/subscriptions/acknowledged", notifications={"toolsListChanged": True})
+    assert told(client, first, 1) == [(ACK, {"toolsListChanged": True})]
+    assert told(client, later, 2) == []
+    both = {"toolsListChanged": True, "promptsListChanged": True}
+    again = heard_listen(world)
+    assert again.frame["params"]["notifications"] == both
+    say_of(world, again, "notifications/subscriptions/acknowledged", notifications=both)
+    assert told(client, later, 2) == [(ACK, {"promptsListChanged": True})]
+
+
+@pytest.mark.parametrize("when", ["before", "while"])
+def test_what_changes_while_the_server_is_away_is_asked_for_when_it_is_back(when: str) -> None:
+    """Or just before: nothing is asked for until then, for there is nobody to ask."""
+    world, client = emerged(up="pipe")
+    first = listen(client, toolsListChanged=True)
+    say_of(
+        world, heard_listen(world), "notifications/subscriptions/acknowledged", notifications={"toolsListChanged": True}
+    )
+    second = listen(client, promptsListChanged=True)
+    both = {"toolsListChanged": True, "promptsListChanged": True}
+    say_of(world, heard_listen(world), "notifications/subscriptions/acknowledged", notifications=both)
+    world.heard.clear()
+    if when == "before":
+        client.cancel(first)
+    world.end(world.last_dial(Spawn).channel)
+    if when == "while":
+        client.cancel(first)
+    world.wait(Limits().news_pause_s)
+    assert not world.hears("subscriptions/listen")
+    emerge(world)
+    again = world.hear("subscriptions/listen")
+    assert again.frame["params"]["notifications"] == {"promptsListChanged": True}
+    say_of(world, again, "notifications/subscriptions/acknowledged", notifications={"promptsListChanged": True})
+    acknowledged, *changes = told(client, second, 2)
+    assert acknowledged == (ACK, {"promptsListChanged": True})
+    assert set(changes) == {(PROMPTS, None)}, "something may have been missed"
+
+
+@pytest.mark.parametrize("how", ["all", "some"])
+def test_what_nobody_wants_any_more_is_not_asked_for(how: str) -> None:
+    """Changes that come together are one: the pause is short, and begins anew with each. With the last client the
+    subscription goes, and no other takes its place."""
+    world, client = emerged()
+    channels = [listen(client, toolsListChanged=True), listen(client, promptsListChanged=True)]
+    both = {"toolsListChanged": True, "promptsListChanged": True}
+    heard = heard_listen(world)
+    assert heard.frame["params"]["notifications"] == both
+    say_of(world, heard, "notifications/subscriptions/acknowledged", notifications=both)
+    client.cancel(channels[0])
+    if how == "all":
+        world.wait(Limits().news_pause_s - 0.01)
+        client.cancel(channels[1])
+        world.wait(Limits().news_pause_s - 0.01)
+        assert heard.channel not in world.closed
+        world.wait(0.01)
+        assert heard.channel in world.closed
+        assert not world.hears("subscriptions/listen")
+    else:
+        again = heard_listen(world)
+        assert heard.channel not in world.closed, "until the other is confirmed"
+        say_of(world, again, "notifications/subscriptions/acknowledged", notifications={"promptsListChanged": True})
+        assert heard.channel in world.closed
+        say_of(world, again, f"notifications/{PROMPTS}")
+        assert told(client, channels[1], 2) == [(ACK, {"promptsListChanged": True}), (PROMPTS, None)]
+
+
+def test_a_change_that_is_undone_at_once_asks_for_nothing() -> None:
+    """What is wanted is what is subscribed: it is kept, and who came is told what was confirmed."""
+    world, client = emerged()
+    first = listen(client, toolsListChanged=True)
+    heard = heard_listen(world)
+    say_of(world, heard, "notifications/subscriptions/acknowledged", notifications={"toolsListChanged": True})
+    second = listen(client, toolsListChanged=True)
+    assert told(client, second, 2) == []
+    world.wait(Limits().news_pause_s)
+    assert not world.hears("subscriptions/listen")
+    assert told(client, second, 2) == [(ACK, {"toolsListChanged": True})]
+    assert told(client, first, 1) == [(ACK, {"toolsListChanged": True})]
+
+
+def test_what_nobody_wants_any_more_is_not_subscribed_again_by_a_server_that_comes_back() -> None:
+    world, client, _ = served()
+    kept, dropped = listen(client, resourceSubscriptions=["a:b"]), listen(client, resourceSubscriptions=["c:d"])
+    for _ in range(2):
+        world.answer(world.hear("resources/subscribe"))
+    client.cancel(dropped)
+    world.answer(world.hear("resources/unsubscribe"))
+    world.end(world.last_dial(Spawn).channel)
+    client.request("tools/list")
+    rise(world)
+    assert world.hear("resources/subscribe").frame["params"] == {"uri": "a:b"}
+    assert not world.hears("resources/subscribe")
+    assert told(client, kept, 1)[0] == (ACK, {"resourceSubscriptions": ["a:b"]})
+
+
+@UPS
+def test_only_so_many_resources_are_named_in_all_subscriptions_together(up: str) -> None:
+    """One that ends makes room; what is refused takes none."""
+    world, client, _ = served(up, limits=Limits(subscriptions_per_session_max=3))
+    first = listen(client, resourceSubscriptions=["a:1", "a:2"])
+    assert client.answered(listen(client, resourceSubscriptions=["b:1", "b:2"]), 2)["error"]["code"] == -31007
+    listen(client, resourceSubscriptions=["c:1"])
+    channel = listen(client, resourceSubscriptions=["d:1"])
+    assert client.answered(channel, 4)["error"]["code"] == -31007
+    client.cancel(first)
+    channel = listen(client, resourceSubscriptions=["e:1", "e:2"])
+    for heard in [heard for heard in world.heard if heard.frame.get("method") == "resources/subscribe"]:
+        world.answer(heard)
+    assert told(client, channel, 5) == [(ACK, {"resourceSubscriptions": ["e:1", "e:2"]})]

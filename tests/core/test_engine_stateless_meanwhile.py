@@ -16,6 +16,7 @@ from stateless_driving import (
     assert_idle,
     collect,
     give,
+    modern,
     parked,
     rise,
     rounds,
@@ -88,6 +89,7 @@ def test_what_came_between_two_legs_is_told_on_the_next(is_over: bool) -> None:
     channel = client.call(level="debug", token="second", requestState=state, inputResponses={"r1": ACCEPT})
     told = client.told(channel)
     assert [frame["params"].get("data") for frame in told] == ["a", "b", None]
+    assert [frame["method"] for frame in told] == [*2 * ["notifications/message"], "notifications/progress"]
     assert told[-1]["params"] == {"progressToken": "second", "progress": 3}
     if not is_over:
         give(world, heard)
@@ -305,3 +307,81 @@ def test_a_server_that_does_not_want_to_hear_of_progress_does_not() -> None:
     parked(world, client)
     world.wait(10 * world.engine._desk.limits.park_tick_s)
     assert not world.heard
+
+
+# --- Legs that take no events -----------------------------------------------------------------------------------------
+
+
+def test_a_leg_that_takes_no_events_is_told_nothing_but_its_answer() -> None:
+    """What was kept for it is dropped, and so is what comes while it is open."""
+    world, client, _ = served()
+    heard, state = chatty(world, client, "debug", "first")
+    speak(world, heard, log("error", "kept"))
+    speak(world, heard, progress(heard, 1))
+    answers = {"r1": ACCEPT}
+    channel = client.call(level="debug", token="t", takes_events=False, requestState=state, inputResponses=answers)
+    speak(world, heard, log("error", "later"))
+    speak(world, heard, progress(heard, 2))
+    give(world, heard)
+    (frame,) = world.frames(channel)
+    assert frame["result"]["resultType"] == "complete"
+    assert_idle(world)
+
+
+def test_what_else_a_server_says_of_a_parked_call_is_told_on_the_next_leg() -> None:
+    """Whatever log it wants: it is no log."""
+    world, client, _ = served("http")
+    heard, _, state = parked(world, client)
+    speak(world, heard, notification("notifications/vendor", '{"a":1}'))
+    channel = client.call(requestState=state, inputResponses={"r1": ACCEPT})
+    assert [(frame["method"], frame["params"]) for frame in client.told(channel)] == [
+        ("notifications/vendor", {"a": 1})
+    ]
+
+
+def test_calls_of_others_take_no_place_of_a_sessions_own() -> None:
+    """But one of all."""
+    world, client, _ = served(limits=Limits(parks_per_session_max=1, parks_max=2))
+    parked(world, client)
+
+    def is_parked(client: Modern) -> bool:
+        channel = client.call()
+        ask(world, world.hear("tools/call"), id_raw='"more"')
+        collect(world)
+        if world.messages(channel):
+            return True
+        assert world.hear("").frame["error"]["code"] == -32603
+        return False
+
+    assert not is_parked(client), "it has one"
+    assert world.notes("warning")[-1] == "1 calls are parked, the most allowed"
+    others = [modern(world, "pipe", principal=name) for name in ("bob", "carol")]
+    for other in others:
+        other.request("server/discover")
+        rise(world)
+    assert [is_parked(other) for other in others] == [True, False], "there is room for two"
+    assert world.notes("warning")[-1] == "2 calls are parked, the most allowed"
+
+
+def test_of_a_question_that_reaches_nobody_the_log_tells() -> None:
+    world, _, _ = served()
+    world.say(world.dials[-1].channel, request('"q"', "elicitation/create", QUESTIONS["elicitation/create"]))
+    assert world.hear("").frame["result"] == {"action": "cancel"}
+    assert world.notes("info")[-1] == "elicitation/create came while the client could not be asked"
+
+
+def test_a_session_that_ends_leaves_the_parked_calls_of_others() -> None:
+    world, client, _ = served(down="pipe")
+    _, _, lost = parked(world, client)
+    other = modern(world, "pipe", principal="bob")
+    other.request("server/discover")
+    rise(world)
+    heard, _, state = parked(world, other)
+    assert client.pipe is not None
+    world.end(client.pipe)
+    world.wait(1.0)
+    assert [exchange.id_raw for _, exchange in tables(world.engine)["parks"].values()] == [str(other.last_id).encode()]
+    channel = other.call(requestState=state, inputResponses={"r1": ACCEPT})
+    give(world, heard)
+    assert other.answered(channel)["result"]["resultType"] == "complete"
+    assert lost != state

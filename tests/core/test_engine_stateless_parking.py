@@ -9,6 +9,7 @@ import pytest
 from driving import notification, request
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from isthmus.core.limits import Limits
 from stateless_driving import (
     ABLE,
     ACCEPT,
@@ -264,3 +265,19 @@ def test_the_answer_wins_over_questions_that_nobody_has_heard() -> None:
     collect(world)
     assert len(world.messages(channel)) == 1
     assert_idle(world)
+
+
+@UPS
+def test_questions_that_come_within_the_pause_are_asked_together(up: str) -> None:
+    """It begins anew with each, and is over when nothing has come in it."""
+    world, client, _ = served(up, limits=Limits(collect_s=1.0))
+    channel = client.call()
+    heard = world.hear("tools/call")
+    ask(world, heard, "elicitation/create", '"one"')
+    world.wait(0.9)
+    ask(world, heard, "roots/list", '"two"')
+    world.wait(0.9)
+    assert not world.messages(channel)
+    world.wait(0.1)
+    questions, _ = rounds(client, channel)
+    assert [question["method"] for question in questions.values()] == ["elicitation/create", "roots/list"]

@@ -148,6 +148,22 @@ def test_nothing_is_said_of_a_task_whose_client_was_not_told_of_it(end: str) -> 
     assert [order.key for order in world.every(Forget)] == [f"task/{task.id}"]
 
 
+def test_a_pipe_is_owed_the_handle_of_a_task_whose_record_is_being_stored() -> None:
+    """Its client may have closed its end: it is told all the same, once that lasts."""
+    world = driver(plan("pipe"))
+    client = connect(world, "pipe", "pipe")
+    other = newcomer(world, "pipe", "pipe")
+    assert client.pipe is not None and other.pipe is not None
+    client.request("1", "tools/call", CALL)
+    world.wait(1.0)
+    assert world.engine.tasks()
+    assert world.engine.owes(client.pipe)
+    assert not world.engine.owes(other.pipe)
+    save(world)
+    assert handle_of(world, client.pipe, 1)
+    assert not world.engine.owes(client.pipe)
+
+
 # --- Whose it is ------------------------------------------------------------------------------------------------------
 
 

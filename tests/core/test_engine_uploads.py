@@ -128,3 +128,16 @@ def test_a_bearers_link_is_for_its_own_files_only(sid: str) -> None:
     query = bearer(world, "0" * 32)
     forged = sign_upload(b"x" * 32, server="f", sid=sid, nonce=query["mcp_upload_nonce"], expires_at_unix=2**33)
     assert refused(world, put(world, forged)) == (403, "bad_credential")
+
+
+def test_what_is_said_of_a_body_twice_counts_once() -> None:
+    """The second time, while the first is being saved, is neither read nor an error."""
+    world, client = filing()
+    channel = send_in(world, UploadOpening(server="f", query=ask_link(client, HELPER)))
+    (order,) = world.say(channel, manifest(("a.txt", 1)))
+    assert isinstance(order, Save)
+    assert world.say(channel, manifest(("b.txt", 2))) == []
+    assert world.say(channel, b"no manifest") == []
+    world.store(order.ticket, Saved())
+    reply = world.said(channel)
+    assert [each["filename"] for each in reply["uploads"]] == ["a.txt"]

@@ -208,6 +208,8 @@ USES = [  # method, params, code and message of the refusal; None: it passes
     ("completion/complete", '{"ref":{"type":"ref/resource","uri":"db://{table}"}}', None, ""),
     ("completion/complete", '{"ref":{"type":"ref/resource","uri":"db://x"}}', -32602, "Unknown resource: db://x"),
     ("completion/complete", '{"ref":{"type":"ref/other","name":"ask"}}', -32602, "a ref that cannot be read"),
+    ("completion/complete", '{"ref":{"type":"ref/other","":"ask"}}', -32602, "a ref that cannot be read"),
+    ("completion/complete", '{"ref":{"":"ask"}}', -32602, "a ref that cannot be read"),
     ("completion/complete", '{"ref":{"type":"ref/prompt","name":"ask","Type":1}}', -32602, "a ref that cannot be"),
     ("completion/complete", '{"ref":[]}', -32602, "a ref that cannot be read"),
     ("completion/complete", "{}", -32602, "a ref that cannot be read"),

@@ -159,3 +159,101 @@ def test_every_added_suffix_means_its_type() -> None:
         suffix = suffix_of(mime)
         assert suffix is not None
         assert mime_type_of(f"a.{suffix}", b"", None) == mime
+
+
+OFFICE = "application/vnd.openxmlformats-officedocument"
+OASIS = "application/vnd.oasis.opendocument"
+SUFFIXES = {
+    "text/plain": "txt text log ini conf", "text/markdown": "md markdown", "text/x-rst": "rst", "text/html": "html htm",
+    "text/css": "css", "text/csv": "csv", "text/tab-separated-values": "tsv", "text/javascript": "js mjs",
+    "text/x-typescript": "ts", "text/x-python": "py", "text/x-java": "java", "text/x-c": "c h", "text/x-go": "go",
+    "text/x-rust": "rs", "application/x-sh": "sh", "application/sql": "sql", "text/calendar": "ics",
+    "text/vcard": "vcf", "text/x-diff": "diff patch", "text/x-tex": "tex", "application/json": "json har",
+    "application/jsonl": "jsonl", "application/x-ndjson": "ndjson", "application/geo+json": "geojson",
+    "application/x-ipynb+json": "ipynb", "application/xml": "xml", "application/yaml": "yaml yml",
+    "application/toml": "toml", "application/pdf": "pdf", "application/postscript": "ps", "application/rtf": "rtf",
+    "application/epub+zip": "epub", "application/msword": "doc", "application/vnd.ms-excel": "xls",
+    "application/vnd.ms-powerpoint": "ppt", f"{OFFICE}.wordprocessingml.document": "docx",
+    f"{OFFICE}.spreadsheetml.sheet": "xlsx", f"{OFFICE}.presentationml.presentation": "pptx", f"{OASIS}.text": "odt",
+    f"{OASIS}.spreadsheet": "ods", f"{OASIS}.presentation": "odp", "image/png": "png", "image/jpeg": "jpg jpeg",
+    "image/gif": "gif", "image/webp": "webp", "image/svg+xml": "svg", "image/avif": "avif", "image/heic": "heic",
+    "image/tiff": "tiff tif", "image/bmp": "bmp", "image/vnd.microsoft.icon": "ico", "audio/mpeg": "mp3",
+    "audio/wav": "wav", "audio/flac": "flac", "audio/ogg": "ogg opus", "audio/mp4": "m4a", "audio/aac": "aac",
+    "video/mp4": "mp4", "video/webm": "webm", "video/quicktime": "mov", "video/x-matroska": "mkv",
+    "video/x-msvideo": "avi", "application/zip": "zip", "application/gzip": "gz tgz", "application/x-tar": "tar",
+    "application/x-bzip2": "bz2", "application/x-xz": "xz", "application/x-7z-compressed": "7z",
+    "application/zstd": "zst", "application/wasm": "wasm", "application/vnd.sqlite3": "sqlite",
+    "application/vnd.apache.parquet": "parquet", "font/ttf": "ttf", "font/woff2": "woff2",
+}  # fmt: skip
+"""What people name files of each type; what we name them comes first."""
+
+
+@pytest.mark.parametrize(("mime", "suffixes"), SUFFIXES.items())
+def test_a_suffix_tells_the_type_and_the_usual_one_is_added(mime: str, suffixes: str) -> None:
+    for suffix in suffixes.split():
+        assert mime_type_of(f"a.{suffix}", b"\xff\xfe", None) == mime
+    assert suffix_of(mime) == suffixes.split()[0]
+
+
+@pytest.mark.parametrize(
+    ("mime", "suffix"),
+    [
+        ("image/jpg", "jpg"), ("audio/mp3", "mp3"), ("audio/x-wav", "wav"), ("audio/wave", "wav"),
+        ("audio/webm", "webm"), ("application/x-yaml", "yaml"), ("text/yaml", "yaml"), ("text/xml", "xml"),
+        ("application/javascript", "js"), ("image/x-icon", "ico"), ("application/x-gzip", "gz"),
+        ("application/octet-stream", "bin"), ("application/ogg", None), ("", None),
+    ],
+)  # fmt: skip
+def test_types_of_other_spellings_have_the_same_suffix(mime: str, suffix: str | None) -> None:
+    assert suffix_of(mime) == suffix
+
+
+SIGNATURES = [
+    (b"%PDF-1.7\n", "application/pdf"), (b"\x89PNG\r\n\x1a\n\0\0", "image/png"),
+    (b"\xff\xd8\xff\xe0", "image/jpeg"), (b"GIF87a\1\0", "image/gif"), (b"GIF89a\1\0", "image/gif"),
+    (b"RIFF\1\2\3\4WEBPVP8L", "image/webp"), (b"RIFF\1\2\3\4WAVEfmt \x10", "audio/wav"),
+    (b"\0\0\0\x1cftypavif\0", "image/avif"), (b"\0\0\0\x18ftypheic\0", "image/heic"),
+    (b"II*\0\x08\0", "image/tiff"), (b"MM\0*\0\0", "image/tiff"), (b"fLaC\0\0", "audio/flac"),
+    (b"ID3\4\0", "audio/mpeg"), (b"SQLite format 3\0\x10", "application/vnd.sqlite3"),
+    (b"7z\xbc\xaf\x27\x1c\0\4", "application/x-7z-compressed"), (b"\xfd7zXZ\0\0\4", "application/x-xz"),
+    (b"\0asm\1\0\0\0", "application/wasm"),
+]  # fmt: skip
+CONTAINERS = [
+    (b"PK\3\4\x14\0", "application/zip"), (b"\x1f\x8b\x08", "application/gzip"), (b"OggS\0\2", "application/ogg"),
+    (b"\0\0\0\x20ftypisom", "video/mp4"), (b"\x1a\x45\xdf\xa3\x9f", "video/x-matroska"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("head", "mime"), SIGNATURES)
+def test_a_signature_is_believed_before_anybody(head: bytes, mime: str) -> None:
+    """Where it stands, and nowhere else."""
+    assert mime_type_of("a.csv", head, "text/html") == mime
+    assert mime_type_of("a.csv", b"." + head, "text/html") == "text/html"
+
+
+@pytest.mark.parametrize(("head", "mime"), CONTAINERS)
+def test_a_container_is_believed_when_nobody_knows_better(head: bytes, mime: str) -> None:
+    assert mime_type_of("a.nobody", head, "application/octet-stream") == mime
+    assert mime_type_of("a.csv", head, None) == "text/csv"
+    assert mime_type_of("a.nobody", head, "image/x-raw") == "image/x-raw"
+    assert mime_type_of("a.nobody", b"." + head, None) in ("text/plain", "application/octet-stream")
+
+
+@pytest.mark.parametrize(
+    "declared",
+    ["application/octet-stream", "binary/octet-stream", "application/x-binary", "application/force-download",
+     "application/x-download", "application/unknown", "Application/Octet-Stream; a=b"],
+)  # fmt: skip
+def test_who_says_nothing_of_the_type_is_not_believed(declared: str) -> None:
+    assert mime_type_of("a.csv", b"a", declared) == "text/csv"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["json", "jsonl", "x-ndjson", "json5", "xml", "yaml", "x-yaml", "toml", "javascript", "x-javascript", "ecmascript",
+     "typescript", "sql", "graphql", "x-sh", "x-tex", "x+json", "x+xml", "x+yaml"],
+)  # fmt: skip
+def test_text_that_is_of_an_application(name: str) -> None:
+    assert is_text(f"application/{name}")
+    assert not is_text(f"application/{name}q")
+    assert not is_text(f"audio/{name.partition('+')[0]}")

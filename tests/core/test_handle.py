@@ -219,3 +219,17 @@ def test_a_link_in_use_is_kept_until_its_uploads_are_over() -> None:
     nonces.end(used)
     nonces.drop_expired(15.0)
     assert nonces.find(used) is None
+
+
+def test_links_that_are_all_in_use_are_all_kept() -> None:
+    """There is one more then, for each upload that is under way."""
+    entropy = random.Random(3).randbytes
+    nonces = Nonces()
+    for _ in range(NONCES_PER_SESSION_MAX):
+        nonces.begin(nonces.mint(entropy, server="s", sid="a", expires_at=9.0))
+    more = nonces.mint(entropy, server="s", sid="a", expires_at=9.0)
+    assert len(nonces) == NONCES_PER_SESSION_MAX + 1
+    last = nonces.mint(entropy, server="s", sid="a", expires_at=9.0)
+    assert nonces.find(more) is None, "the only one that was not in use gave way"
+    assert nonces.find(last) is not None
+    assert len(nonces) == NONCES_PER_SESSION_MAX + 1

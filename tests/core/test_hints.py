@@ -276,3 +276,28 @@ def test_tools_that_speak_of_files_may_take_them(properties: object, takes: bool
 @pytest.mark.parametrize("tool", [b"", b"5", b"{}", b'{"inputSchema":true}', b'{"inputSchema":{"properties":5}}'])
 def test_others_do_not(tool: bytes) -> None:
     assert not takes_files(tool)
+
+
+@pytest.mark.parametrize(
+    ("reference", "wants"),
+    [
+        ("#/$defs/a", True),
+        ("#/definitions/b", True),
+        ("#/$defs/b", False),
+        ("#/definitions/a", False),
+        ("#/other/a", False),
+        ("/$defs/a", False),
+        ("a", False),
+    ],
+)
+def test_references_are_followed_within_the_schema(reference: str, wants: bool) -> None:
+    """To the table that they name, and to no other."""
+    uri = string(format="uri")
+    schema = {
+        "properties": {"p": {"$ref": reference}},
+        "$defs": {"a": uri},
+        "definitions": {"b": uri},
+        "other": {"a": uri},
+    }
+    page = json.dumps({"tools": [{"name": "t", "inputSchema": schema}]}).encode()
+    assert read_hints(page)["t"].wants_uri("p", "p") is wants

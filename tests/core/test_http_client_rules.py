@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.edges import EDGE_BYTES, PARTS_MIN_BYTES
-from isthmus.core.effects import Cause, Delete, End, Listen, Post
+from isthmus.core.effects import Cause, Connected, Delete, End, Listen, Post
 from isthmus.core.errors import OVERLOADED, LocalProtocolError
 from isthmus.core.limits import Limits
 from isthmus.core.wire.http_client import (
@@ -29,6 +29,7 @@ from isthmus.core.wire.http_client import (
     ReplyEvent,
     ReplyReader,
     State,
+    promise_of,
 )
 from isthmus.core.wire.http_request import EVENT_ID_MAX_BYTES, FRAMING_HEADERS, PROTOCOL_HEADERS, request_for
 
@@ -191,8 +192,10 @@ def test_the_reader_moves_along_the_table_only(state: State, given_input: Input)
         assert [isinstance(event, Ended) for event in events].count(True) == reader.is_ended
         assert not reader.is_ended or isinstance(events[-1], Ended)
     else:
-        with pytest.raises(LocalProtocolError):
+        with pytest.raises(LocalProtocolError) as caught:
             ACTS[given_input](reader)
+        if (state, given_input) != (State.PASSING, Input.OVERFED):  # that is more than was promised
+            assert f" while {state.name.lower()}" in str(caught.value)
         assert reader.state is state
 
 
@@ -602,3 +605,49 @@ def test_each_message_of_a_stream_arrives_once_and_in_order(messages: list[dict[
     sent = [json.dumps(message).encode() for message in messages]
     stream = b"".join(b"event: message\ndata: " + message + b"\n\nevent: other\ndata: 1\n\n" for message in sent)
     assert feed((200, EVENTS), [stream], limits=Limits()) == [Opened(), *(Arrived(message) for message in sent), DONE]
+
+
+@pytest.mark.parametrize(("digits", "is_told"), [(15, True), (16, False)])
+def test_a_length_of_more_digits_than_it_needs_is_read_up_to_a_bound(digits: int, is_told: bool) -> None:
+    """A number that no document has is not made."""
+    head = [*JSON, (b"content-length", (b"%d" % PARTS_MIN_BYTES).zfill(digits))]
+    reader = ReplyReader(POST, Limits())
+    reader.receive_head(200, head)
+    told = [Begun(b"x" * EDGE_BYTES, PARTS_MIN_BYTES)] if is_told else []
+    assert reader.receive_body(b"x" * EDGE_BYTES) == told
+
+
+@pytest.mark.parametrize(("seen", "shown"), [(b"~\x7f\x80", "~??"), (b"a \x1f!", "a ?!"), (b"a" * 101, "a" * 100)])
+def test_what_is_shown_of_a_header_is_short_and_visible(seen: bytes, shown: str) -> None:
+    detail = cause_of(feed((200, [(b"content-type", seen)]), [])).detail
+    assert detail == f"got Content-Type {shown}, expected application/json or text/event-stream; is this the MCP URL?"
+
+
+OF_JSON, LENGTH = (b"content-type", b"application/json"), (b"content-length", b"9")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [OF_JSON],
+        [LENGTH],
+        [OF_JSON, (b"content-length", b"0")],
+        [OF_JSON, (b"content-length", b"11")],
+        [OF_JSON, (b"content-length", b"+9")],
+        [(b"content-type", b"text/event-stream"), LENGTH],
+        [OF_JSON, LENGTH, (b"set-cookie", b"a=b")],
+        [OF_JSON, LENGTH, (b"content-encoding", b"gzip")],
+        [(b"content-type", b"text/plain"), OF_JSON, LENGTH],
+    ],
+)
+def test_only_a_plain_document_of_a_known_length_is_a_promise(headers: list[tuple[bytes, bytes]]) -> None:
+    """All else has a reader that looks closer. Of a field that comes twice the first counts."""
+    assert promise_of(200, headers, size_max_bytes=10) is None
+
+
+def test_a_promise_of_a_document_tells_its_session() -> None:
+    plain = [OF_JSON, (b"content-length", b"10"), (b"mcp-session-id", b"S1")]
+    assert promise_of(200, plain, size_max_bytes=10) == Connected(session="S1")
+    assert promise_of(200, plain[:2], size_max_bytes=10) == Connected()
+    assert promise_of(202, plain, size_max_bytes=10) is None
+    assert promise_of(200, plain, size_max_bytes=9) is None

@@ -8,7 +8,15 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.effects import DeleteOpening, DownloadOpening, GetOpening, PostOpening, UploadOpening
+from isthmus.core.effects import (
+    DeleteOpening,
+    DownloadOpening,
+    EventPipeOpening,
+    GetOpening,
+    MessageOpening,
+    PostOpening,
+    UploadOpening,
+)
 from isthmus.core.wire.http_headers import SESSION_ID_MAX_CHARS, accepts
 from isthmus.core.wire.http_pages import Page
 from isthmus.core.wire.http_refusals import is_mcp, not_found
@@ -347,3 +355,53 @@ def test_judging_is_total(method: str, target: str, headers: list[tuple[bytes, b
     if isinstance(route, Refused) and (method, route.status) != ("OPTIONS", 204):
         assert 400 <= route.status < 500
         assert isinstance(json.loads(route.body), dict)
+
+
+@pytest.mark.parametrize("event_id", ["\xff", "a\xe9", "\xed\xa0\x80"], ids=ascii)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_an_event_id_is_utf_8(event_id: str, method: str) -> None:
+    """Whoever sent it has it from nowhere."""
+    assert status_of(ask("/mcp", ("last-event-id", event_id), method=method)) == 400
+
+
+@pytest.mark.parametrize("weight", ["", "x", "1,5", "0x0", "high"])
+def test_a_weight_that_cannot_be_read_counts_as_one(weight: str) -> None:
+    assert accepts(f"text/event-stream;q={weight.partition(',')[0]}", "text/event-stream")
+    assert not accepts("text/event-stream;q=0", "text/event-stream")
+    assert accepts("text/event-stream;q2=0", "text/event-stream")
+    assert not accepts("text/event-stream; a=1; Q = 0", "text/event-stream")
+
+
+# --- HTTP with SSE ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/sse", "/sse/", "/sse/files", "/sse/files/"])
+@pytest.mark.parametrize("accept", ACCEPTS)
+def test_an_event_pipe_is_a_get_that_takes_events(path: str, accept: str | None) -> None:
+    """2024-11-05: many clients, browsers among them, send no Accept."""
+    extra = [] if accept is None else [("accept", accept)]
+    route = ask(path, *extra, method="GET")
+    assert status_of(route) == (200 if ACCEPTS[accept][1] else 406)
+    if isinstance(route, McpRoute):
+        endpoint = "/messages/files" if "files" in path else "/messages"
+        assert route.opening == EventPipeOpening("files", base_url="http://localhost", endpoint=endpoint)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_event_pipe_has_one_method_and_so_has_its_address(method: str) -> None:
+    for path, allowed in (("/sse", "GET"), ("/messages?sessionId=t", "POST")):
+        route = ask(path, ("content-type", "application/json"), method=method)
+        if method == "OPTIONS":
+            continue
+        assert status_of(route) == (200 if method == allowed else 405)
+        if isinstance(route, Refused):
+            assert dict(route.headers)[b"allow"].split(b", ")[0] == allowed.encode()
+
+
+def test_a_message_names_its_event_pipe() -> None:
+    assert post(target="/messages?sessionId=t%2B1") == McpRoute(MessageOpening("files", token="t+1"))
+    assert post(target="/messages/files?sessionId=") == McpRoute(MessageOpening("files", token=""))
+    for target in ("/messages", "/messages?session=t", "/messages/files?sessionid=t"):
+        assert status_of(post(target=target)) == 400
+    assert status_of(ask("/messages?sessionId=t")) == 415
+    assert status_of(post(target="/messages/other?sessionId=t")) == 404

@@ -447,3 +447,48 @@ def test_a_message_without_spaces_means_the_same_as_one_with_them(first: bytes, 
     spaced = outcome(message + b" ")
     plain = outcome(message)
     assert plain == spaced or (isinstance(plain, tuple) and isinstance(spaced, tuple) and plain[1:] == spaced[1:])
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (b'{"code":-32602,"message":"no"}', -32602),
+        (b'{"message":"no","code": 0}', 0),
+        (b'{"code":1e400}', None),
+        (b'{"code":1.5}', None),
+        (b'{"code":"1"}', None),
+        (b'{"code":null}', None),
+        (b'{"code":1,"code":2}', None),
+        (b'{"message":"no"}', None),
+        (b'{"code":1', None),
+        (b"[1]", None),
+        (b"5", None),
+    ],
+)
+def test_the_code_of_an_error_is_a_whole_number_or_none(error: bytes, code: int | None) -> None:
+    assert jsonrpc.error_code(error) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "is_usable"),
+    [
+        (b'{"code":-1,"message":""}', True),
+        (b'{"code":123456789012345,"message":"m","data":{}}', True),
+        (b'{"code":1234567890123456,"message":"m"}', False),
+        (b'{"code":1.0,"message":"m"}', False),
+        (b'{"code":1,"message":5}', False),
+        (b'{"code":1}', False),
+        (b'{"message":"m"}', False),
+        (b'{"code":1,"code":1,"message":"m"}', False),
+        (b'"no"', False),
+    ],
+)
+def test_an_error_that_clients_could_not_read_is_kept_within_one_that_they_can(error: bytes, is_usable: bool) -> None:
+    """With its message, where that is text."""
+    usable = jsonrpc.usable_error(error)
+    if is_usable:
+        assert usable == error
+        return
+    told = json.loads(usable)
+    message = "m" if b'"message":"m"' in error and error.count(b'"code"') < 2 else ""
+    assert told == {"code": -32603, "message": message, "data": {"dev.isthmus/original": json.loads(error)}}

@@ -409,3 +409,29 @@ class Story(RuleBasedStateMachine):
 
 
 TestStory = Story.TestCase
+
+
+WIDE = Filter(tools=True, prompts=True, resources=True, uris=frozenset({"a:b"}), tasks=frozenset({"t"}))
+
+
+@pytest.mark.parametrize(
+    ("method", "subject", "is_covered"),
+    [
+        (UPDATED, "a:b", True),
+        (UPDATED, "t", False),
+        (UPDATED, None, False),
+        (TASK, "t", True),
+        (TASK, "a:b", False),
+        (TASK, None, False),
+        ("notifications/vendor", "a:b", False),
+        ("notifications/vendor", "t", False),
+        ("notifications/vendor", None, False),
+        *((method, None, True) for method in LISTS),
+    ],
+)
+def test_what_is_about_something_covers_that_and_nothing_else(
+    method: str, subject: str | None, is_covered: bool
+) -> None:
+    """What says of nothing that it is about it is covered by nobody, and so is what no subscription can name."""
+    assert WIDE.covers(method, subject) is is_covered
+    assert not Filter().covers(method, subject)

@@ -364,3 +364,14 @@ def test_a_call_that_mentions_none_is_not_even_parsed(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(mentions, "members", fail)
     assert found(json.dumps({"arguments": {"p": "/etc/hostname " * 20, "u": "http://h/x"}}).encode()) == []
+
+
+@pytest.mark.parametrize("arguments", [b"5", b"null", b"true"])
+def test_arguments_that_are_no_object_mention_nothing(arguments: bytes) -> None:
+    """Whatever stands beside them."""
+    assert found(b'{"arguments":%b,"_meta":{"h":"%b"}}' % (arguments, UP.encode())) == []
+
+
+def test_arguments_that_are_a_string_mention_what_is_in_it() -> None:
+    (mention,) = found(b'{"arguments":"%b"}' % UP.encode())
+    assert (mention.label, mention.key, mention.is_whole, mention.is_nested) == ("", "", True, False)

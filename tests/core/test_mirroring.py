@@ -371,3 +371,10 @@ def test_lines_are_read_as_they_came() -> None:
     """Order and doubles are kept, and blanks round a value are not part of it."""
     raw = [(b"mcp-name", b"a"), (b"x-mcp-name", b"c"), (b"mcp-param-x", b" \xe9\t"), (b"mcp-name", b"b")]
     assert read_mirrored(raw) == (("mcp-name", "a"), ("mcp-param-x", "é"), ("mcp-name", "b"))
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udc00b"], ids=ascii)
+def test_half_a_surrogate_pair_cannot_be_encoded(text: str) -> None:
+    with pytest.raises(RemoteProtocolError, match="half a surrogate pair") as caught:
+        encode_value(text)
+    assert caught.value.rpc_code == INVALID_PARAMS

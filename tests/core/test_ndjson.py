@@ -271,3 +271,32 @@ def test_several_messages_are_encoded_as_one_by_one(texts: list[bytes]) -> None:
     assert b"".join(pieces) == b"".join(map(encode_line, texts))
     assert all(pieces)
     assert len(pieces) <= 1 + 2 * sum(len(text) > 9 for text in texts)
+
+
+# --- Long lines -------------------------------------------------------------------------------------------------------
+
+
+def taken(*chunks: bytes, joined_size_max_bytes: int) -> list[Line | Oversize]:
+    reader = LineReader(line_size_max_bytes=EVERYTHING, joined_size_max_bytes=joined_size_max_bytes)
+    return [event for chunk in chunks for event in reader.receive_bytes(chunk)]
+
+
+def test_a_long_line_of_white_space_is_none() -> None:
+    """And the next one is whole."""
+    blank = b" " * 5000
+    assert taken(blank, blank, b"\t\r\n", b"{}\n", joined_size_max_bytes=100) == [Line(b"{}")]
+
+
+def test_small_pieces_before_a_large_one_keep_their_place() -> None:
+    large, other = b"x" * 4096, b"y" * 5000
+    (line,) = taken(b"a", b"b", large, b"c", other, b"d\r\n", joined_size_max_bytes=100)
+    assert line == Line(b"ab", (large, b"c", other + b"d"))
+    (line,) = taken(b"a", b"b", large, b"c\n", joined_size_max_bytes=100)
+    assert line == Line(b"ab", (large + b"c",))
+
+
+def test_a_line_is_joined_up_to_its_bound() -> None:
+    large = b"x" * 5000
+    assert taken(large, b"\n", joined_size_max_bytes=4999) == [Line(large, ())]
+    assert taken(large, large, b"\n", joined_size_max_bytes=10_000) == [Line(large + large)]
+    assert taken(large, large, b"\n", joined_size_max_bytes=9_999) == [Line(large, (large,))]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from isthmus.core.oracle import RULES, Head, Oracle, Role, Transport, Verb
+from isthmus.core.oracle import RULES, Head, Oracle, Role, Said, Transport, Verb
 from oracle_cases import CASES, Case, found
+from oracle_casing import detailed, task
 from wire_scenes import CLIENT, SERVER, K, Wire
 
 PAIRS = [(case, revision) for case in CASES for revision in RULES[case.rule].clauses]
@@ -136,3 +139,87 @@ def test_what_is_on_its_way_when_a_client_ends_its_session_breaks_nothing() -> N
     oracle = Oracle(None, Transport.HTTP)
     broken = [each.rule for seen in wire.seen for each in oracle.receive(seen) if each.who is Role.CLIENT]
     assert broken == ["session-id-lost"], "the second time it had been told"
+
+
+# --- What is on no stream that is known -------------------------------------------------------------------------------
+
+
+def told(wire: Wire, revision: str | None = None) -> list[tuple[Role, str]]:
+    """All that is broken, for an oracle that is told what is spoken."""
+    oracle = Oracle(revision, wire.transport)
+    return [(violation.who, violation.rule) for each in wire.seen for violation in oracle.receive(each)]
+
+
+V5 = "2026-07-28"
+
+
+@pytest.mark.parametrize(
+    ("question", "rules"),
+    [
+        ({"method": "roots/list"}, []),
+        ({"method": "elicitation/create", "params": {"mode": "none"}}, []),
+        ({"method": "ping"}, ["input-request-kind"]),
+        (7, ["input-request-kind"]),
+    ],
+)
+def test_what_a_server_may_ask_is_not_judged_where_its_request_was_not_seen(question: object, rules: list[str]) -> None:
+    """Nobody knows what its client has declared; the kinds of questions are the same for all."""
+    wire = Wire(V5)
+    meta = {K + "serverInfo": {"name": "s", "version": "1"}}
+    result = {"resultType": "input_required", "inputRequests": {"q": question}, "_meta": meta}
+    wire.say(SERVER, {"jsonrpc": "2.0", "id": 9, "result": result})
+    assert told(wire, V5) == [(SERVER, rule) for rule in ["response-unknown", *rules]]
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+def test_what_is_said_of_a_task_is_no_task(method: str) -> None:
+    """2026-07-28 tasks extension: only what a call becomes has the type task; what is said of one is complete."""
+    wire = Wire(V5)
+    wire.reply(wire.call(), resultType="task", **detailed("a"))
+    responses = {"inputResponses": {}} if method == "tasks/update" else {}
+    wire.reply(wire.request(method, taskId="a", **responses), **detailed("a"))
+    assert told(wire) == []
+    wire.reply(wire.request(method, taskId="a", **responses), resultType="task", **detailed("a"))
+    assert (SERVER, "task-shape") in told(wire)
+    assert (SERVER, "task-unasked") not in told(wire)
+
+
+def test_a_task_may_be_told_of_before_its_request_is_answered() -> None:
+    """What told of it was no answer: it begins once, with the answer."""
+    wire = Wire("2025-11-25")
+    wire.greet()
+    id = wire.call(task={})
+    wire.tell("notifications/tasks/status", **task("a"))
+    wire.reply(id, task=task("a"))
+    assert told(wire) == []
+    wire.reply(wire.call(task={}), task=task("a"))
+    assert told(wire) == [(SERVER, "task-begins")]
+
+
+def test_without_a_handshake_a_head_alone_is_judged_by_what_is_spoken() -> None:
+    """A GET says no revision; where only one without sessions is spoken, it is that one's."""
+    wire = Wire(V5, Transport.HTTP)
+    channel = wire.open(Verb.GET, revision=None)
+    wire.raw(SERVER, b"{", channel)
+    for revision, clause in ((V5, V5), ("2025-11-25", "2025-11-25"), (None, "2025-03-26")):
+        oracle = Oracle(revision, Transport.HTTP)
+        found = [violation for each in wire.seen for violation in oracle.receive(each)]
+        clauses = {violation.clause.partition(" ")[0] for violation in found if violation.rule == "not-json"}
+        assert clauses == {clause}
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_what_a_refused_post_asked_is_answered_once_if_at_all(is_answered: bool) -> None:
+    """HTTP+SSE: its answer comes on the event stream, and may have come before the refusal."""
+    wire = Wire("2024-11-05", Transport.EVENTS)
+    wire.greet()
+    channel = wire.open()
+    wire.say(CLIENT, {"jsonrpc": "2.0", "id": 7, "method": "ping"}, channel)
+    if is_answered:
+        wire.say(SERVER, {"jsonrpc": "2.0", "id": 7, "result": {}}, wire.stream)
+    wire.head(channel, 400, "")
+    wire.end(channel)
+    oracle = Oracle("2024-11-05", Transport.EVENTS)
+    assert [violation for each in wire.seen for violation in oracle.receive(each)] + oracle.finish() == []
+    again = Said(wire.stream or 0, SERVER, json.dumps({"jsonrpc": "2.0", "id": 7, "result": {}}).encode())
+    assert [violation.rule for violation in oracle.receive(again)] == (["response-twice"] if is_answered else [])

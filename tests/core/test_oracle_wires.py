@@ -30,7 +30,7 @@ from isthmus.core.effects import (
     SendEvents,
 )
 from isthmus.core.ids import ChannelId
-from isthmus.core.oracle import Ended, Opened, Oracle, Role, Said, Transport, Verb
+from isthmus.core.oracle import Ended, Head, Opened, Oracle, Role, Said, Transport, Verb
 from isthmus.core.oracle.wires import Wire, Wires, read_log, read_trace
 from isthmus.core.plan import Kind, Plan, ServerPlan
 from isthmus.core.trace import Recorder
@@ -235,6 +235,23 @@ def test_a_trace_is_read_as_wires() -> None:
     assert broken == [(Role.CLIENT, Role.SERVER, "method-direction")]
 
 
+def test_a_trace_has_messages_whole_in_pieces_and_in_parts() -> None:
+    """Of each it is seen as one message; of parts, when the last has come."""
+    whole = said(id=1, result=WELCOME)
+    hello = Post("s", said(id=1, method="initialize", params=HELLO))
+    inputs: list[dict[str, object]] = [
+        {"input": "receive_sent", "channel": 9, "effects": [dial(channel, hello) for channel in (1, 2, 3)]},
+        {"input": "receive_message", "channel": 1, "message": whole},
+        {"input": "receive_pieces", "channel": 2, "pieces": (whole[:7], whole[7:])},
+        {"input": "receive_part", "channel": 3, "pieces": (whole[:7], whole[7:9]), "size_bytes": len(whole)},
+        {"input": "receive_part", "channel": 3, "pieces": (whole[9:],), "size_bytes": 0},
+    ]
+    lines = [msgspec.json.encode({"effects": [], **each}) for each in inputs]
+    servers = [each for _, each, _ in read_trace(lines) if isinstance(each, Said) and each.sender is Role.SERVER]
+    assert [(each.channel, each.message) for each in servers] == [(1, whole), (2, whole), (3, whole)]
+    assert not [each for _, each, _ in read_trace(lines[:-1]) if isinstance(each, Said) and each.channel == 3][1:]
+
+
 @pytest.mark.parametrize("line", [b"", b"{}", b"\xff", b'{"input":"x","effects":[{"type":"Send"}]}'])
 def test_what_is_no_trace_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match="line 2 is no line of a trace"):
@@ -291,3 +308,32 @@ def test_both_eras_may_meet_on_one_pipe() -> None:
     emerge(world)
     world.say(client.pipe, request('"0"', "initialize", json.dumps(HELLO)))
     assert client.answered(channel)["result"]["supportedVersions"] == ["2026-07-28"]
+
+
+@pytest.mark.parametrize("end", list(End))
+@pytest.mark.parametrize("body", [b"", b'{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"no"}}'])
+def test_how_a_reply_ends_is_seen(end: End, body: bytes) -> None:
+    """A refusal has a head, and a body if one came; an end in order without an answer is a 202. Who ended it is told
+    where the other side did: not where the connection broke, or a time limit passed."""
+    taken = Taken()
+    taken.order(dial(1, Post("s", said(id=2, method="ping"), "S", "2025-11-25")))
+    taken.wires.receive_close(1, Cause(end, status=404, body=body))
+    (wire,) = taken.by_wire
+    heads = {End.REFUSED: [Head(1, 404)], End.DONE: [Head(1, 202)]}.get(end, [])
+    bodies = [Said(1, Role.SERVER, body)] if end is End.REFUSED and body else []
+    by = Role.SERVER if end in (End.DONE, End.GONE, End.REFUSED) else None
+    assert taken.by_wire[wire][2:] == [*heads, *bodies, Ended(1, by)]
+
+
+@pytest.mark.parametrize("end", list(End))
+def test_how_a_client_leaves_is_seen(end: End) -> None:
+    """It has no head, and says nothing with it."""
+    taken = Taken()
+    taken.wires.receive_open(1, PipeOpening("s"))
+    taken.wires.receive_message(1, said(id=1, method="initialize", params=HELLO))
+    taken.wires.receive_close(1, Cause(end, status=404, body=b"{}"))
+    (wire,) = taken.by_wire
+    by = Role.CLIENT if end in (End.DONE, End.GONE, End.REFUSED) else None
+    assert taken.by_wire[wire][1:] == [Ended(0, by)]
+    taken.wires.receive_close(1, Cause(end))
+    assert len(taken.by_wire[wire]) == 2, "it was over"

@@ -9,13 +9,13 @@ from base64 import b64encode
 from collections.abc import Iterable
 
 import pytest
-from driving import GONE, Driver, Heard, connect, driver, newcomer
+from driving import GONE, Driver, Heard, connect, driver, newcomer, request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from isthmus.core import edges, jsonrpc
 from isthmus.core.edges import read_front, read_whole
 from isthmus.core.effects import Cause, Connected, End, Pass, Pause, Resume
-from isthmus.core.errors import LocalProtocolError
+from isthmus.core.errors import OVERLOADED, LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, Plan, ServerPlan
@@ -428,3 +428,48 @@ def test_a_trace_of_answers_in_pieces_and_parts_replays() -> None:
     assert list(replay(lines)) == []
     other = b64encode(b"y" * 30)  # what stands for other bytes than those that the effects have
     assert list(replay([line.replace(b64encode(b"x" * 30), other, 1) for line in lines]))
+
+
+@pytest.mark.parametrize("mark", [b"", jsonrpc.MARK])
+@pytest.mark.parametrize("size_bytes", [2, 20, 2000])
+def test_whoever_says_it_and_however_small_the_pieces_of_a_message_are_the_message(
+    size_bytes: int, mark: bytes
+) -> None:
+    """A client's request as well as its server's answer, a byte order mark before each or not."""
+    world = driver()
+    client = connect(world, "pipe", "pipe")
+    assert client.pipe is not None
+    said = request('"a"', "tools/call", json.dumps({"name": "t", "arguments": {"x": "y" * size_bytes}}))
+    world.say_pieces(client.pipe, mark + said[:30], said[30:31], said[31:])
+    heard = world.hear("tools/call")
+    assert heard.frame["params"] == {"name": "t", "arguments": {"x": "y" * size_bytes}}
+    answer = written(heard, text(size_bytes))
+    world.say_pieces(heard.channel, mark + answer[:20], answer[20:])
+    assert world.said(client.pipe) == {"jsonrpc": "2.0", "id": "a", "result": json.loads(text(size_bytes))}
+
+
+def test_pieces_on_a_channel_that_is_over_are_dropped() -> None:
+    world = driver()
+    client = connect(world, "pipe", "pipe")
+    assert client.pipe is not None
+    world.end(client.pipe, GONE)
+    world.heard.clear()
+    assert world.engine.receive_pieces(client.pipe, (request("1", "tools/list"), b" "), world.now) == []
+    assert not world.heard
+
+
+def test_an_answer_that_has_not_come_in_full_is_a_call_that_is_open() -> None:
+    """Among those that a client may have at once, until it has."""
+    world = driver(limits=Limits(exchanges_per_session_max=1))
+    client = connect(world, "http", "http")
+    client.request("1", "tools/call", '{"name":"t"}')
+    heard = world.hear("tools/call")
+    message = written(heard, text())
+    world.say_part(heard.channel, message[:1000], size_bytes=len(message))
+    for takes_events in (True, False):
+        other = client.say(request("2", "tools/call", '{"name":"t"}'), takes_events=takes_events)
+        assert not world.hears("tools/call")
+        assert world.said(other)["error"]["code"] == OVERLOADED
+    world.say_part(heard.channel, message[1000:], is_last=True)
+    client.request("3", "tools/call", '{"name":"t"}')
+    assert world.hears("tools/call")

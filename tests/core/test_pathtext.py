@@ -235,3 +235,32 @@ def test_the_cost_of_a_search_grows_with_the_text_and_no_faster(piece: str) -> N
     for pattern in DEFAULT_PATTERNS:
         short, long = (cost_s(pattern, (piece * (n // len(piece) + 1))[:n]) for n in (size // 8, size))
         assert long < 30 * short + 0.002, pattern
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[a](/b/c.txt)", ["/b/c.txt"]),
+        ("![a]( /b/c.txt )", ["/b/c.txt"]),
+        ("([a](/b/c.txt))", ["/b/c.txt"]),
+        ('[a](/b/c.txt "its title")', ["/b/c.txt", '/b/c.txt "its title"']),
+        ("/b/c.txt:12", ["/b/c.txt:12", "/b/c.txt"]),
+        ("/b/c.txt#L1", ["/b/c.txt#L1", "/b/c.txt"]),
+        ("a.", ["a", "a."]),
+        ("'a'", ["a", "'a'"]),
+        (".", ["."]),
+        ("", []),
+        ("https://h/a.txt", []),
+        ("/a\0b", []),
+        ("/" + "a" * (PATH_MAX_CHARS - 1), ["/" + "a" * (PATH_MAX_CHARS - 1)]),
+        ("/" + "a" * PATH_MAX_CHARS, []),
+    ],
+)
+def test_a_piece_of_text_has_these_readings(text: str, expected: list[str]) -> None:
+    assert spellings(text) == expected
+
+
+def test_only_so_many_layers_are_peeled() -> None:
+    """What is wrapped deeper is read as it stands, without the outer ones."""
+    assert spellings("(" * 16 + "a.txt" + ")" * 16)[0] == "a.txt"
+    assert spellings("(" * 17 + "a.txt" + ")" * 17)[0] == "(a.txt)"

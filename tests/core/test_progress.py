@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from isthmus.core.effects import Close, Connected, Effect, Note, Pause, Resume, Send, SendEvents
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, ServerPlan, Sharing
-from isthmus.core.progress import METHOD_STOP_MAX, retold, row_at
+from isthmus.core.progress import METHOD_STOP_MAX, further, retold, row_at
 from stateless_driving import parked, served
 from streaming import Call, call_of
 
@@ -329,3 +329,24 @@ def test_notes_are_the_same_for_what_is_no_message() -> None:
     ]
     assert [e for e in said if isinstance(e, Note | Close)] == [e for e in singly if isinstance(e, Note | Close)]
     assert [e for e in said if isinstance(e, Note)]
+
+
+@pytest.mark.parametrize(
+    ("told", "raw", "now"),
+    [
+        (1.0, b"2", 2),
+        (1.0, b"1", None),
+        (1.0, b"0.5", None),
+        (1.0, b"1.5", 1.5),
+        (float("-inf"), b"-3", -3),
+        (1.0, b"1e400", float("inf")),
+        (float("inf"), b"1e400", None),
+        (1.0, b'"2"', 1.0),
+        (1.0, b"null", 1.0),
+        (1.0, b"{}", 1.0),
+        (1.0, None, 1.0),
+    ],
+)
+def test_what_goes_back_or_stands_is_no_news(told: float, raw: bytes | None, now: float | None) -> None:
+    """What is no number is passed on, and changes nothing."""
+    assert further(told, raw) == now

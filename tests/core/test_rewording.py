@@ -429,3 +429,46 @@ def test_validity_never_changes(value: Any, place: Callable[[Any], dict[str, Any
     validator = jsonschema.Draft202012Validator(whole)
     made = reworded({"structuredContent": value}, whole)["structuredContent"]
     assert validator.is_valid(made) == validator.is_valid(value)
+
+
+def test_of_two_uris_of_one_path_the_first_counts() -> None:
+    known = (Known(("/W/ws/a.png", "/W/ws/a.png"), SHOT), Known(("/W/ws/a.png",), LOG))
+    assert reword_text("see /W/ws/a.png and a.png", known, CWD, FOLDERS) == f"see {SHOT} and {SHOT}"
+
+
+def test_a_path_without_a_name_is_no_files() -> None:
+    known = (Known(("/W/ws/",), SHOT), Known(("/W/ws/a.png",), LOG))
+    assert reword_text("see /far/ and /W/ws/a.png", known, CWD, FOLDERS) == f"see /far/ and {LOG}"
+
+
+def test_a_text_that_is_half_a_pair_repeats_nothing() -> None:
+    """Nor does what only looks like JSON, or a block without a text."""
+    result = (
+        b'{"content":[{"type":"text","text":"[\\"\\ud83d a.png\\"]"},{"type":"text","text":"[a.png"},{"type":"text"}],'
+        b'"structuredContent":["a.png"]}'
+    )
+    made = json.loads(reword_result(result, KNOWN, CWD, FOLDERS, None))
+    assert made["structuredContent"] == [SHOT]
+    assert made["content"] == [
+        {"type": "text", "text": f'["\ud83d {SHOT}"]'},
+        {"type": "text", "text": f"[{SHOT}"},
+        {"type": "text"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        '/W/ws/é "x"!.png',
+        "/W/ws/%C3%A9%20%22x%22%21.png",
+        "/W/ws/%C3%A9%20%22x%22!.png",
+        r"/W/ws/é \"x\"!.png",
+        r"/W/ws/\u00e9 \"x\"!.png",
+        r"\/W\/ws\/é \"x\"!.png",
+        r"\/W\/ws\/\u00e9 \"x\"!.png",
+    ],
+)
+def test_a_name_is_found_however_texts_escape_it(spelling: str) -> None:
+    """As it is, in URIs of either make, and in JSON within the text, of ASCII or not."""
+    known = (Known(('/W/ws/é "x"!.png',), SHOT),)
+    assert reword_text(f"see {spelling}, please", known, CWD, FOLDERS) == f"see {SHOT}, please"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import sys
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -13,9 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.errors import INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
 from isthmus.core.rewrite import (
+    DEPTH_SPARE,
     Edit,
     build_object,
+    check_depth,
     check_utf8,
+    deeper,
     elements,
     extend_array,
     insert_members,
@@ -420,3 +424,51 @@ def test_an_array_extended_keeps_its_elements(
     edge = data.index(b"[") + 1 if at_front else data.rindex(b"]")
     assert longer.startswith(data[:edge])
     assert longer.endswith(data[edge:])
+
+
+# --- Depth ------------------------------------------------------------------------------------------------------------
+
+
+def depth(data: bytes) -> int:
+    """How many frames are below."""
+    frame, count = sys._getframe(), 0
+    while frame.f_back is not None:
+        frame, count = frame.f_back, count + 1
+    return count
+
+
+@pytest.mark.parametrize("levels", [0, 1, 5])
+def test_what_is_read_deeper_is_read_on_a_stack_with_so_many_levels_more(levels: int) -> None:
+    before = depth(b"")
+    assert deeper(depth, b"", levels) - before == levels + 1
+    assert deeper(depth, b"") - before == DEPTH_SPARE + 1
+
+
+@pytest.mark.parametrize(
+    "text", [b"[" * 300 + b"}", b'["\\ud800",' + b"[" * 300 + b"}", b"{" * 300, b"[" * 300 + b"\xff"]
+)
+def test_what_is_no_json_is_not_judged_by_its_depth(text: bytes) -> None:
+    """Its reader will say what it is."""
+    check_depth(text)
+
+
+@pytest.mark.parametrize("beginning", [b"", b'"\\ud800",'])
+def test_what_is_nested_too_deeply_is_refused(beginning: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="nested too deeply") as caught:
+        check_depth(b"[" + beginning + b"[" * 100_000 + b"]" * 100_001)
+    assert caught.value.rpc_code == PARSE_ERROR
+
+
+@pytest.mark.parametrize(
+    ("data", "key", "left"),
+    [
+        (b'{"a":1}', "a", b"{}"),
+        (b'{ "a" : 1 }', "a", b"{ }"),
+        (b'{"a":1,"b":2,"c":3}', "a", b'{"b":2,"c":3}'),
+        (b'{"a":1,"b":2,"c":3}', "b", b'{"a":1,"c":3}'),
+        (b'{"a":1,"b":2,"c":3}', "c", b'{"a":1,"b":2}'),
+        (b'{"a":1}', "b", b'{"a":1}'),
+    ],
+)
+def test_a_member_goes_with_one_comma(data: bytes, key: str, left: bytes) -> None:
+    assert remove_member(data, key) == left

@@ -324,3 +324,21 @@ def test_depth_is_read_or_refused(depth: int) -> None:
     else:
         with pytest.raises(RemoteProtocolError, match="deep"):
             digest_of_value(raw)
+
+
+# --- Other releases ---------------------------------------------------------------------------------------------------
+
+
+class Later(Claims, frozen=True, kw_only=True):
+    """What another release may claim under the same key."""
+
+    more: str = msgspec.field(name="z", default="")
+    park: int = msgspec.field(name="a")  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("changed", [{"park": 7}, {"park": "p", "more": "m"}], ids=["of another type", "unknown"])
+def test_what_another_release_sealed_under_the_same_key_is_refused(changed: dict[str, Any]) -> None:
+    """Its signature is good, and it cannot be read."""
+    said = {name: getattr(claims(), name) for name in Claims.__struct_fields__}
+    assert refusal(SEAL.mint(Later(**{**said, **changed}))) is Reason.MALFORMED
+    assert SEAL.open(SEAL.mint(Later(**said)), **REQUEST) == claims()

@@ -226,6 +226,20 @@ def test_sessions_that_end_with_the_process_leave_their_uploads() -> None:
     assert found(shelf, record, "new") is not None
 
 
+def test_no_use_shortens_what_a_clock_that_was_put_back_has_lengthened() -> None:
+    """What an earlier run said of when it goes holds, though that is far on by the clock of now."""
+    desk, shelf = made(live={"new"})
+    record = upload("one", "u", 100, UNIX_AT_ZERO + 3600)
+    shelf.restore([record], [])
+    desk.now = 5.0
+    assert found(shelf, record, "new") is not None
+    assert taken(desk) == []
+    desk.now = 3599.0
+    assert found(shelf, record, "new") is not None
+    desk.now = 3599.0 + LIMITS.upload_ttl_s
+    assert found(shelf, record, "new") is None
+
+
 # --- Whose ----------------------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from driving import Heard, notification, request
+from driving import GONE, Heard, notification, request
 from isthmus.core.effects import Cause, End
 from isthmus.core.eras import Era
 from isthmus.core.errors import OUTCOME_UNKNOWN
@@ -423,3 +423,81 @@ def test_a_status_that_cannot_be_read_changes_nothing() -> None:
     world.server.finish(work, text("done"))
     world.wait(10.0)
     assert world.status(party, id) == "completed"
+
+
+# --- Asked where nobody listens any more ------------------------------------------------------------------------------
+
+
+def asked_in_vain(**limits: Any) -> tuple[Scene, Party, str, Work, int]:
+    """A client was asked on a stream that is gone for good, and has no other: it asks for the outcome in a way that
+    leaves no room for questions, so that the question is held. Returns its number too."""
+    world, party, id, work, asked = waiting(stream_ttl_s=5.0, **limits)
+    world.world.end(party.places[0], GONE)
+    world.server.ask(work, "q")
+    world.wait(5.0)
+    (question,) = questions(party)
+    assert party.legacy is not None
+    world.world.end(asked.channel, GONE)
+    party.legacy.notify("notifications/cancelled", json.dumps({"requestId": asked.id}))
+    world.wait(6.0)
+    wait_in_silence(world, party, id, "90")
+    return world, party, id, work, question["id"]
+
+
+def wait_in_silence(world: Scene, party: Party, id: str, id_raw: str) -> None:
+    assert party.legacy is not None
+    party.legacy.say(request(id_raw, "tasks/result", json.dumps({"taskId": id})), takes_events=False)
+    world.run()
+
+
+def listen(world: Scene, party: Party) -> list[dict[str, Any]]:
+    """What the client hears once it listens again."""
+    assert party.legacy is not None
+    channel = party.legacy.listen()
+    world.run()
+    return list(world.world.frames(channel))
+
+
+@pytest.mark.parametrize("how", ["withdrawn", "over", "answered"])
+def test_a_question_that_is_settled_while_it_is_held_is_not_asked(how: str) -> None:
+    world, party, _, work, number = asked_in_vain()
+    if how == "withdrawn":
+        world.server.withdraw(work, "q")
+    elif how == "over":
+        world.server.finish(work, text("done"))
+    else:
+        party.reply(number, ACCEPT)  # it had heard the question before its stream was lost
+    world.wait(5.0)
+    assert [frame for frame in listen(world, party) if frame["method"] == "elicitation/create"] == []
+    assert work.given["q"] == ([ACCEPT] if how == "answered" else [])
+
+
+def test_a_question_that_is_held_is_asked_once_however_often_its_outcome_is_waited_for() -> None:
+    world, party, id, work, number = asked_in_vain()
+    for id_raw in ("91", "92"):
+        wait_in_silence(world, party, id, id_raw)
+    asked = [frame for frame in listen(world, party) if frame.get("method") == "elicitation/create"]
+    assert [frame["id"] for frame in asked] == [number]
+    party.reply(number, ACCEPT)
+    world.wait(5.0)
+    assert work.given["q"] == [ACCEPT]
+
+
+def test_a_question_that_is_held_and_then_asked_on_another_request_is_not_asked_again() -> None:
+    world, party, id, _, number = asked_in_vain()
+    again = party.result(id)
+    world.run()
+    asked = [frame["id"] for frame in world.world.frames(again.channel) if frame.get("method") == "elicitation/create"]
+    assert asked == [number]
+    assert [frame for frame in listen(world, party) if frame.get("method") == "elicitation/create"] == []
+
+
+def test_a_question_that_is_held_gives_way_where_too_much_is() -> None:
+    """It is refused then, as any other."""
+    world, _, _, work, _ = asked_in_vain(held_per_session_max=1)
+    world.server.ask(work, "r")
+    world.wait(5.0)
+    (session,) = world.engine._clients.sessions.values()
+    assert not session.asks
+    assert [held.ask for held in session.held] == [None], "what is kept is no question"
+    assert work.given["q"] == work.given["r"] == [{"action": "cancel"}]

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 from driving import UNIX_AT_ZERO, Client, driver
-from isthmus.core.effects import Cause, Connected, End, PipeOpening
+from isthmus.core.effects import Cause, Connected, Delete, End, PipeOpening
 from isthmus.core.eras import Era
 from isthmus.core.errors import OVERLOADED
 from isthmus.core.limits import Limits
@@ -541,3 +541,60 @@ def test_a_server_may_name_a_revision_that_is_none(revision: str) -> None:
     client.request("2", "tools/call", '{"name":"dig","task":{"ttl":5000}}')
     world.answer(world.hear("tools/list"), '{"tools":[{"name":"dig","execution":{"taskSupport":"optional"}}]}')
     assert world.hear("tools/call").frame["params"]["name"] == "dig"
+
+
+def test_each_of_several_subscriptions_to_a_task_is_told_as_long_as_it_lasts() -> None:
+    """One that ends takes nothing from the others; with the last nobody is told."""
+    world = scene(offer=Offer.ALWAYS)
+    party = world.party(MODERN)
+    id, work = world.begin(party, "a")
+    first, second = (party.ask("subscriptions/listen", notifications={"taskIds": [id]}) for _ in range(2))
+    world.run()
+    party.hang_up(first)
+    assert world.engine._servers._listens.is_watched(id)
+    before = len(world.world.messages(first.channel))
+    world.server.finish(work, text("done"))
+    world.run()
+    statuses = [
+        f["params"]["status"] for f in world.world.frames(second.channel) if f.get("method") == "notifications/tasks"
+    ]
+    assert statuses[-1] == "completed"
+    assert len(world.world.messages(first.channel)) == before
+    party.hang_up(second)
+    assert not world.engine._servers._listens.is_watched(id)
+
+
+GARBAGE = [
+    b"garbage",
+    b'{"jsonrpc":"2.0","method":"notifications/x"}',
+    b'{"jsonrpc":"2.0","id":"x","result":{}}',
+    b'{"jsonrpc":"2.0","id":999,"result":{}}',
+]
+
+
+def test_a_server_that_is_left_may_say_anything_until_it_has_taken_what_is_not_wanted_any_more() -> None:
+    """Its pipe is closed when the cancellation of its task is answered, and not before."""
+    world = scene(kind=Kind.PIPE, has_tasks=True)
+    party = world.party(LEGACY)
+    _, work = world.begin(party, "a", "must")
+    (child,) = world.world.children
+    party.leave()
+    for message in GARBAGE:
+        world.world.say(child, message)
+        assert child not in world.world.closed
+    assert not work.stops
+    world.run()
+    assert work.stops
+    assert child in world.world.closed
+
+
+def test_the_session_with_a_server_ends_after_it_has_taken_what_is_not_wanted_any_more() -> None:
+    """Over HTTP: the cancellation of its task would otherwise come too late to be understood."""
+    world = scene(kind=Kind.HTTP, has_tasks=True)
+    party = world.party(LEGACY)
+    _, work = world.begin(party, "a", "must")
+    party.leave()
+    assert not [dial for dial in world.world.dials if isinstance(dial.target, Delete)]
+    world.run()
+    assert work.stops
+    assert len([dial for dial in world.world.dials if isinstance(dial.target, Delete)]) == 1

@@ -84,7 +84,7 @@ class Begun:
         counts_for: the party whose session it counts for.
     home: the party whose session it runs in, or None: nobody's, but of whoever names it first (`owner`).
         at: when it ends for everybody, by what its client was told.
-        body: what was said of its outcome, once anybody asked.
+        said: what was told of its outcome, but for who told it, once anybody asked.
         is_sure: its outcome is the server's, and not what a restart made of it.
         is_followed: the proxy knows what it becomes; not so after a restart, until somebody asks.
     """
@@ -98,7 +98,7 @@ class Begun:
     at: float
     work: Work
     status: str = "working"
-    body: bytes | None = None
+    said: dict[str, Any] | None = None
     is_sure: bool = True
     is_followed: bool = True
 
@@ -336,8 +336,9 @@ class TasksWorld(RuleBasedStateMachine):
         if outcome is not None and task.is_sure:
             key = "error" if "error" in outcome else "result"
             assert outcome[key].items() <= shown[key].items(), (outcome, shown)
-        assert task.body is None or asked.body == task.body
-        task.body = asked.body
+        said = {key: value for key, value in shown.items() if key not in ("_meta", "id")}  # who said it, and to what
+        assert task.said is None or said == task.said
+        task.said = said
 
     @precondition(lambda self: any(t.owner[0] is LEGACY and t.status != "working" for t in self.tasks.values()))
     @rule(data=st.data())

@@ -184,6 +184,11 @@ def test_the_recorder_answers_what_the_engine_answers() -> None:
     assert (recorded.session_count, recorded.exchange_count) == (bare.session_count, bare.exchange_count) == (1, 1)
     assert recorded.next_timeout() == bare.next_timeout()
     assert recorded.next_timeout() is not None
+    assert recorded.earliest_at == bare.earliest_at
+    assert recorded.report() == bare.report()
+    assert [status.id for status in recorded.report()] == ["web", "files"]
+    assert [recorded.owes(ChannelId(n)) for n in (1, 2)] == [bare.owes(ChannelId(n)) for n in (1, 2)]
+    assert not recorded.passes(ChannelId(1), INITIALIZE, 10**9)
     assert [task.id for task in recorded.tasks()] == [TASK.id]
     assert recorded.tasks() == bare.tasks()
     assert recorded.receive_task_cancel(TASK.id, 1.0) == bare.receive_task_cancel(TASK.id, 1.0)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.effects import RawFile, UploadOpening
+from isthmus.core.effects import DraftOpening, RawFile, UploadOpening
 from isthmus.core.wire.http_routes import Head, Refused, Route, Surface, UploadRoute
 from isthmus.core.wire.http_server import judge
 
@@ -120,3 +120,23 @@ def test_a_form_is_posted_to_the_server_itself() -> None:
     assert isinstance(form, UploadRoute) and isinstance(form.opening, UploadOpening) and form.opening.raw is None
     refused = ask("/upload/files/a.txt", method="POST")
     assert isinstance(refused, Refused) and (refused.status, dict(refused.headers)[b"allow"]) == (405, b"PUT, OPTIONS")
+
+
+@pytest.mark.parametrize(
+    ("fields", "length"),
+    [
+        ({"upload-length": "5"}, 5),
+        ({"upload-length": "5", "upload-defer-length": "1"}, 5),
+        ({"upload-defer-length": "1"}, "got Upload-Defer-Length, expected Upload-Length"),
+        ({}, "Upload-Length"),
+    ],
+)
+def test_a_file_in_parts_says_how_long_it_is(fields: dict[str, str], length: int | str) -> None:
+    route = ask("/upload/files", ("tus-resumable", "1.0.0"), ("content-length", "0"), *fields.items(), method="POST")
+    if isinstance(length, int):
+        assert isinstance(route, UploadRoute) and isinstance(route.opening, DraftOpening)
+        assert route.opening.length == length
+    else:
+        assert isinstance(route, Refused) and route.status == 400
+        assert length in json.loads(route.body)["detail"]
+        assert ("Defer" in json.loads(route.body)["detail"]) == ("upload-defer-length" in fields)

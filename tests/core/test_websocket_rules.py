@@ -277,3 +277,12 @@ def test_parts_are_whole_characters(text: str, size: int) -> None:
         at = end
     assert "".join(parts) == text
     assert end_of_part(b"", 0, size) == 0
+
+
+@pytest.mark.parametrize(
+    ("payload", "seen"),
+    [(b"\x03", "of one byte"), (b"\x03\xe7", "with code 999"), (b"\x03\xedx", "with code 1005")],
+)
+def test_a_close_frame_that_may_not_be_sent_is_told_to_people(payload: bytes, seen: str) -> None:
+    with pytest.raises(SocketError, match=f"got a Close frame {seen}, expected one without a code"):
+        parse_close(payload)

@@ -8,15 +8,16 @@ import os
 import time
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 from mutators import Mutant
 
 ROOT = Path(__file__).parents[2]
-TESTS = "tests/core"
+FOLDERS: Final = ("core", "simulation", "storage", "transports")
+"""Of tests, those that run the core in their own process."""
 TEST_MAX_S = 20.0
 """Slower tests are not asked: a mutant would wait for them longest."""
 FILE_S = 0.2
@@ -42,10 +43,15 @@ class Cover(NamedTuple):
         own, statement = mutant.spans
         return not self.imported.get(module, set()).isdisjoint({*own, *statement})
 
-    def tests_of(self, module: str, mutant: Mutant, budget_s: float) -> list[str]:
+    def tests_of(self, module: str, mutant: Mutant, budget_s: float, asked: Collection[str] = ()) -> list[str]:
         """Who might see the fault: those whose file is named after the module or its folder first, then the quickest of
         each file, the next quickest of each, and so on, as many as fit. What runs at import concerns all that run
-        anything of the module."""
+        anything of the module, and those whose file is named after it or its folder: what reads a table runs none of
+        its lines.
+
+        Args:
+            asked: those that did not.
+        """
         lines = self.lines.get(module, {})
         is_import = self.runs_at_import(module, mutant)
         found: set[str] = set()
@@ -53,9 +59,11 @@ class Cover(NamedTuple):
             found = found or {self.tests[at] for line in span for at in lines.get(line, ())}
         path = Path(module)
         own = {path.stem, path.parent.name} - {"core"}
+        if is_import:
+            found.update(test for test in self.tests if any(name in test.partition("::")[0] for name in own))
         ranks: Counter[str] = Counter()
         order = []
-        for test in sorted(found, key=lambda test: (self.seconds[test], test)):
+        for test in sorted(found.difference(asked), key=lambda test: (self.seconds[test], test)):
             file = test.partition("::")[0]
             is_own = any(name in file for name in own)
             order.append((not is_own, 0 if is_own else ranks[file], self.seconds[test], test))
@@ -73,7 +81,8 @@ class Cover(NamedTuple):
 
 
 def test_files() -> list[str]:
-    return [f"{TESTS}/{path.name}" for path in sorted((ROOT / TESTS).glob("test_*.py"))]
+    found = (path for folder in FOLDERS for path in sorted((ROOT / "tests" / folder).glob("test_*.py")))
+    return [path.relative_to(ROOT).as_posix() for path in found]
 
 
 def load(folder: Path, files: Sequence[str]) -> tuple[Cover, list[str]]:
@@ -155,7 +164,7 @@ class _Watch:
 
 
 def _cache(folder: Path, file: str) -> Path:
-    return folder / f"{Path(file).stem}.json"
+    return folder / f"{Path(file).parent.name}.{Path(file).stem}.json"
 
 
 def _digest(file: str) -> str:

@@ -18,22 +18,31 @@ import signal
 import sys
 import time
 import tomllib
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import covering
 from covering import ROOT, Cover
-from judging import WALL_TIMES, Verdict, contained, judge
+from judging import EXAMPLES, Verdict, contained, judge
 from mutators import Mutant, mutants_of, mutated
 from rehearsing import Rehearsal
 
 TESTS_MAX_S: Final = 6.0
 """CPU time of the tests that one mutant is shown, as it was while all that they ran was noted: that doubles it."""
+AGAIN_MAX_S: Final = 60.0
+"""The same, of those that are shown one that survived the first."""
+EXAMPLES_AGAIN: Final = 50
+"""Of a property that is one of these: as many as in every run of the tests."""
 MEASURE_MAX_S: Final = 120
 """CPU time of one file of tests, all that it runs noted."""
+MEASURE_WALL_MAX_S: Final = 300
+"""Some wait for processes that are not told, with all that is noted; they are left out."""
 SEEN: Final = (Verdict.KILLED, Verdict.ENDED)
 
 
@@ -63,30 +72,75 @@ def drawn(found: Mapping[str, list[Mutant]], seed: int) -> list[tuple[str, Mutan
     return every
 
 
-def examine(
-    order: Sequence[tuple[str, Mutant]], cover: Cover, rehearsal: Rehearsal, *, seconds: float, tests_s: float
-) -> Iterator[Finding]:
+def examine(order: Sequence[tuple[str, Mutant]], cover: Cover, give_up_at: float, again_s: float) -> Iterator[Finding]:
+    """One after another, until time is up.
+
+    Args:
+        again_s: CPU time of the tests that a mutant is shown when the first have not seen it.
+    """
     reasons = equivalents()
-    give_up_at = time.monotonic() + seconds
-    for module, mutant in order:
-        if time.monotonic() > give_up_at:
-            return
-        if mutant.name in reasons.get(module, {}):
-            yield Finding(module, mutant, Verdict.EQUIVALENT)
-            continue
-        path = ROOT / module
-        tests = cover.tests_of(module, mutant, tests_s)
-        if not tests:
-            yield Finding(module, mutant, Verdict.UNSEEN)
-            continue
-        tree = mutated(path.read_text(encoding="utf-8"), mutant)
-        if not cover.runs_at_import(module, mutant):
-            found = rehearsal.judge(module, compile(tree, str(path), "exec"), tests)
-            if found is not None:
-                yield Finding(module, mutant, *found)
+    with Rehearsal(sorted({test.partition("::")[0] for test in cover.seconds}), cover.seconds) as rehearsal:
+        for module, mutant in order:
+            if time.monotonic() > give_up_at:
+                return
+            if mutant.name in reasons.get(module, {}):
+                yield Finding(module, mutant, Verdict.EQUIVALENT)
                 continue
-        cpu_s = sum(cover.seconds[test] for test in tests)
-        yield Finding(module, mutant, judge(path, tree, tests, cover.seconds, cpu_s))
+            tests = cover.tests_of(module, mutant, TESTS_MAX_S)
+            found = shown(module, mutant, tests, cover, rehearsal, EXAMPLES)
+            if found.verdict in (Verdict.SURVIVED, Verdict.UNSEEN) and again_s:
+                others = cover.tests_of(module, mutant, again_s, frozenset(tests))
+                if (later := shown(module, mutant, others, cover, rehearsal, EXAMPLES_AGAIN)).verdict != Verdict.UNSEEN:
+                    found = later
+            yield found
+
+
+def shown(
+    module: str, mutant: Mutant, tests: Sequence[str], cover: Cover, rehearsal: Rehearsal, examples: int
+) -> Finding:
+    if not tests:
+        return Finding(module, mutant, Verdict.UNSEEN)
+    path = ROOT / module
+    tree = mutated(path.read_text(encoding="utf-8"), mutant)
+    if not cover.runs_at_import(module, mutant):
+        found = rehearsal.judge(module, compile(tree, str(path), "exec"), tests, examples)
+        if found is not None:
+            return Finding(module, mutant, *found)
+    cpu_s = sum(cover.seconds[test] for test in tests)
+    return Finding(module, mutant, judge(path, tree, tests, cover.seconds, cpu_s))
+
+
+def side_by_side(
+    order: Sequence[tuple[str, Mutant]], cover: Cover, *, jobs: int, seconds: float, again_s: float
+) -> Iterator[Finding]:
+    """The same, in as many processes as `jobs`, each with its share."""
+    give_up_at = time.monotonic() + seconds
+    running: list[Connection] = []
+    for job in range(jobs):
+        ours, theirs = Pipe(duplex=False)
+        if os.fork() == 0:
+            for other in (ours, *running):
+                other.close()
+            code = 1
+            try:
+                for finding in examine(order[job::jobs], cover, give_up_at, again_s):
+                    theirs.send(finding)
+                code = 0
+            except (KeyboardInterrupt, BrokenPipeError):
+                code = 0
+            except Exception:
+                traceback.print_exc()  # the others go on
+            finally:
+                theirs.close()
+                os._exit(code)
+        theirs.close()
+        running.append(ours)
+    while running:
+        for each in wait(running):
+            try:
+                yield each.recv()  # type: ignore[union-attr]
+            except EOFError:
+                running.remove(each)  # type: ignore[arg-type]
 
 
 def interval(seen: int, due: int) -> tuple[float, float]:
@@ -142,12 +196,19 @@ def markdown(told: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def measured(folder: Path) -> Cover:
+def measured(folder: Path, jobs: int) -> Cover:
     files = covering.test_files()
     cover, missing = covering.load(folder, files)
-    for file in missing:
-        print(f"seeing what {file} runs …", flush=True)
-        contained(partial(measure, folder, file), cpu_s=MEASURE_MAX_S, wall_s=MEASURE_MAX_S * WALL_TIMES)
+    helpers = []
+    for job in range(jobs if missing else 0):
+        if (pid := os.fork()) == 0:
+            for file in missing[job::jobs]:
+                print(f"seeing what {file} runs …", flush=True)
+                contained(partial(measure, folder, file), cpu_s=MEASURE_MAX_S, wall_s=MEASURE_WALL_MAX_S)
+            os._exit(0)
+        helpers.append(pid)
+    for pid in helpers:
+        os.waitpid(pid, 0)
     if missing:
         cover, missing = covering.load(folder, files)
     for file in missing:
@@ -165,7 +226,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--count", type=int, default=None, help="of mutants; as many as there is time for")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--tests", type=float, default=TESTS_MAX_S, help="CPU seconds of tests for each")
+    parser.add_argument("--tests", type=float, default=AGAIN_MAX_S, help="CPU seconds of tests for each that survives")
+    parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--again", action="store_true", help="those that survived the last time")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutants")
     parser.add_argument("only", nargs="*")
@@ -174,7 +236,7 @@ def main() -> int:
     os.chdir(ROOT)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)  # what is at hand ends with us, wherever we were started
-    cover = measured(given.folder)
+    cover = measured(given.folder, given.jobs)
     found = {module: mutants_of((ROOT / module).read_text(encoding="utf-8")) for module in modules(given.only)}
     if not any(found.values()):
         sys.exit(f"there are no mutants of {', '.join(given.only)}")
@@ -185,15 +247,14 @@ def main() -> int:
         order = [each for each in drawn(found, given.seed) if (each[0], each[1].name) in names]
     findings: list[Finding] = []
     began = time.monotonic()
-    with Rehearsal(sorted({test.partition("::")[0] for test in cover.seconds}), cover.seconds) as rehearsal:
-        try:
-            for finding in examine(order, cover, rehearsal, seconds=given.seconds, tests_s=given.tests):
-                findings.append(finding)
-                module, mutant, verdict, _ = finding
-                if verdict not in (*SEEN, Verdict.EQUIVALENT):
-                    print(f"{module}:{mutant.line}: {verdict.value}: {mutant.name}", flush=True)
-        except KeyboardInterrupt:
-            print("stopped: what follows is of those that were tried")
+    try:
+        for finding in side_by_side(order, cover, jobs=given.jobs, seconds=given.seconds, again_s=given.tests):
+            findings.append(finding)
+            module, mutant, verdict, _ = finding
+            if verdict not in (*SEEN, Verdict.EQUIVALENT):
+                print(f"{module}:{mutant.line}: {verdict.value}: {mutant.name}", flush=True)
+    except KeyboardInterrupt:
+        print("stopped: what follows is of those that were tried")
     print(f"{len(findings)} in {time.monotonic() - began:.0f} s")
     told = tables(findings, {module: len(mutants) for module, mutants in found.items()}, given.seed)
     kept = given.folder / ("again" if given.again else "report")

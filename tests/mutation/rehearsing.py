@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 import hypothesis.configuration
 import pytest
 from _pytest.runner import runtestprotocol
-from judging import SPARE_S, TIMES, WALL_TIMES, Verdict, contained, settle, told
+from judging import EXAMPLES, SPARE_S, TIMES, WALL_TIMES, Verdict, contained, settle, told
 
 
 class Rehearsal:
@@ -52,13 +52,18 @@ class Rehearsal:
         self._ours.close()
         os.waitpid(self._pid, 0)
 
-    def judge(self, module: str, code: types.CodeType, tests: Sequence[str]) -> tuple[Verdict, str] | None:
+    def judge(
+        self, module: str, code: types.CodeType, tests: Sequence[str], examples: int = EXAMPLES
+    ) -> tuple[Verdict, str] | None:
         """Run the tests with a module's functions as they are in `code`.
+
+        Args:
+            examples: of a property.
 
         Returns:
             What came of it, and which test saw it. None if the fault is in none of them.
         """
-        self._ours.send((module, marshal.dumps(code), tests))
+        self._ours.send((module, marshal.dumps(code), tests, examples))
         found: tuple[Verdict, str] | None = self._ours.recv()
         return found
 
@@ -89,9 +94,10 @@ class _Stage:
         gc.freeze()
         while True:
             try:
-                module, code, tests = self._orders.recv()
+                module, code, tests, examples = self._orders.recv()
             except EOFError:
                 return True
+            settle(examples)
             self._orders.send(self._judge(module, marshal.loads(code), tests))
 
     def _judge(self, module: str, code: types.CodeType, tests: Sequence[str]) -> tuple[Verdict, str] | None:

@@ -121,6 +121,12 @@ def test_who_is_asked() -> None:
     assert asked(1, range(1, 2), 1.1 + FILE_S) == ["quick", "slow"]  # each file has to be read
     assert asked(9, range(9, 10), 9.0) == []
 
+    declared = Mutant("", "", 1, (0, 0), (range(1, 2), range(1, 2)))
+    cover = Cover(tests, {}, seconds, {"core/part.py": {1}, "core/such.py": {1}})
+    found = cover.tests_of("core/part.py", declared, 9.0)
+    assert found == [own + "quick", own + "slow"], "it has nothing but declarations"
+    assert cover.tests_of("core/such.py", declared, 9.0) == []
+
 
 def test_nothing_escapes() -> None:
     """What loops, waits, grows, raises or leaves children comes to an end, and says how."""
@@ -291,3 +297,16 @@ def test_every_equivalent_is_a_mutant_with_a_reason() -> None:
 def test_modules_are_chosen_by_file_and_folder() -> None:
     assert modules(["core/timers.py"]) == ["core/timers.py"]
     assert set(modules(["core/wire/"])) == set(modules(["core/wire"])) < set(modules([]))
+
+
+def test_a_fault_in_a_table_is_shown_to_those_named_after_it() -> None:
+    """They run none of its lines; nor does anyone a module of tables alone."""
+    tests = ["tests/core/test_part_rules.py::a", "tests/core/test_other.py::b"]
+    cover = Cover(tests, {"core/part.py": {}}, dict.fromkeys(tests, 1.0), {"core/part.py": {1, 7}})
+    for line, shown in ((1, tests[:1]), (7, tests[:1]), (3, [])):
+        mutant = Mutant("", "", line, (0, 0), (range(line, line + 1), range(line, line + 1)))
+        assert cover.tests_of("core/part.py", mutant, 9.0) == shown
+    in_folder = Cover(tests, {"core/part/rows.py": {}}, dict.fromkeys(tests, 1.0), {"core/part/rows.py": {1}})
+    assert (
+        in_folder.tests_of("core/part/rows.py", Mutant("", "", 1, (0, 0), (range(1, 2), range(1, 2))), 9.0) == tests[:1]
+    )

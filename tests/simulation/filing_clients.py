@@ -133,6 +133,8 @@ class Filing(Client):
             self._note_task(owed, result["taskId"])
         elif "task" in result and "taskId" in result["task"]:
             self._note_task(owed, result["task"]["taskId"])
+        elif then is not None and result.get("resultType") == "input_required":
+            self.thens[self.owed[self.last]] = then  # it is asked again, with answers
         elif then is not None:
             then(frame)
 

@@ -21,7 +21,7 @@ from isthmus.core.eras import Era
 from isthmus.core.oracle import Violation
 from isthmus.core.oracle.wires import Wire
 from isthmus.core.plan import Affinity, Eviction, Kind, Offer, Plan, TaskRules
-from lasting_network import DYING, ZERO_UNIX, LastingNetwork
+from lasting_network import DYING, LastingNetwork
 from overheard import Overheard
 from promises import Promises
 from simulated_clients import KINDS as PLAIN_KINDS
@@ -229,7 +229,8 @@ class LastingWorld(World):
         for client in self.clients:
             client.is_done = True
             client.leave()
-        network.run(EMPTY_S + max(0.0, ZERO_UNIX - network.unix_at_zero))  # longer for a clock that was put back
+        put_back_s = network.latest_unix_at_zero - network.unix_at_zero
+        network.run(EMPTY_S + put_back_s)
         disk.remove_junk()
         left = {"files": network.engine.files(), "drafts": disk.drafts, "folders": list(disk.files)}
         if any(left.values()):

@@ -71,7 +71,7 @@ class LastingNetwork(Network):
     ) -> None:
         super().__init__(rng, faults, self._reach)
         self._onward = dialled
-        self.unix_at_zero = ZERO_UNIX
+        self.unix_at_zero = self.latest_unix_at_zero = ZERO_UNIX
         self.storage = self.disk = StormyDisk(self)
         self._fate = self.rng_of("fate")
         self._effects_left = 0
@@ -161,6 +161,7 @@ class LastingNetwork(Network):
                 self.later(self._fate.expovariate(1.0), channel.peer.receive_end, channel, None)
         if self.strikes("steps", 0.5, self._fate):
             self.unix_at_zero += self._fate.choice((-3600.0, -30.0, -1.0, 1.0, 20.0, 3600.0))
+            self.latest_unix_at_zero = max(self.latest_unix_at_zero, self.unix_at_zero)
         self.later(self._fate.uniform(0.1, 3.0), self.start)
 
     # --- What differs while there is none ---------------------------------------------------------------------------

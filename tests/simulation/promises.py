@@ -176,9 +176,13 @@ class Promises:
             whose == (client.server, client.principal, client.is_modern)
             and bool(handle.principal)
             and handle.until_unix > self.network.now_unix + SLACK_S
+            and not any(handle.says.encode() in data for data in self.network.disk.vanished)  # its outcome
         )
 
     def receive_status(self, handle: Handle, status: str) -> None:
+        is_lost = handle.run < self.network.runs and self.network.disk.troubles > 0  # it could not be kept
+        if handle.status and status != handle.status and is_lost and status == "failed":
+            handle.status, handle.outcome = "", None
         if handle.status and status != handle.status:
             raise Wrong(f"{handle} is {status} now")
         if status in ("completed", "failed", "cancelled"):

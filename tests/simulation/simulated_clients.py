@@ -348,6 +348,10 @@ class Client:
                     owed.lost()
 
 
+AWAY: Final = 1001
+"""Says a proxy that stops: what was on its way to it is answered by nobody."""
+
+
 class PipeClient(Client):
     """A client with one two-way stream, that shakes hands.
 
@@ -383,7 +387,7 @@ class PipeClient(Client):
 
     def end_half(self) -> None:
         """End its own side. What it is owed still comes."""
-        if self.pipe is not None and self.is_connected:
+        if self.pipe is not None and self.is_connected and not self.is_halved:
             if self.news is not None:
                 self.news.stop()
             self.is_halved, self.is_ready = True, False
@@ -400,7 +404,7 @@ class PipeClient(Client):
         if channel is self.pipe:
             self.is_ready = False
             owed = sorted(self.due & self.owed.keys())
-            if self.is_halved and close is not None and owed:
+            if self.is_halved and close is not None and close.code != AWAY and owed:
                 raise Wrong(f"{self.mark} has ended its side, and was left without answers to {owed}: {close}")
             self.lose()
             self.network.later(1.0, self.begin)

@@ -116,6 +116,7 @@ class Network:
         history: a hash of all that the engine was told and has ordered.
         told: how often which input, and which fault.
         asked: how many requests all clients have made.
+        overtaken: what servers said on channels that the proxy had closed by the time it came.
         storage: what carries out orders that are for one.
         log: what the engine was told and has ordered, if anybody wants to read it.
     """
@@ -134,6 +135,7 @@ class Network:
         self.messages = self.asked = 0
         self._opened: Counter[str] = Counter()
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self.overtaken: list[bytes] = []
         self._entered = self._first = 0
         self._events = 0
 
@@ -267,6 +269,8 @@ class Network:
         self.later(channel.last_in_at - self.now, self._arrive, channel, item)
 
     def _arrive(self, channel: Channel, item: tuple[Any, ...]) -> None:
+        if item[0] == "say" and channel.is_dialled and channel.is_ending:
+            self.overtaken.append(item[1])
         if channel.is_over or channel.is_cut or channel.is_mute_in:
             return
         if channel.is_paused and item[0] != "end":

@@ -77,6 +77,7 @@ class Server:
         self.rng = network.rng_of(plan.id)
         self.revision = self.rng.choice(HANDSHAKES)
         self.processes: dict[Channel, Session] = {}
+        self._unlucky = b""
         self.sessions: dict[str, Session] = {}
         self.posts: dict[Channel, None] = {}  # in their order
         self.last = 0
@@ -94,7 +95,8 @@ class Server:
     def dialled(self, channel: Channel, dial: Dial) -> None:
         network, target = self.network, dial.target
         channel.peer = self
-        if network.strikes("crashes", 0.05, channel.rng):
+        is_unlucky = network.strikes("crashes", 0.05, channel.rng)
+        if is_unlucky and not (isinstance(target, Post) and self._is_tried(target.message)):
             network.end(channel, Cause(End.UNREACHABLE, "no luck"))
         elif isinstance(target, Post):
             self._take_post(channel, target)
@@ -108,6 +110,11 @@ class Server:
         else:
             self.processes[channel] = Session()
             network.connect(channel, Connected())
+
+    def _is_tried(self, message: bytes) -> bool:
+        """Whether it is an answer that did not come through before: who then has no luck again is not heard at all."""
+        was, self._unlucky = self._unlucky, message
+        return was == message and b'"method"' not in message
 
     def receive(self, channel: Channel, send: Send) -> None:
         self._hear(channel, json.loads(send.message), self.processes[channel], None)
