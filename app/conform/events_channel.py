@@ -4,35 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from ...core.oracle.observations import Ended, Role, Verb
-from .http_request import Request
-from .ledger import Ledger
+from .lobby import Caller
 from .steps import decoded
-
-if TYPE_CHECKING:
-    from .lobby import Lobby
 
 PATH: Final = "/sse"
 POSTS: Final = "/messages"
 OF_OTHERS: Final = "it posts to the URL of the event stream; then it takes --transport streamable_http"
 
 
-class EventsChannel(Request):
+class EventsChannel(Caller):
     """One request after the other."""
 
     _is_cut = False
-
-    @property
-    def lobby(self) -> Lobby:
-        found: Lobby = self.server.hall  # type: ignore[attr-defined]
-        return found
-
-    @property
-    def ledger(self) -> Ledger:
-        return self.lobby.ledger
 
     def do_GET(self) -> None:
         """Until the client hangs up, or is hung up on."""

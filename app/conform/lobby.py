@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 from .behaviour import Behaviour
+from .http_request import Request
 from .ledger import Ledger
 from .performing import Company, Performer
 
@@ -32,3 +33,16 @@ class Lobby(Company):
 
     def performer(self, wire: str) -> Performer | None:
         return self._performers.get(int(wire)) if wire.isascii() and wire.isdecimal() else None
+
+
+class Caller(Request):
+    """Who comes into one, by a connection of its own."""
+
+    @property
+    def lobby(self) -> Lobby:
+        found: Lobby = self.server.hall  # type: ignore[attr-defined]
+        return found
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.lobby.ledger

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, TextMessage
@@ -15,29 +15,17 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from ...core.oracle.observations import PIPE_CHANNEL
 from ...core.wire.websocket import SUBPROTOCOL
-from .http_request import BODY_MAX_BYTES, Request
-from .ledger import Ledger
+from .http_request import BODY_MAX_BYTES
+from .lobby import Caller
 from .steps import decoded
-
-if TYPE_CHECKING:
-    from .lobby import Lobby
 
 PATH: Final = "/ws"
 READ_BYTES: Final = 65536
 OF_OTHERS: Final = "it asks for no WebSocket: then it takes --transport streamable_http or sse"
 
 
-class SocketChannel(Request):
+class SocketChannel(Caller):
     """One connection, which becomes a WebSocket."""
-
-    @property
-    def lobby(self) -> Lobby:
-        found: Lobby = self.server.hall  # type: ignore[attr-defined]
-        return found
-
-    @property
-    def ledger(self) -> Ledger:
-        return self.lobby.ledger
 
     def do_POST(self) -> None:
         self._refuse(405)

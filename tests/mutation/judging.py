@@ -53,17 +53,25 @@ def judge(path: Path, module: ast.Module, tests: Collection[str], known: Collect
     if not tests:
         return Verdict.UNSEEN
     limit_s = int(cpu_s * TIMES + SPARE_S)
-    return told(contained(lambda: _run(path, module, tests, known), cpu_s=limit_s, wall_s=limit_s * WALL_TIMES))
+
+    def run(tree: ast.Module) -> int | None:
+        return contained(lambda: _run(path, tree, tests, known), cpu_s=limit_s, wall_s=limit_s * WALL_TIMES)
+
+    code = run(module)
+    if code == pytest.ExitCode.USAGE_ERROR:  # a conftest could not be imported, which must be the fault's doing
+        assert run(ast.parse(path.read_text(encoding="utf-8"))) == 0, "the tests were not run"
+        return Verdict.KILLED
+    return told(code)
 
 
 def told(code: int | None) -> Verdict:
     """What an exit code of pytest, or of `contained`, says."""
-    assert code != pytest.ExitCode.NO_TESTS_COLLECTED, "the tests were not run"
+    assert code not in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED), "the tests were not run"
     if code is None:
         return Verdict.UNSURE
     if code == -signal.SIGXCPU:
         return Verdict.ENDED
-    return Verdict.SURVIVED if code == 0 else Verdict.KILLED  # a usage error is a conftest that cannot be imported
+    return Verdict.SURVIVED if code == 0 else Verdict.KILLED
 
 
 def contained(work: Callable[[], int], *, cpu_s: int, wall_s: float) -> int | None:
