@@ -11,12 +11,11 @@ import stories
 from driving import connect, driver
 from isthmus.core.engine import Engine
 from isthmus.core.errors import LocalProtocolError
-from isthmus.core.ids import ChannelId
 
 KEPT = sorted(stories.FOLDER.glob("*/*.jsonl"))
 
 
-def tests_of(folder: str) -> set[str]:
+def names_of_tests(folder: str) -> set[str]:
     source = Path(__file__).with_name(f"test_{folder}.py").read_text(encoding="utf-8")
     return {node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)}
 
@@ -28,7 +27,7 @@ def test_each_story_is_of_a_test_that_there_is(folder: str) -> None:
         for path in KEPT
         if path.parent.name == folder
     }
-    assert names <= tests_of(folder), "stories of tests that are gone, or have another name now"
+    assert names <= names_of_tests(folder), "stories of tests that are gone, or have another name now"
 
 
 def test_stories_are_json_lines_that_say_what_was_told_before_what_it_led_to() -> None:
@@ -58,8 +57,13 @@ def test_all_that_an_engine_orders_is_told_once() -> None:
 
 def test_what_an_engine_refuses_is_told() -> None:
     with stories.told() as found, pytest.raises(LocalProtocolError):
-        driver().engine.receive_message(ChannelId(99), b"{}", 100.0)
-    assert [key for line in found.lines for key in json.loads(line)] == ["in", "told", "refused"]
+        world = driver()
+        world.engine.receive_drain(100.0)
+        world.engine.receive_drain(99.0)
+    said = [json.loads(line) for line in found.lines]
+    at = next(at for at, line in enumerate(said) if "refused" in line)
+    assert said[at - 1] == {"in": "receive_drain", "told": [99.0]}
+    assert said[at]["refused"].startswith("LocalProtocolError")
 
 
 def test_engines_are_as_they_were_afterwards() -> None:
