@@ -71,6 +71,24 @@ def test_an_argument_is_judged_by_its_own_name(properties: dict[str, Any], expec
     assert takes(properties) is expected
 
 
+def test_what_is_no_schema_hides_none_beside_it() -> None:
+    """Nor does one that is too deep."""
+    for odd in (True, None, 5, nested(9)["k"]):
+        assert verdicts({"p": URI, "q": odd, "r": URI}) == {"p": True, "r": True}
+
+
+def test_what_no_decoder_reads_says_nothing() -> None:
+    """Of what it stands in, the rest is read."""
+    half = b'{"a":"\\ud800","readOnlyHint":true,"properties":{"p":{"format":"uri"}}}'
+    page = b'{"tools":[{"name":"a","annotations":%b,"outputSchema":%b,"inputSchema":%b}]}' % (half, half, half)
+    assert read_hints(page) == {"a": Hints(output_schema=half)}
+    assert not takes_files(b'{"inputSchema":%b}' % half)
+
+
+def test_of_a_tool_that_says_nothing_nothing_is_known() -> None:
+    assert Hints() == Hints(is_harmless=False, output_schema=None, verdicts={}) == hints({})
+
+
 # --- How far --------------------------------------------------------------------------------------------------------
 
 
