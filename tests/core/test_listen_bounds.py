@@ -156,6 +156,16 @@ def test_a_bound_of_what_waits_is_reached_and_not_yet_exceeded() -> None:
     ]
 
 
+def test_what_nobody_wants_takes_no_room_while_it_is_opening() -> None:
+    """However much of it comes."""
+    listen = opened(Filter(tools=True, uris=frozenset({"a:b"})), queue_max=1)
+    for number in range(5):
+        listen.receive_change(UPDATED, json.dumps({"uri": f"z:{number}"}).encode())
+        listen.receive_change(PROMPTS, None)
+    listen.receive_change(TOOLS, None)
+    assert read(listen.receive_acknowledged(ALL))[1:] == [(TOOLS, {})]
+
+
 def test_what_waited_is_told_once() -> None:
     """Not again after an outage, of which only what can be read anew is told."""
     listen = opened()
@@ -167,10 +177,10 @@ def test_what_waited_is_told_once() -> None:
 
 def test_a_uri_is_below_all_that_ends_at_a_slash_in_it() -> None:
     """The first character, too, may be one."""
-    for above in ("/", "", "/a", "/a/", "/a/b", "/a/b/", "/a/b/c"):
-        assert Filter(uris=frozenset({above})).covers(UPDATED, "/a/b/c"), above
-    for other in ("/a/b/c/", "/a/b/c/d", "/b", "a", "/a/b/"[1:]):
-        assert not Filter(uris=frozenset({other})).covers(UPDATED, "/a/b/c"), other
+    for above in ("/", "", "/a", "/a/", "/a/b", "/a/b/", "/a/b/cde"):
+        assert Filter(uris=frozenset({above})).covers(UPDATED, "/a/b/cde"), above
+    for other in ("/a/b/cde/", "/a/b/cde/f", "/a/b/cd", "/b", "a", "a/b/"):
+        assert not Filter(uris=frozenset({other})).covers(UPDATED, "/a/b/cde"), other
 
 
 def test_a_task_is_told_of_to_who_asked_for_it() -> None:
@@ -191,7 +201,8 @@ def test_a_task_is_told_of_to_who_asked_for_it() -> None:
         ('{"resourceSubscriptions":["a","b","c","d"]}', OVERLOADED, "got 4 entries in resourceSubscriptions"),
         ('{"taskIds":["a",1]}', INVALID_PARAMS, "an entry of taskIds"),
         ('{"taskIds":"a"}', INVALID_PARAMS, "another value for taskIds"),
-        ('{"promptsListChanged":0}', INVALID_PARAMS, "another value for promptsListChanged"),
+        ('{"promptsListChanged":0}', INVALID_PARAMS, "another value for promptsListChanged, expected true or false$"),
+        ("null", INVALID_PARAMS, "got no object notifications in the params of a listen, expected one$"),
     ],
 )
 def test_a_refusal_says_which_member_is_wrong(raw: str, code: int, said: str) -> None:
