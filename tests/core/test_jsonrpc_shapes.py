@@ -6,7 +6,7 @@ import json
 import sys
 
 import pytest
-from isthmus.core import jsonrpc
+from isthmus.core import jsonrpc, rewrite
 from isthmus.core.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RemoteProtocolError
 from isthmus.core.jsonrpc import Frame
 
@@ -188,3 +188,73 @@ def test_a_message_of_any_length_reads_the_same(size: int) -> None:
     assert jsonrpc.decode(jsonrpc.encode_notification("m", listed)) == Frame(None, "m", listed)
     deep = b"[" * 2000 + payload + b"]" * 2000
     assert "nested too deeply" in refused(jsonrpc.encode_result(b"1", deep)).message
+
+
+def read_again(message: bytes, frames: int) -> None:
+    """Look into it where the stack has so many fewer levels left."""
+    if frames:
+        read_again(message, frames - 1)
+    else:
+        rewrite.members(message)
+
+
+@pytest.mark.parametrize("space", [b"", b" "])
+@pytest.mark.parametrize("pad", [0, 64 * 1024])
+def test_however_long_it_is_what_was_decoded_can_be_read_again(space: bytes, pad: int) -> None:
+    """On a deeper stack, whatever its depth; so can each message of a batch."""
+    outcomes = set()
+    for levels in (200, *range(300, 1000, 23), 2000):
+        result = b'["%b",%b1%b]' % (b"x" * pad, b"[" * levels, b"]" * levels)
+        message = b'{"jsonrpc":"2.0",%b"id":1,"result":%b}' % (space, result)
+        for read in (jsonrpc.decode, lambda text: jsonrpc.split_batch(b"[%b]" % text)):
+            try:
+                read(message)
+            except RemoteProtocolError as error:
+                outcomes.add(error.message.partition(",")[0])
+            else:
+                read_again(message, 50)
+                outcomes.add("read")
+    assert len(outcomes) == 2
+    assert all(each == "read" or "nested too deeply" in each for each in outcomes)
+
+
+# --- What is absent, and whose it is --------------------------------------------------------------------------------
+
+
+def test_a_member_that_is_null_beside_another_is_absent() -> None:
+    """Also a method, on an answer."""
+    head = b'"jsonrpc":"2.0","id":1,"method":null'
+    assert jsonrpc.decode(b'{%b,"result":{}}' % head) == Frame(b"1", result=b"{}")
+    assert jsonrpc.decode(b'{%b,"error":{}}' % head) == Frame(b"1", error=b"{}")
+    assert jsonrpc.decode(b'{%b,"result":null,"error":{}}' % head) == Frame(b"1", error=b"{}")
+    assert jsonrpc.decode(b'{%b,"result":{},"error":null}' % head) == Frame(b"1", result=b"{}")
+
+
+@pytest.mark.parametrize(
+    ("rest", "shape", "is_answerable"),
+    [
+        (b'"id":1,"method":"m","params":{"a":"\xff"}', "call", True),
+        (b'"id":1,"method":"m","params":"\xff"', "call", True),
+        (b'"method":"m","params":{"a":"\xff"}', "call", False),
+        (b'"id":1,"result":{"a":"\xff"}', "reply", True),
+        (b'"id":1,"error":{"a":"\xff"}', "reply", True),
+        (b'"id":null,"method":"m"', "call", False),
+        (b'"id":1,"method":7', "call", True),
+        (b'"id":1,"method":"\\ud800"', "call", True),
+        (b'"id":1,"method":"m","params":7', "call", True),
+        (b'"id":1.5,"method":"m"', "call", False),
+        (b'"id":null,"result":1', "reply", False),
+        (b'"id":1.5,"error":{}', "reply", False),
+        (b'"id":1', "", True),
+    ],
+)
+def test_whose_a_broken_message_is_is_told(rest: bytes, shape: str, is_answerable: bool) -> None:
+    """A call can be refused under its id, and an answer ends what it answers."""
+    for space in (b"", b" "):
+        error = refused(b'{"jsonrpc":"2.0",%b%b}' % (space, rest))
+        assert (error.shape, error.id_raw) == (shape, b"1" if is_answerable else None)
+
+
+def test_the_mark_of_utf8_is_that_of_the_standard() -> None:
+    """RFC 3629, section 6."""
+    assert "\ufeff".encode() == jsonrpc.MARK

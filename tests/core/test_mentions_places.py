@@ -141,6 +141,18 @@ def test_what_can_hold_no_handle_may_be_as_it_likes(beside: bytes) -> None:
         found(b'{"arguments":{"p":{"a":1,"a":"%b"},"q":"%b"}}' % (LONG.encode(), UP.encode()))
 
 
+@pytest.mark.parametrize("size", [27, 73, 74, 100])
+def test_what_is_too_short_for_a_handle_is_not_read(size: int) -> None:
+    """The shortest place that is has more than the two ids and the word between them."""
+    twice = b'{"sessions":1,"sessions":2}'.replace(b"2}", b" " * (size - 27) + b"2}")
+    params = b'{"arguments":{"p":%b,"q":"%b"}}' % (twice, UP.encode())
+    if size <= 73:
+        assert len(found(params)) == 1
+    else:
+        with pytest.raises(ArgumentProblem, match="twice"):
+            found(params)
+
+
 def test_a_handle_with_escaped_slashes_is_one_in_what_cannot_be_read_too() -> None:
     handle = UP.replace("/", "\\/").encode()
     with pytest.raises(ArgumentProblem, match="twice"):
