@@ -1,0 +1,229 @@
+"""What servers say is read, given to whom it is for, and what nobody can use is noted."""
+
+from __future__ import annotations
+
+import pytest
+from driving import Client, Driver, Heard, connect, driver, newcomer, notification, request
+from isthmus.core.effects import Cause, Connected, End, Note, Spawn
+from isthmus.core.errors import INTERNAL_ERROR, INVALID_REQUEST
+from isthmus.core.ids import ChannelId
+from isthmus.core.plan import Kind
+from stateless_server import discovered, modern_plan
+
+UPS = pytest.mark.parametrize("up", ["pipe", "http"])
+DIED = Cause(End.BROKEN, "exited with code 1")
+FORGOTTEN = Cause(End.REFUSED, status=404)
+
+
+def child(world: Driver) -> ChannelId:
+    return world.last_dial(Spawn).channel
+
+
+def called(up: str) -> tuple[Driver, Client, ChannelId, Heard]:
+    """A call that the server, which is ready, has got; over HTTP its reply has begun."""
+    world = driver()
+    client = connect(world, "http", up)
+    channel = client.request('"mine"', "tools/call", '{"name":"t"}')
+    heard = world.hear("tools/call")
+    if heard.post is not None:
+        world.open(heard.channel, Connected())
+    return world, client, channel, heard
+
+
+def notes(world: Driver, before: int = 0) -> list[Note]:
+    return [effect for effect in world.log[before:] if isinstance(effect, Note)]
+
+
+# --- Noise ----------------------------------------------------------------------------------------------------------
+
+
+def test_noise_is_noted_eight_times_and_then_more_and_more_rarely() -> None:
+    """With how it begins, up to forty characters; what looks like a message may be payload, and is not shown."""
+    world, _, _, heard = called("pipe")
+    before = len(world.log)
+    for _ in range(70):
+        world.say(heard.channel, b"  debug: " + b"x" * 50)
+    told = notes(world, before)
+    assert {(note.level, note.server) for note in told} == {("warning", "pipe")}
+    beginning = "; it begins " + repr("  debug: " + "x" * 31)
+    texts = [note.text for note in told]
+    assert [text.partition(beginning)[2] for text in texts] == [
+        *[""] * 8, " (16 times by now)", " (32 times by now)", " (64 times by now)"
+    ]  # fmt: skip
+    assert all(text.startswith("server sent what is no message: ") and beginning in text for text in texts)
+
+
+@pytest.mark.parametrize("message", [b'{"secret":1', b' ["secret"', b'\n{"secret"'])
+def test_what_looks_like_a_message_is_not_shown(message: bytes) -> None:
+    world, _, channel, heard = called("pipe")
+    before = len(world.log)
+    world.say(heard.channel, message)
+    (note,) = notes(world, before)
+    assert note.text.startswith("server sent what is no message: ")
+    assert "secret" not in note.text
+    assert "begins" not in note.text
+    world.answer(heard)
+    assert "result" in world.said(channel)
+
+
+def test_what_a_server_wrote_in_place_of_an_answer_is_told_to_who_waits() -> None:
+    """The first of it, where it then does not come up."""
+    world = driver()
+    channel = newcomer(world, "http", "pipe").initialize()
+    world.open(child(world), Connected())
+    for line in (b"{not json", b"usage: server PATH", b"more of it"):
+        world.say(child(world), line)
+    world.end(child(world), DIED)
+    said = world.said(channel)["error"]["message"]
+    assert said.endswith("exited with code 1; it wrote what is no message: 'usage: server PATH'")
+
+
+@pytest.mark.parametrize("kind", ["handshake", "stateless"])
+def test_what_it_wrote_before_it_answered_is_no_reason_of_a_later_end(kind: str) -> None:
+    world = driver(modern_plan(Kind.PIPE)) if kind == "stateless" else driver()
+    client = newcomer(world, "http", "pipe")
+    channel = client.initialize()
+    world.open(child(world), Connected())
+    world.say(child(world), b"hello")
+    if kind == "stateless":
+        discovered(world)
+    else:
+        world.answer(world.hear("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}')
+    assert "result" in world.said(channel)
+    world.say(child(world), b"hello again")
+    before = len(world.log)
+    world.end(child(world), DIED)
+    texts = [note.text for note in notes(world, before)]
+    assert len([text for text in texts if text.startswith("upstream lost: ")]) == 1
+    assert not [text for text in texts if "it wrote" in text]
+    assert any(text.endswith("exited with code 1") for text in texts)
+
+
+# --- Broken messages ------------------------------------------------------------------------------------------------
+
+
+@UPS
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (b'{"jsonrpc":"2.0","id":%d,"result":{"a":"\xff"}}', "got a byte that is not UTF-8"),
+        (b'{"jsonrpc":"1.0","id":%d,"result":{}}', 'got jsonrpc "1.0"'),
+        (b'{"jsonrpc":"2.0","id":%d,"result":{},"error":{}}', "got both result and error"),
+        (b'{"jsonrpc":"2.0","id":%d,"result":{"a":', "got"),
+        (b'{"result":{"a":%b,"jsonrpc":"2.0","id":%%d}' % (b"1" * 5000), "got"),
+    ],
+    ids=["utf8", "version", "both", "cut", "tail"],
+)
+def test_a_broken_answer_ends_its_request(up: str, broken: bytes, said: str) -> None:
+    """With an error that says so, and the server goes on."""
+    world, client, channel, heard = called(up)
+    world.say(heard.channel, broken.replace(b"%d", b"%d" % heard.id))
+    answer = world.said(channel)
+    assert answer["id"] == "mine"
+    assert answer["error"]["code"] == INTERNAL_ERROR
+    assert answer["error"]["message"].startswith(f"the server's answer could not be read: {said}")
+    second = client.request("2", "tools/list")
+    world.answer(world.hear("tools/list"), '{"tools":[]}')
+    assert "result" in world.said(second)
+
+
+@UPS
+def test_a_broken_question_is_refused_under_its_id(up: str) -> None:
+    """And one without an id that can be answered is dropped."""
+    world, _, channel, heard = called(up)
+    world.say(heard.channel, b'{"jsonrpc":"2.0","id":"q","method":"roots/list","params":7}')
+    refused = world.hear("").frame
+    assert (refused["id"], refused["error"]["code"]) == ("q", INVALID_REQUEST)
+    assert refused["error"]["message"] == "got params that are a number, expected an object"
+    world.say(heard.channel, b'{"jsonrpc":"2.0","id":1.5,"method":"roots/list"}')
+    assert not world.heard
+    assert not world.messages(channel)
+
+
+def test_a_broken_question_of_a_server_without_sessions_is_not_answered() -> None:
+    """Such a one asks nothing."""
+    world = driver(modern_plan(Kind.PIPE))
+    client = newcomer(world, "http", "pipe")
+    client.initialize()
+    discovered(world)
+    before = len(world.log)
+    world.say(child(world), b'{"jsonrpc":"2.0","id":"q","method":"roots/list","params":7}')
+    world.say(child(world), request('"q"', "roots/list"))
+    assert not world.heard
+    texts = [(note.level, note.text) for note in notes(world, before)]
+    assert texts[1:] == [("warning", "roots/list dropped: a server without sessions asks nothing")]
+
+
+@pytest.mark.parametrize(
+    ("message", "is_answered"),
+    [
+        (b'{"jsonrpc":"2.0","error":{"code":-1,"message":"no"}}', True),
+        (b'{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"no"}}', True),
+        (b'{"jsonrpc":"2.0","id":"odd","error":{"code":-1,"message":"no"}}', True),
+        (b'{"jsonrpc":"2.0","id":"odd","result":{}}', False),
+        (b'{"jsonrpc":"2.0","id":987654,"error":{"code":-1,"message":"no"}}', False),
+        (b'{"jsonrpc":"2.0","id":987654,"result":{}}', False),
+    ],
+)
+def test_an_error_without_a_number_is_that_of_the_post_it_came_on(message: bytes, is_answered: bool) -> None:
+    """On a pipe there is none. An answer under a number that is none of ours is nobody's."""
+    for up in ("http", "pipe"):
+        world, _, channel, heard = called(up)
+        world.say(heard.channel, message)
+        if is_answered and up == "http":
+            assert world.said(channel)["error"] == {"code": -1, "message": "no"}
+            assert world.said(channel)["id"] == "mine"
+        else:
+            assert not world.messages(channel)
+        if b"987654" in message:
+            assert notes(world)[-1] == Note("debug", "server answered what nobody waits for: dropped", up)
+
+
+@UPS
+@pytest.mark.parametrize("spelling", [b"%d", b'"%d"', b"%d.0"])
+def test_a_number_is_known_again_however_it_is_spelt(up: str, spelling: bytes) -> None:
+    world, _, channel, heard = called(up)
+    world.say(heard.channel, b'{"jsonrpc":"2.0","id":%b,"result":{"x":1}}' % (spelling % heard.id))
+    assert world.said(channel) == {"jsonrpc": "2.0", "id": "mine", "result": {"x": 1}}
+
+
+# --- Batches --------------------------------------------------------------------------------------------------------
+
+
+@UPS
+def test_each_part_of_a_batch_is_read_by_itself(up: str) -> None:
+    """One that is broken hides none; a batch that cannot be split is noise."""
+    world, _, channel, heard = called(up)
+    world.say(heard.channel, b"[7,%b]" % request('"q"', "ping"))
+    assert world.hear("").frame == {"jsonrpc": "2.0", "id": "q", "result": {}}
+    before = len(world.log)
+    world.say(heard.channel, b"[7,")
+    assert len(notes(world, before)) == 1
+    world.say(heard.channel, b'[8,{"jsonrpc":"2.0","id":%d,"result":{}}]' % heard.id)
+    assert world.said(channel)["result"] == {}
+
+
+# --- What cannot be used --------------------------------------------------------------------------------------------
+
+
+def test_a_question_of_a_session_that_is_lost_is_noted_and_dropped() -> None:
+    world, client, channel, heard = called("http")
+    client.request("2", "tools/list")
+    world.end(world.hear("tools/list").channel, FORGOTTEN)
+    before = len(world.log)
+    world.say(heard.channel, request('"q"', "roots/list"))
+    told = [note for note in notes(world, before) if note.level == "debug"]
+    assert told == [Note("debug", "roots/list dropped: its session is lost, so is its answer", "http")]
+    assert not world.messages(channel)
+
+
+def test_a_broken_notification_of_a_server_without_sessions_is_noted() -> None:
+    world = driver(modern_plan(Kind.PIPE))
+    newcomer(world, "http", "pipe").initialize()
+    discovered(world)
+    before = len(world.log)
+    method = "notifications/subscriptions/acknowledged"
+    world.say(child(world), notification(method, '{"_meta":{"a":1,"a":2}}'))
+    (note,) = notes(world, before)
+    assert (note.level, note.server) == ("warning", "pipe")
+    assert note.text.startswith(f"server sent a broken {method}: ")
