@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from driving import Client, Driver, Heard, connect, driver, newcomer, notification, request
+from driving import Client, Driver, Heard, connect, driver, error, newcomer, notification, request
 from isthmus.core.effects import Cause, Connected, End, Note, Spawn
 from isthmus.core.errors import INTERNAL_ERROR, INVALID_REQUEST
 from isthmus.core.ids import ChannelId
+from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind
-from stateless_server import discovered, modern_plan
+from stateless_driving import rise, served
+from stateless_server import discovered, fail, modern_plan
 
 UPS = pytest.mark.parametrize("up", ["pipe", "http"])
 DIED = Cause(End.BROKEN, "exited with code 1")
@@ -227,3 +229,100 @@ def test_a_broken_notification_of_a_server_without_sessions_is_noted() -> None:
     (note,) = notes(world, before)
     assert (note.level, note.server) == ("warning", "pipe")
     assert note.text.startswith(f"server sent a broken {method}: ")
+
+
+# --- Requests of ours -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_what_a_server_says_of_a_level_decides_whether_it_is_set_again(is_done: bool) -> None:
+    """A call that wanted it goes up either way; a server that comes back is told again of what it took."""
+    world, client, _ = served()
+    channel = client.call(level="debug")
+    heard = world.hear("logging/setLevel")
+    if is_done:
+        world.answer(heard)
+    else:
+        world.reply(heard, error(str(heard.id), '{"code":-32601,"message":"no"}'))
+    world.answer(world.hear("tools/call"), '{"content":[]}')
+    assert "result" in client.answered(channel)
+    world.end(child(world), DIED)
+    client.request("tools/list")
+    rise(world)
+    assert world.hears("logging/setLevel") is is_done
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_what_a_server_says_of_a_subscription_decides_whether_it_is_confirmed(is_done: bool) -> None:
+    world, client, _ = served()
+    channel = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:b"]})
+    heard = world.hear("resources/subscribe")
+    if is_done:
+        world.answer(heard)
+    else:
+        world.reply(heard, error(str(heard.id), '{"code":-32602,"message":"no"}'))
+    (told,) = client.told(channel)
+    assert told["params"]["notifications"] == ({"resourceSubscriptions": ["a:b"]} if is_done else {})
+
+
+def test_a_subscription_that_is_refused_as_it_always_will_be_is_not_asked_for_again() -> None:
+    """Another error may pass."""
+    for code, is_asked in ((-32601, False), (-32602, False), (-32600, False), (-32603, True), (-32000, True)):
+        world = driver(modern_plan(Kind.PIPE))
+        newcomer(world, "http", "pipe").initialize()
+        listen = discovered(world, '{"tools":{"listChanged":true}}', grants=False)
+        assert listen is not None
+        fail(world, listen, code)
+        world.wait(100)
+        assert world.hears("subscriptions/listen") is is_asked, code
+
+
+def test_too_many_settings_are_noted_and_not_set_again() -> None:
+    world = driver(limits=Limits(subscriptions_per_session_max=1))
+    client = connect(world, "http", "pipe")
+    for number in range(2):
+        channel = client.request(str(number), "resources/subscribe", f'{{"uri":"a:{number}"}}')
+        if world.hears("resources/subscribe"):
+            world.answer(world.hear("resources/subscribe"))
+        assert world.messages(channel)
+    text = "resources/subscribe is not set again if the server is lost: too many are remembered"
+    assert [note for note in notes(world) if "set again" in note.text] == [Note("warning", text, "pipe")]
+
+
+def test_an_answer_proves_that_a_process_stands() -> None:
+    """Failures before it are none in a row with those after it."""
+    world = driver(limits=Limits(crash_loop_failures=2, restart_backoff_s=1.0))
+    for number in range(4):
+        client = connect(world, "http", "pipe")
+        client.request(f"{number}", "tools/list")
+        if number % 2:
+            world.answer(world.hear("tools/list"))
+        else:
+            world.heard.clear()
+        world.end(child(world), DIED)
+    newcomer(world, "http", "pipe").initialize()
+    assert child(world) not in world.over
+
+
+@UPS
+def test_a_batch_ends_where_its_channel_does(up: str) -> None:
+    """What comes after the answer to the last request of its session is for nobody."""
+    world, client, channel, heard = called(up)
+    answer = b'{"jsonrpc":"2.0","id":%d,"result":{}}' % heard.id
+    world.say(heard.channel, b"[%b,%b,%b]" % (answer, answer, b"7"))
+    assert world.said(channel)["result"] == {}
+    assert [note.text for note in notes(world) if note.level == "debug"][-1:] in (
+        ["server answered what nobody waits for: dropped"],
+        [],
+    )
+    assert client.session is not None
+
+
+@pytest.mark.parametrize(("gap", "is_found"), [(4096, True), (4097, False)])
+def test_so_much_of_the_end_of_a_broken_answer_is_searched_for_its_id(gap: int, is_found: bool) -> None:
+    """Where its beginning does not tell."""
+    world, _, channel, heard = called("pipe")
+    last = b'1,"jsonrpc":"2.0","id":%d' % heard.id
+    tail = last + b" " * (gap - len(last) - 1) + b"}"
+    world.say(heard.channel, b'{"result":{"a":\xff' + b"x" * 5000 + tail)
+    assert bool(world.messages(channel)) is is_found
