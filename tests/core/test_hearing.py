@@ -9,7 +9,7 @@ from isthmus.core.errors import INTERNAL_ERROR, INVALID_REQUEST
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind
-from stateless_driving import rise, served
+from stateless_driving import assert_idle, rise, served
 from stateless_server import discovered, fail, modern_plan
 
 UPS = pytest.mark.parametrize("up", ["pipe", "http"])
@@ -122,6 +122,7 @@ def test_a_broken_answer_ends_its_request(up: str, broken: bytes, said: str) -> 
     world.say(heard.channel, broken.replace(b"%d", b"%d" % heard.id))
     answer = world.said(channel)
     assert answer["id"] == "mine"
+    assert answer["error"].keys() == {"code", "message"}
     assert answer["error"]["code"] == INTERNAL_ERROR
     assert answer["error"]["message"].startswith(f"the server's answer could not be read: {said}")
     second = client.request("2", "tools/list")
@@ -326,3 +327,54 @@ def test_so_much_of_the_end_of_a_broken_answer_is_searched_for_its_id(gap: int, 
     tail = last + b" " * (gap - len(last) - 1) + b"}"
     world.say(heard.channel, b'{"result":{"a":\xff' + b"x" * 5000 + tail)
     assert bool(world.messages(channel)) is is_found
+
+
+# --- What an answer settles -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b'{"jsonrpc":"2.0","result":{}}',
+        b'{"jsonrpc":"2.0","id":null,"result":{}}',
+        b'{"jsonrpc":"2.0","id":"odd","result":{},"error":{}}',
+        b'{"result":{"a":1,"jsonrpc":"2.0","id":"odd"}',
+    ],
+)
+def test_a_broken_answer_without_a_number_is_that_of_the_post_it_came_on(broken: bytes) -> None:
+    """On a pipe it could be anybody's."""
+    for up in ("http", "pipe"):
+        world, _, channel, heard = called(up)
+        world.say(heard.channel, broken)
+        if up == "http":
+            assert world.said(channel)["error"]["code"] == INTERNAL_ERROR
+            assert "could not be read" in world.said(channel)["error"]["message"]
+        else:
+            assert not world.messages(channel)
+
+
+def test_a_broken_answer_to_what_nobody_asked_is_noise_and_no_more() -> None:
+    world, _, channel, heard = called("pipe")
+    before = len(world.log)
+    world.say(heard.channel, b'{"jsonrpc":"1.0","id":987654,"result":{}}')
+    (note,) = notes(world, before)
+    assert note.level == "warning"
+    assert not world.messages(channel)
+
+
+@UPS
+@pytest.mark.parametrize("is_error", [False, True])
+def test_after_an_answer_nothing_is_waited_for(up: str, is_error: bool) -> None:
+    """And its id may be used again."""
+    world, client, _ = served(up, "pipe")
+    for turn in range(2):
+        channel = client.call(id_raw="7")
+        heard = world.hear("tools/call")
+        if is_error:
+            world.reply(heard, error(str(heard.id), '{"code":-32050,"message":"no"}'))
+        else:
+            world.answer(heard, '{"content":[]}')
+        frames = [frame for frame in world.frames(channel) if frame.get("id") == 7]
+        assert len(frames) == turn + 1
+        assert ("error" in frames[-1]) is is_error
+        assert_idle(world)
