@@ -10,7 +10,7 @@ from isthmus.core.effects import Cause, Close, Connected, Dial, End, Join, Liste
 from isthmus.core.eras import LATEST_MODERN, Era
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, ServerPlan, Sharing
-from stateless_driving import bridge, modern, refuse_discovery
+from stateless_driving import bridge, modern, refuse_discovery, tables
 from stateless_server import (
     DIED,
     connect_child,
@@ -129,6 +129,37 @@ def test_a_server_that_failed_is_tried_again_after_its_pause_and_who_asks_before
     world.wait(2.7)
     client.request("3", "tools/list")
     assert len(world.dials) == dials + 1
+
+
+def timers(world: Driver) -> set[str]:
+    return {purpose for purpose, _ in tables(world.engine)["timers"]}
+
+
+@KINDS
+@pytest.mark.parametrize("answer", ["yes", "no", "turned"])
+def test_what_was_answered_is_waited_for_no_more(kind: Kind, answer: str) -> None:
+    """Neither the probe, when the server has said which era it speaks, nor the start, when it is ready."""
+    world, client = world_of(kind)
+    modern_call(client)
+    if kind is Kind.PIPE:
+        connect_child(world)
+    assert {"probe", "start"} <= timers(world)
+    if answer == "yes":
+        world.answer(world.hear("server/discover"), discovery())
+        assert not {"probe", "start"} & timers(world)
+        return
+    fail(world, world.hear("server/discover"), -32601, status=404)
+    if kind is Kind.PIPE:
+        connect_child(world)
+    assert "probe" not in timers(world)
+    assert "start" in timers(world)
+    if answer == "turned":
+        world.answer(world.hear("initialize"), HANDSHAKE, session="S1")
+        world.acknowledge(world.hear("notifications/initialized"))
+        if kind is Kind.HTTP:
+            assert "listening" in timers(world)
+            world.end(world.last_dial(Listen).channel, refused(405))
+        assert not {"probe", "start", "listening"} & timers(world)
 
 
 # --- Why not --------------------------------------------------------------------------------------------------------
