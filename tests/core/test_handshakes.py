@@ -321,3 +321,26 @@ def test_a_shared_server_that_one_with_a_session_waits_for_is_greeted_with_one()
     connect_child(world)
     assert world.hears("initialize")
     assert not world.hears("server/discover")
+
+
+@KINDS
+def test_a_server_that_comes_up_fails_no_more(kind: Kind) -> None:
+    """What is reported of it follows, but for what is counted in all."""
+    world, client = world_of(kind)
+    client.initialize()
+    if kind is Kind.PIPE:
+        world.end(world.last_dial(Spawn).channel, DIED)
+    else:
+        world.end(world.hear("initialize").channel, Cause(End.UNREACHABLE, "nobody there"))
+    (before,) = world.engine.report()
+    assert (before.state, before.failures) == ("failed", 1)
+    world.wait(60)
+    again = newcomer(world, "http", "s", "another")
+    channel = again.initialize()
+    world.shake_hands(session="S1")
+    again.session = world.sent[channel][-1].session
+    (now,) = world.engine.report()
+    assert (now.state, now.failures, now.starts) == ("running", 1, 2)
+    again.delete()
+    (after,) = world.engine.report()
+    assert (after.state, after.failures) == ("idle", 1)

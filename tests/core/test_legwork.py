@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from driving import notification
+from driving import error, notification
+from isthmus.core.bridge import faults
 from isthmus.core.effects import Note, Spawn
 from stateless_driving import K, give, served, speak
 
@@ -101,3 +102,36 @@ def test_an_answer_says_whose_it_is() -> None:
     assert result["_meta"][K + "serverInfo"] == {"name": "s", "version": "1"}
     assert result["resultType"] == "complete"
     assert json.dumps(result["content"]) == "[]"
+
+
+@pytest.mark.parametrize("code", [-32700, -32600, -32601, -32602, -32603, -32002, -32050])
+@pytest.mark.parametrize("down", ["http", "pipe"])
+def test_an_error_has_the_status_of_its_kind(code: int, down: str) -> None:
+    """Over HTTP; on a pipe there is none."""
+    world, client, _ = served("pipe", down)
+    channel = client.call()
+    heard = world.hear("tools/call")
+    world.reply(heard, error(str(heard.id), json.dumps({"code": code, "message": "no"})))
+    said = client.answered(channel)["error"]
+    status = faults.http_status(json.dumps(said).encode()) if down == "http" else 200
+    assert world.sent[channel][-1].status == status
+    assert said["message"] == "no"
+
+
+def test_a_call_that_waits_hides_the_log_from_none_that_runs() -> None:
+    """It has not been sent, so that nothing the server says is about it."""
+    world, client, _ = served("pipe")
+    waiting = client.call(level="info")
+    assert world.hears("logging/setLevel")
+    running = client.request("prompts/list")
+    world.say(world.last_dial(Spawn).channel, notification("notifications/message", '{"level":"error","data":"e"}'))
+    assert client.told(waiting) == []
+    assert client.told(running) == [], "it wants no log"
+    world.answer(world.hear("logging/setLevel"))
+    both = client.call(level="info")
+    late = client.call(level="emergency")
+    for _ in range(2):
+        if world.hears("logging/setLevel"):
+            world.answer(world.hear("logging/setLevel"))
+    world.say(world.last_dial(Spawn).channel, notification("notifications/message", '{"level":"error","data":"e"}'))
+    assert [len(client.told(channel)) for channel in (waiting, both, late)] == [1, 1, 0]
