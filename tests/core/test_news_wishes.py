@@ -10,6 +10,7 @@ from driving import Client, Driver, Heard, driver, newcomer
 from isthmus.core.effects import Dial, Note, Spawn
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind
+from isthmus.core.timers import Deadline
 from stateless_driving import tables
 from stateless_server import DIED, discovered, fail, grant, modern_plan, tell
 
@@ -186,6 +187,7 @@ def test_changes_of_what_is_wanted_are_gathered_for_a_moment(up: Kind) -> None:
     assert "news" not in timers(world)
     for number in range(3):
         wish(client, number, f"a:{number}")
+        assert world.engine.next_timeout() == Deadline(world.now + 1.0, "subscriptions")
         world.wait(0.9)
         assert not world.hears("subscriptions/listen")
     world.wait(0.1)
@@ -211,3 +213,58 @@ def test_what_no_subscription_tells_of_reaches_nobody(up: Kind) -> None:
     assert not world.messages(client.pipe)
     tell(world, listen, "notifications/tools/list_changed")
     assert len(world.messages(client.pipe)) == 1
+
+
+@KINDS
+def test_the_first_subscription_is_waited_for_until_it_is_granted(up: Kind) -> None:
+    """Or for so long, after which requests pass without it."""
+    world, _, _ = joined(up, LISTS)
+    assert "listening" not in timers(world)
+    world, client, listen = joined(up, LISTS, Limits(listen_wait_s=3.0), grants=False)
+    assert listen is not None
+    assert "listening" in timers(world)
+    client.request("9", "resources/list")
+    world.wait(2.9)
+    assert not world.hears("resources/list")
+    world.wait(0.1)
+    assert world.hears("resources/list")
+
+
+@KINDS
+def test_the_same_wish_while_it_is_asked_for_waits_with_the_first(up: Kind) -> None:
+    world, client, _ = joined(up)
+    wish(client, 1, "a:1")
+    listen = listened(world)
+    wish(client, 2, "a:1")
+    world.wait(0.05)
+    assert answers(client) == {}
+    assert not world.hears("subscriptions/listen")
+    grant(world, listen)
+    assert answers(client) == {1: {}, 2: {}}
+    assert timers(world) <= {"idle"}
+
+
+@KINDS
+def test_a_wish_that_is_taken_back_before_it_was_asked_for_is_refused(up: Kind) -> None:
+    world, client, _ = joined(up)
+    wish(client, 1, "a:1")
+    wish(client, 2, "a:1", un=True)
+    world.wait(0.05)
+    assert answers(client) == {2: {}, 1: -32602}
+    assert not world.hears("subscriptions/listen")
+    assert not tables(world.engine)["pending"]
+
+
+@KINDS
+def test_a_subscription_that_its_server_cancels_is_no_request_any_more(up: Kind) -> None:
+    """Until it is asked for again, and one that others wait for is not asked for twice."""
+    world, _, listen = joined(up, LISTS)
+    assert listen is not None
+    tell(world, listen, "notifications/cancelled", {"requestId": listen.id})
+    assert not tables(world.engine)["pending"]
+    world.wait(1.0)
+    again = world.hear("subscriptions/listen")
+    grant(world, again)
+    assert len(tables(world.engine)["pending"]) == 1
+    world.wait(100)
+    assert not world.hears("subscriptions/listen")
