@@ -6,7 +6,7 @@ import json
 
 import pytest
 from driving import DONE, Client, Driver, connect, driver, newcomer, request
-from isthmus.core.effects import Cause, Close, Connected, Delete, End, Listen, Spawn
+from isthmus.core.effects import Cause, Close, Connected, Delete, End, Join, Listen, Post, Spawn
 from isthmus.core.eras import Era
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
@@ -160,3 +160,30 @@ def test_a_farewell_is_said_in_the_session_it_ends() -> None:
     (farewell,) = [dial.target for dial in world.dials if isinstance(dial.target, Delete)]
     assert (farewell.server, farewell.session, farewell.revision) == ("http", "S7", "2025-11-25")
     assert json.dumps(farewell.headers) == '[["x-who", "ann"]]'
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+def test_a_server_of_an_older_transport_is_doubted_when_it_does_not_come_up(is_back: bool) -> None:
+    """It is joined again as it was found; and where that fails it is looked for as any other."""
+    world = driver(ServerPlan(id="s", kind=Kind.HTTP, may_fall_back=True, era=Era.HANDSHAKE))
+    client = newcomer(world, "http", "s")
+    channel = client.initialize()
+    world.end(world.hear("initialize").channel, Cause(End.REFUSED, status=405))
+    world.open(world.last_dial(Join).channel, Connected())
+    world.answer(world.hear("initialize"), HANDSHAKE)
+    world.hear("notifications/initialized")
+    client.session = world.sent[channel][-1].session
+    world.end(world.last_dial(Join).channel, Cause(End.BROKEN, "cut"))
+    client.request("1", "tools/list")
+    again = world.dials[-1]
+    assert isinstance(again.target, Join)
+    if is_back:
+        world.open(again.channel, Connected())
+        world.answer(world.hear("initialize"), HANDSHAKE)
+        world.hear("notifications/initialized")
+        world.end(again.channel, Cause(End.BROKEN, "cut"))
+    else:
+        world.end(again.channel, Cause(End.UNREACHABLE, "nobody"))
+    world.wait(100)
+    client.request("2", "tools/list")
+    assert isinstance(world.dials[-1].target, Join if is_back else Post)
