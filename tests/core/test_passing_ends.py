@@ -174,29 +174,59 @@ def test_an_event_stream_that_brought_a_large_answer_was_not_idle(speaks: bool) 
 # --- Doubts about its server ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_answered", [True, False])
-def test_a_server_that_gave_a_large_answer_has_proved_itself(is_answered: bool) -> None:
-    """It is made anew at once when it dies, as often as that is so; one that answers nothing is left alone."""
+@pytest.mark.parametrize(
+    ("lives", "starts"),
+    [
+        (("answers", "answers", "answers"), ["at once", "at once", "at once"]),
+        (("silent", "silent", "answers", "silent"), ["at once", "soon", "at once", "soon"]),
+        (("silent", "silent", "silent"), ["at once", "soon", "not soon"]),
+    ],
+)
+def test_a_server_that_gave_a_large_answer_has_proved_itself(lives: tuple[str, ...], starts: list[str]) -> None:
+    """Earlier deaths do not count. One that dies before it has answered anything, twice in a row, is left alone for a
+    moment; for longer if that is a loop."""
     world = driver(limits=Limits(crash_loop_failures=2, restart_backoff_s=1.0))
     client = connect(world, "http", "pipe")
-    died = Cause(End.BROKEN, "exited with code 1")
-    starts = []
-    for number in range(4):
-        before = len(world.dials)
-        call(client, str(number))
-        if number:
-            starts.append(any(isinstance(dial.target, Spawn) for dial in world.dials[before:]))
-            if not starts[-1]:
-                break
-            world.shake_hands()
+    call(client, "0")
+    seen = []
+
+    def is_started() -> bool:
+        return any(isinstance(dial.target, Spawn) for dial in world.dials[before:])
+
+    for number, life in enumerate(lives, start=1):
         heard = world.hear("tools/call")
-        if is_answered:
+        if life == "answers":
             channel = call(client, f"1{number}")
             message = answer_to(world.hear("tools/call"))
+            passed = len(world.every(Pass))
             world.say_pieces(heard.channel, message[:1000], message[1000:])
-            assert len(world.messages(channel)) == 1 and len(world.every(Pass)) == number + 1
-        world.end(heard.channel, died)
-    assert starts == ([True, True, True] if is_answered else [True, False])
+            assert len(world.messages(channel)) == 1 and len(world.every(Pass)) == passed + 1
+        world.end(heard.channel, Cause(End.BROKEN, "exited with code 1"))
+        before = len(world.dials)
+        call(client, str(number))
+        at_once = is_started()
+        if not at_once:
+            world.wait(1.0)
+            call(client, f"2{number}")
+        seen.append("at once" if at_once else "soon" if is_started() else "not soon")
+        if is_started():
+            world.shake_hands()
+    assert seen == starts
+
+
+# --- Its session ------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_is_idle_from_its_last_large_answer_on() -> None:
+    """It lives as long as others after that."""
+    world, _, channel, heard = called(limits=Limits(session_idle_ttl_s=10.0))
+    world.wait(5)
+    in_pieces(world, heard)
+    assert len(world.messages(channel)) == 1
+    world.wait(9.9)
+    assert world.engine.session_count == 1
+    world.wait(0.1)
+    assert world.engine.session_count == 0
 
 
 # --- Broken off -------------------------------------------------------------------------------------------------------
