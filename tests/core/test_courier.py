@@ -236,7 +236,10 @@ def test_with_its_answer_a_call_leaves_nothing_but_the_time_of_its_session(metho
     world.wait(1)
     world.answer(world.hear(method), '{"tools":[]}')
     assert world.said(channel)["id"] == 1
-    assert timers(world) == {"idle": 100.0}
+    assert timers(world)["idle"] == 100.0
+    world.wait(10)
+    assert channel not in world.primed, "nothing more comes there"
+    assert timers(world) == {"idle": 90.0}
 
 
 @pytest.mark.parametrize("answers", [[], [1], [2], [1, 2], [2, 1]])
