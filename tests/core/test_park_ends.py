@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from isthmus.core.errors import INVALID_PARAMS, RemoteProtocolError
+from isthmus.core.errors import INVALID_PARAMS, LocalProtocolError, RemoteProtocolError
 from isthmus.core.park import TRANSITIONS, Input, Park, State, Wanted, invalid_state
 
 
@@ -102,3 +102,15 @@ def test_keys_and_rounds_are_counted_from_one() -> None:
     assert list(park.open) == ["r3"]
     assert park.claim(2, {"r2": b"{}", "r3": b"[]"}) == [(question(6), b"[]")]
     assert park.state is State.RUN
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_an_error_says_what_is_not_possible_and_when(state: State) -> None:
+    """In the words of the states and inputs, which are their names."""
+    for wish in set(Input) - set(TRANSITIONS[state]):
+        park = in_state(state)
+        with pytest.raises(LocalProtocolError) as caught:
+            park.step(wish)
+        said = f"Park is {state.name.lower()}: {wish.name.lower()} is not possible there"
+        assert str(caught.value).startswith(said)
+        assert park.state is state
