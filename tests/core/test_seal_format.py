@@ -8,6 +8,7 @@ import hmac
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from isthmus.core.bridge.seal import (
     KEY_MIN_BYTES,
@@ -234,3 +235,11 @@ def test_what_has_no_digest(raw: bytes, code: int) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         digest_of_value(raw)
     assert caught.value.rpc_code == code
+
+
+def test_what_is_not_said_is_nothing() -> None:
+    """A request without a target, arguments or an earlier round is claimed as one."""
+    said: dict[str, Any] = {"target": "", "digest": "", "round": 0, "questions": {}}
+    bare = {key: value for key, value in msgspec.structs.asdict(claims()).items() if key not in said}
+    assert Claims(**bare) == Claims(**bare, **said)
+    assert Seal([KEY]).mint(Claims(**bare)) == Seal([KEY]).mint(Claims(**bare, **said))
