@@ -182,6 +182,13 @@ def test_what_is_wrong_with_a_file_is_told_by_its_head(
     assert json.loads(route.body)["detail"]
 
 
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+def test_the_type_is_told_as_it_came(method: str) -> None:
+    for headers, told in (([], ""), ([("content-type", "A/b; c=D")], "A/b; c=D")):
+        route = ask("/upload/files", *headers, method=method)
+        assert isinstance(route, UploadRoute) and route.content_type == told
+
+
 def test_a_form_is_posted_to_the_server_itself() -> None:
     form = ask("/upload/files", ("content-type", "multipart/form-data; boundary=x"), method="POST")
     assert isinstance(form, UploadRoute) and isinstance(form.opening, UploadOpening) and form.opening.raw is None
