@@ -92,6 +92,77 @@ def texts_of(made: bytes) -> list[str]:
     return [block["text"] for block in json.loads(made)["content"]]
 
 
+def test_a_bare_name_that_may_be_anothers_is_known_by_its_folder() -> None:
+    """From the working directory, or with a dot before it; not by a detour."""
+    known = (Known(("/W/ws/sub/d.txt",), DEEP, has_name=False), Known(("/W/out/e.txt",), DONE, has_name=False))
+    text = "d.txt sub/d.txt ./sub/d.txt ../out/e.txt ./../out/e.txt e.txt"
+    assert reword_text(text, known, CWD) == f"d.txt {DEEP} {DEEP} {DONE} ./../out/e.txt e.txt"
+
+
+def test_the_longest_folder_counts() -> None:
+    """Whichever of the files is known first."""
+    short, long = Known(("/b/a.png",), "artifact://short"), Known(("/x!/b/a.png",), "artifact://long")
+    for known in ((short, long), (long, short)):
+        assert reword_text("/x!/b/a.png /b/a.png", known, CWD) == "artifact://long artifact://short"
+
+
+@pytest.mark.parametrize("folders", [("/",), ("/.",)])
+def test_the_root_is_no_folder_of_anybodys(folders: tuple[str, ...]) -> None:
+    assert reword_text("see /etc/x, / and //", (), CWD, folders) == "see /etc/x, / and //"
+
+
+@pytest.mark.parametrize(
+    ("cwd", "way"), [("/W/Q", "../out/x"), ("/W/Q/", "../out/x"), ("/W", "out/x"), ("/W/", "out/x"), ("/V/Q", "out/x")]
+)
+def test_a_folder_is_as_seen_from_the_working_directory(cwd: str, way: str) -> None:
+    assert reword_text("/W/out/x", (), cwd, ("/W/out",)) == way
+
+
+@pytest.mark.parametrize(
+    "spelling", [r"\/W\/ws\/é \"x\".png", r"\/W\/ws\/\u00e9 \"x\".png", "/W/ws/%C3%A9%20%22x%22.png", '/W/ws/é "x".png']
+)
+def test_a_name_is_found_by_itself_however_it_is_escaped(spelling: str) -> None:
+    """Without any folder being known."""
+    known = (Known(('/W/ws/é "x".png',), SHOT),)
+    assert reword_text(f"see {spelling}, please", known, CWD) == f"see {SHOT}, please"
+
+
+def test_escapes_hide_nothing_in_a_result() -> None:
+    for text in (rb"\u0061.png", rb"\u002fW\u002fws/a\u002epng"):
+        made = reword_result(b'{"content":[{"type":"text","text":"%b"}]}' % text, KNOWN[:1], CWD, (), None)
+        assert texts_of(made) == [SHOT]
+
+
+def test_a_path_that_is_no_text_is_found_nowhere() -> None:
+    """And hinders nobody: file systems have such names."""
+    known = (Known(("/W/ws/\ud800 .png",), DONE), *KNOWN[:1])
+    assert texts_of(reword_result(result("a.png ?.png"), known, CWD, FOLDERS, None)) == [f"{SHOT} ?.png"]
+
+
+@pytest.mark.parametrize(
+    ("structured", "text", "made"),
+    [
+        (["/W/ws/a.png", "/W/ws/a.png"], '["/W/ws/a.png","/W/ws/a.png"]', '["/W/ws/a.png","/W/ws/a.png"]'),
+        (["/W/ws/a.png", "/W/ws/a.png"], ' ["/W/ws/a.png", "/W/ws/a.png"]', ' ["/W/ws/a.png", "/W/ws/a.png"]'),
+        (["/W/ws/a.png", "/W/ws/a.png"], '["/W/ws/a.png"]', f'["{SHOT}"]'),
+        (["/W/ws/a.png", "/W/ws/a.png"], '{"x":"/W/ws/a.png"}', f'{{"x":"{SHOT}"}}'),
+        (["/W/ws/a.png", "/W/ws/a.png"], '"/W/ws/a.png"', f'"{SHOT}"'),
+    ],
+)
+def test_a_text_is_kept_with_what_it_repeats(structured: object, text: str, made: str) -> None:
+    """A schema keeps the strings; a text of any other value is one like any."""
+    whole = {"content": [{"type": "text", "text": text}], "structuredContent": structured}
+    schema = b'{"items":{"maxLength":12}}'
+    assert texts_of(reword_result(json.dumps(whole).encode(), KNOWN, CWD, FOLDERS, schema)) == [made]
+
+
+def test_a_text_of_another_value_is_reworded_by_itself() -> None:
+    whole = {"content": [{"type": "text", "text": '{"x":"/W/ws/a.png"}'}], "structuredContent": {"b": "/W/ws/a.png"}}
+    made = json.loads(reword_result(json.dumps(whole).encode(), KNOWN, CWD, FOLDERS, None))
+    assert made["content"][0]["text"] == f'{{"x":"{SHOT}"}}'
+    assert made["structuredContent"] == {"b": SHOT}
+
+
 STRING, HIT = 256, 8000
 """What each string and each occurrence of a name costs beside the search itself, as measured."""
 
