@@ -222,3 +222,31 @@ def test_a_head_promises_a_document_where_nothing_else_is_to_be_looked_at(
     session = dict(headers).get(b"mcp-session-id", b"").decode() or None
     expected = Connected(session) if is_promised else None
     assert promise_of(status, headers, size_max_bytes=size_max) == expected
+
+
+def test_a_refusal_is_kept_up_to_its_bound_however_it_is_cut() -> None:
+    reader = ReplyReader(POST, Limits())
+    reader.receive_head(500, [])
+    assert reader.receive_body(b"x" * 60_000) == []
+    (end,) = reader.receive_body(b"y" * 60_000)
+    assert isinstance(end, Ended)
+    assert end.cause.body == b"x" * 60_000 + b"y" * 5_536
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 200])
+def test_what_was_not_begun_cannot_be_wanted(size: int) -> None:
+    reader = ReplyReader(POST, Limits())
+    reader.receive_head(200, JSON)
+    assert reader.receive_body(b"x" * size) == []
+    with pytest.raises(LocalProtocolError, match="expected it right after the beginning"):
+        reader.pass_on()
+    assert reader.state is State.GATHERING
+
+
+@pytest.mark.parametrize("first", [b"data: 1\n\n", b"event: message\ndata: 1\n\n", b"data: " + b"x" * 101 + b"\n\n"])
+def test_a_reply_that_has_begun_is_not_primed(first: bytes) -> None:
+    """With a message, or with one that was over the limit."""
+    reader = ReplyReader(POST, Limits(reply_size_max_bytes=100))
+    reader.receive_head(200, EVENTS)
+    assert reader.receive_body(first) != []
+    assert reader.receive_body(b"id: 1\n\n") == []
