@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from driving import DONE, FORGOTTEN, connect, driver, newcomer, notification, request, result
 from isthmus.core import jsonrpc
+from isthmus.core.edges import PARTS_MIN_BYTES
 from isthmus.core.effects import Cause, Close, Connected, Dial, Effect, End, Pause, Resume, Saved, Send, Spawn
 from isthmus.core.engine import Engine
 from isthmus.core.errors import LocalProtocolError
@@ -125,6 +126,23 @@ def test_what_arrives_at_once_causes_what_it_causes_one_by_one(count: int) -> No
     assert told[0] == told[1]
 
 
+def test_an_answer_that_comes_in_parts_is_passed_as_they_come() -> None:
+    """The first with its size, the last with the end of its channel."""
+    world = driver()
+    client = connect(world, "http", "http")
+    channel = client.request('"i"', "tools/call", '{"name":"t"}')
+    heard = world.hear("tools/call")
+    body = result(str(heard.id), '{"content":[],"x":"%s"}' % ("x" * PARTS_MIN_BYTES))
+    assert world.engine.passes(heard.channel, body[:1000], len(body))
+    world.say_part(heard.channel, body[:1000], size_bytes=len(body))
+    assert world.engine.exchange_count == 1
+    world.say_part(heard.channel, body[1000:5000], body[5000:9000])
+    assert not world.messages(channel)
+    world.say_part(heard.channel, body[9000:], is_last=True)
+    assert json.loads(world.messages(channel)[0]) == {**json.loads(body), "id": "i"}
+    assert world.engine.exchange_count == 0
+
+
 BIG = '{"x":"%s"}' % ("y" * 4000)
 SLOW = Limits(outbox_high_bytes=3000, outbox_low_bytes=1000)
 
@@ -226,14 +244,15 @@ def test_a_notification_for_a_server_that_does_not_run_is_dropped_and_that_is_no
     assert world.notes("debug")[-1] == "notifications/roots/list_changed dropped: there is no upstream session"
 
 
+@pytest.mark.parametrize("method", ["tools/call", "tools/list"])
 @pytest.mark.parametrize("is_shown", [False, True])
-def test_the_newest_headers_of_a_client_go_with_what_is_said_for_it(is_shown: bool) -> None:
+def test_the_newest_headers_of_a_client_go_with_what_is_said_for_it(is_shown: bool, method: str) -> None:
     """Such as the end of its session: those of its first request may have been renewed."""
     world = driver()
     client = connect(world, "http", "http", headers=(("authorization", "old"),))
     client.headers = (("authorization", "new"),) if is_shown else ()
-    client.request("1", "tools/list")
-    world.answer(world.hear("tools/list"), '{"tools":[]}')
+    client.request("1", method, '{"name":"t"}')
+    world.answer(world.hear(method), '{"tools":[],"content":[]}')
     client.headers = ()
     client.delete()
     farewell: Any = world.dials[-1].target

@@ -7,7 +7,18 @@ from isthmus.core.edges import PARTS_MIN_BYTES
 from isthmus.core.effects import Cause, Connected, Delete, End, Listen, Post
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.limits import Limits
-from isthmus.core.wire.http_client import Arrived, Begun, Ended, Opened, Piece, Primed, ReplyReader, State, promise_of
+from isthmus.core.wire.http_client import (
+    Arrived,
+    Begun,
+    Ended,
+    Input,
+    Opened,
+    Piece,
+    Primed,
+    ReplyReader,
+    State,
+    promise_of,
+)
 
 JSON = [(b"content-type", b"application/json")]
 EVENTS = [(b"content-type", b"text/event-stream")]
@@ -250,3 +261,18 @@ def test_a_reply_that_has_begun_is_not_primed(first: bytes) -> None:
     reader.receive_head(200, EVENTS)
     assert reader.receive_body(first) != []
     assert reader.receive_body(b"id: 1\n\n") == []
+
+
+def test_states_and_inputs_are_called_by_their_names() -> None:
+    for member in (*State, *Input):
+        assert member.value == member.name.lower().replace("_", " ")
+
+
+@pytest.mark.parametrize("types", [frozenset({"endpoint"}), frozenset({"endpoint", "message"})])
+def test_events_arrive_of_the_types_that_are_asked_for(types: frozenset[str]) -> None:
+    """Others are somebody's extension, plain ones too."""
+    for stream in (b"data: 1\n\n", b"event: message\ndata: 1\n\n", b"event: endpoint\ndata: 2\n\ndata: 1\n\n"):
+        reader = ReplyReader(LISTEN, Limits(), event_types=types)
+        reader.receive_head(200, EVENTS)
+        told = [Arrived(b"2", "endpoint")] if b"endpoint" in stream else []
+        assert reader.receive_body(stream) == [*told, *([Arrived(b"1")] if "message" in types else [])]
