@@ -149,3 +149,28 @@ def test_a_stream_ends_once() -> None:
     with pytest.raises(LocalProtocolError, match="after the end"):
         reader.receive_bytes(b"")
     assert reader.take_plain(b"data: 1\n\n") == ([], b"data: 1\n\n")
+
+
+def test_the_first_line_is_the_first_however_it_is_cut() -> None:
+    """A mark of order on the second is none."""
+    assert feed(b"data", b": 1\n", BOM + b"data: 2\n\n") == [Event("message", b"1", None)]
+
+
+@pytest.mark.parametrize("over", [0, 1])
+@pytest.mark.parametrize("first", [b"", b":\n"])
+def test_what_came_in_pieces_counts_like_any_line(first: bytes, over: int) -> None:
+    """The lines of an event together, wherever they were cut."""
+    stream = first + b"data: 12\nid: " + b"1" * (1 + over) + b"\n\n"
+    expected = Oversize(14, "11", head=b"12", tail=b"12") if over else Event("message", b"12", "1")
+    for chunks in ([stream], singly(stream), [stream[:6], stream[6:13], stream[13:]]):
+        assert feed(*chunks, limit=13) == [expected]
+
+
+def test_a_type_that_is_too_long_is_none_of_ours() -> None:
+    """Its beginning tells so much."""
+    (dropped,) = feed(b"event: " + b"x" * 20_000 + b"\ndata: 1\n\n", limit=50)
+    assert isinstance(dropped, Oversize)
+    assert set(dropped.type) == {"x"}
+    (dropped,) = feed(b"other: " + b"x" * 20_000 + b"\nid: 7\ndata: 1\n\n", limit=50)
+    assert isinstance(dropped, Oversize)
+    assert (dropped.type, dropped.id) == ("message", "7")
