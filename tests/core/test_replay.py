@@ -40,6 +40,16 @@ def test_a_promise_of_a_tool_holds_for_whom_it_was_shown(mark: str) -> None:
     assert not may(replays, "reads", BOB)
 
 
+@pytest.mark.parametrize("is_one", [False, True])
+def test_both_promises_on_a_page_are_as_good_as_one(is_one: bool) -> None:
+    """Of one tool, or of two."""
+    read_only, idempotent = {"readOnlyHint": True}, {"idempotentHint": True}
+    tools = [tool("t", **read_only, **idempotent)] if is_one else [tool("t", **read_only), tool("u", **idempotent)]
+    replays = Replays(Limits())
+    replays.learn(ANN, page(*tools), is_first=True)
+    assert [name for name in "tuv" if may(replays, name)] == (["t"] if is_one else ["t", "u"])
+
+
 @pytest.mark.parametrize("method", ["prompts/get", "resources/read", "tools/call", "completion/complete"])
 @pytest.mark.parametrize("params", [None, b"{}", b'{"name":7}'])
 def test_requests_that_only_read_may_be_made_twice(method: str, params: bytes | None) -> None:

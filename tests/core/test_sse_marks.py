@@ -137,6 +137,8 @@ def test_an_event_is_written_with_all_that_is_said_of_it() -> None:
     written = encode_event(b"1", event="e", id="i", retry_ms=0)
     assert written == b"event: e\nid: i\nretry: 0\ndata: 1\n\n"
     assert feed(written) == [Retry(0), Event("e", b"1", "i")]
+    for event in ("message", "messages", "messageQ", ""):
+        assert encode_event(b"1", event=event) == f"event: {event}\ndata: 1\n\n".encode()
     assert encode_event(b"1", id="", retry_ms=25) == b"event: message\nid: \nretry: 25\ndata: 1\n\n"
 
 
