@@ -176,3 +176,10 @@ def test_a_type_that_is_too_long_is_none_of_ours() -> None:
     (dropped,) = feed(b"other: " + b"x" * 20_000 + b"\nid: 7\ndata: 1\n\n", limit=50)
     assert isinstance(dropped, Oversize)
     assert (dropped.type, dropped.id) == ("message", "7")
+
+
+@pytest.mark.parametrize("ids", [["1"], ["1", "2", "3"]])
+def test_each_message_has_an_id_or_none_has(ids: list[str]) -> None:
+    with pytest.raises(ValueError, match="zip"):
+        encode_events([b"1", b"2"], ids)
+    assert encode_events([], []) == b""
