@@ -7,6 +7,7 @@ from driving import DONE, Client, Driver, connect, driver, newcomer, notificatio
 from isthmus.core.effects import Cause, Connected, Dial, End, Listen, Spawn, Sweep
 from isthmus.core.ids import ChannelId
 from isthmus.core.plan import ArtifactProducer, Kind, ServerPlan
+from stateless_server import discovered, failure, modern_call, refused
 
 NEWS = notification("notifications/tools/list_changed")
 
@@ -200,3 +201,48 @@ def test_a_server_with_files_is_told_of_roots_whatever_its_client_declares(initi
     world.open(world.last_dial(Spawn).channel, Connected())
     told = world.hear("initialize").frame["params"]["capabilities"]
     assert told == ({"x": {}, "roots": {}} if "x" in initialize else {"roots": {}})
+
+
+def eras(world: Driver) -> dict[str, str | None]:
+    (status,) = world.engine.report()
+    return status.eras
+
+
+@pytest.mark.parametrize(
+    ("cause", "is_replaced"),
+    [
+        (refused(404), True),
+        (refused(400), True),
+        (refused(400, failure(-32600, "Bad Request: Missing session ID", id="server-error")), True),
+        (refused(500), False),
+        (refused(403), False),
+        (refused(400, failure(-32603, "no")), False),
+        (Cause(End.BROKEN, "no"), False),
+    ],
+)
+def test_what_was_known_of_a_server_holds_until_it_does_otherwise(cause: Cause, is_replaced: bool) -> None:
+    """A refusal as one of the other era writes it says that it was replaced; any other says nothing of that."""
+    world = driver(ServerPlan(id="http", kind=Kind.HTTP))
+    client = newcomer(world, "http", "http")
+    modern_call(client)
+    discovered(world)
+    assert eras(world) == {"stateless": "2026-07-28"}
+    world.end(world.hear("tools/list").channel, cause)
+    assert eras(world) == ({} if is_replaced else {"stateless": "2026-07-28"})
+
+
+@pytest.mark.parametrize("kind", [Kind.PIPE, Kind.HTTP])
+def test_a_process_that_was_at_work_rests_afterwards(kind: Kind) -> None:
+    """A server that is no process of ours has no such time."""
+    world = driver(ServerPlan(id="s", kind=kind, idle_stop_s=60.0 if kind is Kind.PIPE else None))
+    client = connect(world, "pipe", "s")
+    client.request("1", "tools/call", '{"name":"t"}')
+    heard = world.hear("tools/call")
+    world.wait(100.0)
+    world.answer(heard)
+    world.wait(10.0)
+    running = [dial.channel for dial in world.every(Dial) if isinstance(dial.target, Spawn)]
+    assert not set(running) & world.over
+    world.wait(51.0)
+    assert bool(running) is (kind is Kind.PIPE)
+    assert set(running) <= world.over
