@@ -211,6 +211,20 @@ def test_other_paths_stand_for_ours(path: str) -> None:
             f"got Accept '{'x' * 200}', expected text/event-stream: a GET here opens the event stream of a session, "
             "requests are sent with POST",
         ),
+        (
+            "POST",
+            "/mcp",
+            {**JSON, "mcp-protocol-version": "a b" * 30},
+            400,
+            f"got MCP-Protocol-Version {('a b' * 30)[:64]!r}, expected visible ASCII characters only",
+        ),
+        (
+            "GET",
+            "/mcp",
+            {"mcp-session-id": "a b"},
+            400,
+            "got Mcp-Session-Id 'a b', expected visible ASCII characters only",
+        ),
         ("POST", "/servers/a/stop", {"content-type": "x"}, 415, "got Content-Type x, expected application/json"),
         (
             "GET",
