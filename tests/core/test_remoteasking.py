@@ -137,3 +137,24 @@ def test_an_answer_is_followed_by_a_look_as_soon_as_its_server_likes() -> None:
     world.wait(1.5)
     assert work.given["q"] == [ANSWERS[FORM]]
     assert work.polls > before
+
+
+def test_an_answer_is_given_on_at_once() -> None:
+    world, party, work = begun()
+    world.server.ask(work, "q")
+    world.wait(5.0)
+    (question,) = party.heard(FORM)
+    party.reply(question["id"], ANSWERS[FORM])
+    world.run()
+    assert work.given["q"] == [ANSWERS[FORM]]
+
+
+def test_a_question_that_was_withdrawn_leaves_its_place_to_another() -> None:
+    world, party, work = begun(task_questions_max=1, rounds_max=4)
+    world.server.ask(work, "q1")
+    world.wait(5.0)
+    world.server.withdraw(work, "q1")
+    world.wait(5.0)
+    world.server.ask(work, "q2")
+    world.wait(5.0)
+    assert [question["params"]["message"] for question in party.heard(FORM)] == ["q1", "q2"]
