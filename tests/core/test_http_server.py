@@ -5,9 +5,18 @@ from __future__ import annotations
 import json
 
 import pytest
-from isthmus.core.effects import EventPipeOpening, GetOpening, MessageOpening, PipeOpening, PostOpening, UploadOpening
+from isthmus.core.effects import (
+    DeleteOpening,
+    EventPipeOpening,
+    GetOpening,
+    MessageOpening,
+    PipeOpening,
+    PostOpening,
+    UploadOpening,
+)
 from isthmus.core.wire.forward_target import ForwardTarget
 from isthmus.core.wire.http_pages import Management, Page
+from isthmus.core.wire.http_reply import Reply
 from isthmus.core.wire.http_routes import (
     ForwardRoute,
     Head,
@@ -55,6 +64,11 @@ def message(route: Route) -> tuple[int, str]:
 def transparent() -> Surface:
     ways = {"a": ForwardTarget("a", "http://up.example/base", b"key")}
     return Surface(("a", "b"), HOSTS, frozenset({"https://page.example"}), transparent=ways)
+
+
+def shape(reply: Reply) -> dict[str, object]:
+    """All that a reply is, with nothing written yet."""
+    return {name: getattr(reply, name) for name in Reply.__slots__}
 
 
 # --- What may be done -------------------------------------------------------------------------------------------------
@@ -289,8 +303,61 @@ def test_what_a_reply_may_be_is_told_by_its_request(accept: str, session: str | 
         accept != "text/event-stream",
         accept != "application/json",
     )
-    assert reply_to(route.opening) is not reply_to(route.opening)
-    assert isinstance(ask("GET", "/mcp", {"mcp-session-id": "s"}).opening, GetOpening)  # type: ignore[union-attr]
+    may_commit = session is not None or is_stateless
+    fitting = Reply(
+        accepts_json=accept != "text/event-stream",
+        accepts_events=accept != "application/json",
+        may_commit=may_commit,
+    )
+    assert shape(reply_to(route.opening)) == shape(fitting)
+
+
+def test_what_is_no_request_is_answered_with_a_stream_or_with_nothing_else() -> None:
+    """An event stream is one; a DELETE, and a message of the older transport, have a single answer."""
+    stream, single = shape(Reply(accepts_json=False, is_stream=True)), shape(Reply(accepts_events=False))
+    assert shape(reply_to(GetOpening("a"))) == shape(reply_to(EventPipeOpening("a"))) == stream
+    assert shape(reply_to(DeleteOpening("a"))) == shape(reply_to(MessageOpening("a", token="t"))) == single
+
+
+@pytest.mark.parametrize("management", [None, Management.with_token("t")])
+def test_who_may_not_look_after_servers_is_told_so_or_nothing(management: Management | None) -> None:
+    surface = Surface(("a",), HOSTS, frozenset(), management=management)
+    route = ask("GET", "/servers", on=surface)
+    assert isinstance(route, Refused)
+    if management is None:
+        assert route.status == 404
+        assert json.loads(route.body)["code"] == "not_found"
+        return
+    why = "got no token, or another one, expected Authorization: Bearer and the token of core.management"
+    assert message(route) == (401, why)
+    assert dict(route.headers)[b"www-authenticate"] == b'Bearer realm="isthmus"'
+    assert isinstance(ask("GET", "/servers", {"authorization": "Bearer t"}, on=surface), PageRoute)
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("/mcp/a", b"/base"),
+        ("/mcp/a/", b"/base"),
+        ("/mcp/a/x", b"/base/x"),
+        ("/mcp/a/x/y/?q=1", b"/base/x/y/?q=1"),
+        ("/mcp/%61/x", b"/base/x"),
+        ("/mcp/b", None),
+        ("/mcp/b/x", None),
+        ("/mcp/%ff", None),
+        ("/mcp", None),
+        ("/mcp/", None),
+    ],
+)
+def test_what_is_passed_on_is_what_is_below_a_transparent_server(path: str, target: bytes | None) -> None:
+    """Of two servers, the short path is neither's."""
+    route = ask("PUT", path, on=transparent())
+    assert route == ForwardRoute("a", target, "localhost:80") if target else isinstance(route, Refused)
+    ways = transparent().transparent
+    alone = Surface(("a",), HOSTS, frozenset(), transparent=ways, required={"a": ("x-key",)})
+    for short in ("/mcp", "/mcp/", "/mcp/a"):
+        assert message(ask("PUT", short, on=alone))[0] == 400
+        assert ask("PUT", short, {"x-key": "1"}, on=alone) == ForwardRoute("a", b"/base", "localhost:80")
 
 
 @pytest.mark.parametrize(
