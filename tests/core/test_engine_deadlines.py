@@ -63,16 +63,18 @@ def test_a_resource_that_is_not_read_in_time_is_left_out() -> None:
     assert said["_meta"]["artifact_error"] == "x://a could not be read in time"
 
 
-def test_a_response_that_was_learnt_of_at_once_is_over() -> None:
-    """Whatever is said on its channel afterwards is said to nobody."""
+@pytest.mark.parametrize("was_open", [False, True])
+def test_a_response_that_was_learnt_of_at_once_is_over(was_open: bool) -> None:
+    """Also where its head was known before. Whatever is said on its channel afterwards is said to nobody."""
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/call", '{"name":"t"}')
     heard = world.hear("tools/call")
     body = result(str(heard.id), '{"n":1}')
-    world._note(
-        world.engine.receive_at_once(heard.channel, world.now, opening=Connected(), message=body, cause=DONE)
-    )  # fmt: skip
+    if was_open:
+        world.open(heard.channel, Connected())
+    opening = None if was_open else Connected()
+    world._note(world.engine.receive_at_once(heard.channel, world.now, opening=opening, message=body, cause=DONE))
     assert world.messages(channel) == [result("1", '{"n":1}')]
     before = len(world.log)
     world.say(heard.channel, body)
