@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from driving import DONE, connect, driver, result
+from driving import DONE, connect, driver, error, result
 from file_scenes import Scene as FileScene
 from file_scenes import names
 from isthmus.core.effects import Connected
@@ -63,19 +63,21 @@ def test_a_resource_that_is_not_read_in_time_is_left_out() -> None:
     assert said["_meta"]["artifact_error"] == "x://a could not be read in time"
 
 
+@pytest.mark.parametrize("is_error", [False, True])
 @pytest.mark.parametrize("was_open", [False, True])
-def test_a_response_that_was_learnt_of_at_once_is_over(was_open: bool) -> None:
+def test_a_response_that_was_learnt_of_at_once_is_over(was_open: bool, is_error: bool) -> None:
     """Also where its head was known before. Whatever is said on its channel afterwards is said to nobody."""
     world = driver()
     client = connect(world, "http", "http")
     channel = client.request("1", "tools/call", '{"name":"t"}')
     heard = world.hear("tools/call")
-    body = result(str(heard.id), '{"n":1}')
+    said, text = (error, '{"code":-1,"message":"no"}') if is_error else (result, '{"n":1}')
+    body = said(str(heard.id), text)
     if was_open:
         world.open(heard.channel, Connected())
     opening = None if was_open else Connected()
     world._note(world.engine.receive_at_once(heard.channel, world.now, opening=opening, message=body, cause=DONE))
-    assert world.messages(channel) == [result("1", '{"n":1}')]
+    assert world.messages(channel) == [said("1", text)]
     before = len(world.log)
     world.say(heard.channel, body)
     world.say(heard.channel, b"nonsense")
