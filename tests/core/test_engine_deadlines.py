@@ -82,3 +82,20 @@ def test_a_response_that_was_learnt_of_at_once_is_over(was_open: bool, is_error:
     world.say(heard.channel, body)
     world.say(heard.channel, b"nonsense")
     assert len(world.log) == before
+
+
+def test_of_a_response_its_head_may_be_learnt_of_with_its_end_or_with_a_message() -> None:
+    """The one is no answer, and the other may come later."""
+    world = driver()
+    client = connect(world, "http", "http")
+    first = client.request("1", "tools/call", '{"name":"t"}')
+    heard = world.hear("tools/call")
+    world._note(world.engine.receive_at_once(heard.channel, world.now, opening=Connected(), cause=DONE))
+    assert "its reply ended without an answer" in world.said(first)["error"]["message"]
+    second = client.request("2", "tools/call", '{"name":"t"}')
+    heard = world.hear("tools/call")
+    body = result(str(heard.id), '{"n":1}')
+    world._note(world.engine.receive_at_once(heard.channel, world.now, opening=Connected(), message=body))
+    assert world.messages(second) == [result("2", '{"n":1}')]
+    world.end(heard.channel)
+    assert world.engine.exchange_count == 0
