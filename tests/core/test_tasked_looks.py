@@ -1,0 +1,297 @@
+"""When a server is asked how its task fares, and for its outcome: to the moment, and with which words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from driving import Heard
+from isthmus.core.effects import Cause, End
+from isthmus.core.eras import Era
+from isthmus.core.errors import OUTCOME_UNKNOWN
+from isthmus.core.limits import Limits
+from isthmus.core.plan import Kind
+from task_clients import Asked, Party
+from task_scenes import Scene, scene
+from task_servers import Work, text
+
+LEGACY, MODERN = Era.HANDSHAKE, Era.STATELESS
+GET, RESULT = "tasks/get", "tasks/result"
+
+
+def verbs(world: Scene, *, answer: Callable[[Heard, str], bool] | None = None) -> list[tuple[float, str]]:
+    """When its server hears of tasks from now on. `answer` says what it answers itself, and is True for that."""
+    began, verb, found = world.world.now, world.server._receive_verb, []
+
+    def note(heard: Heard, method: str, params: dict[str, Any]) -> None:
+        found.append((round(world.world.now - began, 3), method))
+        if answer is None or not answer(heard, method):
+            verb(heard, method, params)
+
+    world.server._receive_verb = note  # type: ignore[method-assign]
+    return found
+
+
+def called(world: Scene, *, is_plain: bool = False, token: str | None = None) -> tuple[Party, Asked, Work]:
+    """A call that its server is about to make a task of."""
+    party = world.party(LEGACY, is_plain=is_plain)
+    asked = party.call("a", "must", token=token)
+    world.run()
+    return party, asked, world.server.work("a")
+
+
+# --- When a client looks ----------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_looks_has_its_server_looked_at_if_that_was_half_a_pause_ago() -> None:
+    """Counted from when the task was made, and from each look; what was seen since is told at once."""
+    world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
+    party, asked, work = called(world)
+    world.server.accept(work, poll_ms=8000)
+    world.run()
+    id = asked.result["task"]["taskId"]
+    found = verbs(world)
+    for pause_s in (0.0, 3.875, 0.125, 3.875, 0.125):
+        world.wait(pause_s)
+        assert world.status(party, id) == "working"
+    assert found == [(4.0, GET), (8.0, GET)]
+    world.wait(24.0)
+    assert found[2:] == [(16.0, GET), (28.0, GET)], "the pause begins anew with each, and grows while nobody looks"
+
+
+def test_a_look_is_shared_by_all_who_wait_for_it() -> None:
+    """While it is under way another client's is no reason for another; all are told what it brings."""
+    world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
+    party, asked, work = called(world)
+    world.server.accept(work, poll_ms=2000)
+    world.run()
+    id = asked.result["task"]["taskId"]
+    held: list[Heard] = []
+
+    def hold(heard: Heard, method: str) -> bool:
+        held.append(heard)
+        return True
+
+    found = verbs(world, answer=hold)
+    world.wait(1.0)
+    looking = [party.get(id) for _ in range(3)]
+    world.run()
+    assert found == [(1.0, GET)]
+    assert [one.reply for one in looking] == [None] * 3
+    work.message = "nearly"
+    (heard,) = held
+    world.server.answer(heard, world.server.shown(work))
+    world.run()
+    assert [one.result["statusMessage"] for one in looking] == ["nearly"] * 3
+
+
+# --- What was asked for does not come ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"),
+    [
+        (None, [(0.0, RESULT), (2.0, GET), (4.0, GET), (6.0, GET)]),
+        ("t", [(0.0, RESULT), (2.0, GET), (4.0, GET), (6.0, GET)]),
+    ],
+)
+def test_a_server_whose_outcome_cannot_be_waited_for_is_looked_at(
+    token: str | None, expected: list[tuple[float, str]]
+) -> None:
+    """As often as it wants to be, where the request for the outcome broke off."""
+    world = scene(LEGACY, Kind.HTTP, has_tasks=True)
+    _, asked, work = called(world, is_plain=True, token=token)
+
+    def lose(heard: Heard, method: str) -> bool:
+        if method == RESULT and not work.outcome:
+            world.world.end(heard.channel, Cause(End.BROKEN))
+            return True
+        return False
+
+    found = verbs(world, answer=lose)
+    world.server.accept(work, poll_ms=2000)
+    world.wait(7.0)
+    assert found == expected
+    world.server.finish(work, text("done"))
+    world.wait(2.0)
+    assert asked.result["content"] == text("done")["content"]
+    assert found[len(expected) :] == [(8.0, GET), (8.0, RESULT)]
+
+
+def test_an_outcome_that_breaks_off_for_a_task_that_nobody_waits_for_costs_few_looks() -> None:
+    """The next is after one pause of its server's, then they grow."""
+    world = scene(LEGACY, Kind.HTTP, has_tasks=True)
+    _, _, work = called(world)
+
+    def lose(heard: Heard, method: str) -> bool:
+        if method == RESULT:
+            world.world.end(heard.channel, Cause(End.BROKEN))
+        return method == RESULT
+
+    found = verbs(world, answer=lose)
+    world.server.accept(work, poll_ms=2000)
+    world.wait(20.0)
+    assert found == [(0.0, RESULT), (2.0, GET), (5.0, GET), (9.5, GET), (16.25, GET)]
+
+
+@pytest.mark.parametrize("is_looked_at", [True, False])
+def test_an_error_for_an_outcome_is_told_by_one_look(is_looked_at: bool) -> None:
+    """It may be the call's own, or say that it was asked too early: a look that is under way will tell."""
+    world = scene(LEGACY, Kind.HTTP, has_tasks=True)
+    _, asked, work = called(world, is_plain=True, token="t")
+    held: list[Heard] = []
+
+    def hold(heard: Heard, method: str) -> bool:
+        held.append(heard)
+        return True
+
+    found = verbs(world, answer=hold)
+    world.server.accept(work, poll_ms=2000)
+    world.wait(2.5 if is_looked_at else 1.5)
+    expected = [(0.0, RESULT), (2.0, GET)] if is_looked_at else [(0.0, RESULT)]
+    assert found == expected
+    world.server.refuse(held[0], -32000, "the call's own")
+    world.run()
+    assert found == (expected if is_looked_at else [*expected, (1.5, GET)])
+    work.status = "failed"
+    work.outcome = {"error": {"code": -32000, "message": "the call's own"}}
+    world.server.answer(held[1], world.server.shown(work))
+    world.run()
+    assert found[2:] == [(2.5 if is_looked_at else 1.5, RESULT)]
+    world.server.refuse(held[2], -32000, "the call's own")
+    world.run()
+    assert asked.error == {"code": -32000, "message": "the call's own"}
+
+
+def test_a_server_that_knows_nothing_of_its_task_has_said_why_before() -> None:
+    """Its task went with the error that it fetched: that is the outcome, and not that the task is unknown."""
+    world = scene(LEGACY, Kind.HTTP, has_tasks=True)
+    _, asked, work = called(world, is_plain=True)
+
+    def refuse(heard: Heard, method: str) -> bool:
+        error = (-32000, "out of paper") if method == RESULT else (-32602, "Task not found")
+        world.server.refuse(heard, *error)
+        return True
+
+    found = verbs(world, answer=refuse)
+    world.server.accept(work)
+    world.run()
+    assert found == [(0.0, RESULT), (0.0, GET)]
+    assert asked.error == {"code": -32000, "message": "out of paper"}
+
+
+def test_a_server_that_knows_its_task_no_more_ends_the_call() -> None:
+    world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
+    _, asked, work = called(world, is_plain=True)
+    world.server.accept(work, poll_ms=1000)
+    world.server.lose(work)
+    world.wait(1.0)
+    assert asked.error == {
+        "code": OUTCOME_UNKNOWN,
+        "message": "the server does not know the task any more: what became of it cannot be told",
+    }
+
+
+def test_what_a_server_says_instead_of_how_its_task_fares_is_noted_and_told_at_last() -> None:
+    """Three times in a row it may; who waits is told the error itself, and the pauses double from the usual one."""
+    world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True, limits=Limits(resume_failures_max=3))
+    _, asked, work = called(world, is_plain=True)
+
+    def refuse(heard: Heard, method: str) -> bool:
+        world.server.refuse(heard, -32000, "out of order")
+        return True
+
+    found = verbs(world, answer=refuse)
+    world.server.accept(work, poll_ms=500)
+    world.wait(20.0)
+    assert found == [(0.5, GET), (1.5, GET), (3.5, GET), (7.5, GET)]
+    said = "a task could not be looked at: it says of its task: out of order"
+    assert world.world.notes("info").count(said) == 3
+    assert asked.error == {"code": -32000, "message": "out of order"}
+
+
+def test_one_good_look_makes_up_for_those_that_failed() -> None:
+    """It is failures in a row that count."""
+    world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True, limits=Limits(resume_failures_max=2))
+    _, asked, work = called(world, is_plain=True)
+    count = 0
+
+    def refuse(heard: Heard, method: str) -> bool:
+        nonlocal count
+        count += 1
+        if count % 3 == 0:
+            return False
+        world.server.refuse(heard, -32000, "out of order")
+        return True
+
+    verbs(world, answer=refuse)
+    world.server.accept(work, poll_ms=1000)
+    world.wait(60.0)
+    assert count > 6
+    assert asked.reply is None
+
+
+# --- Progress ---------------------------------------------------------------------------------------------------------
+
+
+def progress(party: Party) -> list[tuple[float, str | None]]:
+    return [
+        (frame["params"]["progress"], frame["params"].get("message")) for frame in party.heard("notifications/progress")
+    ]
+
+
+def test_what_a_server_says_of_its_task_is_progress_once_for_each_new_word() -> None:
+    """Counted from 1, with its words, under the client's token; the same word again is none."""
+    world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
+    party, _, work = called(world, is_plain=True, token="mine")
+    world.server.accept(work, poll_ms=1000)
+    for message in ("one", "one", None, "two", "three"):
+        work.message = message
+        world.wait(1.0)
+    assert progress(party) == [(1, "one"), (2, "two"), (3, "three")]
+    assert {frame["params"]["progressToken"] for frame in party.heard("notifications/progress")} == {"mine"}
+
+
+def test_a_server_that_tells_of_progress_itself_is_believed_more_than_its_words() -> None:
+    """What its words would count is told only where that is more than it said itself: progress never goes back."""
+    world = scene(LEGACY, Kind.HTTP, has_tasks=True)
+    party, _, work = called(world, is_plain=True, token="mine")
+    world.server.accept(work, poll_ms=1000)
+    world.wait(0.5)
+    world.server.report(work, 2)
+    for message in ("one", "two", "three", "four"):
+        work.message = message
+        world.server.announce(work)
+        world.run()
+    assert progress(party) == [(2, None), (3, "three"), (4, "four")]
+
+
+# --- What is asked ----------------------------------------------------------------------------------------------------
+
+
+def test_a_server_is_asked_about_its_task_by_its_own_name_for_it_and_nothing_else() -> None:
+    """With a session the id is all; without one, who asks is said as with each request."""
+    for up in (LEGACY, MODERN):
+        world = scene(up, Kind.HTTP, has_tasks=True, insists=up is MODERN)
+        _, _, work = called(world, is_plain=True)
+        heard: list[Heard] = []
+
+        def hold(one: Heard, method: str, heard: list[Heard] = heard) -> bool:
+            heard.append(one)
+            return False
+
+        verbs(world, answer=hold)
+        world.server.accept(work, poll_ms=1000)
+        world.wait(31.0)
+        for one in heard:
+            params = dict(one.frame["params"])
+            meta = params.pop("_meta", None)
+            assert params == {"taskId": work.id}
+            assert (meta is None) is (up is LEGACY)
+            if meta is not None:
+                assert meta["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+                assert "io.modelcontextprotocol/logLevel" not in meta
+                able = meta["io.modelcontextprotocol/clientCapabilities"]
+                assert "io.modelcontextprotocol/tasks" in json.dumps(able)
