@@ -18,6 +18,7 @@ from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, Plan, ServerPlan
 from isthmus.core.report import Command
 from isthmus.core.trace import Line, Recorder, replay
+from stateless_driving import ACCEPT, ask, bridge, modern, rise, rounds
 from test_trace import FILE, INITIALIZE, PLAN, TASK, changed
 
 MADE = StoredArtifact(
@@ -245,3 +246,25 @@ def test_a_trace_that_begins_twice_is_two_runs() -> None:
         engine.receive_message(ChannelId(1), INITIALIZE, 1.0)
     second[0].receive_task_cancel(TASK.id, 1.0)
     assert list(replay([*first[1], *second[1]])) == []
+
+
+def test_what_is_drawn_before_any_input_is_drawn_again() -> None:
+    """A state that a client brings back is sealed with it: it is the very same, and is still good in the replay."""
+    world = bridge()
+    texts: list[bytes] = []
+    plan = Plan(servers=(ServerPlan(id="pipe", kind=Kind.PIPE),), link_key=b"k" * 16, workspaces_path="/w")
+    recorder = Recorder(plan, entropy=Random(1).randbytes, unix_at_zero=1.0e9, write=texts.append)
+    world.engine = recorder  # type: ignore[assignment]
+    client = modern(world, "pipe")
+    channel = client.call()
+    rise(world)
+    heard = world.hear("tools/call")
+    ask(world, heard)
+    world.wait(Limits().collect_s)
+    questions, state = rounds(client, channel, client.last_id)
+    (key,) = questions
+    again = client.call(requestState=state, inputResponses={key: ACCEPT})
+    assert world.hear("").frame["result"] == ACCEPT
+    world.answer(heard, '{"content":[]}')
+    assert client.answered(again)["result"]["content"] == []
+    assert list(replay(texts)) == []
