@@ -212,6 +212,49 @@ def test_what_a_server_says_instead_of_how_its_task_fares_is_noted_and_told_at_l
     assert asked.error == {"code": -32000, "message": "out of order"}
 
 
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_look_whose_connection_breaks_is_made_again_after_a_pause(is_told: bool) -> None:
+    """Each look is a request, and each pause is twice the last; who waits is told why in the end, if it is a call."""
+    world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True, limits=Limits(resume_failures_max=2))
+    _, asked, work = called(world, is_plain=not is_told)
+
+    def lose(heard: Heard, method: str) -> bool:
+        world.world.end(heard.channel, Cause(End.BROKEN, "cut off"))
+        return True
+
+    found = verbs(world, answer=lose)
+    world.server.accept(work, poll_ms=500)
+    world.wait(12.0)
+    schedule = [(0.5, GET), (1.5, GET), (3.5, GET), (7.5, GET)]
+    assert found == (schedule if is_told else schedule[:3])
+    if not is_told:
+        assert asked.error["code"] == OUTCOME_UNKNOWN
+        assert asked.error["message"].startswith("the server was lost before its task was over: ")
+        assert asked.error["message"].endswith(". The call may have run")
+
+
+def test_a_cancellation_that_does_not_arrive_is_noted() -> None:
+    """Nobody is told: who cancelled has its answer already."""
+    world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
+    party, asked, work = called(world, is_plain=True)
+
+    def lose(heard: Heard, method: str) -> bool:
+        if method == "tasks/cancel":
+            world.world.end(heard.channel, Cause(End.BROKEN, "cut off"))
+        return method == "tasks/cancel"
+
+    found = verbs(world, answer=lose)
+    world.server.accept(work, poll_ms=500)
+    world.wait(0.25)
+    assert party.legacy is not None
+    party.legacy.notify("notifications/cancelled", json.dumps({"requestId": asked.id}))
+    world.wait(30.0)
+    assert found == [(0.25, "tasks/cancel")]
+    notes = [note for note in world.world.notes("warning") if note.startswith("a task could not be cancelled: ")]
+    assert len(notes) == 1
+    assert asked.reply is None
+
+
 def test_one_good_look_makes_up_for_those_that_failed() -> None:
     """It is failures in a row that count."""
     world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True, limits=Limits(resume_failures_max=2))
@@ -266,6 +309,25 @@ def test_a_server_that_tells_of_progress_itself_is_believed_more_than_its_words(
         world.server.announce(work)
         world.run()
     assert progress(party) == [(2, None), (3, "three"), (4, "four")]
+
+
+# --- What a call leaves -----------------------------------------------------------------------------------------------
+
+
+def test_a_question_of_a_call_that_is_over_goes_with_its_server() -> None:
+    """It is not one of a task that goes on: whoever is asked is told that nobody waits for the answer."""
+    world = scene(MODERN, Kind.PIPE, has_tasks=True, insists=True)
+    party, asked, work = called(world, is_plain=True)
+    world.server.accept(work, poll_ms=1000)
+    world.server.ask(work, "q")
+    world.wait(2.0)
+    (question,) = party.heard("elicitation/create")
+    world.server.finish(work, text("done"))
+    world.wait(2.0)
+    assert asked.result["content"] == text("done")["content"]
+    world.server.die(work)
+    world.run()
+    assert [frame["params"] for frame in party.heard("notifications/cancelled")] == [{"requestId": question["id"]}]
 
 
 # --- What is asked ----------------------------------------------------------------------------------------------------
