@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from driving import LATEST, UNIX_AT_ZERO, Heard
+from driving import GONE, LATEST, UNIX_AT_ZERO, Heard
 from isthmus.core.eras import Era
 from isthmus.core.limits import Limits
 from isthmus.core.moments import format_time
@@ -107,6 +107,19 @@ def test_a_server_hears_why_its_call_is_not_wanted_any_more(
     assert [record.updated_at for record in records] == ([at(began)] if stays else [])
 
 
+def test_a_server_that_asks_is_answered_before_it_hears_that_nobody_waits() -> None:
+    """What closes the form comes first, once; then it may stop."""
+    world = scene(LEGACY, offer=Offer.ALWAYS)
+    party = world.party(LEGACY)
+    id, work = world.begin(party, "a")
+    world.server.ask(work, "q")
+    world.run()
+    world.server.heard.clear()
+    world.ask(party.cancel(id))
+    assert world.server.heard == ["", "notifications/cancelled"]
+    assert work.given["q"] == [{"action": "cancel"}]
+
+
 def test_a_task_that_cannot_be_saved_is_a_call_that_is_refused() -> None:
     """Its client and its server hear the same."""
     world = scene(offer=Offer.ALWAYS)
@@ -132,6 +145,19 @@ def test_who_goes_before_it_was_told_is_why_its_call_is_cancelled() -> None:
     party.hang_up(asked)
     world.run()
     assert found == [{"requestId": "a", "reason": "its client was gone before it was told"}]
+
+
+def test_who_goes_after_it_was_told_goes_without_the_task() -> None:
+    """It has the handle, and may come back for it: its connection broke while that was on its way, or later."""
+    world = scene(offer=Offer.ALWAYS)
+    party = world.party(MODERN)
+    found = notices(world)
+    id, work = world.begin(party, "a")
+    world.world.end(party.places[-1], GONE)
+    world.wait(5.0)
+    assert found == []
+    assert work.stops == []
+    assert [(task.id, task.status) for task in world.engine.tasks()] == [(id, "working")]
 
 
 # --- The proxy stops --------------------------------------------------------------------------------------------------
@@ -434,3 +460,16 @@ def test_a_call_that_is_asked_something_becomes_a_task_when_it_was_answered() ->
     (task,) = world.engine.tasks()
     assert task.created_at_unix == UNIX_AT_ZERO + began + 15.0
     assert again.result["taskId"] == task.id
+
+
+@pytest.mark.parametrize("length", [0, 399, 400, 401])
+def test_what_is_said_of_a_failure_is_cut_to_what_fits(length: int) -> None:
+    """The error itself is whole."""
+    world = scene(offer=Offer.ALWAYS)
+    party = world.party(LEGACY)
+    id, work = world.begin(party, "a")
+    world.server.fail(work, -32000, "x" * length)
+    world.run()
+    said = world.ask(party.get(id)).result
+    assert said.get("statusMessage", "") == "x" * min(length, 400)
+    assert world.ask(party.result(id)).error == {"code": -32000, "message": "x" * length}

@@ -376,3 +376,19 @@ def test_a_page_holds_what_follows_its_cursor() -> None:
     assert page(cursor=cursor) == (ids[2:], None)
     assert page(cursor="after-" + "9" * 18) == ([], None)
     assert page(cursor="after-0") == (ids[:2], cursor)
+
+
+@pytest.mark.parametrize(("early_s", "is_shown"), [(0.25, True), (0.0, False)])
+def test_a_task_is_shown_until_its_time_is_over(early_s: float, is_shown: bool) -> None:
+    """And not at that very moment, though nobody was woken for it yet: not in the list, and not by its name."""
+    world = scene(offer=Offer.ALWAYS, limits=Limits(task_ttl_s=60.0, task_ttl_max_s=60.0))
+    party = world.party(LEGACY)
+    id, _ = world.begin(party, "a")
+    (task,) = world.engine.tasks()
+    world.world.now = task.expires_at_unix - UNIX_AT_ZERO - early_s
+    assert [one["taskId"] for one in world.ask(party.listing()).result["tasks"]] == ([id] if is_shown else [])
+    asked = world.ask(party.get(id))
+    if is_shown:
+        assert asked.result["taskId"] == id
+    else:
+        assert asked.error == {"code": -32602, "message": UNKNOWN}
