@@ -256,6 +256,49 @@ def test_a_cancellation_that_does_not_arrive_is_noted() -> None:
     assert asked.reply is None
 
 
+@pytest.mark.parametrize("how", ["breaks", "is refused"])
+def test_who_looks_is_answered_as_soon_as_the_look_has_failed(how: str) -> None:
+    """With what was known before."""
+    world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
+    party, asked, work = called(world)
+    world.server.accept(work, poll_ms=2000)
+    world.run()
+
+    def lose(heard: Heard, method: str) -> bool:
+        if how == "breaks":
+            world.world.end(heard.channel, Cause(End.BROKEN, "cut off"))
+        else:
+            world.server.refuse(heard, -32000, "out of order")
+        return True
+
+    found = verbs(world, answer=lose)
+    world.wait(1.5)
+    looking = party.get(asked.result["task"]["taskId"])
+    world.run()
+    assert found == [(1.5, GET)]
+    assert looking.result["status"] == "working"
+
+
+def test_so_many_cancelled_calls_may_become_tasks_yet_and_are_cancelled_then() -> None:
+    """Of more than 256, those that were cancelled first are not looked at any more."""
+    world = scene(LEGACY, has_tasks=True)
+    party = world.party(LEGACY, is_plain=True)
+    assert party.legacy is not None
+    for number in range(257):
+        asked = party.call(f"t{number}", "must")
+        world.run()
+        party.legacy.notify("notifications/cancelled", json.dumps({"requestId": asked.id}))
+    world.run()
+    stops = []
+    for number in (0, 1, 256):
+        work = world.server.work(f"t{number}")
+        world.server.accept(work)
+        world.run()
+        stops.append(work.stops)
+    told = "notifications/cancelled"
+    assert stops == [[told], [told, "tasks/cancel"], [told, "tasks/cancel"]]
+
+
 def test_one_good_look_makes_up_for_those_that_failed() -> None:
     """It is failures in a row that count."""
     world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True, limits=Limits(resume_failures_max=2))
@@ -358,7 +401,7 @@ def test_a_call_is_given_up_when_its_server_has_said_nothing_of_it_for_so_long(u
 
 def test_nobody_is_woken_for_a_call_that_was_cancelled() -> None:
     """The server took that it was: there is nothing more to wait for."""
-    world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True)
+    world = scene(MODERN, Kind.HTTP, has_tasks=True, insists=True, limits=Limits(reply_timeout_s=60.0))
     party, asked, work = called(world, is_plain=True)
     world.server.accept(work)
     world.wait(0.5)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from driving import UNIX_AT_ZERO, Heard
+from isthmus.core.effects import Note
 from isthmus.core.eras import Era
 from isthmus.core.errors import OVERLOADED
 from isthmus.core.limits import Limits
@@ -14,10 +15,11 @@ from isthmus.core.moments import format_time
 from isthmus.core.plan import Kind, Offer
 from task_clients import Party
 from task_scenes import GRACE_S, Scene, scene
-from task_servers import Work, text
+from task_servers import TASKS, Work, text
 
 LEGACY, MODERN = Era.HANDSHAKE, Era.STATELESS
 ERAS = [LEGACY, MODERN]
+NEEDED = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
 STOPPED = "the proxy was stopped while the call ran: what became of it is not known"
 
 
@@ -161,6 +163,7 @@ OUTCOMES: list[dict[str, Any]] = [
     {"error": {"code": -32603, "message": "it broke"}},
     {"error": {"code": -32602, "message": "it does not know that"}},
     {"error": {"code": -32021, "message": "tasks!"}},
+    {"error": {"code": -32021, "message": "tasks!", "data": NEEDED}},
     {"error": {"code": -32042, "message": "visit!"}},
 ]
 
@@ -327,3 +330,34 @@ def test_a_task_of_a_session_that_is_over_goes_to_who_names_it(is_over: bool) ->
     assert world.status(heir, id) == ("completed" if is_over else "working")
     (again,) = world.store.tasks.values()
     assert again == after
+
+
+# --- What cannot be read ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("down", ERAS)
+def test_an_outcome_that_an_earlier_run_wrote_may_say_two_things(down: Era) -> None:
+    """It is shown to nobody: who asks hears why, who listens hears nothing, and it is noted."""
+    world = scene(offer=Offer.ALWAYS)
+    party = world.party(down, principal="ann")
+    id, work = world.begin(party, "a")
+    world.server.finish(work, text("done"))
+    world.wait(1.0)
+    ((key, value),) = world.store.records.items()
+    record = json.loads(value) | {"outcome": '{"content":[],"_meta":{},"content":[],"_meta":{}}'}
+    world.store.records[key] = json.dumps(record).encode()
+    world.restart()
+    party = world.party(down, principal="ann")
+    if down is LEGACY:
+        assert world.status(party, id) == "completed"
+        error = world.ask(party.result(id)).error
+        assert error["message"].startswith(f"the result of task {id} cannot be shown: ")
+    else:
+        error = world.ask(party.get(id)).error
+        assert error["message"].startswith("the result cannot be shown: ")
+        asked = party.ask("subscriptions/listen", notifications={"taskIds": [id]})
+        world.run()
+        assert "notifications/tasks" not in [frame.get("method") for frame in world.world.frames(asked.channel)]
+        notes = [note for note in world.world.every(Note) if note.text.startswith("how a task ended cannot be told: ")]
+        assert [(note.level, note.server) for note in notes] == [("warning", "s")]
+    assert error["code"] == -32603
