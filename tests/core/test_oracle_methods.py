@@ -282,6 +282,83 @@ def test_a_rule_is_a_must_but_for_those_that_should_be_kept() -> None:
             assert rule.severity(revision) is expected
 
 
+# In which revisions, by their numbers, a rule holds, and for whom.
+HOLDS = {
+    "1 s": """
+        endpoint-first message-on-post
+    """,
+    "1234 c": """
+        cancel-initialize initialize-first client-early initialized-missing initialize-params version-unsupported
+    """,
+    "1234 s": """
+        server-early initialize-result version-answered result-kind-leaked
+    """,
+    "12345 cs": """
+        not-json not-jsonrpc id-type response-shape result-type error-shape schema id-reused response-unknown
+        response-twice error-without-id unanswered cancel-unknown method-foreign method-direction method-kind
+        capability-undeclared progress-token progress-token-reused progress-unknown progress-late progress-stands
+    """,
+    "2 c": """
+        batch-initialize
+    """,
+    "234 c": """
+        session-id-missing session-id-lost
+    """,
+    "234 s": """
+        session-id-form session-id-given session-revived session-end-status response-on-get event-id-reused
+        replay-stream
+    """,
+    "2345 c": """
+        accept
+    """,
+    "2345 s": """
+        accepted-status content-type response-stream unrelated-on-stream stream-goes-on stream-ended-early
+    """,
+    "345 c": """
+        version-header-missing version-header
+    """,
+    "345 cs": """
+        batch-unknown meta-reserved
+    """,
+    "345 s": """
+        version-refused
+    """,
+    "4 cs": """
+        cancel-of-task task-uncreated task-cancelled related-task related-task-needless
+    """,
+    "4 s": """
+        elicitation-mode sampling-tools elicitation-id
+    """,
+    "45 cs": """
+        task-unasked task-shape task-begins task-status task-polled-early
+    """,
+    "5 c": """
+        cancel-over-http mirrored-method mirrored-name mirrored-argument meta-missing client-info state-changed
+        state-elsewhere retry-id retry-incomplete
+    """,
+    "5 cs": """
+        error-code-withdrawn error-code-reserved task-detail task-key-reused
+    """,
+    "5 s": """
+        cancel-by-server request-by-server log-unasked log-stream error-status session-stateless mismatch-refused
+        server-info result-kind-missing result-kind-unknown input-required-method input-required-empty
+        input-request-kind input-request-undeclared cache-hints listen-first listen-acknowledged listen-unrequested
+        subscription-id subscription-unknown subscription-stream
+    """,
+}
+
+
+def test_a_rule_holds_in_its_revisions_for_who_can_break_it() -> None:
+    """And in no other, for nobody else."""
+    expected = {name: said for said, names in HOLDS.items() for name in names.split()}
+    found = {
+        name: "".join(str(number) for number, revision in enumerate(REVISIONS, 1) if revision in rule.clauses)
+        + f" {''.join(role.value[0] for role in rule.who)}"
+        for name, rule in RULES.items()
+    }
+    assert found == expected
+
+
 def test_what_a_line_of_a_log_says_of_a_member_is_its_name() -> None:
     """Logs are written and read by programs of others."""
     for kind in (Role, Transport, Severity, State, Kind):
