@@ -220,6 +220,26 @@ def test_long_values_are_shown_in_part() -> None:
     assert len(str(caught.value)) < 500
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (b'"' + b"x" * 78 + b'"', '"' + "x" * 78 + '"'),
+        (b'"' + b"x" * 79 + b'"', '"' + "x" * 79 + "…"),
+        (b'"' + "€".encode() * 78 + b'"', '"' + "€" * 78 + '"'),
+        (b'"' + "\U0001f600".encode() * 200 + b'"', '"' + "\U0001f600" * 79 + "…"),
+    ],
+)
+def test_a_value_is_shown_up_to_80_characters(value: bytes, said: str) -> None:
+    """And says if there is more."""
+    with pytest.raises(ArgumentProblem) as caught:
+        find_references(b'{"arguments":{"p":%b}}' % value, consumer("p"), helper="h")
+    assert f" {said}" in str(caught.value)
+    assert f"{said}…" not in str(caught.value)
+    assert str(caught.value).isprintable()
+    assert str(caught.value).count("…") == said.count("…")
+    assert "…Q" not in str(caught.value)
+
+
 def test_the_number_of_handles_is_bounded() -> None:
     params = json.dumps({"arguments": {"p": [HANDLE] * REFERENCES_MAX}}).encode()
     assert len(find_references(params, consumer("p"), helper="h")) == REFERENCES_MAX
