@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from driving import request
+from driving import UNIX_AT_ZERO, request
 from isthmus.core.eras import Era
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, Offer
@@ -160,3 +160,34 @@ def test_a_question_that_its_client_cannot_be_asked_is_refused_in_its_stead() ->
     (said,) = told_the_server(world, work, 1)
     assert (said["id"], said["error"]["code"]) == ("x0", -32602)
     assert world.status(party, id) == "working"
+
+
+@pytest.mark.parametrize(("up", "has_tasks"), WAYS)
+@pytest.mark.parametrize("down", ERAS)
+def test_each_turn_of_a_task_is_dated(down: Era, up: Era, has_tasks: bool) -> None:
+    """By our own clock, as of the moment that it came; what changes nothing leaves the date as it is."""
+    world, party, id, work = asked(down, up, has_tasks)
+
+    def updated() -> tuple[str, float]:
+        (shown,) = world.engine.tasks()
+        return shown.status, round(shown.updated_at_unix - UNIX_AT_ZERO, 3)
+
+    status, first = updated()
+    assert status == "input_required"
+    world.wait(3.0)
+    assert updated() == (status, first)
+    if down is LEGACY:
+        (question,) = party.heard("elicitation/create")
+        party.reply(question["id"], ACCEPT)
+    else:
+        (key,) = world.ask(party.get(id)).result["inputRequests"]
+        party.update(id, {key: ACCEPT})
+    world.run()
+    answered = round(world.world.now, 3)
+    assert updated() == ("working", answered)
+    world.wait(3.0)
+    assert updated() == ("working", answered)
+    world.server.finish(work, text("done"))
+    world.wait(60.0)
+    assert updated()[0] == "completed"
+    assert updated()[1] >= answered + 3.0

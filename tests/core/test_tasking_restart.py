@@ -361,3 +361,18 @@ def test_an_outcome_that_an_earlier_run_wrote_may_say_two_things(down: Era) -> N
         notes = [note for note in world.world.every(Note) if note.text.startswith("how a task ended cannot be told: ")]
         assert [(note.level, note.server) for note in notes] == [("warning", "s")]
     assert error["code"] == -32603
+
+
+def test_a_task_that_goes_on_is_not_called_again() -> None:
+    """Though it fails as a call would that should have been a task: it was one, and may have run."""
+    world = scene(LEGACY, Kind.HTTP, has_tasks=True, names_era=False)
+    party = world.party(LEGACY, principal="ann")
+    id, work = world.begin(party, "a", "must")
+    world.restart()
+    party = world.party(LEGACY, principal="ann")
+    waiting = world.ask(party.result(id))
+    world.server.fail(work, -32021, "tasks!", NEEDED)
+    world.wait(5.0)
+    assert waiting.error == {"code": -32021, "message": "tasks!", "data": NEEDED}
+    assert world.status(party, id) == "failed"
+    assert world.server.heard.count("tools/call") == 0
