@@ -334,3 +334,10 @@ def test_a_handle_is_found_however_its_letters_are_written(written: str) -> None
     params = f'{{"arguments":{{"p":["x","{written}"]}}}}'.encode()
     (_, found) = json.loads(delivered(params, "p", accept_other=True))["arguments"]["p"]
     assert found in ("/up/0/é a.txt", "file:///up/0/%C3%A9%20a.txt")
+
+
+def test_what_stands_in_the_way_of_an_output_path_is_named_from_the_arguments_on() -> None:
+    with pytest.raises(ArgumentProblem, match=r"^Argument a\.b: got 7, expected an object\.$"):
+        place_output(b'{"arguments":{"a":{"b":7}}}', "a.b.c", "/w/x")
+    with pytest.raises(ArgumentProblem, match=r"^Argument a: got 7, expected an object\.$"):
+        place_output(b'{"arguments":{"a":7}}', "a.b.c", "/w/x")

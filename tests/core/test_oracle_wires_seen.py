@@ -146,6 +146,11 @@ def test_a_session_is_known_by_the_id_that_the_handshake_gave() -> None:
     taken.order(send(3, refused, session="T", status=400, is_last=True))
     taken.post(4, PING, "T", V4)
     assert groups(taken, 1, 2, 3, 4) == [0, 0, 2, 3]
+    for channel, status in ((11, 299), (13, 300)):
+        taken.post(channel, said(id=0, method="initialize", params=HELLO))
+        taken.order(send(channel, said(id=0, result=WELCOME), session=f"S{status}", status=status, is_last=True))
+        taken.post(channel + 1, PING, f"S{status}", V4)
+    assert groups(taken, 11, 12, 13, 14) == [0, 0, 2, 3]
     taken = Taken()
     for channel, session, status in ((1, "S", 200), (3, "T", 299)):
         taken.order(dial(channel, Post("s", said(id=0, method="initialize", params=HELLO))))
