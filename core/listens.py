@@ -19,7 +19,7 @@ from .bridge.support import declares
 from .desk import Desk
 from .errors import MISSING_CAPABILITY, OVERLOADED, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey
-from .links import Errand, Link
+from .links import Link
 from .listen import TASK, Change, Filter, Listen, State, parse_filter
 from .listening import Listening
 from .offers import NEEDED
@@ -136,21 +136,26 @@ class Listens:
     def _held(self, session: Session, but: Listening) -> set[str]:
         return {uri for other in session.listens.values() if other is not but for uri in other.confirmed}
 
-    def receive_subscribed(self, link: Link, errand: Errand, *, is_done: bool) -> None:
+    def receive_set_again(self, link: Link, uri: str, *, is_done: bool) -> None:
+        """A server that is back was asked again to tell of a resource, which somebody may have waited for since."""
+        if any(uri in each.awaited for session in link.sessions.values() for each in session.listens.values()):
+            self.receive_subscribed(link, uri, is_done=is_done)
+
+    def receive_subscribed(self, link: Link, uri: str, *, is_done: bool) -> None:
         """The server was asked to tell of a resource."""
         for session in link.sessions.values():
             for listening in list(session.listens.values()):
-                if errand.about in listening.awaited:
-                    listening.awaited.discard(errand.about)
+                if uri in listening.awaited:
+                    listening.awaited.discard(uri)
                     if is_done:
-                        listening.confirmed.add(errand.about)
+                        listening.confirmed.add(uri)
                     self._acknowledge_if_complete(link, session, listening)
         if not is_done:
-            link.upstream.forget_subscription(errand.about)
+            link.upstream.forget_subscription(uri)
             crowd = self._crowds.get(link.id)
             for session in link.sessions.values():
                 if crowd is not None and session.is_stateless:
-                    crowd.shares[session.sid].subscriptions.pop(errand.about, None)
+                    crowd.shares[session.sid].subscriptions.pop(uri, None)
 
     def receive_granted(self, link: Link, asked: Filter, granted: Filter) -> None:
         """A server without sessions confirmed what it tells of, of what it was asked for."""
@@ -233,10 +238,9 @@ class Listens:
     # --- The server is lost, and back -------------------------------------------------------------------------------
 
     def receive_lost(self, link: Link) -> None:
+        """What was asked and not answered is asked again when it is back, by `upstream.replay` or `news.open`."""
         for session in link.sessions.values():
             for listening in session.listens.values():
-                listening.awaited.clear()
-                listening.is_asked = False
                 if listening.machine.state is State.LIVE:
                     listening.machine.receive_lost()
 

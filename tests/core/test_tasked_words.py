@@ -160,8 +160,8 @@ def test_a_task_is_looked_at_less_and_less_once_nobody_waits_any_more() -> None:
 # --- What a call leaves -----------------------------------------------------------------------------------------------
 
 
-def test_a_question_of_a_call_that_is_over_goes_with_its_server() -> None:
-    """It is not one of a task that goes on: whoever is asked is told that nobody waits for the answer."""
+def test_a_question_of_a_call_that_is_over_goes_with_it() -> None:
+    """It is not one of a task that goes on: whoever is asked is told, once, that nobody waits for the answer."""
     world = scene(MODERN, Kind.PIPE, has_tasks=True, insists=True)
     party, asked, work = called(world, is_plain=True)
     world.server.accept(work, poll_ms=1000)
@@ -173,7 +173,8 @@ def test_a_question_of_a_call_that_is_over_goes_with_its_server() -> None:
     assert asked.result["content"] == text("done")["content"]
     world.server.die(work)
     world.run()
-    assert [frame["params"] for frame in party.heard("notifications/cancelled")] == [{"requestId": question["id"]}]
+    withdrawn = [{"requestId": question["id"], "reason": "what asked is over"}]
+    assert [frame["params"] for frame in party.heard("notifications/cancelled")] == withdrawn
 
 
 # --- What is asked ----------------------------------------------------------------------------------------------------
