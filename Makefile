@@ -99,12 +99,13 @@ leaks: $(STAMP)
 
 # Small faults put into the core one at a time, and which of them no test sees. SECONDS=3600 tries more of them, COUNT=500
 # so many, SEED=2 others, ONLY='core/timers.py core/wire' those of a part, JOBS=2 at once; AGAIN=1 those that survived the
-# last time, TESTS=200 before so many seconds of tests each. Not part of the tests.
+# last time, EQUIVALENT=1 those that are named as no faults, TESTS=200 before so many seconds of tests each. Not part of
+# the tests.
 mutants: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage>=7'
 	@nice -n 10 $(BIN)/python tests/mutation/mutating.py --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) \
 		--jobs $(if $(filter file,$(origin JOBS)),1,$(JOBS)) \
-		$(if $(COUNT),--count $(COUNT)) $(if $(AGAIN),--again) $(if $(TESTS),--tests $(TESTS)) $(ONLY)
+		$(if $(COUNT),--count $(COUNT)) $(if $(AGAIN),--again) $(if $(EQUIVALENT),--equivalent) $(if $(TESTS),--tests $(TESTS)) $(ONLY)
 
 # Bugs as they come about, planted one at a time in a copy of the tree, and which test notices each: ONLY='03 07' for
 # some, SECONDS=60 of simulation for those that no test notices. Not part of the tests.

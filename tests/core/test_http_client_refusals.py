@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from isthmus.core.edges import PARTS_MIN_BYTES
+from isthmus.core.edges import EDGE_BYTES, PARTS_MIN_BYTES
 from isthmus.core.effects import Cause, Connected, Delete, End, Listen, Post
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.limits import Limits
@@ -276,3 +276,23 @@ def test_events_arrive_of_the_types_that_are_asked_for(types: frozenset[str]) ->
         reader.receive_head(200, EVENTS)
         told = [Arrived(b"2", "endpoint")] if b"endpoint" in stream else []
         assert reader.receive_body(stream) == [*told, *([Arrived(b"1")] if "message" in types else [])]
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        [],
+        [(b"transfer-encoding", b"chunked")],
+        [(b"transfer-encoding", b"chunked"), (b"content-length", b"%d" % (2 * PARTS_MIN_BYTES))],
+        [(b"content-length", b"%d" % (PARTS_MIN_BYTES - 1))],
+        [(b"content-length", b"-1")],
+        [(b"content-length", b"1" * 16)],
+    ],
+)
+def test_a_document_of_which_nobody_said_how_large_it_is_is_not_told_of_before_it_is_there(
+    framing: list[tuple[bytes, bytes]],
+) -> None:
+    reader = ReplyReader(POST, Limits())
+    reader.receive_head(200, [*JSON, *framing])
+    for _ in range(4):
+        assert reader.receive_body(b" " * EDGE_BYTES) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -268,3 +269,13 @@ def test_what_is_drawn_before_any_input_is_drawn_again() -> None:
     world.answer(heard, '{"content":[]}')
     assert client.answered(again)["result"]["content"] == []
     assert list(replay(texts)) == []
+
+
+@pytest.mark.parametrize("more", [{"server": "a"}, {"command": "start"}, {}])
+def test_an_order_needs_a_server_and_what_to_do_with_it(more: dict[str, str]) -> None:
+    """A line that lacks one of them is none of a trace; it is not fed as something else."""
+    written: list[bytes] = []
+    Recorder(PLAN, entropy=bytes, unix_at_zero=0.0, write=written.append)
+    line = json.dumps({"input": "receive_command", "now": 1.0, **more}).encode()
+    with pytest.raises(ValueError, match="without what it needs"):
+        list(replay([*written, line]))
