@@ -307,3 +307,13 @@ def test_two_calls_that_took_the_same_file_share_what_the_first_has_kept() -> No
 def test_without_adapters_all_that_changed_is_told_of() -> None:
     files = Scene(ServerPlan(id="s", kind=Kind.PIPE, auto_files=AutoFiles()))
     assert names(files.call("t", writes={"a.txt": b"x"})) == ["a.txt"]
+
+
+# --- Room -------------------------------------------------------------------------------------------------------------
+
+
+def test_as_many_files_are_taken_as_a_session_may_have() -> None:
+    """The last of them too; the next one is told of, and nothing else."""
+    box = scene(LocatorMode.CHANGED, limits=Limits(artifacts_per_session_max=2))
+    assert len(artifacts(box.call("t", writes={"a.txt": b"a", "b.txt": b"b", "c.txt": b"c"}))) == 2
+    assert artifacts(box.call("t", writes={"d.txt": b"d"})) == []
