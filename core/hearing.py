@@ -220,6 +220,8 @@ class Hearing:
             self.files.receive_errand(errand, frame)
         elif errand.purpose == "subscribe":
             self._listens.receive_subscribed(link, errand.about, is_done=is_done)
+        elif errand.purpose == "unsubscribe":
+            self._listens.receive_unsubscribed(link, errand.about)
         else:
             return False
         return True

@@ -19,7 +19,7 @@ from .bridge.support import declares
 from .desk import Desk
 from .errors import MISSING_CAPABILITY, OVERLOADED, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey
-from .links import Link
+from .links import Errand, Link
 from .listen import TASK, Change, Filter, Listen, State, parse_filter
 from .listening import Listening
 from .offers import NEEDED
@@ -129,9 +129,12 @@ class Listens:
             if crowd is not None:
                 crowd.shares[session.sid].subscriptions[uri] = None
             listening.awaited.add(uri)
-            params = msgspec.json.encode({"uri": uri})
-            self._uplink.run(link, "subscribe", "resources/subscribe", params, about=uri)
-            link.upstream.remember("resources/subscribe", params)
+            link.upstream.remember("resources/subscribe", msgspec.json.encode({"uri": uri}))
+            if not _is_asked(link, "unsubscribe", uri):  # the two may overtake one another: it comes after that
+                self._ask(link, "subscribe", uri)
+
+    def _ask(self, link: Link, wish: str, uri: str) -> None:
+        self._uplink.run(link, wish, f"resources/{wish}", msgspec.json.encode({"uri": uri}), about=uri)
 
     def _held(self, session: Session, but: Listening) -> set[str]:
         return {uri for other in session.listens.values() if other is not but for uri in other.confirmed}
@@ -156,6 +159,12 @@ class Listens:
             for session in link.sessions.values():
                 if crowd is not None and session.is_stateless:
                     crowd.shares[session.sid].subscriptions.pop(uri, None)
+
+    def receive_unsubscribed(self, link: Link, uri: str) -> None:
+        """The server was asked not to tell of a resource any more: whoever wants it since may be subscribed now."""
+        is_wanted = any(uri in each.awaited for session in link.sessions.values() for each in session.listens.values())
+        if is_wanted and not _is_asked(link, "subscribe", uri) and not _is_asked(link, "unsubscribe", uri):
+            self._ask(link, "subscribe", uri)
 
     def receive_granted(self, link: Link, asked: Filter, granted: Filter) -> None:
         """A server without sessions confirmed what it tells of, of what it was asked for."""
@@ -275,8 +284,7 @@ class Listens:
                     continue
             link.upstream.forget_subscription(uri)
             if link.upstream.state is UpstreamState.READY:
-                params = msgspec.json.encode({"uri": uri})
-                self._uplink.run(link, "unsubscribe", "resources/unsubscribe", params)
+                self._ask(link, "unsubscribe", uri)
 
     def _share(self, link: Link, session: Session, uris: frozenset[str]) -> None:
         """On a process that is shared, a session hears of what it has subscribed to."""
@@ -315,6 +323,13 @@ class Listens:
             if not exchange.reply.ends_channel:
                 params = b'{"requestId":%b}' % exchange.id_raw
                 self._telling.tell(session, exchange, jsonrpc.encode_notification("notifications/cancelled", params))
+
+
+def _is_asked(link: Link, wish: str, uri: str) -> bool:
+    """Whether a request of ours about that resource is under way."""
+    return any(
+        isinstance(each, Errand) and each.purpose == wish and each.about == uri for each in link.pending.values()
+    )
 
 
 class Offer(msgspec.Struct, frozen=True):

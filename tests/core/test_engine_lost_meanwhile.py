@@ -11,7 +11,7 @@ from isthmus.core.effects import Cause, End, Spawn
 from isthmus.core.eras import Era
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind
-from stateless_driving import bridge, emerge, modern, rise, served
+from stateless_driving import assert_idle, bridge, emerge, modern, rise, served
 from stateless_server import grant
 from task_clients import handle
 from task_scenes import scene
@@ -71,6 +71,44 @@ def test_what_a_server_without_sessions_grants_after_a_loss_is_confirmed() -> No
     grant(world, world.hear("subscriptions/listen"))
     (said,) = client.told(channel)
     assert (said["method"], said["params"]["notifications"]) == (ACKNOWLEDGED, wanted)
+
+
+@pytest.mark.parametrize("how", ["answer", "error", "broken", "refused"])
+def test_a_resource_is_subscribed_again_only_when_it_is_not_any_more(how: str) -> None:
+    """Requests on connections of their own overtake one another: the server would be left unsubscribed."""
+    world, client, _ = served("http")
+    first = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]})
+    world.answer(world.hear("resources/subscribe"))
+    client.cancel(first)
+    leaving = world.hear("resources/unsubscribe")
+    again = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]})
+    assert not world.hears("resources/subscribe")
+    assert client.told(again) == []
+    if how == "answer":
+        world.answer(leaving)
+    elif how == "error":
+        world.reply(leaving, error(str(leaving.id), '{"code":-32602,"message":"no"}'))
+    else:
+        cause = Cause(End.BROKEN, "reset") if how == "broken" else Cause(End.REFUSED, status=500)
+        world.end(leaving.channel, cause)
+    world.answer(world.hear("resources/subscribe"))
+    (said,) = client.told(again)
+    assert said["params"]["notifications"] == {"resourceSubscriptions": ["a:1"]}
+    assert not world.heard
+
+
+def test_who_leaves_before_it_is_subscribed_again_leaves_nothing() -> None:
+    world, client, _ = served("http")
+    first = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]})
+    world.answer(world.hear("resources/subscribe"))
+    client.cancel(first)
+    leaving = world.hear("resources/unsubscribe")
+    client.cancel(client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]}))
+    world.answer(leaving)
+    assert not world.hears("resources/subscribe")
+    while world.hears("resources/unsubscribe"):
+        world.answer(world.hear("resources/unsubscribe"))
+    assert_idle(world)
 
 
 # --- Requests ---------------------------------------------------------------------------------------------------------
