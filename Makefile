@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run test compiled peers quick chaos simulate crash fuzz coverage big leaks mutants planted bench bench-compare conformance conform-released lint types links docs clean
+.PHONY: run test compiled peers quick chaos simulate crash fuzz coverage big leaks mutants planted stories bench bench-compare conformance conform-released lint types links docs clean
 .DEFAULT_GOAL := run
 
 $(STAMP): pyproject.toml
@@ -99,12 +99,13 @@ leaks: $(STAMP)
 
 # Small faults put into the core one at a time, and which of them no test sees. SECONDS=3600 tries more of them, COUNT=500
 # so many, SEED=2 others, ONLY='core/timers.py core/wire' those of a part, JOBS=2 at once; AGAIN=1 those that survived the
-# last time, TESTS=200 before so many seconds of tests each. Not part of the tests.
+# last time, EQUIVALENT=1 those that are named as no faults, TESTS=200 before so many seconds of tests each. Not part of
+# the tests.
 mutants: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage>=7'
 	@nice -n 10 $(BIN)/python tests/mutation/mutating.py --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) \
 		--jobs $(if $(filter file,$(origin JOBS)),1,$(JOBS)) \
-		$(if $(COUNT),--count $(COUNT)) $(if $(AGAIN),--again) $(if $(TESTS),--tests $(TESTS)) $(ONLY)
+		$(if $(COUNT),--count $(COUNT)) $(if $(AGAIN),--again) $(if $(EQUIVALENT),--equivalent) $(if $(TESTS),--tests $(TESTS)) $(ONLY)
 
 # Bugs as they come about, planted one at a time in a copy of the tree, and which test notices each: ONLY='03 07' for
 # some, SECONDS=60 of simulation for those that no test notices. Not part of the tests.
@@ -120,6 +121,10 @@ conformance: $(STAMP)
 # ARGS=--replay to play again what they broke. Not part of the tests.
 conform-released: $(STAMP)
 	@$(BIN)/python tests/conformance/released.py $(if $(SEEDS),--seeds $(SEEDS)) $(ARGS)
+
+# What engines do in the tests that are stories, written anew: for a change that is meant. Their differences are reviewed.
+stories: $(STAMP)
+	@STORIES=write $(PYTEST) -q tests/core -m 'not real and not chaos' >/dev/null; git diff --stat -- tests/core/stories
 
 # The tables on the pages that come from the code.
 docs: $(STAMP)

@@ -12,15 +12,22 @@ from .limits import Limits
 
 
 class Hold:
-    """Room that is taken for files which are not stored yet. Whoever has it releases it, once."""
+    """Room that is taken for files which are not stored yet. Whoever has it releases it, once.
 
-    __slots__ = ("artifacts", "sid", "size_bytes", "uploads")
+    Attributes:
+        is_sure: what it is for will come, as far as anybody knows.
+    """
 
-    def __init__(self, sid: str, size_bytes: int, *, uploads: int = 0, artifacts: int = 0) -> None:
+    __slots__ = ("artifacts", "is_sure", "sid", "size_bytes", "uploads")
+
+    def __init__(
+        self, sid: str, size_bytes: int, *, uploads: int = 0, artifacts: int = 0, is_sure: bool = True
+    ) -> None:
         self.sid = sid
         self.size_bytes = size_bytes
         self.uploads = uploads
         self.artifacts = artifacts
+        self.is_sure = is_sure
 
 
 class _Account:
@@ -49,6 +56,7 @@ class Accounts:
         self._accounts: dict[str, _Account] = {}
         self._total_bytes = 0
         self._total_files = 0
+        self._unsure: dict[Hold, None] = {}  # oldest first
 
     # --- Room -----------------------------------------------------------------------------------------------------
 
@@ -57,6 +65,10 @@ class Accounts:
         account = self._accounts.get(sid)
         used = 0 if account is None else account.size_bytes + account.held_bytes
         return self._limits.session_storage_max_bytes - used, self._limits.storage_max_bytes - self._total_bytes
+
+    def unsure(self, sid: str | None = None) -> list[Hold]:
+        """Holds that are not sure, of one session or of all, newest first."""
+        return [hold for hold in reversed(self._unsure) if sid in (None, hold.sid)]
 
     @property
     def sids(self) -> list[str]:
@@ -84,6 +96,10 @@ class Accounts:
         account.held_artifacts += sign * hold.artifacts
         self._total_bytes += sign * hold.size_bytes
         self._total_files += sign * (hold.uploads + hold.artifacts)
+        if not hold.is_sure and sign > 0:
+            self._unsure[hold] = None
+        elif not hold.is_sure:
+            del self._unsure[hold]
         self._tidy(hold.sid, account)
 
     # --- Entries --------------------------------------------------------------------------------------------------

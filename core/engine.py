@@ -276,7 +276,7 @@ class Engine:
         """`receive_message`, of a large one that its reader has not joined."""
         self._begin(now, channel)
         role = self._desk.role_if_open(channel)
-        if isinstance(role, UPSTREAM_ROLES) and not pieces[0].startswith(jsonrpc.MARK):
+        if isinstance(role, UPSTREAM_ROLES) and not jsonrpc.is_marked(pieces):
             self._servers.channels.receive_pieces(role, channel, pieces)
         else:
             self._hear(channel, b"".join(pieces))

@@ -438,7 +438,9 @@ class Handshakes:
         replay = link.upstream.replay()
         link.replaying = len(replay)
         for method, params in replay:
-            self._uplink.run(link, "replay", method, params)
+            self._uplink.run(
+                link, "replay", method, params, about=jsonrpc.text_of(jsonrpc.member_of(params, "uri")) or ""
+            )
         if not replay:
             self._receive_ready(link)
 

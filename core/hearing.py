@@ -197,6 +197,7 @@ class Hearing:
         if self.receive_errand(link, errand, frame, number):
             return
         if errand.purpose == "replay":
+            self._listens.receive_set_again(link, errand.about, is_done=frame.error is None)
             self._handshakes.receive_replayed(link)
         elif errand.purpose == "initialize":
             self._handshakes.receive_handshake(link, frame)
@@ -218,7 +219,9 @@ class Hearing:
         elif errand.purpose == LINKED:
             self.files.receive_errand(errand, frame)
         elif errand.purpose == "subscribe":
-            self._listens.receive_subscribed(link, errand, is_done=is_done)
+            self._listens.receive_subscribed(link, errand.about, is_done=is_done)
+        elif errand.purpose == "unsubscribe":
+            self._listens.receive_unsubscribed(link, errand.about)
         else:
             return False
         return True

@@ -9,6 +9,7 @@ Source: JSON-RPC 2.0; MCP base protocol, "Messages" (ids are strings or integers
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -205,6 +206,11 @@ def _decode_call(message: bytes, spans: dict[str, Span], id_raw: bytes | None, i
             text = f"got params that are {_kind(params)}, expected an object"
             raise RemoteProtocolError(text, id_raw=id_raw, shape="call")
     return Frame(id_raw=id_raw, method=method, params=params)
+
+
+def is_marked(pieces: Sequence[bytes]) -> bool:
+    """Whether a message that came in pieces, none of them empty, begins with a byte order mark."""
+    return b"".join(pieces[: len(MARK)]).startswith(MARK) if len(pieces[0]) < len(MARK) else pieces[0].startswith(MARK)
 
 
 def is_batch(message: bytes) -> bool:

@@ -129,28 +129,42 @@ class Listens:
             if crowd is not None:
                 crowd.shares[session.sid].subscriptions[uri] = None
             listening.awaited.add(uri)
-            params = msgspec.json.encode({"uri": uri})
-            self._uplink.run(link, "subscribe", "resources/subscribe", params, about=uri)
-            link.upstream.remember("resources/subscribe", params)
+            link.upstream.remember("resources/subscribe", msgspec.json.encode({"uri": uri}))
+            if not _is_asked(link, "unsubscribe", uri):  # the two may overtake one another: it comes after that
+                self._ask(link, "subscribe", uri)
+
+    def _ask(self, link: Link, wish: str, uri: str) -> None:
+        self._uplink.run(link, wish, f"resources/{wish}", msgspec.json.encode({"uri": uri}), about=uri)
 
     def _held(self, session: Session, but: Listening) -> set[str]:
         return {uri for other in session.listens.values() if other is not but for uri in other.confirmed}
 
-    def receive_subscribed(self, link: Link, errand: Errand, *, is_done: bool) -> None:
+    def receive_set_again(self, link: Link, uri: str, *, is_done: bool) -> None:
+        """A server that is back was asked again to tell of a resource, which somebody may have waited for since."""
+        if any(uri in each.awaited for session in link.sessions.values() for each in session.listens.values()):
+            self.receive_subscribed(link, uri, is_done=is_done)
+
+    def receive_subscribed(self, link: Link, uri: str, *, is_done: bool) -> None:
         """The server was asked to tell of a resource."""
         for session in link.sessions.values():
             for listening in list(session.listens.values()):
-                if errand.about in listening.awaited:
-                    listening.awaited.discard(errand.about)
+                if uri in listening.awaited:
+                    listening.awaited.discard(uri)
                     if is_done:
-                        listening.confirmed.add(errand.about)
+                        listening.confirmed.add(uri)
                     self._acknowledge_if_complete(link, session, listening)
         if not is_done:
-            link.upstream.forget_subscription(errand.about)
+            link.upstream.forget_subscription(uri)
             crowd = self._crowds.get(link.id)
             for session in link.sessions.values():
                 if crowd is not None and session.is_stateless:
-                    crowd.shares[session.sid].subscriptions.pop(errand.about, None)
+                    crowd.shares[session.sid].subscriptions.pop(uri, None)
+
+    def receive_unsubscribed(self, link: Link, uri: str) -> None:
+        """The server was asked not to tell of a resource any more: whoever wants it since may be subscribed now."""
+        is_wanted = any(uri in each.awaited for session in link.sessions.values() for each in session.listens.values())
+        if is_wanted and not _is_asked(link, "subscribe", uri) and not _is_asked(link, "unsubscribe", uri):
+            self._ask(link, "subscribe", uri)
 
     def receive_granted(self, link: Link, asked: Filter, granted: Filter) -> None:
         """A server without sessions confirmed what it tells of, of what it was asked for."""
@@ -233,10 +247,9 @@ class Listens:
     # --- The server is lost, and back -------------------------------------------------------------------------------
 
     def receive_lost(self, link: Link) -> None:
+        """What was asked and not answered is asked again when it is back, by `upstream.replay` or `news.open`."""
         for session in link.sessions.values():
             for listening in session.listens.values():
-                listening.awaited.clear()
-                listening.is_asked = False
                 if listening.machine.state is State.LIVE:
                     listening.machine.receive_lost()
 
@@ -271,8 +284,7 @@ class Listens:
                     continue
             link.upstream.forget_subscription(uri)
             if link.upstream.state is UpstreamState.READY:
-                params = msgspec.json.encode({"uri": uri})
-                self._uplink.run(link, "unsubscribe", "resources/unsubscribe", params)
+                self._ask(link, "unsubscribe", uri)
 
     def _share(self, link: Link, session: Session, uris: frozenset[str]) -> None:
         """On a process that is shared, a session hears of what it has subscribed to."""
@@ -311,6 +323,13 @@ class Listens:
             if not exchange.reply.ends_channel:
                 params = b'{"requestId":%b}' % exchange.id_raw
                 self._telling.tell(session, exchange, jsonrpc.encode_notification("notifications/cancelled", params))
+
+
+def _is_asked(link: Link, wish: str, uri: str) -> bool:
+    """Whether a request of ours about that resource is under way."""
+    return any(
+        isinstance(each, Errand) and each.purpose == wish and each.about == uri for each in link.pending.values()
+    )
 
 
 class Offer(msgspec.Struct, frozen=True):

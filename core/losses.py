@@ -285,7 +285,9 @@ class Losses:
             self._requeue(link, exchange)
         elif error is not None:
             self._refuse(link, exchange, error)
-        elif is_unsent or cause.end is End.UNREACHABLE or (cause.end is End.REFUSED and not may_have_run(cause.status)):
+        elif not exchange.may_have_run and (
+            is_unsent or cause.end is End.UNREACHABLE or (cause.end is End.REFUSED and not may_have_run(cause.status))
+        ):
             self._fail(link, exchange, UPSTREAM_UNAVAILABLE, f"the server could not be asked: {describe(cause)}", cause)
         else:
             self._fail_unknown(link, exchange, describe(cause), cause)

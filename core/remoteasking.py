@@ -27,6 +27,8 @@ from .remote import Remote
 from .session import Ask, Session
 from .upstream import State
 
+OVER: Final = msgspec.json.encode({"requestId": 0, "reason": "what asked is over"})
+
 UPDATE: Final = "task-update"
 
 
@@ -70,6 +72,15 @@ class RemoteAsking:
                 self._ask(link, exchange, remote, question)
             except RemoteProtocolError as fault:
                 self._desk.note("warning", f"a task asks what cannot be shown: {fault.message}", link.plan.id)
+
+    def settle(self, link: Link, exchange: Exchange, remote: Remote) -> None:
+        """It is over: a client that was asked in the course of a call is asked no more. Who knows the task hears so by
+        that."""
+        session = link.session_of(exchange)
+        for number in list(remote.open):
+            ask = session.asks.get(number)
+            if ask is not None and ask.of_task is None and not session.is_stateless:
+                self._courier.unask(session, number, OVER)
 
     @property
     def _asked_max(self) -> int:

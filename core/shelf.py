@@ -90,7 +90,7 @@ class Shelf:
                 until then there may be more than the bounds allow, by what is held so.
         """
         assert size_bytes <= self.room(sid)
-        hold = Hold(sid, size_bytes, uploads=uploads, artifacts=artifacts)
+        hold = Hold(sid, size_bytes, uploads=uploads, artifacts=artifacts, is_sure=is_sure)
         self._accounts.count(hold, 1)
         if is_sure:
             self._make_room(sid)
@@ -109,12 +109,26 @@ class Shelf:
     def _make_own_room(self, sid: str) -> None:
         own_bytes, _ = self._accounts.free(sid)
         if own_bytes < 0:
-            self._evict(choose(self._movable(sid), -own_bytes, self._desk.plan.eviction))
+            self._let_go(-own_bytes, list(self._movable(sid)), self._accounts.unsure(sid))
 
     def _make_common_room(self, sid: str) -> None:
         _, all_bytes = self._accounts.free(sid)
         if all_bytes < 0:
-            self._evict(choose([*self._movable(sid), *self._ownerless(sid)], -all_bytes, self._desk.plan.eviction))
+            self._let_go(-all_bytes, [*self._movable(sid), *self._ownerless(sid)], self._accounts.unsure())
+
+    def _let_go(self, missing_bytes: int, entries: list[Shelved], unsure: list[Hold]) -> None:
+        """Let some of the entries go for so much, which holds that are not sure are part of. Where all together are
+        less, these holds do without, the newest first: each was given what could go for it and for those before it, and
+        what goes for it may be others' to let go, when its files come."""
+        newest_first = iter(unsure)
+        while missing_bytes > 0:
+            if chosen := choose(entries, missing_bytes, self._desk.plan.eviction):
+                self._evict(chosen)
+                return
+            hold = next(newest_first, None)
+            if hold is None:
+                return
+            missing_bytes -= hold.size_bytes
 
     def make_room(self) -> None:
         """For nobody: what earlier runs left may be more than the bounds are now, also without what has expired."""

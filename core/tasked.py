@@ -429,6 +429,8 @@ class Tasked:
 
     def _deliver(self, link: Link, exchange: Exchange, frame: Frame) -> None:
         """The answer to the call."""
+        if exchange.remote is not None:
+            self.asking.settle(link, exchange, exchange.remote)
         self.forget(link, exchange)
         self.answers.receive_answer(link, exchange, frame)
 

@@ -17,7 +17,6 @@ WORKING: Final = "working"
 OVER: Final = ("completed", "failed", "cancelled")
 STATUSES: Final = (WORKING, "input_required", *OVER)
 _DETAIL: Final = {"input_required": ("inputRequests", dict), "completed": ("result", dict), "failed": ("error", dict)}
-_BY_ID: Final = ("tasks/get", "tasks/cancel", "tasks/result", "tasks/update")
 _SELF_NAMED: Final = ("tasks/get", "tasks/list", "tasks/cancel")
 
 

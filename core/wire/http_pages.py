@@ -102,7 +102,7 @@ class Access(enum.Enum):
 def find_page(path: str) -> tuple[Page, str] | None:
     """The page at a path, and the id in it as it was written ("" if there is none)."""
     parts = tuple(path[1:].split("/"))
-    if parts in PATHS:
+    if parts in PATHS and EACH not in parts:
         return PATHS[parts], ""
     page = PATHS.get((parts[0], EACH, *parts[2:])) if len(parts) > 1 and parts[1] else None
     return None if page is None else (page, parts[1])

@@ -24,7 +24,11 @@ GRACE_S = 0.3
 
 @dataclass
 class Scene:
-    """An engine with one server, `s`; the storage outlives it."""
+    """An engine with one server, `s`; the storage outlives it.
+
+    Attributes:
+        names_era: the plan says how the server is to be spoken to.
+    """
 
     kind: Kind
     up: Era
@@ -32,6 +36,7 @@ class Scene:
     rules: TaskRules
     limits: Limits
     insists: bool = False
+    names_era: bool = True
     seed: int = 1
     store: Store = field(default_factory=Store)
     parties: list[Party] = field(default_factory=list)
@@ -40,9 +45,13 @@ class Scene:
         self.now = 100.0
         self._begin()
 
+    @property
+    def server_plan(self) -> ServerPlan:
+        return ServerPlan(id="s", kind=self.kind, era=self.up if self.names_era else None, tasks=self.rules)
+
     def _begin(self) -> None:
         plan = Plan(
-            servers=(ServerPlan(id="s", kind=self.kind, era=self.up, tasks=self.rules),),
+            servers=(self.server_plan,),
             link_key=LINK_KEY,
             workspaces_path="/w",
         )
@@ -136,6 +145,7 @@ def scene(
     strict: bool = False,
     tools: tuple[tuple[str, Offer], ...] = (),
     limits: Limits | None = None,
+    names_era: bool = True,
 ) -> Scene:
     rules = TaskRules(offer=offer, strict=strict, tools=tools)
-    return Scene(kind, up, has_tasks, rules, limits or Limits(), insists=insists)
+    return Scene(kind, up, has_tasks, rules, limits or Limits(), insists=insists, names_era=names_era)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from driving import DONE, LATEST, NO_STREAM, UNIX_AT_ZERO, Driver, Heard, error, notification, request, result
+from driving import DONE, LATEST, NO_STREAM, UNIX_AT_ZERO, Driver, Heard, notification, request, result
 from isthmus.core.effects import Cause, Connected, Delete, Dial, End, Join, Listen, Spawn
 from isthmus.core.eras import Era
 from isthmus.core.ids import ChannelId
@@ -314,9 +314,9 @@ class TaskServer:
         is_failed = bool(said.get("isError")) and not self.is_modern
         self._conclude(work, "failed" if is_failed else "completed")
 
-    def fail(self, work: Work, code: int, message: str) -> None:
+    def fail(self, work: Work, code: int, message: str, data: object = None) -> None:
         assert work.outcome is None
-        work.outcome = {"error": {"code": code, "message": message}}
+        work.outcome = {"error": {"code": code, "message": message} | ({} if data is None else {"data": data})}
         self._conclude(work, "failed")
 
     def stop(self, work: Work) -> None:
@@ -410,8 +410,8 @@ class TaskServer:
             said = {"resultType": "complete", **said}
         self._reply(heard, result(str(heard.id), json.dumps(said)))
 
-    def refuse(self, heard: Heard, code: int, message: str) -> None:
-        self._reply(heard, error(str(heard.id), json.dumps({"code": code, "message": message})))
+    def refuse(self, heard: Heard, code: int, message: str, data: object = None) -> None:
+        self._reply(heard, failure(code, message, data=data, id=heard.id))
 
     def _reply(self, heard: Heard, message: bytes, status: int = 200) -> None:
         world = self.world

@@ -220,6 +220,26 @@ def test_long_values_are_shown_in_part() -> None:
     assert len(str(caught.value)) < 500
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (b'"' + b"x" * 78 + b'"', '"' + "x" * 78 + '"'),
+        (b'"' + b"x" * 79 + b'"', '"' + "x" * 79 + "…"),
+        (b'"' + "€".encode() * 78 + b'"', '"' + "€" * 78 + '"'),
+        (b'"' + "\U0001f600".encode() * 200 + b'"', '"' + "\U0001f600" * 79 + "…"),
+    ],
+)
+def test_a_value_is_shown_up_to_80_characters(value: bytes, said: str) -> None:
+    """And says if there is more."""
+    with pytest.raises(ArgumentProblem) as caught:
+        find_references(b'{"arguments":{"p":%b}}' % value, consumer("p"), helper="h")
+    assert f" {said}" in str(caught.value)
+    assert f"{said}…" not in str(caught.value)
+    assert str(caught.value).isprintable()
+    assert str(caught.value).count("…") == said.count("…")
+    assert "…Q" not in str(caught.value)
+
+
 def test_the_number_of_handles_is_bounded() -> None:
     params = json.dumps({"arguments": {"p": [HANDLE] * REFERENCES_MAX}}).encode()
     assert len(find_references(params, consumer("p"), helper="h")) == REFERENCES_MAX
@@ -314,3 +334,10 @@ def test_a_handle_is_found_however_its_letters_are_written(written: str) -> None
     params = f'{{"arguments":{{"p":["x","{written}"]}}}}'.encode()
     (_, found) = json.loads(delivered(params, "p", accept_other=True))["arguments"]["p"]
     assert found in ("/up/0/é a.txt", "file:///up/0/%C3%A9%20a.txt")
+
+
+def test_what_stands_in_the_way_of_an_output_path_is_named_from_the_arguments_on() -> None:
+    with pytest.raises(ArgumentProblem, match=r"^Argument a\.b: got 7, expected an object\.$"):
+        place_output(b'{"arguments":{"a":{"b":7}}}', "a.b.c", "/w/x")
+    with pytest.raises(ArgumentProblem, match=r"^Argument a: got 7, expected an object\.$"):
+        place_output(b'{"arguments":{"a":7}}', "a.b.c", "/w/x")

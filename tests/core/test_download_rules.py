@@ -165,6 +165,49 @@ def test_any_name_is_one_safe_header_that_carries_it(name: str) -> None:
     assert unquote(matched[2]) == name.encode("utf-8", "replace").decode()
 
 
+@pytest.mark.parametrize(
+    ("name", "plain", "full"),
+    [
+        ("", "", ""),
+        ("a b.png", "a b.png", "a%20b.png"),
+        (" ~Q~ ", " ~Q~ ", "%20~Q~%20"),
+        ('a"b\\c%d', "a_b_c_d", "a%22b%5Cc%25d"),
+        ("r\xe9\x7f\n\x1f.txt", "r____.txt", "r%C3%A9%7F%0A%1F.txt"),
+        ("x\ud800y", "x_y", "x%3Fy"),
+        ("!#$&+-.^_`|~'()*,/:;<=>?@[]{}", "!#$&+-.^_`|~'()*,/:;<=>?@[]{}",
+         "!#$&+-.^_`|~%27%28%29%2A%2C%2F%3A%3B%3C%3D%3E%3F%40%5B%5D%7B%7D"),
+    ],
+)  # fmt: skip
+def test_a_name_is_written_plainly_for_old_readers_and_in_full(name: str, plain: str, full: str) -> None:
+    value = dict(plan(name=name).headers)[b"content-disposition"].decode()
+    assert value == f"inline; filename=\"{plain}\"; filename*=UTF-8''{full}"
+
+
+def test_the_heads_of_all_answers() -> None:
+    """What every answer says of the file, and what each says besides."""
+    common = {
+        b"etag": ETAG.encode(),
+        b"last-modified": b"Thu, 01 Jan 1970 00:00:01 GMT",
+        b"cache-control": b"private",
+        b"accept-ranges": b"bytes",
+        b"x-content-type-options": b"nosniff",
+        b"content-security-policy": b"sandbox",
+    }
+    named = {b"content-disposition": b"inline; filename=\"f.png\"; filename*=UTF-8''f.png"}
+    whole = {**common, **named, b"content-type": b"image/png", b"content-length": b"100"}
+    part = {**whole, b"content-range": b"bytes 1-2/100", b"content-length": b"2"}
+    empty = {**common, b"content-length": b"0"}
+    for planned, status, headers in (
+        (plan(at_unix=1.0), 200, whole),
+        (plan(("range", "bytes=1-2"), at_unix=1.0), 206, part),
+        (plan(("range", "bytes=100-"), at_unix=1.0), 416, {**empty, b"content-range": b"bytes */100"}),
+        (plan(("if-none-match", "*"), at_unix=1.0), 304, common),
+        (plan(("if-match", '"x"'), at_unix=1.0), 412, empty),
+    ):
+        assert (planned.status, dict(planned.headers)) == (status, headers)
+        assert len(planned.headers) == len(headers)
+
+
 # --- Several ranges ---------------------------------------------------------------------------------------------------
 
 
@@ -193,6 +236,27 @@ def test_several_ranges_are_parts_of_one_body() -> None:
     planned = plan(("range", "bytes=5000-5009, 0-3,-5, 2-4"), size=10_000)
     assert planned.status == 206
     assert read_parts(planned, content) == [(5000, content[5000:5010]), (0, content[:5]), (9995, content[-5:])]
+
+
+def test_parts_are_sent_only_where_they_are_shorter_than_the_file() -> None:
+    """As long is not shorter. The frames are all that comes beside the file's bytes."""
+    statuses = []
+    for size in range(200, 300):
+        planned = plan(("range", "bytes=0-1,5-5"), size=size)
+        kind = dict(plan(("range", "bytes=0-1,5-5"), size=1000).headers)[b"content-type"]
+        boundary = kind.partition(b"; boundary=")[2]
+        framed = b"".join(
+            b"%b--%b\r\nContent-Type: image/png\r\nContent-Range: bytes %b/%d\r\n\r\n%b"
+            % (before, boundary, span, size, content)
+            for before, span, content in ((b"", b"0-1", b"ab"), (b"\r\n", b"5-5", b"f"))
+        )
+        framed += b"\r\n--" + boundary + b"--\r\n"
+        assert re.fullmatch(rb"[0-9a-f]{32}", boundary)
+        assert planned.status == (206 if len(framed) < size else 200)
+        if planned.status == 206:
+            assert body(planned, b"abcdef".ljust(size)) == framed
+        statuses.append(planned.status)
+    assert set(statuses) == {200, 206}
 
 
 _bounds = st.none() | st.integers(0, 4200)

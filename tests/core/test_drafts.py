@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
-import msgspec
 import pytest
-from driving import UNIX_AT_ZERO, Client, Driver, ask_link, connect, driver, send_in
+from draft_clients import FILES, HASH, HELPER, Tus, drafting, room
+from driving import UNIX_AT_ZERO, ask_link, driver, send_in
 from isthmus.core.drafts import WAITING_MAX
 from isthmus.core.effects import (
     Append,
-    Appended,
     Cause,
     Cease,
     Checksum,
     Discard,
-    DraftOpening,
     End,
     Forget,
     Halt,
@@ -25,99 +21,13 @@ from isthmus.core.effects import (
     Receive,
     Save,
     Saved,
-    Send,
     StorageFailed,
     UploadOpening,
     Verb,
 )
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.handle import sign_upload
-from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
-from isthmus.core.plan import Kind, ServerPlan, UploadConsumer
-
-HELPER = "f_get_upload_url"
-CONSUMER = UploadConsumer(tools=("eat",), file_path_argument="path")
-FILES = ServerPlan(id="f", kind=Kind.PIPE, consumers=(CONSUMER,))
-OTHER = ServerPlan(id="g", kind=Kind.PIPE, consumers=(CONSUMER,))
-HASH = "ab" * 32
-
-
-def filing(**more: Any) -> tuple[Driver, Client]:
-    world = driver(FILES, OTHER, **more)
-    return world, connect(world, "http", "f")
-
-
-class Tus:
-    """A client of the protocol, as the engine hears of it."""
-
-    def __init__(self, world: Driver, query: dict[str, str]) -> None:
-        self.world = world
-        self.link = query
-        self.draft = ""
-        self.query: dict[str, str] = {}
-        self.sid = next((session.sid for session in world.engine._clients.sessions.values()), "")
-
-    def open(self, verb: Verb, **more: Any) -> ChannelId:
-        given: dict[str, Any] = {"server": "f", "query": self.query, "draft": self.draft, "verb": verb, **more}
-        channel = self.world.engine.new_channel()
-        self.world.open(channel, DraftOpening(**given))
-        return channel
-
-    def create(self, length: int, **more: Any) -> ChannelId:
-        more.setdefault("file", RawFile("a.txt", "text/plain"))
-        return self.open(Verb.CREATE, query=self.link, draft="", length=length, base_url="http://here", **more)
-
-    def begin(self, length: int = 10, **more: Any) -> str:
-        """Returns the address."""
-        return self.go_to(self.reply(self.create(length, **more)))
-
-    def go_to(self, sent: Send) -> str:
-        assert sent.status == 201
-        location = dict(sent.headers)["Location"]
-        url = urlsplit(location)
-        self.draft, self.query = url.path.rpartition("/")[2], dict(parse_qsl(url.query))
-        return location
-
-    def append(self, offset: int, size: int | None = 5, **more: Any) -> ChannelId:
-        return self.open(Verb.APPEND, offset=offset, size_bytes=size, **more)
-
-    def tell(self, channel: ChannelId, size: int, **more: Any) -> list[Any]:
-        return self.world.say(channel, msgspec.json.encode(Appended(size, **more)))
-
-    def add(self, offset: int, size: int) -> Send:
-        channel = self.append(offset, size)
-        self.tell(channel, offset + size)
-        return self.reply(channel)
-
-    def complete(self, channel: ChannelId, size: int = 10) -> Send:
-        (save,) = self.tell(channel, size, sha256=HASH)
-        assert isinstance(save, Save)
-        self.world.store(save.ticket, Saved())
-        return self.reply(channel)
-
-    def reply(self, channel: ChannelId) -> Send:
-        (sent,) = self.world.sent[channel]
-        assert sent.is_last
-        return sent
-
-    def refused(self, channel: ChannelId) -> tuple[int, str]:
-        sent = self.reply(channel)
-        return sent.status, json.loads(sent.message)["code"]
-
-    def offset(self) -> int | None:
-        sent = self.reply(self.open(Verb.RESUME))
-        return int(dict(sent.headers)["Upload-Offset"]) if sent.status == 200 else None
-
-
-def room(world: Driver, sid: str) -> int:
-    return world.engine._shelf.room(sid)
-
-
-def drafting(**more: Any) -> tuple[Driver, Client, Tus]:
-    world, client = filing(**more)
-    return world, client, Tus(world, ask_link(client, HELPER))
-
 
 # --- The usual course -------------------------------------------------------------------------------------------------
 

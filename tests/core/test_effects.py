@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 from typing import Any
 
@@ -35,3 +36,12 @@ def test_what_is_left_out_is_empty_but_for_what_is_usual() -> None:
             if each.default is not msgspec.NODEFAULT and each.default not in ("", b"", (), None, False, 0):
                 found[name, each.name] = each.default
     assert found == USUAL
+
+
+def test_words_are_their_names_in_small_letters() -> None:
+    """They stand in traces, which are read by later versions, and in what people are told."""
+    kinds = [kind for _, kind in inspect.getmembers(effects, inspect.isclass) if issubclass(kind, enum.Enum)]
+    assert {kind.__name__ for kind in kinds} >= {"End", "Halt", "Verb"}
+    for kind in kinds:
+        for member in kind:
+            assert member.value == ("" if member is Halt.NONE else member.name.lower())

@@ -211,6 +211,15 @@ def test_posts_of_an_event_pipe_bring_their_own() -> None:
     assert headers_of(world, Delete) == [OLD]
 
 
+def test_an_event_pipe_whose_first_message_brings_none_has_those_of_its_stream() -> None:
+    world = driver()
+    pipe, channel = world.engine.new_channel(), world.engine.new_channel()
+    world.open(pipe, EventPipeOpening("http", endpoint="/m", headers=OLD))
+    world.open(channel, MessageOpening("http", world.messages(pipe)[0].decode().partition("=")[2]))
+    world.say(channel, request("0", "initialize", '{"protocolVersion":"2024-11-05","capabilities":{}}'))
+    assert post_headers(world, "initialize") == OLD
+
+
 # --- Nothing else ever leaves -----------------------------------------------------------------------------------------
 
 SURFACE = Surface(("http", "pipe"), frozenset({"localhost"}), frozenset(), passes={"http": (("x-listed", "X-Listed"),)})

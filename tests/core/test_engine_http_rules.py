@@ -246,6 +246,14 @@ def test_a_batch_that_is_empty_or_too_long_is_refused(down: str, count: int) -> 
 
 
 @pytest.mark.parametrize("down", ["http", "pipe"])
+def test_a_batch_may_have_as_many_as_the_limit_says(down: str) -> None:
+    world = driver(limits=Limits(batch_max=3))
+    client = connect(world, down, "http", revision="2025-03-26")
+    client.say(batch(*(request(str(n), "tools/list") for n in range(3))))
+    assert [heard.frame["method"] for heard in world.heard] == ["tools/list"] * 3
+
+
+@pytest.mark.parametrize("down", ["http", "pipe"])
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
 def test_batches_are_refused_where_the_revision_has_none(down: str, revision: str) -> None:
     world = driver()

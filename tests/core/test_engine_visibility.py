@@ -244,6 +244,44 @@ def test_a_filter_is_about_its_own_kind(kind: str) -> None:
     }[kind]
 
 
+FILTERS = {"tools": TOOLS, "prompts": PROMPTS, "resources": RESOURCES}
+
+
+def kinds_of(method: str, params: str) -> set[str]:
+    """The filters that a request may be refused by: one whose reference cannot be read, by either that has any."""
+    if method != "completion/complete":
+        return {"tools/call": {"tools"}, "prompts/get": {"prompts"}, "vendor/call": set()}.get(method, {"resources"})
+    of = {"ref/prompt": {"prompts"}, "ref/resource": {"resources"}}
+    return next(
+        (kind for type, kind in of.items() if type in params and "Type" not in params), {"prompts", "resources"}
+    )
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+def test_a_request_is_refused_by_the_filter_of_what_it_names_and_by_no_other(kind: str) -> None:
+    """With one filter alone, each request fares as with all three, or as with none."""
+    plan = ServerPlan(id="pipe", kind=Kind.PIPE, **{kind: FILTERS[kind]})  # type: ignore[arg-type]
+    world, client = ready("http", "pipe", plan)
+    for method, params, code, _ in USES:
+        failure = ask(world, client, method, params)
+        assert (failure and failure["code"]) == (code if kind in kinds_of(method, params) else None), (method, params)
+
+
+def test_a_refusal_says_what_was_named_and_what_would_have_been_right() -> None:
+    """Word for word: of a resource its URI as data as well."""
+    world, client = ready("http", "pipe")
+    assert ask(world, client, "resources/read", '{"uri":"db://t"}') == {
+        "code": -32002,
+        "message": "Resource not found: db://t",
+        "data": {"uri": "db://t"},
+    }
+    for method, key in (("tools/call", "name"), ("prompts/get", "name"), ("resources/subscribe", "uri")):
+        assert ask(world, client, method, "{}") == {
+            "code": -32602,
+            "message": f"got {method} without a {key} that can be read, expected exactly one",
+        }
+
+
 def test_a_refused_call_does_not_start_a_server() -> None:
     world, client = ready("http", "pipe")
     world.end(world.dials[0].channel)

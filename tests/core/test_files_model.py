@@ -181,6 +181,8 @@ class Space:
         hidden: what is taken only when it is named.
         touched: copies of inputs that tools have changed.
         is_begun: what was there before the first call is known to be nobody's.
+    doubtful: written in the course of a call of which that is not known, since the disk had its troubles: another call
+        may have begun after it, or not.
     """
 
     base: str
@@ -189,6 +191,7 @@ class Space:
     hidden: set[bytes] = field(default_factory=set)
     touched: set[str] = field(default_factory=set)
     is_begun: bool = False
+    doubtful: set[bytes] = field(default_factory=set)
 
 
 @dataclass(eq=False)
@@ -320,7 +323,8 @@ class FilesWorld(RuleBasedStateMachine):
             for path in (found := [path for path in found if path.rpartition("/")[2] == status.filename]):
                 del space.dirty[path]
             is_told_by_name = status.tool != "run" or data in space.hidden
-            assert found or is_told_by_name or not space.is_begun, "each is taken once"
+            assert found or is_told_by_name or not space.is_begun or data in space.doubtful, "each is taken once"
+            space.doubtful.discard(data)
             ttl = ARTIFACT_S
         added_at = status.stored_at_unix - UNIX_AT_ZERO
         (party,) = [party for party in self.parties if party.sid == status.session]
@@ -569,6 +573,7 @@ class FilesWorld(RuleBasedStateMachine):
             file.pins += 1
             call.inputs.append(file)
         if tool == "run" and not call.is_refused and not call.space.is_begun:
+            call.space.doubtful.update(call.space.dirty.values())
             call.space.dirty.clear()
         arguments: dict[str, Any] = {"tag": call.tag, "files": [file.uri for file in named] if takes else []}
         if tool == "make":

@@ -133,6 +133,8 @@ def test_pages_are_asked_about_here() -> None:
         ("http://h/mcp/?key=1", "", "", "/mcp/?key=1"),
         ("http://h/mcp/?key=1", "/x", "a=2", "/mcp/x?key=1&a=2"),
         ("https://h:8443/a%20b", "/c", "", "/a%20b/c"),
+        ("http://h/BASE_Q", "/c", "", "/BASE_Q/c"),
+        ("http://h/BASE_Q/", "/%ff%25fe", "", "/BASE_Q/%ff%25fe"),
     ],
 )
 def test_the_rest_of_the_path_is_appended(url: str, rest: str, query: str, upstream: str) -> None:
@@ -153,12 +155,20 @@ def test_the_rest_of_the_path_is_appended(url: str, rest: str, query: str, upstr
         ("http://h/base?key=1", "/base?key=1", "/base/m", "/mcp/far/~/*/base/m"),
         ("http://h/", "/", "/~/x", "/mcp/far/~/*/~/x"),
         ("http://h/base", "/base", "/base/%2e%2e/x", "/mcp/far/~/*/base/%2e%2e/x"),
+        ("http://h/base", "/base", "/base/%ff", "/mcp/far/%ff"),
+        ("https://h/base", "/base", "https://h:443/base/m", "/mcp/far/m"),
+        ("https://h:443/base", "/base", "https://h/base/m", "/mcp/far/m"),
+        ("http://h/BASE_Q/", "/", "/BASE_Q/m", "/mcp/far/m"),
+        ("http://h/BASE_Q", "/", "/BASE_Q/m", "/mcp/far/m"),
+        ("http://h/BASE_Q", "/", "http://h", "/mcp/far/~/*/"),
+        ("http://h/BASE_Q", "/", "/BASE_/m", "/mcp/far/~/*/BASE_/m"),
     ],
 )
 def test_an_endpoint_leads_back_through_us(url: str, requested: str, uri: str, client: str) -> None:
     found = target(url).to_client(uri, requested.encode())
     before, star, after = client.partition("*")
     assert found.startswith(before) and found.endswith(after) and (star == "*") == ("/~/" in found)
+    assert found == client or star
     assert target(url, public_path="/pre").to_client(uri, requested.encode()) == "/pre" + found
 
 
@@ -168,6 +178,7 @@ def test_an_endpoint_leads_back_through_us(url: str, requested: str, uri: str, c
         "http://evil.example/base/m",
         "https://up.example/base/m",
         "http://up.example:81/base/m",
+        "http://up.example:443/base/m",
         "http://up.example:x/base/m",
         "http://user@up.example/base/m",
         "//evil.example/m",
@@ -228,6 +239,10 @@ def relocated(here: ForwardTarget, location: str, requested: str) -> str:
         ("http://h", "/", "/any/thing", "/mcp/far/any/thing"),
         ("http://h", "/any", "http://h", "/mcp/far"),
         ("http://h", "/any", "/", "/mcp/far"),
+        ("http://h/BASE_Q", "/", "/BASE_Q/m", "/mcp/far/m"),
+        ("http://h/BASE_Q/", "/", "/BASE_Q/m", "/mcp/far/m"),
+        ("http://h/BASE_Q", "/", "/BASE_Q", "/mcp/far"),
+        ("https://h/base", "/", "https://h:443/base/m", "/mcp/far/m"),
     ],
 )
 def test_a_location_within_the_url_leads_back_through_us(url: str, requested: str, location: str, client: str) -> None:
@@ -235,6 +250,7 @@ def test_a_location_within_the_url_leads_back_through_us(url: str, requested: st
     found = relocated(here, location, requested)
     before, star, after = client.partition("*")
     assert found.startswith(before) and found.endswith(after) and (star == "*") == ("/~/" in found)
+    assert found == client or star
     assert relocated(target(url, public_path="/pre"), location, requested) == (
         "/pre" + found if found.startswith("/") else found
     )
@@ -276,6 +292,21 @@ def test_whoever_follows_a_location_gets_there(path: str, query: str, base: str)
 )
 def test_any_other_location_is_left_as_it_is(location: str) -> None:
     assert relocated(target(), location, "/base/x") == location
+
+
+@pytest.mark.parametrize("name", ["locations", "refresh", "link", "x-location"])
+def test_only_headers_that_say_where_something_is_are_looked_at(name: str) -> None:
+    headers = ((name.encode(), b"/base/y"), (b"vary", b"/base/y"))
+    assert target().relocate(headers, b"/base/x") == headers
+    both = (*headers, (b"location", b"/base/y"))
+    assert target().relocate(both, b"/base/x") == (*headers, (b"location", b"/mcp/far/y"))
+
+
+def test_a_mark_is_a_signature_that_nobody_guesses() -> None:
+    """Half of a SHA-256, in hexadecimal."""
+    (mark,) = {target("http://h/sse").to_client("/m", b"/sse").split("/")[4]}
+    assert len(mark) == 32
+    assert set(mark) <= set("0123456789abcdef")
 
 
 def test_a_mark_is_good_for_its_path_and_server_only() -> None:

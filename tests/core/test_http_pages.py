@@ -36,6 +36,83 @@ def path_to(parts: tuple[str, ...], id: str = "a") -> str:
     return "/" + "/".join(id if part == "*" else part for part in parts)
 
 
+@pytest.mark.parametrize(
+    ("path", "page", "id"),
+    [
+        ("/health", "health", ""),
+        ("/healthz", "health", ""),
+        ("/readyz", "ready", ""),
+        ("/info", "info", ""),
+        ("/servers", "servers", ""),
+        ("/servers/a", "server", "a"),
+        ("/servers/a/status", "server", "a"),
+        ("/servers/a/start", "start", "a"),
+        ("/servers/a/stop", "stop", "a"),
+        ("/servers/a/restart", "restart", "a"),
+        ("/servers/b%20c", "server", "b%20c"),
+        ("/tasks", "tasks", ""),
+        ("/tasks/t", "task", "t"),
+        ("/tasks/t/cancel", "cancel", "t"),
+        ("/files", "files", ""),
+        ("/files/f", "file", "f"),
+        ("/files/f/content", "content", "f"),
+        ("/metrics", "metrics", ""),
+        ("/mcp/a/tools", "tools", "a"),
+        ("/mcp/a/tools/call", "call", "a"),
+        *(
+            (path, None, "")
+            for path in (
+                "/", "", "/mcp", "/mcp/a", "/mcp//tools", "/servers/", "/servers//stop", "/servers/a/", "/servers/a/x",
+                "/health/x", "/info/", "/tasks/t/content", "/files/f/cancel", "/metrics/", "//health", "/a/servers",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_which_page_is_at_which_path(path: str, page: str | None, id: str) -> None:
+    """And what it is called, which is what an order's answer says was done."""
+    found = find_page(path)
+    assert (None if found is None else (found[0].value, found[1])) == (None if page is None else (page, id))
+
+
+def test_what_may_be_done_with_which_page() -> None:
+    """Orders are posted; the answer to every other is read, and a file is deleted where it is read."""
+    assert {page.value for page in POSTED} == {"start", "stop", "restart", "cancel", "call"}
+    assert {page.value: other.value for page, other in DELETED.items()} == {"file": "delete"}
+    assert {page.value for page in USE} == {"tools", "call"}
+    everybodys = {page.value for page in Page} - {page.value for page in MANAGEMENT | USE}
+    assert everybodys == {"health", "ready", "info"}
+
+
+@pytest.mark.parametrize("name", ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"])
+def test_whoever_speaks_for_others_is_not_on_this_machine(name: str) -> None:
+    """Not even if it says nothing of them. Other headers of that kind tell nothing of a sender."""
+    for value in (b"127.0.0.1", b""):
+        assert status_of(ask("/servers", (name.encode(), value))) == 404
+    assert status_of(ask("/servers", (b"x-" + name.encode(), b"127.0.0.1"))) == 200
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_right"),
+    [
+        ([b"Bearer s3cret"], True),
+        ([b"BEARER   s3cret "], True),
+        ([], False),
+        ([b""], False),
+        ([b"Bearer"], False),
+        ([b"Bearer "], False),
+        ([b"Bearer s3cret", b"Bearer s3cret"], False),
+        ([b"Bearer s3crets"], False),
+        ([b"Bearer\ts3cret"], False),
+    ],
+)
+@pytest.mark.parametrize("token", ["s3cret", "", "Q"])
+def test_a_token_is_shown_once_and_whole(lines: list[bytes], is_right: bool, token: str) -> None:
+    """With a token that is empty, which no configuration has, nobody gets in who shows none."""
+    shown = [(b"authorization", line) for line in lines]
+    expected = (is_right and token == "s3cret") or (token == "" and lines in ([b"Bearer"], [b"Bearer "]))
+    assert status_of(ask("/servers", *shown, management=Management.with_token(token))) == (200 if expected else 401)
+
+
 @pytest.mark.parametrize("parts", PATHS, ids="/".join)
 def test_every_page_is_asked_for_in_one_way(parts: tuple[str, ...]) -> None:
     page, path = PATHS[parts], path_to(parts)

@@ -153,3 +153,34 @@ def test_a_copy_that_was_laid_is_known_and_one_that_was_changed_since_is_news() 
     ledger.note(changed)
     ledger.place("/w/in/u1/a", "1", "upload://a")
     assert ledger.knows(changed)
+
+
+def kept_of(ledger: Ledger) -> str:
+    """The names of what is known, the one that would be forgotten first before the others."""
+    return "".join(path.removeprefix("/w/ws/") for path, _ in ledger.entries())
+
+
+def test_what_was_noted_or_seen_last_is_forgotten_last() -> None:
+    """Noting again counts; being listed does where more than half of what can be kept is known."""
+    ledger = Ledger(4)
+    for name in "ab":
+        ledger.note(seen(f"/w/ws/{name}"))
+    ledger.changed([seen("/w/ws/a")], ROOTS)
+    assert kept_of(ledger) == "ab"
+    ledger.note(seen("/w/ws/a", "2"))
+    assert kept_of(ledger) == "ba"
+    ledger.note(seen("/w/ws/c"))
+    ledger.changed([seen("/w/ws/x"), seen("/w/ws/b"), seen("/w/ws/a", "3")], ROOTS)
+    assert kept_of(ledger) == "cba"
+    for name in "de":
+        ledger.note(seen(f"/w/ws/{name}"))
+    assert kept_of(ledger) == "bade"
+    assert [entry.number for _, entry in ledger.entries()] == [2, 3, 5, 6]
+
+
+@pytest.mark.parametrize("root", ["/w/FAQ", "/w/FAQ/", "/w/FAQ//"])
+def test_a_root_hides_nothing_by_its_own_name(root: str) -> None:
+    """However it is written; below it hidden folders are nobody's output."""
+    for below, is_output in (("a", True), (".git/a", False), ("b/.git/a", False), ("b/a", True)):
+        file = seen(f"/w/FAQ/{below}")
+        assert Ledger(8).changed([file], (root,)) == ([file] if is_output else [])

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from isthmus.core.bridge.seal import digest_of_value
+from isthmus.core.bridge.seal import Claims, Kind, digest_of_value
 from isthmus.core.errors import RemoteProtocolError
 from isthmus.core.limits import Limits
-from isthmus.core.replay import MARKS, QUESTIONS_MAX, Replays, digests, take_answer
+from isthmus.core.replay import MARKS, QUESTIONS_MAX, Replays, answers, digests, take_answer
 from isthmus.core.session import Audience
 
 ANN = Audience("s", "ann", ())
@@ -38,6 +38,16 @@ def test_a_promise_of_a_tool_holds_for_whom_it_was_shown(mark: str) -> None:
     assert not may(replays, "writes")
     assert not may(replays, "says none")
     assert not may(replays, "reads", BOB)
+
+
+@pytest.mark.parametrize("is_one", [False, True])
+def test_both_promises_on_a_page_are_as_good_as_one(is_one: bool) -> None:
+    """Of one tool, or of two."""
+    read_only, idempotent = {"readOnlyHint": True}, {"idempotentHint": True}
+    tools = [tool("t", **read_only, **idempotent)] if is_one else [tool("t", **read_only), tool("u", **idempotent)]
+    replays = Replays(Limits())
+    replays.learn(ANN, page(*tools), is_first=True)
+    assert [name for name in "tuv" if may(replays, name)] == (["t"] if is_one else ["t", "u"])
 
 
 @pytest.mark.parametrize("method", ["prompts/get", "resources/read", "tools/call", "completion/complete"])
@@ -101,6 +111,43 @@ def test_a_call_that_names_two_tools_may_be_neither() -> None:
 def test_of_a_round_with_too_many_questions_none_is_kept(count: int) -> None:
     kept = digests({f"r{n}": b'{"n":%d}' % n for n in range(count)})
     assert len(kept) == (count if count <= QUESTIONS_MAX else 0)
+
+
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_a_tool_without_annotations_promises_nothing(mark: str, is_marked: bool) -> None:
+    """Whatever else of it is called so, and whichever promise the others make: one is enough."""
+    replays = Replays(Limits())
+    others = [tool("t", **{mark: True})] if is_marked else []
+    plain = {"name": "u", "description": mark, mark: True}
+    replays.learn(ANN, page(plain, {**plain, "name": "v", "annotations": None}, *others), is_first=True)
+    assert [name for name in "tuv" if may(replays, name)] == (["t"] if is_marked else [])
+
+
+def test_a_question_is_known_by_the_beginning_of_its_digest() -> None:
+    """By sixteen characters of it: of all questions of a round as many as a token has room for."""
+    entries = {"a": b'{"method":"roots/list"}', "b": b'{ "method" : "roots/list" }', "c": b'{"method":"ping"}'}
+    assert QUESTIONS_MAX == 32
+    assert digests(entries) == {key: digest_of_value(entry)[:16] for key, entry in entries.items()}
+    assert {len(digest) for digest in digests(entries).values()} == {16}
+
+
+def test_what_a_client_brings_is_known_by_what_it_was_asked() -> None:
+    """A question that it did not answer is not among it, nor an answer to none."""
+    asked = {"a": "d1", "b": "d2", "c": "d3"}
+    claims = Claims(
+        kind=Kind.REPLAY,
+        issued_at_unix=1,
+        expires_at_unix=2,
+        owner="o",
+        park="a",
+        server="s",
+        principal="p",
+        method="tools/call",
+        questions=asked,
+    )
+    assert answers(claims, {"a": b"1", "c": b"3", "x": b"4"}) == {"d1": b"1", "d3": b"3"}
+    assert answers(claims, {}) == {}
 
 
 def test_an_answer_is_taken_once() -> None:

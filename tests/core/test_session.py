@@ -11,7 +11,7 @@ from isthmus.core.eras import DEFAULT_HTTP_REVISION
 from isthmus.core.exchange import Exchange, ExchangeKey, Reply
 from isthmus.core.ids import ChannelId
 from isthmus.core.jsonrpc import IdKey
-from isthmus.core.session import Ask, Session, State
+from isthmus.core.session import Ask, Input, Session, State
 
 
 def session(pipe: ChannelId | None = None) -> Session:
@@ -89,3 +89,40 @@ def test_questions_get_numbers_of_their_own() -> None:
     assert len(set(numbers)) == 5
     assert list(target.asks) == numbers[3:]
     assert list(target.asks.values()) == [ask._replace(number=number) for number in numbers[3:]]
+
+
+@pytest.mark.parametrize(("requests", "adopted", "passing"), list(itertools.product(range(3), range(3), range(3))))
+def test_what_its_client_waits_for_is_in_flight(requests: int, adopted: int, passing: int) -> None:
+    """A request that goes on as a task is not, and an answer that is on its way is."""
+    target = session()
+    for number in range(requests + adopted):
+        add(target, number)
+    target.adopted, target.passing = adopted, passing
+    assert target.in_flight == requests + passing
+    assert target.is_busy is (requests + adopted + passing > 0)
+
+
+def test_the_headers_of_the_last_request_that_had_any_are_its_own() -> None:
+    target = session()
+    assert target.headers == ()
+    for headers, kept in (
+        ((), ()),
+        ((("a", "1"),), (("a", "1"),)),
+        ((), (("a", "1"),)),
+        ((("b", "2"),), (("b", "2"),)),
+    ):
+        target.receive_headers(headers)
+        assert target.headers == kept
+
+
+def test_of_a_new_session_nothing_has_been_counted() -> None:
+    target = session()
+    counts = ("last_stream", "kept_bytes", "stored_bytes", "last_ask", "adopted", "passing", "in_flight")
+    assert [getattr(target, name) for name in counts] == [0] * len(counts)
+    assert [name for name in ("is_own", "is_stateless", "is_busy") if getattr(target, name)] == []
+    assert (target.client.revision, target.client.capabilities) == ("", b"{}")
+
+
+def test_states_and_inputs_are_called_by_their_names() -> None:
+    for member in (*State, *Input):
+        assert member.value == member.name.lower()

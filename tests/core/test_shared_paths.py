@@ -31,3 +31,16 @@ def test_a_whole_disk_may_be_shared() -> None:
     shared = (SharedFolder(here="/mnt/disk", there="/"),)
     assert (to_here("/a.txt", shared), to_there("/mnt/disk/a.txt", shared)) == ("/mnt/disk/a.txt", "/a.txt")
     assert to_there("/mnt/disk", shared) == "/"
+
+
+@pytest.mark.parametrize(
+    ("here", "there"), [("/srv/Q", "/data/Q"), ("/srv/Q/", "/data/Q/"), ("/srv/QQ//", "/data/Q"), ("/Q", "/Q/Q")]
+)
+def test_slashes_at_the_end_of_a_folder_do_not_count_and_nothing_else_is_taken_off(here: str, there: str) -> None:
+    shared = (SharedFolder(here=here, there=there),)
+    outer, inner = here.rstrip("/"), there.rstrip("/")
+    for rest in ("", "/a", "/Q", "/a/Q/"):
+        assert to_there(outer + rest, shared) == inner + rest
+        assert to_here(inner + rest, shared) == outer + rest
+    for other in (outer[:-1] + "/a", outer + "Q/a", outer + "x"):
+        assert to_there(other, shared) == other

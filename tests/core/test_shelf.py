@@ -418,6 +418,43 @@ def test_what_may_be_refused_yet_pushes_nobody_out_before_it_is_there() -> None:
     assert taken(desk) == removed(old[0])
 
 
+@pytest.mark.parametrize("first", ["one", "two"])
+@pytest.mark.parametrize("comes", [True, False])
+def test_uploads_of_two_sessions_at_once_keep_the_bound_of_all(first: str, comes: bool) -> None:
+    """The later one counts on what its own session has to give: the earlier must not wait for that, which may never
+    come, and the later must leave it what it counts on."""
+    desk, shelf = made()
+    shelf.add_upload(upload("one", "own", 200))
+    shelf.add_upload(upload("two", "own", 300))
+    shelf.add_upload(upload("two", "more", 200))
+    desk.now = 1.0
+    holds = {"one": shelf.hold("one", 300, is_sure=False), "two": shelf.hold("two", 300, is_sure=False)}
+    assert taken(desk) == []
+    coming = sorted(holds, key=lambda sid: sid != first)[: 2 if comes else 1]
+    for sid in coming:
+        desk.now += 1.0
+        shelf.release(holds.pop(sid))
+        shelf.add_upload(upload(sid, "new", 300))
+        assert sum(status.size_bytes for status in shelf.report()) <= LIMITS.storage_max_bytes
+    for hold in holds.values():
+        shelf.release(hold)
+    assert [status.session for status in shelf.report() if status.id == "new"] == coming
+
+
+def test_uploads_of_one_session_at_once_keep_its_bound() -> None:
+    """Also where a call uses what the later one counted on."""
+    desk, shelf = made()
+    shelf.add_upload(upload("one", "small", 100))
+    large = shelf.add_upload(upload("one", "large", 300))
+    desk.now = 1.0
+    earlier, _ = shelf.hold("one", 200, is_sure=False), shelf.hold("one", 300, is_sure=False)
+    shelf.pin(large)
+    shelf.release(earlier)
+    desk.now = 2.0
+    shelf.add_upload(upload("one", "new", 200))
+    assert [status.id for status in shelf.report()] == ["large", "new"]
+
+
 def test_what_could_make_no_room_then_does_so_when_it_is_free() -> None:
     """A call may begin to use a file that room was promised from."""
     desk, shelf = made()

@@ -131,6 +131,10 @@ class AgainstAModel(RuleBasedStateMachine):
         first = "artifact" if self.eviction is Eviction.ARTIFACTS_FIRST else "upload"
         for index in bounds:
             over = self.over_by(sid)[index]
+            pool_size = sum(file.size for file in self.pools(sid)[index])
+            unsure = [size for hold, size in self.promised if not hold.is_sure and (index or hold.sid == sid)]
+            while over > pool_size and unsure:
+                over -= unsure.pop()  # the newest may still find others to go for it
             pool = sorted(self.pools(sid)[index], key=lambda file: (file.kind != first, file.last_use))
             victims: list[File] = []
             for file in pool:

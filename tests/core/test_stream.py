@@ -189,3 +189,55 @@ def test_nothing_follows_the_last_event() -> None:
 def test_a_stream_without_a_number_has_no_ids() -> None:
     with pytest.raises(AssertionError):
         Stream(ChannelId(1), may_resume=True).next_event_id()
+
+
+def test_each_kind_of_event_leaves_the_count_that_it_is_in() -> None:
+    """One that is stored is counted there and no more here; whichever is dropped takes its own size along."""
+    made = filled("kkk")
+    for message in (b"xxxx", b"yyyyyyyy"):
+        made.keep(message, is_last=False, is_lossy=False)
+    assert (made.held_count, made.held_bytes, made.stored_count, made.stored_bytes) == (5, 15, 0, 0)
+    for _ in range(4):
+        made.store_one()
+    assert (made.held_count, made.held_bytes, made.stored_count, made.stored_bytes) == (1, 8, 4, 7)
+    first, *_, fourth, last = rest(made, 0)
+    assert (fourth.place, last.place) == (Place.SAVING, Place.HELD)
+    made.drop(fourth)
+    assert (made.held_count, made.held_bytes, made.stored_count, made.stored_bytes) == (1, 8, 3, 3)
+    made.drop(last)
+    assert (made.held_count, made.held_bytes, made.stored_count, made.stored_bytes) == (0, 0, 3, 3)
+    made.drop(first)
+    assert (made.held_count, made.held_bytes, made.stored_count, made.stored_bytes) == (0, 0, 2, 2)
+    assert len(made.clear()) == 2
+    assert (made.held_count, made.held_bytes, made.stored_count, made.stored_bytes) == (0, 0, 0, 0)
+
+
+def test_a_stream_begins_with_nothing() -> None:
+    """Without a name, and with no event of its own or anybody's."""
+    made = Stream(ChannelId(3))
+    names = ("number", "last_ordinal", "faded_ordinal", "replay", "channel", "kept_count")
+    assert [getattr(made, name) for name in names] == [None, 0, 0, None, 3, 0]
+    assert not (made.is_over or made.may_resume or made.is_listening)
+    counts = (made.held_count, made.held_bytes, made.stored_count, made.stored_bytes)
+    assert counts == (0, 0, 0, 0)
+    kept = Kept(1, b"m", 1)
+    assert (kept.is_last, kept.is_lossy, kept.place) == (False, False, Place.HELD)
+
+
+def test_lossy_events_that_come_at_once_are_events_like_others() -> None:
+    """Their ids, their order and their sizes; and they go, from the first, while too many are here."""
+    one_by_one, at_once = stream(), stream()
+    for made in (one_by_one, at_once):
+        made.keep(b"lossy", is_last=False, is_lossy=True)
+    ids = tuple(one_by_one.keep(message, is_last=False, is_lossy=True) for message in (b"1", b"22", b"333"))
+    assert at_once.keep_lossy([b"1", b"22", b"333"], 6) == ids == ("7-2", "7-3", "7-4")
+    assert [plain(kept) for kept in rest(at_once, 0)] == [plain(kept) for kept in rest(one_by_one, 0)]
+    assert (at_once.held_count, at_once.held_bytes) == (4, 11)
+    assert at_once.drop_lossy(4) == 0
+    assert at_once.drop_lossy(2) == 6
+    assert [kept.message for kept in rest(at_once, 0)] == [b"22", b"333"]
+    assert (at_once.held_count, at_once.held_bytes) == (2, 5)
+    at_once.store_one()
+    assert at_once.drop_lossy(0) == 0, "what is in the storage is not here"
+    made = filled("kl")
+    assert made.drop_lossy(0) == 0, "what must be kept is in front"

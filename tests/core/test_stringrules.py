@@ -277,3 +277,31 @@ def test_subschemas_are_looked_at_so_often_only(
     assert allows(schema, value, path)
     monkeypatch.setattr(stringrules, "STEPS_MAX", steps - 2)
     assert not allows(schema, value, path)
+
+
+@pytest.mark.parametrize(
+    ("name", "fits", "fails"),
+    [
+        ("uri", ("a:", "http://h/p?q#f", "A1+.-:x", "a:%41"), ("", "a", ":x", "1:x", "a:b c", "a:%4", "a:ä", "a:#x#y")),
+        ("url", ("a:", "http://h/p?q#f"), ("", "a", "a:b c", "a:ä")),
+        ("iri", ("a:", "http://h/ä"), ("", "a", "ä", "a:b c")),
+        ("uri-reference", ("", "a", "/p?q#f", "a:b", "%41"), ("b c", "ä", "#x#y", "%4")),
+        ("iri-reference", ("", "a", "ä", "/p?q#f"), ("b c", "#x#y")),
+        ("path", ("", "a", "b c", "ä\n"), ()),
+        ("file-path", ("", "a", "b c", "ä\n"), ()),
+    ],
+)
+def test_a_form_that_is_known_is_kept_or_missed_by_both(
+    name: str, fits: tuple[str, ...], fails: tuple[str, ...]
+) -> None:
+    """Of each that is known: one that has it may become any other that has it, and none that has not."""
+    schema = {"format": name}
+    for before in (*fits, *fails):
+        for after in (*fits, *fails):
+            expected = (before in fits) is (after in fits)
+            assert allows(schema, before, new=after) is expected, (before, after)
+
+
+@pytest.mark.parametrize("name", ["uriQ", "URI", "date-time", "email", "", "regex"])
+def test_a_form_that_is_not_known_is_kept_by_nothing(name: str) -> None:
+    assert not allows({"format": name}, "a", new="b")

@@ -70,3 +70,17 @@ def test_beyond_so_many_the_oldest_is_forgotten() -> None:
     tombs = buried("a", "b", "a", "c", tombs_max=2)
     assert len(tombs) == 2
     assert [tombs.find("upload", "S", id, 3.0) is not None for id in "abc"] == [True, False, True]
+
+
+def test_an_end_is_counted_by_its_name() -> None:
+    """An operator reads how many files went, and why."""
+    assert {why: why.value for why in Ending} == {why: why.name.lower() for why in Ending}
+
+
+def test_who_buries_one_again_says_what_holds() -> None:
+    """Whose it was, why and when: all of it is the later one's."""
+    tombs = buried("a")
+    bob = Owner("t", "bob", "S", is_bearer=True, is_restored=True)
+    tombs.bury("upload", "a", bob, Ending.DELETED, 7.0)
+    assert tombs.find("upload", "S", "a", 9.0) == (bob, "an operator deleted it 2 seconds ago")
+    assert len(tombs) == 1

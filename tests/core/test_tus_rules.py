@@ -15,8 +15,10 @@ from isthmus.core.wire.http_routes import Head, Refused, Surface, UploadRoute
 from isthmus.core.wire.http_server import judge, shared_headers
 from isthmus.core.wire.tus import (
     ALGORITHMS,
+    BODY_TYPE,
     METADATA_MAX_BYTES,
     METADATA_PAIRS_MAX,
+    check_version,
     format_metadata,
     read_checksum,
     read_metadata,
@@ -138,3 +140,101 @@ def test_metadata_that_is_none(value: str, problem: str) -> None:
 def test_the_most_metadata_there_may_be() -> None:
     assert read_metadata("a".ljust(METADATA_MAX_BYTES)) == RawFile()
     assert read_metadata(",".join(f"k{at}" for at in range(METADATA_PAIRS_MAX))) == RawFile()
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        ("0", 0),
+        ("1", 1),
+        ("10", 10),
+        ("9" * 18, 10**18 - 1),
+        ("9" * 19, None),
+        ("", None),
+        ("00", None),
+        ("01", None),
+        ("-1", None),
+        ("+1", None),
+        (" 1", None),
+        ("1 ", None),
+        ("1Q", None),
+        ("0x1", None),
+        ("\u0661", None),
+        (None, None),
+    ],
+)
+def test_a_number_of_bytes_is_digits(value: str | None, number: int | None) -> None:
+    if number is not None:
+        assert read_number(value, "Upload-Offset") == number
+        return
+    seen = "no Upload-Offset header" if value is None else f"Upload-Offset {value!r}"
+    with pytest.raises(RemoteProtocolError) as refused:
+        read_number(value, "Upload-Offset")
+    assert refused.value.message == f"got {seen}, expected a number of bytes"
+
+
+def test_what_is_shown_of_a_header_is_its_beginning() -> None:
+    with pytest.raises(RemoteProtocolError, match=f"'{'a' * 32}'"):
+        read_number("a" * 33, "Upload-Length")
+    with pytest.raises(RemoteProtocolError, match=f"'{'a' * 32}'"):
+        read_checksum("a" * 33)
+    with pytest.raises(RemoteProtocolError, match=f"'{'a' * 32}'"):
+        check_version("a" * 33)
+
+
+@pytest.mark.parametrize("version", [None, "", "1.0", "1.0.0 ", "0.2.2"])
+def test_another_version_is_refused_by_its_own_status(version: str | None) -> None:
+    check_version("1.0.0")
+    with pytest.raises(RemoteProtocolError) as refused:
+        check_version(version)
+    assert refused.value.http_status == 412
+    seen = "no Tus-Resumable header" if version is None else f"Tus-Resumable {version!r}"
+    assert refused.value.message == f"got {seen}, expected 1.0.0"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "found"),
+    [
+        ({"filename": "a", "name": "b"}, RawFile("a")),
+        ({"filename": "", "name": "b"}, RawFile("b")),
+        ({"filetype": "text/a", "type": "text/b"}, RawFile("", "text/a")),
+        ({"filetype": "", "type": "text/b"}, RawFile("", "text/b")),
+        ({"filetype": "", "type": ""}, RawFile("", None)),
+        ({"sha256": ""}, RawFile()),
+        ({"sha256": "aB" * 32}, RawFile(sha256="ab" * 32)),
+        ({"k" * 128: "x"}, RawFile()),
+        ({"!~-": "x"}, RawFile()),
+    ],
+)
+def test_of_the_keys_some_are_understood(pairs: dict[str, str], found: RawFile) -> None:
+    assert read_metadata(format_metadata(pairs)) == found
+
+
+@pytest.mark.parametrize("key", ["k" * 129, "\x7f", "\xe9"])
+def test_a_key_is_visible_ascii(key: str) -> None:
+    with pytest.raises(RemoteProtocolError, match="malformed"):
+        read_metadata(f"{key} YQ==")
+
+
+def test_a_name_that_is_no_text_is_replaced() -> None:
+    assert read_metadata(f"filename {base64.b64encode(bytes([97, 255])).decode()}") == RawFile("a\ufffd")
+
+
+@pytest.mark.parametrize("digits", ["a" * 63, "a" * 65, "g" * 64])
+def test_a_hash_in_metadata_is_whole(digits: str) -> None:
+    with pytest.raises(RemoteProtocolError, match="64 hexadecimal digits"):
+        read_metadata(format_metadata({"sha256": digits}))
+
+
+def test_the_bounds_and_what_a_body_is_called() -> None:
+    """Clients send some hundred bytes of metadata; the type is the protocol's own."""
+    assert (METADATA_MAX_BYTES, METADATA_PAIRS_MAX) == (8192, 32)
+    assert ALGORITHMS == {"sha1": 20, "sha256": 32, "md5": 16}
+    assert BODY_TYPE == "application/offset+octet-stream"
+
+
+@pytest.mark.parametrize("blanks", ["", " ", "   "])
+def test_blanks_round_a_digest_do_not_count(blanks: str) -> None:
+    digest = base64.b64encode(bytes(20)).decode()
+    assert read_checksum(f"sha1 {blanks}{digest}{blanks}") == Checksum("sha1", "00" * 20)
+    assert read_metadata(f"{blanks}name {blanks}YQ=={blanks},{blanks}type Yg=={blanks}") == RawFile("a", "b")

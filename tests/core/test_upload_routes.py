@@ -85,6 +85,73 @@ def test_the_hash_may_be_said_in_several_ways(name: str, value: str) -> None:
     ) == RawFile(sha256=HASH)
 
 
+@pytest.mark.parametrize("name", ["repr-digest", "content-digest", "digest"])
+@pytest.mark.parametrize(
+    ("value", "is_read"),
+    [
+        (f"sha-256=:{ENCODED}:", True),
+        (f"sha-256={ENCODED}", True),
+        (f"SHA-256 = :{ENCODED}:", True),
+        (f" sha-512=:AAAA: ,  sha-256=:{ENCODED}: ", True),
+        (f"sha-256=:{ENCODED}:, sha-256={ENCODED}", True),
+        ("", False),
+        ("md5=AAAA", False),
+        (f"x-sha-256=:{ENCODED}:", False),
+        (f"sha-256=:{ENCODED}", None),
+        (f"sha-256={ENCODED}:", None),
+        ("sha-256", None),
+        ("sha-256=:" + "*" * 44 + ":", None),
+        ("sha-256=:" + "A" * 44 + ":", None),
+        (f"sha-256=:{ENCODED[:-1]}A:", None),
+        (f"sha-256=:{ENCODED}:, sha-256=:{'A' * 43}=:", None),
+    ],
+)
+def test_digests_are_read_or_refused(name: str, value: str, is_read: bool | None) -> None:
+    """Those by other algorithms are nobody's, and one of ours is right or refused."""
+    if is_read is not None:
+        assert raw("/upload/files", (name, value)).sha256 == (HASH if is_read else "")
+        return
+    refused = ask("/upload/files", (name, value))
+    assert isinstance(refused, Refused) and refused.status == 400
+
+
+@pytest.mark.parametrize("hash", ["a" * 63, "a" * 65, "g" * 64, ""])
+def test_a_plain_hash_is_64_digits(hash: str) -> None:
+    refused = ask("/upload/files", ("x-content-sha256", hash))
+    assert isinstance(refused, Refused) and refused.status == 400
+    assert f"got X-Content-SHA256 {hash!r}" in json.loads(refused.body)["detail"]
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(8 * 1024, True), (8 * 1024 + 1, False)])
+def test_a_name_in_a_header_has_its_bound(size: int, is_read: bool) -> None:
+    route = ask("/upload/files", ("x-filename", "a" * size))
+    assert isinstance(route, UploadRoute) is is_read
+    if isinstance(route, Refused):
+        assert json.loads(route.body)["detail"] == "got a file name of 8193 bytes, expected 8192 at most"
+
+
+@pytest.mark.parametrize("coding", ["", "identity"])
+def test_a_body_that_is_not_coded_is_taken(coding: str) -> None:
+    for method in ("PUT", "POST"):
+        assert isinstance(ask("/upload/files", ("content-encoding", coding), method=method), UploadRoute)
+
+
+@pytest.mark.parametrize(
+    ("headers", "size"),
+    [
+        ([], None),
+        ([("content-length", "0")], 0),
+        ([("content-length", "0" * 17 + "7")], 7),
+        ([("content-length", "9" * 18)], 10**18 - 1),
+        ([("transfer-encoding", "chunked")], None),
+    ],
+)
+def test_the_length_of_a_body_is_what_is_said(headers: list[tuple[str, str]], size: int | None) -> None:
+    for method in ("PUT", "POST"):
+        route = ask("/upload/files", *headers, method=method)
+        assert isinstance(route, UploadRoute) and route.opening.size_bytes == size
+
+
 @pytest.mark.parametrize(
     "status, path, extra",
     [
@@ -113,6 +180,13 @@ def test_what_is_wrong_with_a_file_is_told_by_its_head(
     route = ask(path, *extra)
     assert isinstance(route, Refused) and route.status == status
     assert json.loads(route.body)["detail"]
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+def test_the_type_is_told_as_it_came(method: str) -> None:
+    for headers, told in (([], ""), ([("content-type", "A/b; c=D")], "A/b; c=D")):
+        route = ask("/upload/files", *headers, method=method)
+        assert isinstance(route, UploadRoute) and route.content_type == told
 
 
 def test_a_form_is_posted_to_the_server_itself() -> None:

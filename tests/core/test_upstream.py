@@ -198,3 +198,125 @@ def test_a_progress_token_is_not_replayed() -> None:
     machine = upstream()
     machine.remember("logging/setLevel", b'{"_meta":{"progressToken":1},"level": "debug"}')
     assert machine.replay() == [("logging/setLevel", b'{"level": "debug"}')]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "is_kept"),
+    [
+        ("tools/call", b'{"uri":"c"}', True),
+        ("resources/subscribe", None, True),
+        ("resources/subscribe", b"[]", True),
+        ("resources/subscribe", b"{}", True),
+        ("resources/subscribe", b'{"_meta":1,"_meta":2,"uri":"c"}', True),
+        ("logging/setLevel", b'{"level":"info"}', True),
+        ("resources/unsubscribe", b'{"uri":"c"}', True),
+        ("resources/unsubscribe", b'{"uri":"a"}', True),
+        ("resources/subscribe", b'{"uri":"a"}', True),
+        ("resources/subscribe", b'{"uri":"c"}', False),
+    ],
+)
+def test_only_a_subscription_too_many_is_not_remembered(method: str, params: bytes | None, is_kept: bool) -> None:
+    """Of all that a client sets, and of what sets nothing, that alone is said to be lost."""
+    machine = upstream(Limits(subscriptions_per_session_max=2))
+    for uri in ("a", "b"):
+        assert machine.remember("resources/subscribe", json.dumps({"uri": uri}).encode()) is True
+    assert machine.remember(method, params) is is_kept
+    assert ("resources/subscribe", b'{"uri":"c"}') not in machine.replay()
+
+
+def test_a_subscription_that_nobody_has_any_more_is_not_made_anew() -> None:
+    """And one that is not known changes nothing."""
+    machine = upstream()
+    machine.remember("resources/subscribe", b'{"uri":"a"}')
+    machine.forget_subscription("b")
+    assert machine.has_subscriptions
+    machine.forget_subscription("a")
+    assert not machine.has_subscriptions
+    assert machine.replay() == []
+
+
+def test_who_was_lost_twice_without_having_answered_is_left_alone() -> None:
+    """The first time it is made anew at once: that may happen to anybody. An answer makes up for it, and so does having
+    stood for as long as the longest pause."""
+    limits = Limits(restart_backoff_s=2.0, restart_backoff_max_s=30.0)
+    machine = upstream(limits)
+    for _ in range(2):
+        start(machine)
+        assert not machine.is_suspect
+        machine.receive_lost("died", 1.0)
+        assert machine.is_suspect
+        assert (machine.failures, machine.pause_left(1.0)) == (0, 0.0)
+        start(machine)
+        machine.receive_proof()
+        assert not machine.is_suspect
+        machine.receive_rest()
+    start(machine)
+    machine.receive_lost("died", 1.0)
+    start(machine)
+    machine.receive_lost("died", 29.5)
+    assert (machine.failures, machine.pause_left(29.5)) == (1, 2.0)
+    start(machine)
+    machine.receive_lost("died", 30.0)
+    assert (machine.is_suspect, machine.failures, machine.pause_left(40.0)) == (True, 0, 0.0)
+
+
+def test_a_session_that_was_forgotten_is_made_anew_at_once_and_counted() -> None:
+    """However often: that is no sign of a server that does not work. An answer ends the count."""
+    machine = upstream()
+    for count in range(1, 4):
+        start(machine, session=f"s{count}")
+        machine.receive_lost("forgot", 1.0, is_forgotten=True)
+        assert (machine.forgettings, machine.failures, machine.is_suspect) == (count, 0, False)
+        assert machine.pause_left(1.0) == 0.0
+    start(machine)
+    machine.receive_lost("died", 1.0)
+    assert (machine.forgettings, machine.is_suspect) == (3, True)
+    start(machine)
+    machine.receive_lost("forgot", 1.0, is_forgotten=True)
+    assert (machine.forgettings, machine.failures) == (4, 0)
+    start(machine)
+    machine.receive_proof()
+    assert machine.forgettings == 0
+
+
+def test_what_was_negotiated_is_named_once_it_is_agreed() -> None:
+    """Not while it is being negotiated anew; one without sessions has none."""
+    machine = upstream()
+    assert (machine.agreed_revision, machine.capabilities, machine.failure, machine.is_denied) == (
+        None,
+        None,
+        "",
+        False,
+    )
+    start(machine, session="s")
+    assert (machine.agreed_revision, machine.ready_at) == ("2025-11-25", 0.0)
+    machine.is_denied = True
+    machine.receive_lost("died", 5.0)
+    assert (machine.failure, machine.agreed_revision) == ("died", "2025-11-25")
+    machine.receive_need()
+    assert not machine.is_denied
+    machine.step(Input.CONNECTED)
+    assert machine.agreed_revision is None
+    machine.receive_head("t")
+    machine.receive_discovered(b'{"capabilities":{"tools":{}}}', "2026-07-28")
+    assert (machine.state, machine.agreed_revision, machine.session) == (State.REPLAYING, "2026-07-28", None)
+    assert machine.capabilities == {"tools"}
+    machine.receive_replayed(6.5)
+    assert (machine.state, machine.ready_at) == (State.READY, 6.5)
+
+
+@pytest.mark.parametrize(
+    ("revision", "is_named"),
+    [("x" * 64, True), ("x" * 65, False), ("!", True), ("~", True), (" ", False), ("a b", False), ("é", False)],
+)
+def test_a_revision_is_named_if_a_header_can_carry_it(revision: str, is_named: bool) -> None:
+    machine = initializing()
+    machine.receive_initialized(json.dumps({"protocolVersion": revision}).encode())
+    assert machine.revision == (revision if is_named else None)
+
+
+def test_states_and_inputs_have_the_names_that_drawings_and_errors_show() -> None:
+    assert {state: state.value for state in State} == {state: state.name.lower() for state in State}
+    assert {taken: taken.value for taken in Input} == {taken: taken.name.lower() for taken in Input}
+    with pytest.raises(LocalProtocolError, match=r"^Upstream is idle: connected is not possible there$"):
+        upstream().step(Input.CONNECTED)

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection
+from functools import lru_cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,7 @@ SPARE_S: Final = 5
 """and so many seconds more: what is collected and imported is not in that time."""
 WALL_TIMES: Final = 20
 """A mutant that waits uses no CPU. It is ended after so many times its limit, so that a busy machine matters little."""
+PASSES_KEPT: Final = 64
 EXAMPLES: Final = 25
 """Of a property, without minimising: that there is one is enough."""
 
@@ -36,7 +38,9 @@ EXAMPLES: Final = 25
 class Verdict(enum.Enum):
     KILLED = "killed"  # a test failed, or the module could not be imported
     ENDED = "ended"  # it used up its CPU time
-    UNSURE = "unsure"  # it neither ended nor used up its CPU time: nothing is known
+    UNSURE = (
+        "unsure"  # it neither ended nor used up its CPU time, or the tests do not pass without it: nothing is known
+    )
     SURVIVED = "survived"
     UNSEEN = "unseen"  # no test runs it
     EQUIVALENT = "equivalent"  # it survived, and the table says why it must
@@ -52,16 +56,25 @@ def judge(path: Path, module: ast.Module, tests: Collection[str], known: Collect
     """
     if not tests:
         return Verdict.UNSEEN
-    limit_s = int(cpu_s * TIMES + SPARE_S)
-
-    def run(tree: ast.Module) -> int | None:
-        return contained(lambda: _run(path, tree, tests, known), cpu_s=limit_s, wall_s=limit_s * WALL_TIMES)
-
-    code = run(module)
-    if code == pytest.ExitCode.USAGE_ERROR:  # a conftest could not be imported, which must be the fault's doing
-        assert run(ast.parse(path.read_text(encoding="utf-8"))) == 0, "the tests were not run"
+    code = _tried(path, module, tests, known, cpu_s)
+    if code == 0:
+        return Verdict.SURVIVED
+    if not _passes(path, tuple(tests), frozenset(known), cpu_s):
+        return Verdict.UNSURE  # without the fault it comes to the same
+    if code == pytest.ExitCode.USAGE_ERROR:  # a conftest could not be imported, which is the fault's doing
         return Verdict.KILLED
     return told(code)
+
+
+def _tried(path: Path, tree: ast.Module, tests: Collection[str], known: Collection[str], cpu_s: float) -> int | None:
+    limit_s = int(cpu_s * TIMES + SPARE_S)
+    return contained(lambda: _run(path, tree, tests, known), cpu_s=limit_s, wall_s=limit_s * WALL_TIMES)
+
+
+@lru_cache(maxsize=PASSES_KEPT)
+def _passes(path: Path, tests: tuple[str, ...], known: frozenset[str], cpu_s: float) -> bool:
+    """Whether the tests pass within their limits without a fault. All mutants of a module have the same ones."""
+    return _tried(path, ast.parse(path.read_text(encoding="utf-8")), tests, known, cpu_s) == 0
 
 
 def told(code: int | None) -> Verdict:

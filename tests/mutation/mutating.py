@@ -72,13 +72,19 @@ def drawn(found: Mapping[str, list[Mutant]], seed: int) -> list[tuple[str, Mutan
     return every
 
 
-def examine(order: Sequence[tuple[str, Mutant]], cover: Cover, give_up_at: float, again_s: float) -> Iterator[Finding]:
+def examine(
+    order: Sequence[tuple[str, Mutant]],
+    cover: Cover,
+    give_up_at: float,
+    again_s: float,
+    reasons: Mapping[str, Mapping[str, str]],
+) -> Iterator[Finding]:
     """One after another, until time is up.
 
     Args:
         again_s: CPU time of the tests that a mutant is shown when the first have not seen it.
+        reasons: by module and name, those that are not tried.
     """
-    reasons = equivalents()
     with Rehearsal(sorted({test.partition("::")[0] for test in cover.seconds}), cover.seconds) as rehearsal:
         for module, mutant in order:
             if time.monotonic() > give_up_at:
@@ -111,7 +117,13 @@ def shown(
 
 
 def side_by_side(
-    order: Sequence[tuple[str, Mutant]], cover: Cover, *, jobs: int, seconds: float, again_s: float
+    order: Sequence[tuple[str, Mutant]],
+    cover: Cover,
+    *,
+    jobs: int,
+    seconds: float,
+    again_s: float,
+    reasons: Mapping[str, Mapping[str, str]],
 ) -> Iterator[Finding]:
     """The same, in as many processes as `jobs`, each with its share."""
     give_up_at = time.monotonic() + seconds
@@ -123,7 +135,7 @@ def side_by_side(
                 other.close()
             code = 1
             try:
-                for finding in examine(order[job::jobs], cover, give_up_at, again_s):
+                for finding in examine(order[job::jobs], cover, give_up_at, again_s, reasons):
                     theirs.send(finding)
                 code = 0
             except (KeyboardInterrupt, BrokenPipeError):
@@ -216,6 +228,18 @@ def measured(folder: Path, jobs: int) -> Cover:
     return cover
 
 
+def doubt(order: Sequence[tuple[str, Mutant]], tried: Iterator[Finding]) -> int:
+    """What is named as no fault, and is seen all the same, is one: its entry is wrong."""
+    verdicts: Counter[Verdict] = Counter()
+    for module, mutant, verdict, seen_by in tried:
+        verdicts[verdict] += 1
+        if verdict in SEEN:
+            print(f"{module}:{mutant.line}: {verdict.value}, by {seen_by}: {mutant.name}", flush=True)
+    wrong = sum(verdicts[verdict] for verdict in SEEN)
+    print(f"{sum(verdicts.values())} of {len(order)} tried, {wrong} are faults")
+    return 1 if wrong else 0
+
+
 def measure(folder: Path, file: str) -> int:
     covering.measure(folder, file)
     return 0
@@ -229,6 +253,7 @@ def main() -> int:
     parser.add_argument("--tests", type=float, default=AGAIN_MAX_S, help="CPU seconds of tests for each that survives")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--again", action="store_true", help="those that survived the last time")
+    parser.add_argument("--equivalent", action="store_true", help="those that are named as no faults: none may be seen")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutants")
     parser.add_argument("only", nargs="*")
     given = parser.parse_args()
@@ -245,10 +270,17 @@ def main() -> int:
         last = json.loads((given.folder / "report.json").read_bytes())["modules"]
         names = {(module, one["name"]) for module, row in last.items() for one in row["survivors"]}
         order = [each for each in drawn(found, given.seed) if (each[0], each[1].name) in names]
+    reasons = equivalents()
+    if given.equivalent:
+        order = [each for each in drawn(found, given.seed) if each[1].name in reasons.get(each[0], {})]
+        return doubt(
+            order, side_by_side(order, cover, jobs=given.jobs, seconds=given.seconds, again_s=given.tests, reasons={})
+        )
     findings: list[Finding] = []
     began = time.monotonic()
     try:
-        for finding in side_by_side(order, cover, jobs=given.jobs, seconds=given.seconds, again_s=given.tests):
+        tried = side_by_side(order, cover, jobs=given.jobs, seconds=given.seconds, again_s=given.tests, reasons=reasons)
+        for finding in tried:
             findings.append(finding)
             module, mutant, verdict, _ = finding
             if verdict not in (*SEEN, Verdict.EQUIVALENT):

@@ -229,6 +229,12 @@ def test_tests_are_shown_the_mutant() -> None:
     assert said.split() == ["SURVIVED", "KILLED", "UNSEEN"]
 
 
+def test_who_fails_without_the_fault_has_not_seen_it(tmp_path: Path) -> None:
+    (tmp_path / "test_failing.py").write_text("def test_fails():\n    assert False\n")
+    said = _said(TRIAL, f"{tmp_path}/test_failing.py::test_fails")
+    assert said.split() == ["UNSURE", "UNSURE", "UNSEEN"]
+
+
 def test_tests_that_are_read_already_are_shown_the_mutant() -> None:
     """In one process, one after the other; what is in no function is not shown."""
     file = "tests/core/test_selection.py::"
