@@ -141,7 +141,7 @@ class Listens:
 
     def receive_set_again(self, link: Link, uri: str, *, is_done: bool) -> None:
         """A server that is back was asked again to tell of a resource, which somebody may have waited for since."""
-        if any(uri in each.awaited for session in link.sessions.values() for each in session.listens.values()):
+        if _is_awaited(link, uri):
             self.receive_subscribed(link, uri, is_done=is_done)
 
     def receive_subscribed(self, link: Link, uri: str, *, is_done: bool) -> None:
@@ -162,8 +162,8 @@ class Listens:
 
     def receive_unsubscribed(self, link: Link, uri: str) -> None:
         """The server was asked not to tell of a resource any more: whoever wants it since may be subscribed now."""
-        is_wanted = any(uri in each.awaited for session in link.sessions.values() for each in session.listens.values())
-        if is_wanted and not _is_asked(link, "subscribe", uri) and not _is_asked(link, "unsubscribe", uri):
+        is_asked = _is_asked(link, "subscribe", uri) or _is_asked(link, "unsubscribe", uri)
+        if _is_awaited(link, uri) and not is_asked:
             self._ask(link, "subscribe", uri)
 
     def receive_granted(self, link: Link, asked: Filter, granted: Filter) -> None:
@@ -323,6 +323,11 @@ class Listens:
             if not exchange.reply.ends_channel:
                 params = b'{"requestId":%b}' % exchange.id_raw
                 self._telling.tell(session, exchange, jsonrpc.encode_notification("notifications/cancelled", params))
+
+
+def _is_awaited(link: Link, uri: str) -> bool:
+    """Whether somebody waits to be told that the resource is subscribed."""
+    return any(uri in each.awaited for session in link.sessions.values() for each in session.listens.values())
 
 
 def _is_asked(link: Link, wish: str, uri: str) -> bool:

@@ -6,7 +6,6 @@ import json
 
 from draft_clients import HASH, drafting
 from driving import UNIX_AT_ZERO
-from isthmus.core.drafts import Draft, Input, State
 from isthmus.core.effects import Discard, Saved, StorageFailed, Verb
 from isthmus.core.limits import Limits
 from isthmus.core.wire.dates import format_date
@@ -43,9 +42,3 @@ def test_what_could_not_be_saved_is_gone() -> None:
     assert tus.refused(waiting) == (404, "not_found")
     assert len(world.engine._drafts) == 0
     assert not [purpose for purpose, _ in world.engine._desk.timers._live if purpose == "draft"]
-
-
-def test_states_and_inputs_are_called_by_their_names() -> None:
-    """As errors and drawings have them."""
-    assert Draft.TRANSITIONS.keys() == set(State)
-    assert all(member.value == member.name.lower() for member in (*State, *Input))

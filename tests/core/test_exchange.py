@@ -76,8 +76,3 @@ def test_its_server_is_at_work_on_it_while_it_has_a_number_or_is_a_task() -> Non
     sent.step(Input.PREPARED)
     sent.upstream_id = None
     assert not sent.is_upstream
-
-
-def test_states_and_inputs_are_called_by_their_names() -> None:
-    for member in (*State, *Input):
-        assert member.value == member.name.lower()

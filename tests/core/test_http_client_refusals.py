@@ -11,7 +11,6 @@ from isthmus.core.wire.http_client import (
     Arrived,
     Begun,
     Ended,
-    Input,
     Opened,
     Piece,
     Primed,
@@ -261,11 +260,6 @@ def test_a_reply_that_has_begun_is_not_primed(first: bytes) -> None:
     reader.receive_head(200, EVENTS)
     assert reader.receive_body(first) != []
     assert reader.receive_body(b"id: 1\n\n") == []
-
-
-def test_states_and_inputs_are_called_by_their_names() -> None:
-    for member in (*State, *Input):
-        assert member.value == member.name.lower().replace("_", " ")
 
 
 @pytest.mark.parametrize("types", [frozenset({"endpoint"}), frozenset({"endpoint", "message"})])

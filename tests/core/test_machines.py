@@ -98,13 +98,6 @@ def test_nothing_moves_but_along_the_table(module: ModuleType) -> None:
                 assert machine.state is state
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_states_and_inputs_are_called_by_their_names(module: ModuleType) -> None:
-    """In errors and in drawings, so that whoever reads one of these finds it in the code."""
-    for member in (*module.State, *module.Input):
-        assert member.value.replace("_", " ") == member.name.lower().replace("_", " ")
-
-
 @pytest.mark.parametrize("module", [param for param in MODULES if issubclass(mover(param.values[0]), Machine)])
 def test_a_machine_knows_its_own_table(module: ModuleType) -> None:
     """What may be asked before stepping agrees with what stepping does."""

@@ -5,21 +5,21 @@ from __future__ import annotations
 import enum
 import importlib
 import pkgutil
-from pathlib import Path
 
 import isthmus.core
 import pytest
 
+OTHERWISE = ("Halt", "Eviction")
+"""The first has one that is none, the second has words of a configuration: see `test_effects` and `test_plan`."""
+
 
 def enums() -> list[type[enum.Enum]]:
-    """Those of the folders of the core."""
+    """Those of the core."""
     found = []
-    for folder in ("bridge", "oracle", "wire"):
-        inside = Path(isthmus.core.__file__).parent / folder
-        for module in pkgutil.iter_modules([str(inside)], f"isthmus.core.{folder}."):
-            every = vars(importlib.import_module(module.name)).values()
-            kinds = (each for each in every if isinstance(each, type) and issubclass(each, enum.Enum))
-            found += [kind for kind in kinds if kind.__module__ == module.name]
+    for module in pkgutil.walk_packages(isthmus.core.__path__, "isthmus.core."):
+        every = vars(importlib.import_module(module.name)).values()
+        kinds = (each for each in every if isinstance(each, type) and issubclass(each, enum.Enum))
+        found += [kind for kind in kinds if kind.__module__ == module.name and kind.__name__ not in OTHERWISE]
     return found
 
 

@@ -194,32 +194,6 @@ def test_a_session_gets_its_id_with_the_answer_to_the_handshake(status: int) -> 
         assert ("session-id-given" in breaks(wire, before)) is (named == "S2" and status < 400)
 
 
-@pytest.mark.parametrize(
-    ("verb", "accept", "is_good"),
-    [
-        (Verb.POST, "application/json, text/event-stream", True),
-        (Verb.POST, "text/event-stream;q=1, application/json", True),
-        (Verb.POST, "application/json", False),
-        (Verb.POST, "text/event-stream", False),
-        (Verb.POST, "*/*", False),
-        (Verb.POST, None, True),
-        (Verb.GET, "text/event-stream", True),
-        (Verb.GET, "application/json", False),
-        (Verb.GET, None, True),
-        (Verb.DELETE, "", True),
-    ],
-)
-def test_who_asks_accepts_what_may_come(verb: Verb, accept: str | None, is_good: bool) -> None:
-    wire = Wire(V4, Transport.HTTP)
-    wire.greet()
-    before = len(wire.seen)
-    if verb is Verb.POST:
-        wire.call(head={"accept": accept})
-    else:
-        wire.open(verb, accept=accept)
-    assert breaks(wire, before) == ([] if is_good else ["accept"])
-
-
 def test_every_request_of_a_session_names_it_and_its_version() -> None:
     """Of each verb; what names another is no better than what names none."""
     for verb in Verb:

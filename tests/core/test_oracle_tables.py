@@ -295,6 +295,7 @@ def test_headers_say_what_is_called(usual: tuple[tuple[str, str], ...], broken: 
         (Verb.POST, "application/json", False),
         (Verb.POST, "text/event-stream", False),
         (Verb.POST, "", False),
+        (Verb.POST, "*/*", False),
         (Verb.POST, None, True),
         (Verb.GET, "text/event-stream", True),
         (Verb.GET, "application/json", False),

@@ -11,7 +11,7 @@ from isthmus.core.eras import DEFAULT_HTTP_REVISION
 from isthmus.core.exchange import Exchange, ExchangeKey, Reply
 from isthmus.core.ids import ChannelId
 from isthmus.core.jsonrpc import IdKey
-from isthmus.core.session import Ask, Input, Session, State
+from isthmus.core.session import Ask, Session, State
 
 
 def session(pipe: ChannelId | None = None) -> Session:
@@ -121,8 +121,3 @@ def test_of_a_new_session_nothing_has_been_counted() -> None:
     assert [getattr(target, name) for name in counts] == [0] * len(counts)
     assert [name for name in ("is_own", "is_stateless", "is_busy") if getattr(target, name)] == []
     assert (target.client.revision, target.client.capabilities) == ("", b"{}")
-
-
-def test_states_and_inputs_are_called_by_their_names() -> None:
-    for member in (*State, *Input):
-        assert member.value == member.name.lower()

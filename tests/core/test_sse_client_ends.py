@@ -9,7 +9,7 @@ from isthmus.core.effects import Cause, End
 from isthmus.core.errors import OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE, LocalProtocolError
 from isthmus.core.limits import Limits
 from isthmus.core.wire.http_client import Arrived, Ended, Opened
-from isthmus.core.wire.sse_client import Input, SseSession, State, Unheard
+from isthmus.core.wire.sse_client import SseSession, State, Unheard
 
 HEAD = [(b"content-type", b"text/event-stream")]
 JOINS = b"event: endpoint\ndata: /messages\n\n"
@@ -157,8 +157,3 @@ def test_an_address_is_printable_and_no_longer_than_a_request_line(reference: by
         assert isinstance(told, Ended)
         assert told.cause.end is End.BROKEN
         assert told.cause.detail.startswith("the server named no usable endpoint for messages: got ")
-
-
-def test_states_and_inputs_are_called_by_their_names() -> None:
-    for member in (*State, *Input):
-        assert member.value == member.name.lower()

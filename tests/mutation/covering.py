@@ -18,6 +18,8 @@ from mutators import Mutant
 ROOT = Path(__file__).parents[2]
 FOLDERS: Final = ("core", "simulation", "storage", "transports")
 """Of tests, those that run the core in their own process."""
+OF_ALL: Final = "member_names"
+"""The tests of tables that every module may have: in the name of their file."""
 TEST_MAX_S = 20.0
 """Slower tests are not asked: a mutant would wait for them longest."""
 FILE_S = 0.2
@@ -46,8 +48,8 @@ class Cover(NamedTuple):
     def tests_of(self, module: str, mutant: Mutant, budget_s: float, asked: Collection[str] = ()) -> list[str]:
         """Who might see the fault: those whose file is named after the module or its folder first, then the quickest of
         each file, the next quickest of each, and so on, as many as fit. What runs at import concerns all that run
-        anything of the module, and those whose file is named after it or its folder: what reads a table runs none of
-        its lines.
+        anything of the module, and those whose file is named after it or its folder, or of all: what reads a table
+        runs none of its lines.
 
         Args:
             asked: those that did not.
@@ -60,6 +62,7 @@ class Cover(NamedTuple):
         path = Path(module)
         own = {path.stem, path.parent.name} - {"core"}
         if is_import:
+            own.add(OF_ALL)
             found.update(test for test in self.tests if any(name in test.partition("::")[0] for name in own))
         ranks: Counter[str] = Counter()
         order = []

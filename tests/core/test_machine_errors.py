@@ -1,4 +1,4 @@
-"""The words that errors and drawings have for states and inputs."""
+"""What an error of a machine says."""
 
 from __future__ import annotations
 
@@ -16,13 +16,6 @@ MODULES = [
     for found in pkgutil.walk_packages(core.__path__, core.__name__ + ".")
     if hasattr(module := importlib.import_module(found.name), "TRANSITIONS")
 ]
-
-
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.removeprefix("isthmus.core."))
-def test_a_state_and_an_input_are_called_what_they_are(module: ModuleType) -> None:
-    """By their names, whatever stands between the words: who reads an error or a drawing finds them in the code."""
-    for member in (*module.State, *module.Input):
-        assert member.value.replace(" ", "_").replace("-", "_") == member.name.lower()
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.removeprefix("isthmus.core."))
