@@ -25,7 +25,7 @@ class Addition:
         self._blobs = blobs
         self._tell = tell
         self._writer: DraftWriter | None = None
-        self._halt = Halt.FAILED
+        self._halt = Halt.CEASED  # until it is over, only a cancellation can end it with nothing said
         self._sha256 = ""
 
     def report(self) -> bytes:
@@ -63,6 +63,10 @@ class Addition:
             self._halt = Halt.FULL
         except StorageError:
             self._halt = Halt.FAILED
+        except Exception:
+            if self._halt is Halt.CEASED:  # not the body's doing
+                self._halt = Halt.FAILED
+            raise
 
     async def _pour(self, writer: DraftWriter, body: AsyncIterator[bytes]) -> bool:
         """Whether all of it was written, and is what it was to be; if not, `_halt` says why."""

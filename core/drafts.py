@@ -363,7 +363,8 @@ class Drafts:
             self._cease(draft)
 
     def receive_close(self, role: AppendRole, channel: ChannelId) -> None:
-        """The request is gone. If nothing was said of what it brought, nothing is known of the draft any more."""
+        """The request is gone, and nobody said that it was over: it had not begun. So the draft is what it was; should
+        the storage know better, the next request to add to it is told."""
         draft = role.draft
         if draft.channel != channel:
             return
@@ -371,8 +372,10 @@ class Drafts:
         draft.step(Input.STOP)
         if draft.state is State.ENDED:
             self._drop(draft)
-        else:
+        elif draft.is_unknown:
             self._end(draft)
+        else:
+            self._keep(draft)
         self._serve_waiting(draft)
 
     # --- Ends -------------------------------------------------------------------------------------------------------

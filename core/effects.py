@@ -565,7 +565,8 @@ class Append(Effect, frozen=True):
     none. When the draft has `size_bytes` it becomes the blob; it is discarded instead if it has not that `sha256`.
 
     When this is over, `receive_message(channel, report)` with the JSON of an `Appended`; others may come before it and
-    tell how far it is. Where the client broke off, the driver answers it as far as it can, after the report.
+    tell how far it is. Where the client broke off, the driver answers it as far as it can, after the report. A channel
+    that is closed without one says that nothing was begun.
     """
 
     channel: ChannelId

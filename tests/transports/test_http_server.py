@@ -868,6 +868,36 @@ async def test_what_came_before_a_break_is_told_before_the_end() -> None:
             assert w.port.messages == [(ONE, b"3?")] or end == "unreadable"
 
 
+@pytest.mark.parametrize("way", ["gone", "lost"])
+@pytest.mark.parametrize("has_waited", [False, True])
+async def test_an_append_whose_client_hangs_up_at_once_is_not_begun(has_waited: bool, way: str) -> None:
+    """Nothing is told of it, nor is the file service given what came: both would say different things."""
+    async with world() as w:
+        await anyio.wait_all_tasks_blocked()
+        (connection,) = w.server._connections
+        connection.receive_data(patch(b"abcdef")[:-3])
+        if has_waited:
+            await anyio.wait_all_tasks_blocked()
+        w.port.file_outlet(1).append(Append(ONE, "b", 0, 1 << 20))
+        connection.receive_eof() if way == "gone" else connection.receive_lost()
+        assert await w.port.wait_closed(1) is End.GONE
+        await anyio.wait_all_tasks_blocked()
+        assert [what for what, _ in w.port.log] == ["open", "closed"]
+        assert not w.files.taken
+
+
+async def test_an_append_may_be_told_to_cease_before_it_has_begun() -> None:
+    async with world() as w:
+        w.port.on_open, w.port.on_message = let_append, answer_with(409)
+        await anyio.wait_all_tasks_blocked()
+        (connection,) = w.server._connections
+        connection.receive_data(patch(b"abcdef")[:-3])
+        w.port.file_outlet(1).cease(Cease(ONE))
+        answer = await w.client.read("PATCH")
+        assert (answer.status, answer.headers[b"upload-offset"]) == (409, b"3")
+        assert w.files.taken == [b"abc"]
+
+
 @pytest.mark.parametrize("rest, is_kept", [(100, True), (SKIP_MAX_BYTES + 1, False)])
 async def test_an_append_that_is_to_cease_tells_and_is_answered(rest: int, is_kept: bool) -> None:
     async with world() as w:
