@@ -299,6 +299,8 @@ class Connection:
             self._on.port.message(channel, body)
         elif isinstance(opening, GetOpening):
             exchange.open_stream()
+            self._route = None
+            self._framing.rest()
 
     async def _answer_page(self, exchange: Exchange, route: PageRoute, body: bytes) -> None:
         answer: Refused | Serve

@@ -163,6 +163,12 @@ class HttpProtocol(asyncio.Protocol):
         if deadline < self._timer_at:
             self._ring_by(deadline)
 
+    def rest(self) -> None:
+        self._deadline = FOREVER
+        if self._timer is not None and self._write_deadline == FOREVER:
+            self._timer.cancel()
+            self._timer, self._timer_at = None, FOREVER
+
     def wake(self, at_once: bool) -> None:
         if at_once:
             self._wake()

@@ -72,6 +72,9 @@ class StreamWire:
         if self._receiving is not None:
             self._receiving.deadline = self._deadline
 
+    def rest(self) -> None:
+        self.set_timeout(float("inf"))
+
     def wake(self, at_once: bool) -> None:
         self._is_woken = True
         self._outbox.wake()

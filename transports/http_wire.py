@@ -32,6 +32,9 @@ class Wire(Protocol):
     def set_timeout(self, timeout_s: float) -> None:
         """Call `Connection.handle_timeout` when so much time has passed, instead of what was asked before."""
 
+    def rest(self) -> None:
+        """Nothing is due until somebody asks for it again: what is kept for it may go. There may be thousands."""
+
     def wake(self, at_once: bool) -> None:
         """Call `Connection.handle_wake` soon, once; `at_once`: there is no reason to wait."""
 

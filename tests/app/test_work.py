@@ -8,9 +8,11 @@ who needs fewer lowers them, so that the next one cannot use up what was saved.
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import re
 import sys
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -329,3 +331,54 @@ def test_a_session_over_http_takes_no_more_work_than_it_did() -> None:
     assert work.functions <= SESSION_BUDGET.functions * ROOM
     assert work.steps <= SESSION_BUDGET.steps + 0.5
     assert work.functions > SESSION_BUDGET.functions * 0.8, f"it takes less now, which is to be kept: write {work}"
+
+
+IDLE_SESSIONS: Final = 200
+IDLE_BUDGET_BYTES: Final = 8_350
+"""What objects of the product take for a session that holds a stream to its client and one to its server."""
+IDLE_ROOM: Final = 1.1
+"""Interpreters differ in how large objects are."""
+
+
+def test_an_idle_session_takes_no_more_memory_than_it_did_and_no_timer() -> None:
+    async def open_one(client: Client, headers: bytes) -> asyncio.StreamWriter:
+        client.headers = headers
+        await client.open()
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.writer.get_extra_info("peername")[1])
+        said = client.headers.replace(b"application/json, text/event-stream", b"text/event-stream")
+        writer.write(b"GET /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\n%b\r\n" % said)
+        await reader.readuntil(b"\r\n\r\n")
+        await client.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+        return writer
+
+    async def run() -> tuple[float, float]:
+        with anyio.fail_after(PATIENCE_S):
+            async with connected(SessionStub, is_modern=False) as client:
+                headers = client.headers[: client.headers.index(b"mcp-session-id")]
+                writers = [await open_one(client, headers) for _ in range(10)]
+                timers, size_bytes = timers_of(asyncio.get_running_loop()), of_product()
+                writers += [await open_one(client, headers) for _ in range(IDLE_SESSIONS)]
+                timers = timers_of(asyncio.get_running_loop()) - timers
+                size_bytes = of_product() - size_bytes
+                for writer in writers:
+                    writer.close()
+                return size_bytes / IDLE_SESSIONS, timers / IDLE_SESSIONS
+
+    tracemalloc.start()
+    try:
+        size_bytes, timers = anyio.run(run)
+    finally:
+        tracemalloc.stop()
+    assert size_bytes <= IDLE_BUDGET_BYTES * IDLE_ROOM
+    assert timers < 0.5
+    assert size_bytes > IDLE_BUDGET_BYTES * 0.8, f"it takes less now, which is to be kept: write {size_bytes:.0f}"
+
+
+def timers_of(loop: asyncio.AbstractEventLoop) -> int:
+    return sum(not timer.cancelled() for timer in loop._scheduled)  # type: ignore[attr-defined]
+
+
+def of_product() -> int:
+    gc.collect()
+    kept = [tracemalloc.Filter(True, f"{folder}*") for folder in PRODUCT]
+    return sum(trace.size for trace in tracemalloc.take_snapshot().filter_traces(kept).traces)

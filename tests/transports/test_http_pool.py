@@ -52,6 +52,9 @@ class Wire:
     def has_input(self) -> bool:
         return False
 
+    def rest(self) -> None:
+        """There is nothing to let go."""
+
     def close(self) -> None:
         if self in self.client.wires:
             self.client.wires.remove(self)
