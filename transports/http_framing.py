@@ -103,7 +103,7 @@ class Framing:
         self.head: RequestHead | None = None
         self.body_left: int | None = 0
         self.intake: CancelScope | None = None
-        self.queued: list[bytes] = []
+        self.queued: list[bytes | bytearray] = []
         self.is_behind = False
         self.is_ending = False
         self._wire = wire
@@ -324,7 +324,7 @@ class Framing:
     def put_head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
         self.queued.append(self.codec.encode_head(status, headers))
 
-    def put_data(self, data: bytes) -> None:
+    def put_data(self, data: bytes | bytearray) -> None:
         self.queued += self.codec.encode_data(data)
 
     def put_end(self) -> None:

@@ -131,7 +131,7 @@ class HttpProtocol(asyncio.Protocol):
 
     # --- What the connection asks -----------------------------------------------------------------------------------
 
-    def write(self, parts: list[bytes]) -> bool:
+    def write(self, parts: list[bytes | bytearray]) -> bool:
         transport = self._transport
         if transport.is_closing():  # the client is gone, as we are about to be told
             return False

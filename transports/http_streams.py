@@ -55,9 +55,9 @@ class StreamWire:
 
     # --- What the connection asks -----------------------------------------------------------------------------------
 
-    def write(self, parts: list[bytes]) -> bool:
+    def write(self, parts: list[bytes | bytearray]) -> bool:
         for part in parts:
-            self._outbox.put(part)
+            self._outbox.put(bytes(part))
         return False
 
     def read(self, is_wanted: bool) -> None:

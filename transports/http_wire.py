@@ -22,7 +22,7 @@ class Silent(Exception):
 class Wire(Protocol):
     """Calls the inputs of its `Connection`, none of them from within one of these."""
 
-    def write(self, parts: list[bytes]) -> bool:
+    def write(self, parts: list[bytes | bytearray]) -> bool:
         """Send these. False if they have not left yet: `Connection.handle_written` is called then, and no other write
         comes before it."""
 
