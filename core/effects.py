@@ -203,6 +203,11 @@ class Primed(Fact, frozen=True):
     it can be resumed (2025-11-25 basic/transports, "Sending Messages to the Server")."""
 
 
+class Queued(Fact, frozen=True):
+    """An event stream that the engine dialled has to wait for its turn: there are as many as may be. `Connected` or the
+    end follows, however late."""
+
+
 Opening = (
     PostOpening
     | GetOpening
@@ -215,6 +220,7 @@ Opening = (
     | DownloadOpening
     | Connected
     | Primed
+    | Queued
 )
 
 

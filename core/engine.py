@@ -39,6 +39,7 @@ from .effects import (
     PipeOpening,
     PostOpening,
     Primed,
+    Queued,
     StorageAnswer,
     UploadOpening,
 )
@@ -367,7 +368,7 @@ class Engine:
         return effects
 
     def _open(self, channel: ChannelId, opening: Opening) -> None:
-        if isinstance(opening, (Connected, Primed)):
+        if isinstance(opening, (Connected, Primed, Queued)):
             role = self._desk.role_of(channel)
             if isinstance(role, UPSTREAM_ROLES):
                 self._servers.channels.receive_open(role, opening)
