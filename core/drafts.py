@@ -64,6 +64,7 @@ class Draft(Machine[State, Input]):
 
     Attributes:
         offset: how many of its `size_bytes` are there.
+        head: the first of them, 512 at most.
         hold: the room taken for it; None once that is another's to release.
         channel: the request that adds to it, while one does.
         is_unknown: its client has not been told yet where it is.
@@ -81,6 +82,7 @@ class Draft(Machine[State, Input]):
         "dies_at",
         "expires_at",
         "handle",
+        "head",
         "hold",
         "id",
         "is_ceasing",
@@ -104,6 +106,7 @@ class Draft(Machine[State, Input]):
         self.dies_at = dies_at
         self.expires_at = dies_at
         self.offset = 0
+        self.head = b""
         self.channel: ChannelId | None = None
         self.is_unknown = False
         self.is_ceasing = False
@@ -292,6 +295,7 @@ class Drafts:
         if not 0 <= report.size_bytes <= draft.size_bytes:
             raise LocalProtocolError(f"got a draft of {report.size_bytes} bytes, ordered {draft.size_bytes}")
         draft.offset = report.size_bytes
+        draft.head = report.head or draft.head
         if not report.is_over:
             return
         draft.channel = None
@@ -327,7 +331,7 @@ class Drafts:
     def _save(self, draft: Draft, channel: ChannelId, sha256: str) -> None:
         """All of it is there: make an upload of it."""
         permit, file = draft.permit, draft.opening.file
-        stored = StoredFile(file.filename, draft.size_bytes, sha256, file.mime_type)
+        stored = StoredFile(file.filename, draft.size_bytes, sha256, file.mime_type, draft.head)
         record = self._deposits.record(permit.grant, draft.blob, stored)
         hold, draft.hold = draft.hold, None
         assert hold is not None

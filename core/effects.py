@@ -615,6 +615,8 @@ class StoredFile(msgspec.Struct, frozen=True):
     size_bytes: int
     sha256: str
     mime_type: str | None = None
+    head: bytes = b""
+    """Its first 512 bytes, to tell the type by."""
 
 
 class UploadManifest(msgspec.Struct, frozen=True):
@@ -643,12 +645,14 @@ class Appended(msgspec.Struct, frozen=True, omit_defaults=True):
         size_bytes: what it has.
         is_over: nothing more of this body follows.
         sha256: of the whole: it is there, and is a blob now.
+        head: its first 512 bytes, if this body brought them.
     """
 
     size_bytes: int
     is_over: bool = True
     sha256: str = ""
     halt: Halt = Halt.NONE
+    head: bytes = b""
 
 
 # --- Storage answers ------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ import anyio
 import msgspec
 import pytest
 from isthmus.app.addition import Addition
-from isthmus.core.effects import Append, Appended, Halt
+from isthmus.core.effects import Append, Appended, Checksum, Halt
+from isthmus.core.filename import HEAD_BYTES
 from isthmus.core.ids import ChannelId
 from isthmus.storage.interface import DraftWriter, StorageError, StorageFull
 from isthmus.storage.memory import MemoryBlobs
@@ -18,6 +19,7 @@ from isthmus.storage.memory import MemoryBlobs
 pytestmark = pytest.mark.anyio
 
 WHOLE = b"0123456789"
+HASH = hashlib.sha256(WHOLE).hexdigest()
 
 
 class Broken(Exception):
@@ -84,10 +86,10 @@ async def test_one_that_is_stopped_in_its_body_keeps_what_came() -> None:
     blobs, waits = MemoryBlobs(), anyio.Event()
     addition = make(blobs)
     await cancel_at(waits, addition, b"012", waits)
-    assert reported(addition) == Appended(3, halt=Halt.CEASED)
+    assert reported(addition) == Appended(3, halt=Halt.CEASED, head=b"012")
     addition = make(blobs, offset=3)
     await addition.take(body(WHOLE[3:]))
-    assert reported(addition) == Appended(10, sha256=hashlib.sha256(WHOLE).hexdigest())
+    assert reported(addition) == Appended(10, sha256=HASH)
 
 
 @pytest.mark.parametrize(
@@ -108,4 +110,49 @@ async def test_a_body_that_breaks_off_is_not_the_storages_fault() -> None:
     addition = make(MemoryBlobs())
     with pytest.raises(Broken):
         await addition.take(body(b"012", Broken()))
-    assert reported(addition) == Appended(3, halt=Halt.BROKEN)
+    assert reported(addition) == Appended(3, halt=Halt.BROKEN, head=b"012")
+
+
+@pytest.mark.parametrize("is_ceased", [False, True])
+async def test_a_file_that_is_there_is_complete_though_its_body_broke_off_behind_it(is_ceased: bool) -> None:
+    """The end of the framing, or the turn in which it would have been seen, is not part of the file."""
+    blobs, waits = MemoryBlobs(), anyio.Event()
+    addition = make(blobs, sha256=HASH)
+    if is_ceased:
+        await cancel_at(waits, addition, WHOLE, waits)
+    else:
+        with pytest.raises(Broken):
+            await addition.take(body(WHOLE, Broken()))
+    assert reported(addition) == Appended(10, sha256=HASH, head=WHOLE)
+    stat = await blobs.stat("b")
+    assert stat is not None and stat.sha256 == HASH
+
+
+async def test_a_file_with_another_hash_is_none_however_its_body_ended() -> None:
+    blobs = MemoryBlobs()
+    addition = make(blobs, sha256="0" * 64)
+    with pytest.raises(Broken):
+        await addition.take(body(WHOLE, Broken()))
+    assert reported(addition) == Appended(10, halt=Halt.MISMATCH, head=WHOLE)
+    assert await blobs.stat("b") is None
+
+
+async def test_a_checked_body_that_broke_off_is_taken_back_also_at_its_last_byte() -> None:
+    """Nobody has compared its checksum."""
+    blobs = MemoryBlobs()
+    order = Append(ChannelId(1), "b", 0, len(WHOLE), checksum=Checksum("sha1", "0" * 40))
+    addition = Addition(order, blobs, lambda message: None)
+    with pytest.raises(Broken):
+        await addition.take(body(WHOLE, Broken()))
+    assert (reported(addition).size_bytes, reported(addition).halt) == (0, Halt.BROKEN)
+
+
+async def test_what_a_file_begins_with_is_told_by_who_brings_it_and_no_more() -> None:
+    blobs = MemoryBlobs()
+    content = bytes(range(256)) * 4
+    first = Addition(Append(ChannelId(1), "b", 0, len(content)), blobs, lambda message: None)
+    await first.take(body(content[:300], content[300:600]))
+    assert reported(first) == Appended(600, head=content[:HEAD_BYTES])
+    second = Addition(Append(ChannelId(1), "b", 600, len(content)), blobs, lambda message: None)
+    await second.take(body(content[600:]))
+    assert reported(second).head == b""

@@ -200,6 +200,15 @@ def test_a_request_that_had_not_begun_leaves_its_draft_as_it_was() -> None:
     assert [order.offset for order in world.every(Append)] == [0, 4, 4]
 
 
+def test_what_a_file_begins_with_is_known_from_the_request_that_brought_it() -> None:
+    _, _, tus = drafting()
+    tus.begin(10)
+    tus.tell(tus.append(0, 4), 4, head=b"\x89PNG\r\n\x1a\n")
+    channel = tus.append(4, 6)
+    (save,) = tus.tell(channel, 10, sha256=HASH)
+    assert json.loads(save.value)["mime_type"] == "image/png"
+
+
 def test_a_draft_that_its_client_was_never_told_of_ends_with_its_request() -> None:
     world, _, tus = drafting()
     channel = tus.create(10, size_bytes=4)

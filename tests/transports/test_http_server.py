@@ -17,7 +17,7 @@ import anyio.lowlevel
 import msgspec
 import pytest
 from anyio.abc import ByteStream, SocketListener, SocketStream
-from http_fakes import SURFACE, WAIT_S, Client, FakeFiles, FakePort, get, pages, post, stream_pair, world
+from http_fakes import SURFACE, WAIT_S, Client, FakeFiles, FakePort, MemoryStream, get, pages, post, stream_pair, world
 from http_fakes import anyio_backend as anyio_backend
 from isthmus.core.effects import (
     Append,
@@ -40,7 +40,7 @@ from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.wire.http_routes import PageRoute, Refused, Surface
-from isthmus.transports import http_server
+from isthmus.transports import http_server, http_writer
 from isthmus.transports.http_framing import HELD_MAX_BYTES, SKIP_MAX_BYTES, TURN_EVENTS
 from isthmus.transports.http_server import HttpServer
 from isthmus.transports.port import Outlet, UploadRefused
@@ -1054,3 +1054,32 @@ async def test_parts_of_a_file_are_one_body() -> None:
         await w.client.send(get(PATH, "Range: bytes=0-9,1000-1019,-5"))
         assert (await w.client.read("GET")).is_torn
         assert await w.port.wait_closed(3) is End.BROKEN
+
+
+async def test_a_client_that_has_closed_while_it_is_refused_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvloop says so with a RuntimeError, and not where a stream would."""
+
+    async def refuse(stream: MemoryStream) -> None:
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+    async with world() as w:
+        monkeypatch.setattr(MemoryStream, "send_eof", refuse)
+        await w.client.send(
+            b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\ncontent-length: 99999999999\r\n\r\n"
+        )
+        assert (await w.client.read()).status == 413
+        w.client.stream.hang_up()
+        await anyio.wait_all_tasks_blocked()
+
+
+async def test_a_refused_client_that_goes_on_sending_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where what it has sent by then is more than is held, so that nothing is read any more."""
+    monkeypatch.setattr(http_writer, "LINGER_S", 0.05)
+    async with world(Limits(request_size_max_bytes=10)) as w:
+        w.port.on_message = echo
+        over = post(b"x" * (SKIP_MAX_BYTES + 10))
+        await w.client.send(post(b"1") + over)
+        assert (await w.client.read()).body == b"1"
+        assert (await w.client.read()).status == 413
+        while w.server._connections:
+            await anyio.sleep(0.01)
