@@ -1,9 +1,9 @@
-"""Servers of HTTP that begin no session in their handshake, and are asked if they can do without: what is learnt of it."""
+"""Servers of HTTP whose handshake begins no session, and which are asked if they need one: what is learnt of that."""
 
 from __future__ import annotations
 
 import pytest
-from driving import FORGOTTEN, GONE, Driver, connect, driver, newcomer
+from driving import FORGOTTEN, GONE, Driver, driver, newcomer
 from isthmus.core.effects import Cause, End
 from isthmus.core.limits import Limits
 from stateless_driving import modern

@@ -39,7 +39,7 @@ def settled(world: Driver, client: Modern, id: int) -> None:
 def test_who_speaks_on_a_pipe_is_not_taken_for_another_that_says_the_same_of_itself(
     server: str, ways: tuple[str, str]
 ) -> None:
-    """Nor the other way round: each pipe has the server for itself, and who says the same over HTTP has one together."""
+    """Nor the other way round: each pipe has its own server, and all who say the same over HTTP have one together."""
     world = bridge()
     first, second = [modern(world, server, way) for way in ways]
     for id in (1, 2):
