@@ -390,6 +390,11 @@ class Drafts:
             if not draft.permit.grant.is_bearer:
                 self._end(draft)
 
+    def stop(self) -> None:
+        """None outlives the proxy."""
+        for draft in list(self._drafts.values()):
+            self._end(draft)
+
     def handle_timeout(self, id: str) -> None:
         draft = self._drafts[id]
         self._end(draft)
