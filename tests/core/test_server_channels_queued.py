@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from driving import Client, Driver, connect, driver, newcomer, request
+from driving import Driver, connect, driver, greeted, request
 from isthmus.core.effects import Cause, Connected, End, Listen, Post, Queued
-from isthmus.core.ids import ChannelId
-
-
-def greeted(world: Driver) -> tuple[Client, ChannelId]:
-    """A client whose session has everything but its server's event stream, and that stream's channel."""
-    client = newcomer(world, "http", "http")
-    init = client.initialize()
-    world.answer(world.hear("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}', session="S1")
-    client.session = world.sent[init][-1].session
-    world.acknowledge(world.hear("notifications/initialized"))
-    return client, world.last_dial(Listen).channel
 
 
 def listens(world: Driver) -> int:
