@@ -10,6 +10,7 @@ import anyio
 import msgspec
 
 from ..core.effects import Append, Appended, Halt
+from ..core.filename import HEAD_BYTES
 from ..core.limits import MIB
 from ..storage.interface import Blobs, DraftWriter, StorageError, StorageFull
 
@@ -25,13 +26,14 @@ class Addition:
         self._blobs = blobs
         self._tell = tell
         self._writer: DraftWriter | None = None
-        self._halt = Halt.FAILED
+        self._halt = Halt.CEASED  # until it is over, only a cancellation can end it with nothing said
         self._sha256 = ""
+        self._head = b""
 
     def report(self) -> bytes:
         """The JSON of an `Appended`, once it is over."""
         size_bytes = self._order.offset if self._writer is None else self._writer.size_bytes
-        return msgspec.json.encode(Appended(size_bytes, sha256=self._sha256, halt=self._halt))
+        return msgspec.json.encode(Appended(size_bytes, sha256=self._sha256, halt=self._halt, head=self._head))
 
     async def take(self, body: AsyncIterator[bytes]) -> None:
         """Store the body.
@@ -39,7 +41,8 @@ class Addition:
         Raises:
             Whatever `body` does. What the storage has to say is in the report.
         """
-        order, sha256 = self._order, ""
+        order = self._order
+        broken: BaseException | None = None
         try:
             async with self._blobs.extend(
                 order.blob, offset=order.offset, size_max_bytes=order.size_bytes
@@ -47,22 +50,34 @@ class Addition:
                 is_whole = False
                 try:
                     is_whole = await self._pour(self._writer, body)
-                finally:
+                except StorageError:
+                    if order.checksum is not None:
+                        await self._writer.undo()
+                    raise
+                except BaseException as error:  # raised again, when it is known what there is
+                    broken = error
+                with anyio.CancelScope(shield=True):
                     if not is_whole and (order.checksum is not None or self._halt is Halt.TOO_LARGE):
-                        with anyio.CancelScope(shield=True):
-                            await self._writer.undo()
-                if is_whole and self._writer.size_bytes == order.size_bytes:
-                    self._halt = Halt.FAILED
-                    sha256 = (await self._writer.commit()).sha256
-            if sha256 and order.sha256 and sha256 != order.sha256:
-                self._halt = Halt.MISMATCH
-                await self._blobs.delete(order.blob)
-            elif sha256:
-                self._halt, self._sha256 = Halt.NONE, sha256
+                        await self._writer.undo()
+                    elif self._writer.size_bytes == order.size_bytes:  # also where no more than the framing broke off
+                        self._halt = Halt.FAILED
+                        self._sha256 = (await self._writer.commit()).sha256
+            if self._sha256:
+                self._halt = Halt.NONE
+                if order.sha256 and self._sha256 != order.sha256:
+                    self._halt, self._sha256 = Halt.MISMATCH, ""
+                    with anyio.CancelScope(shield=True):
+                        await self._blobs.delete(order.blob)
         except StorageFull:
             self._halt = Halt.FULL
         except StorageError:
             self._halt = Halt.FAILED
+        except Exception as error:
+            self._halt, broken = Halt.FAILED, error
+        if broken is not None:
+            if self._halt is Halt.CEASED and isinstance(broken, Exception):  # not the body's doing
+                self._halt = Halt.FAILED
+            raise broken
 
     async def _pour(self, writer: DraftWriter, body: AsyncIterator[bytes]) -> bool:
         """Whether all of it was written, and is what it was to be; if not, `_halt` says why."""
@@ -83,6 +98,8 @@ class Addition:
                 return False
             if digest is not None:
                 digest.update(chunk)
+            if self._order.offset == 0 and len(self._head) < HEAD_BYTES:
+                self._head += chunk[: HEAD_BYTES - len(self._head)]
             await writer.write(chunk)
             if digest is None and writer.size_bytes - told >= TELL_EVERY_BYTES:
                 told = writer.size_bytes

@@ -70,7 +70,7 @@ class BlobFiles:
         finally:
             tell(addition.report())
 
-    def give_out(self, order: Serve, start: int, stop: int) -> AsyncIterator[bytes]:
+    def give_out(self, order: Serve, start: int, stop: int) -> AsyncIterator[bytes | bytearray]:
         """The bytes `start:stop` of the blob, in chunks of at most 512 KiB.
 
         Raises:

@@ -54,6 +54,8 @@ def _target(file: Json, path: str | None) -> str:
 def _opened(target: str, *, may_replace: bool) -> Iterator[BinaryIO]:
     """A file of our own, which becomes `target` when all is written. Its name is taken at once, unless another's may
     be replaced."""
+    if may_replace and os.path.exists(target) and not os.path.isfile(target):
+        raise Failed(f"{target} is no regular file, and is not replaced: give another path, or - for stdout")
     if not may_replace:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     temporary = os.path.join(os.path.dirname(target), f".isthmus-{secrets.token_hex(8)}.part")

@@ -22,6 +22,7 @@ from multipart import (
 )
 
 from ..core.effects import RawFile, Receive, StoredFile, UploadManifest
+from ..core.filename import HEAD_BYTES
 from ..storage.interface import Blobs
 from ..transports.port import UploadRefused
 
@@ -96,7 +97,7 @@ class Intake:
         order = self._order
         key = order.blobs[len(self._files)]
         self.begun.append(key)
-        size_bytes = 0
+        size_bytes, head = 0, b""
         async with self._blobs.create(key, size_max_bytes=order.file_size_max_bytes) as writer:
             async for chunk in content:
                 size_bytes += len(chunk)
@@ -107,9 +108,11 @@ class Intake:
                 if self._size_bytes > order.total_size_max_bytes:
                     detail = f"the files have over {order.total_size_max_bytes} bytes, all that there is room for"
                     raise UploadRefused(413, "request_too_large", detail)
+                if len(head) < HEAD_BYTES:
+                    head += chunk[: HEAD_BYTES - len(head)]
                 await writer.write(chunk)
             stat = await writer.commit()
-        self._files.append(StoredFile(filename, stat.size_bytes, stat.sha256, mime_type))
+        self._files.append(StoredFile(filename, stat.size_bytes, stat.sha256, mime_type, head))
 
     async def _take_hash(self, events: AsyncGenerator[_Event, None]) -> None:
         written = bytearray()

@@ -198,12 +198,14 @@ async def running(
                 yield service
             finally:
                 with anyio.CancelScope(shield=True):
-                    if http is not None:
-                        tasks.start_soon(http.drain)
-                    async with anyio.create_task_group() as ending:
-                        ending.start_soon(hub.stop, limits.drain_s)
-                        with anyio.move_on_after(limits.drain_s):
-                            await forwarder.wait_no_calls()
+                    async with anyio.create_task_group() as draining:
+                        if http is not None:
+                            draining.start_soon(http.drain)
+                        async with anyio.create_task_group() as ending:
+                            ending.start_soon(hub.stop, limits.drain_s)
+                            with anyio.move_on_after(limits.drain_s):
+                                await forwarder.wait_no_calls()
+                        draining.cancel_scope.cancel()
                     for scope in serving:
                         scope.cancel()
                     tasks.cancel_scope.cancel()

@@ -38,6 +38,9 @@ def overhead_max_bytes(files_max: int) -> int:
     return PART_OVERHEAD_MAX_BYTES * (1 + 2 * files_max)
 
 
+STOPPING: Final = Refusal(503, "shutting_down", "the proxy is shutting down: send it again when it is back")
+
+
 class UploadRole(Role):
     """One upload under way.
 
@@ -122,6 +125,12 @@ class Counter:
         if role.hold is not None:
             hold, role.hold = role.hold, None
             self._deposits.release(role.nonce, hold)
+
+    def stop(self, role: UploadRole, channel: ChannelId) -> None:
+        """The proxy stops, and has waited for it. What is stored already is saved all the same."""
+        if role.hold is not None:
+            self.receive_close(role)
+            self._answer(channel, STOPPING)
 
     def _total_max_bytes(self, sid: str, files_max: int) -> int:
         return min(self._shelf.room(sid), self._desk.limits.upload_size_max_bytes * files_max)

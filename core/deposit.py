@@ -113,7 +113,7 @@ class Deposits:
             principal=grant.principal if session is None else session.principal,
             blob=blob,
             filename=filename,
-            mime_type=mime_type_of(filename, b"", file.mime_type),
+            mime_type=mime_type_of(filename, file.head, file.mime_type),
             size_bytes=file.size_bytes,
             sha256=file.sha256,
             is_bearer=grant.is_bearer,
@@ -162,13 +162,14 @@ class Deposits:
                 return
             self._saving.remove(nonce)
             self.release(nonce, hold)
-            if not problem and not grant.is_bearer and self._clients.by_sid(grant.sid) is not session:
-                problem = "the session has ended"
-            if problem:
+            refusal = Refusal(507, "storage_failed", problem) if problem else None
+            if refusal is None and not grant.is_bearer and self._clients.by_sid(grant.sid) is not session:
+                refusal = GONE
+            if refusal is not None:
                 for record in records:
                     self._desk.order(Forget(key=record.key))
                 self._undo(records)
-                then(Refusal(507, "storage_failed", problem))
+                then(refusal)
                 return
             self._nonces.spend(nonce)
             for record in records:

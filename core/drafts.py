@@ -64,6 +64,7 @@ class Draft(Machine[State, Input]):
 
     Attributes:
         offset: how many of its `size_bytes` are there.
+        head: the first of them, 512 at most.
         hold: the room taken for it; None once that is another's to release.
         channel: the request that adds to it, while one does.
         is_unknown: its client has not been told yet where it is.
@@ -81,6 +82,7 @@ class Draft(Machine[State, Input]):
         "dies_at",
         "expires_at",
         "handle",
+        "head",
         "hold",
         "id",
         "is_ceasing",
@@ -104,6 +106,7 @@ class Draft(Machine[State, Input]):
         self.dies_at = dies_at
         self.expires_at = dies_at
         self.offset = 0
+        self.head = b""
         self.channel: ChannelId | None = None
         self.is_unknown = False
         self.is_ceasing = False
@@ -292,6 +295,7 @@ class Drafts:
         if not 0 <= report.size_bytes <= draft.size_bytes:
             raise LocalProtocolError(f"got a draft of {report.size_bytes} bytes, ordered {draft.size_bytes}")
         draft.offset = report.size_bytes
+        draft.head = report.head or draft.head
         if not report.is_over:
             return
         draft.channel = None
@@ -327,7 +331,7 @@ class Drafts:
     def _save(self, draft: Draft, channel: ChannelId, sha256: str) -> None:
         """All of it is there: make an upload of it."""
         permit, file = draft.permit, draft.opening.file
-        stored = StoredFile(file.filename, draft.size_bytes, sha256, file.mime_type)
+        stored = StoredFile(file.filename, draft.size_bytes, sha256, file.mime_type, draft.head)
         record = self._deposits.record(permit.grant, draft.blob, stored)
         hold, draft.hold = draft.hold, None
         assert hold is not None
@@ -363,7 +367,8 @@ class Drafts:
             self._cease(draft)
 
     def receive_close(self, role: AppendRole, channel: ChannelId) -> None:
-        """The request is gone. If nothing was said of what it brought, nothing is known of the draft any more."""
+        """The request is gone, and nobody said that it was over: it had not begun. So the draft is what it was; should
+        the storage know better, the next request to add to it is told."""
         draft = role.draft
         if draft.channel != channel:
             return
@@ -371,8 +376,10 @@ class Drafts:
         draft.step(Input.STOP)
         if draft.state is State.ENDED:
             self._drop(draft)
-        else:
+        elif draft.is_unknown:
             self._end(draft)
+        else:
+            self._keep(draft)
         self._serve_waiting(draft)
 
     # --- Ends -------------------------------------------------------------------------------------------------------
@@ -382,6 +389,11 @@ class Drafts:
         for draft in [draft for draft in self._drafts.values() if draft.sid == sid]:
             if not draft.permit.grant.is_bearer:
                 self._end(draft)
+
+    def stop(self) -> None:
+        """None outlives the proxy."""
+        for draft in list(self._drafts.values()):
+            self._end(draft)
 
     def handle_timeout(self, id: str) -> None:
         draft = self._drafts[id]

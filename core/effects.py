@@ -203,6 +203,11 @@ class Primed(Fact, frozen=True):
     it can be resumed (2025-11-25 basic/transports, "Sending Messages to the Server")."""
 
 
+class Queued(Fact, frozen=True):
+    """An event stream that the engine dialled has to wait for its turn: there are as many as may be. `Connected` or the
+    end follows, however late."""
+
+
 Opening = (
     PostOpening
     | GetOpening
@@ -215,6 +220,7 @@ Opening = (
     | DownloadOpening
     | Connected
     | Primed
+    | Queued
 )
 
 
@@ -565,7 +571,8 @@ class Append(Effect, frozen=True):
     none. When the draft has `size_bytes` it becomes the blob; it is discarded instead if it has not that `sha256`.
 
     When this is over, `receive_message(channel, report)` with the JSON of an `Appended`; others may come before it and
-    tell how far it is. Where the client broke off, the driver answers it as far as it can, after the report.
+    tell how far it is. Where the client broke off, the driver answers it as far as it can, after the report. A channel
+    that is closed without one says that nothing was begun.
     """
 
     channel: ChannelId
@@ -608,6 +615,8 @@ class StoredFile(msgspec.Struct, frozen=True):
     size_bytes: int
     sha256: str
     mime_type: str | None = None
+    head: bytes = b""
+    """Its first 512 bytes, to tell the type by."""
 
 
 class UploadManifest(msgspec.Struct, frozen=True):
@@ -636,12 +645,14 @@ class Appended(msgspec.Struct, frozen=True, omit_defaults=True):
         size_bytes: what it has.
         is_over: nothing more of this body follows.
         sha256: of the whole: it is there, and is a blob now.
+        head: its first 512 bytes, if this body brought them.
     """
 
     size_bytes: int
     is_over: bool = True
     sha256: str = ""
     halt: Halt = Halt.NONE
+    head: bytes = b""
 
 
 # --- Storage answers ------------------------------------------------------------------------------------------------

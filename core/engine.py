@@ -39,6 +39,7 @@ from .effects import (
     PipeOpening,
     PostOpening,
     Primed,
+    Queued,
     StorageAnswer,
     UploadOpening,
 )
@@ -182,8 +183,10 @@ class Engine:
 
     @property
     def exchange_count(self) -> int:
-        """Requests of clients that are still owed an answer. A subscription is not: it has none before its end."""
-        return sum(session.in_flight - len(session.listens) for session in self._clients.sessions.values())
+        """Requests of clients that are still owed an answer, uploads among them. A subscription is not: it has none
+        before its end."""
+        uploads = sum(isinstance(role, UploadRole | AppendRole) for _, role in self._desk.channels())
+        return uploads + sum(session.in_flight - len(session.listens) for session in self._clients.sessions.values())
 
     def owes(self, channel: ChannelId) -> bool:
         """Whether the client of a pipe is still owed an answer."""
@@ -367,7 +370,7 @@ class Engine:
         return effects
 
     def _open(self, channel: ChannelId, opening: Opening) -> None:
-        if isinstance(opening, (Connected, Primed)):
+        if isinstance(opening, (Connected, Primed, Queued)):
             role = self._desk.role_of(channel)
             if isinstance(role, UPSTREAM_ROLES):
                 self._servers.channels.receive_open(role, opening)
@@ -461,8 +464,11 @@ class Engine:
         for session in list(self._clients.sessions.values()):
             self._legwork.listens.end_all(session)
             self._clients.close_session(session, "the proxy is shutting down")
+        self._drafts.stop()
         self._servers.stop()
         for channel, role in self._desk.channels():
+            if isinstance(role, UploadRole):
+                self._counter.stop(role, channel)
             is_left_slowly = isinstance(role, ChildRole) and role.link.leaving
             if isinstance(role, PipeRole | StreamRole | ChildRole | SpareRole | UpStreamRole) and not is_left_slowly:
                 self._desk.close(channel, reason="the proxy is shutting down", code=GOING_AWAY)

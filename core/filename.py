@@ -12,6 +12,8 @@ from typing import Final
 
 from .patterns import Pattern
 
+HEAD_BYTES: Final = 512
+"""Of a file, to tell its type by."""
 NAME_MAX_BYTES: Final = 255
 """The longest path component that common file systems take."""
 

@@ -26,6 +26,7 @@ from .health import Health
 from .jsonrpc import Frame
 from .links import Errand, Link, Notice, UpPostRole, UpStreamRole
 from .plan import Kind
+from .rare import NONE
 from .reaching import Reaching
 from .session import Session
 from .sharing import Crowd
@@ -121,7 +122,7 @@ class Handshakes:
         at = self._desk.now + self.start_timeout_s(link)
         self._desk.timers.set(("start", link.id), at, "upstream start")
         link.refusal = link.refused = None
-        link.tried.clear()
+        link.tried = NONE
         link.is_asked_again = False
         link.answered = None
         link.is_pipe = link.plan.kind is not Kind.HTTP or link.plan.id in self._event_pipes
@@ -148,7 +149,7 @@ class Handshakes:
         if not verdict.may_turn(link.era, self._desk.now, is_said=is_said):
             verdict.forget(other)  # it cannot be that it speaks neither
             return False
-        link.tried[link.era] = is_said
+        link.tried = {**link.tried, link.era: is_said}
         link.refused = link.refused or error
         link.speak(other)
         if link.upstream.state is State.INITIALIZING:
@@ -437,6 +438,7 @@ class Handshakes:
         link.upstream.step(Input.LISTENED)
         replay = link.upstream.replay()
         link.replaying = len(replay)
+        link.rest()
         for method, params in replay:
             self._uplink.run(
                 link, "replay", method, params, about=jsonrpc.text_of(jsonrpc.member_of(params, "uri")) or ""

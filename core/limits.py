@@ -53,8 +53,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     upstream_connections_max: int = 1024
     """Connections to one origin at once, but for those of lasting streams: the share of calls."""
     upstream_streams_max: int = 10_000
-    """Streams of HTTP servers that last as a session does, to all servers together: one for each session. One more is
-    refused and tried again later, and its session goes on without what its server says unasked."""
+    """Streams of HTTP servers that last as a session does, to all servers together: one for each session. A further one
+    waits until another ends, and its session goes on without what its server says unasked."""
     forward_reply_timeout_s: float = 3600.0
     """From the last byte of a request passed on to the head of its response. As long as a call may take: a server that
     answers in JSON says nothing before it has the answer."""

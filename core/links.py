@@ -20,6 +20,7 @@ from .jsonrpc import Frame
 from .limits import Limits
 from .listen import Filter
 from .plan import Kind, ServerPlan, Sharing
+from .rare import NONE
 from .session import Session
 from .upstream import State, Upstream
 from .wire.annotations import Mirror
@@ -207,8 +208,8 @@ class Link:
         self.children = 0
         self.cookies = CookieStore(limits)
         self.stream: ChannelId | None = None
-        self.posts: set[ChannelId] = set()
-        self.cut: dict[int, UpPostRole] = {}
+        self.posts: dict[ChannelId, None] = {}
+        self.cut: Mapping[int, UpPostRole] = NONE
         self.denial: Cause | None = None
         self.dialled_with: Headers = ()
         self.listen_event_id: str | None = None
@@ -231,7 +232,7 @@ class Link:
         self.era = Era.HANDSHAKE
         self.is_stateless = False
         self.answered: Frame | None = None
-        self.tried: dict[Era, bool] = {}
+        self.tried: Mapping[Era, bool] = NONE
         self.refused: bytes | None = None
         self.hints: dict[str, Hints] | None = None
         self.mirrors: dict[str, tuple[Mirror, ...]] | None = None
@@ -244,16 +245,22 @@ class Link:
         self.missed = Filter()
         self.subscribing: list[Exchange] = []
         self.abilities = Abilities(calls=False, cancels=False, lists=False)
-        self.supports: dict[str, Support] = {}
+        self.supports: Mapping[str, Support] = NONE
         self.knows_supports = False
-        self.remotes: dict[str, Exchange] = {}
-        self.tokens: dict[int, Exchange] = {}
+        self.remotes: Mapping[str, Exchange] = NONE
+        self.tokens: Mapping[int, Exchange] = NONE
         self.parting: frozenset[ChannelId] = NOTHING
-        self.orphans: dict[int, Exchange] = {}
+        self.orphans: Mapping[int, Exchange] = NONE
         self.leaving: frozenset[int] = NOTHING
         self.is_furnished = False
         self.is_left = False
         self.is_lent = False
+
+    def rest(self) -> None:
+        """All that is to come may take long: what was used once and is empty need not be kept."""
+        for table in (self.posts, self.pending):
+            if not table:
+                table.clear()
 
     def speak(self, era: Era) -> None:
         """From now on the server is spoken to so, and in no session until it names one."""

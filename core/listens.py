@@ -23,6 +23,7 @@ from .links import Errand, Link
 from .listen import TASK, Change, Filter, Listen, State, parse_filter
 from .listening import Listening
 from .offers import NEEDED
+from .rare import without
 from .session import Session
 from .sharing import Crowd
 from .uplink import Uplink
@@ -102,7 +103,7 @@ class Listens:
             return
         machine = Listen(exchange.id_raw, wanted, queue_max=limits.held_per_session_max)
         listening = Listening(exchange, machine)
-        session.listens[exchange.key] = listening
+        session.listens = {**session.listens, exchange.key: listening}
         if link.has_files:
             listening.own = self.files.granted(link, session, wanted)
         at = self._desk.now + limits.listen_ack_s
@@ -264,7 +265,8 @@ class Listens:
 
     def forget(self, link: Link | None, session: Session, exchange: Exchange) -> None:
         """It is over: what nobody else wants is not subscribed any more."""
-        listening = session.listens.pop(exchange.key)
+        listening = session.listens[exchange.key]
+        session.listens = without(session.listens, exchange.key)
         self._forget_tasks(listening)
         self._desk.timers.cancel(("ack", (session.sid, exchange.key)))
         if listening.machine.state is not State.CLOSED:

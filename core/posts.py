@@ -66,6 +66,7 @@ class Posts:
         self._listen(session, stream)
         self._streams.prime(session, stream)
         self._courier.release_held(session)
+        session.rest()
 
     def _listen(self, session: Session, stream: Stream) -> None:
         session.streams.append(stream)

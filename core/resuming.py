@@ -14,6 +14,7 @@ from .desk import Desk
 from .effects import Cause, End, Listen
 from .exchange import Exchange
 from .links import Link, UpPostRole
+from .rare import without
 from .upstream import State
 
 
@@ -39,7 +40,7 @@ class Resuming:
             return False
         if cause.retry_ms is not None:
             role.retry_ms = cause.retry_ms
-        link.cut[number] = role
+        link.cut = {**link.cut, number: role}
         link.pending[number] = exchange
         limits = self._desk.limits
         at = self._desk.now + self.pause(role.retry_ms, role.failures)
@@ -61,7 +62,8 @@ class Resuming:
         return float(min(self._desk.limits.polling_pause_min_s * 2.0 ** min(max(idle - 1, 0), 16), longest_s))
 
     def handle_resume(self, link: Link, number: int) -> None:
-        cut = link.cut.pop(number, None)
+        cut = link.cut.get(number)
+        link.cut = without(link.cut, number)
         exchange = link.pending.get(number)
         if cut is None or not isinstance(exchange, Exchange) or link.upstream.state is not State.READY:
             return
@@ -79,11 +81,12 @@ class Resuming:
             is_of_call=True,
         )
         channel = exchange.post = role.channel = self._desk.dial(role, target)
-        link.posts.add(channel)
+        link.posts[channel] = None
 
     def forget(self, link: Link, number: int) -> None:
         """Nobody waits for that reply any more."""
-        if link.cut.pop(number, None) is not None:
+        if number in link.cut:
+            link.cut = without(link.cut, number)
             self._desk.timers.cancel(("resume", (link.id, number)))
 
     def forget_all(self, link: Link) -> None:

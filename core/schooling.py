@@ -123,7 +123,7 @@ class Schooling:
         """
         if link.is_stateless or not link.abilities.calls:
             return
-        known = {} if is_first else link.supports
+        known = {} if is_first else dict(link.supports)
         found = read_support(result)
         if len(known) + len(found) <= self._desk.limits.tools_known_max:
             link.supports = known | found

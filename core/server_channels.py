@@ -8,7 +8,7 @@ from . import jsonrpc
 from .courier import Courier
 from .credentials import handshake_error_of, is_denied
 from .desk import Desk
-from .effects import Cause, Connected, CookieChanges, End, Primed, Sweep
+from .effects import Cause, Connected, CookieChanges, End, Primed, Queued, Sweep
 from .endings import NO_CONTENT, denies_session, describe, error_in
 from .eras import Era
 from .errors import INTERNAL_ERROR
@@ -67,12 +67,15 @@ class ServerChannels:
         self._progress = Progress(uplink, courier)
         self._passing = passing
 
-    def receive_open(self, role: UpRole | SpareRole, opening: Connected | Primed) -> None:
-        """A channel that was dialled is open, or can be resumed."""
+    def receive_open(self, role: UpRole | SpareRole, opening: Connected | Primed | Queued) -> None:
+        """A channel that was dialled is open, can be resumed, or is to wait."""
         if isinstance(role, UpPostRole) and isinstance(opening, Connected):
             self._receive_connected(role, opening)
         elif isinstance(role, SpareRole):
             self._handshakes.nursery.receive_connected(role)
+        elif isinstance(opening, Queued):
+            if isinstance(role, UpStreamRole) and is_current(role):
+                self._handshakes.receive_listening(role.link)
         elif isinstance(opening, Primed):
             related = related_of(role)
             if related is not None:

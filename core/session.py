@@ -7,6 +7,7 @@ stream open.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from .bridge.envelope import Envelope
@@ -17,6 +18,7 @@ from .ids import ChannelId
 from .jsonrpc import IdKey
 from .listening import Listening
 from .machine import Machine, Symbol
+from .rare import NONE
 from .stream import Stream
 
 
@@ -210,9 +212,15 @@ class Session(Machine[State, Input]):
         self.greeting: bytes | None = None
         self.level: str | None = None
         self.subscriptions: dict[str, None] = {}
-        self.listens: dict[ExchangeKey, Listening] = {}
+        self.listens: Mapping[ExchangeKey, Listening] = NONE
         self.adopted = 0
         self.passing = 0
+
+    def rest(self) -> None:
+        """All that is to come may take long: what was used once and is empty need not be kept."""
+        for table in (self.exchanges, self.resumable):
+            if not table:
+                table.clear()
 
     def receive_headers(self, headers: Headers) -> None:
         """A request of the client brought these. Others than before are normal: credentials are renewed."""

@@ -199,7 +199,7 @@ class ShortWay:
         if result is None and pieces is None:
             return False
         desk.release(channel)
-        link.posts.discard(channel)
+        link.posts.pop(channel, None)
         self._take_in(link, exchange, number)
         if pieces is not None:
             self._courier.pass_answer(session, exchange, pieces)

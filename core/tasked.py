@@ -33,6 +33,7 @@ from .ids import ChannelId
 from .jsonrpc import Frame
 from .links import CANCEL, Errand, Link, UpPostRole
 from .plan import Kind
+from .rare import NONE, without
 from .remote import Remote
 from .remoteasking import UPDATE, RemoteAsking
 from .session import Session
@@ -133,7 +134,7 @@ class Tasked:
         remote = self._begin(link, exchange, created)
         if number is not None and exchange.token_raw is not None:
             remote.number = number
-            link.tokens[number] = exchange
+            link.tokens = {**link.tokens, number: exchange}
         self.adopted.receive_handle(link.session_of(exchange), exchange, created, result)
         self._look_first(link, exchange, created.status)
         return True
@@ -159,7 +160,7 @@ class Tasked:
         remote = exchange.remote = Remote(
             created.id, poll_s=poll_s, status=created.status, message=created.message or "", now=self._desk.now
         )
-        link.remotes[created.id] = exchange
+        link.remotes = {**link.remotes, created.id: exchange}
         self._uplink.expect_reply(link, exchange)
         return remote
 
@@ -449,7 +450,7 @@ class Tasked:
             text = f"the server was lost before its task was over: {reason}. The call may have run; it is not repeated"
             error = jsonrpc.encode_error(exchange.id_raw, OUTCOME_UNKNOWN, text, {"outcome": "unknown"})
             self.ends.finish(link, exchange, error)
-        link.orphans.clear()
+        link.orphans = NONE
 
     def receive_ready(self, link: Link) -> None:
         """It can be asked again, or for the first time."""
@@ -484,13 +485,14 @@ class Tasked:
     def expect_orphan(self, link: Link, exchange: Exchange) -> None:
         """A call is not wanted any more, but its server may make a task of it yet."""
         assert exchange.upstream_id is not None
-        link.orphans[exchange.upstream_id] = exchange
+        link.orphans = {**link.orphans, exchange.upstream_id: exchange}
         if len(link.orphans) > ORPHANS_MAX:
-            del link.orphans[next(iter(link.orphans))]
+            link.orphans = without(link.orphans, next(iter(link.orphans)))
 
     def receive_orphan(self, link: Link, number: int, frame: Frame) -> None:
         """It has answered such a call: with a task that nobody knows of, perhaps."""
-        exchange = link.orphans.pop(number, None)
+        exchange = link.orphans.get(number)
+        link.orphans = without(link.orphans, number)
         if exchange is None or frame.result is None:
             return
         try:
@@ -513,9 +515,9 @@ class Tasked:
         if remote is None:
             return
         if link.remotes.get(remote.id) is exchange:
-            del link.remotes[remote.id]
+            link.remotes = without(link.remotes, remote.id)
         if remote.number is not None:
-            link.tokens.pop(remote.number, None)
+            link.tokens = without(link.tokens, remote.number)
         self._desk.timers.cancel(("look", (exchange.sid, exchange.key)))
         for purpose in (LOOK, FETCH):
             self._drop(link, exchange, purpose)

@@ -184,7 +184,7 @@ class Uplink:
             is_lasting=is_lasting,
         )
         channel = role.channel = self._desk.dial(role, target)
-        link.posts.add(channel)
+        link.posts[channel] = None
         if is_notice:
             link.notices += 1
             if link.notices > limits.notices_open_high:
@@ -211,7 +211,7 @@ class Uplink:
     def receive_close(self, role: UpPostRole) -> None:
         """A POST is over."""
         assert role.channel is not None
-        role.link.posts.discard(role.channel)
+        role.link.posts.pop(role.channel, None)
         self._desk.timers.cancel(("grace", role.channel))
         if role.number is None and not role.is_confirmation:
             role.link.notices -= 1

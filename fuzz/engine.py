@@ -40,6 +40,7 @@ from isthmus.core.effects import (
     GetOpening,
     Halt,
     Join,
+    Listen,
     Load,
     Loaded,
     Materialize,
@@ -48,6 +49,7 @@ from isthmus.core.effects import (
     Post,
     PostOpening,
     Primed,
+    Queued,
     Receive,
     Save,
     Saved,
@@ -451,7 +453,9 @@ class World:
         if not waiting:
             return
         channel = waiting[who % len(waiting)]
-        if how & 3:
+        if how & 3 and how & 32 and isinstance(self.upstream[channel].target, Listen):
+            self.do(self.engine.receive_open(channel, Queued(), self.now))
+        elif how & 3:
             self.connected.add(channel)
             session = "S" if how & 4 else None
             self.do(self.engine.receive_open(channel, Connected(session, (("c", "v"),) if how & 8 else ()), self.now))

@@ -13,8 +13,9 @@ import os
 import re
 import secrets
 from collections.abc import AsyncIterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import asynccontextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from typing import Final, NamedTuple
 
 from anyio import CancelScope, Lock, to_thread
@@ -22,13 +23,15 @@ from anyio.lowlevel import checkpoint
 
 from .copying import copy_in_kernel
 from .file_drafts import WRITE_SIZE, FileDraft, FileDraftWriter, as_storage_errors
-from .interface import CHUNK_SIZE_MAX, BlobStat, BlobWriter, DraftWriter, NotStored, StorageError, StorageFull
+from .interface import CHUNK_SIZE_MAX, BlobStat, BlobWriter, Chunk, DraftWriter, NotStored, StorageError, StorageFull
 from .keys import check_key
 
 _NAME: Final = re.compile(r"(?P<key>[A-Za-z0-9._+-]+)~(?P<serial>[0-9a-f]{1,16})~(?P<sha256>[0-9a-f]{64})")
 _READ_SIZE: Final = 1024 * 1024
 """Bytes that a worker thread reads and hashes at once."""
 _NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
+FLUSHERS_MAX: Final = 4
+"""Threads that write uploads: a disk is not faster with more, and each hashes as fast as a core does."""
 _COPY_SIZE: Final = 32 * 1024 * 1024
 """Bytes copied with one visit: between two, the one who waits can give up."""
 
@@ -108,7 +111,7 @@ class FileBlobs:
             await to_thread.run_sync(os.unlink, self._path(draft.name))
         self._temporary.discard(draft.name)
 
-    async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
+    async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[Chunk]:
         entry = self._index.get(check_key(key))
         if start < 0 or (stop is not None and stop < 0):
             raise ValueError(f"got the range {start}:{stop}, expected bounds of 0 or more")
@@ -123,7 +126,7 @@ class FileBlobs:
         try:
             while start < end:
                 size = min(CHUNK_SIZE_MAX, end - start)
-                chunk = _read_cached(fd, size, start)
+                chunk: Chunk = _read_cached(fd, size, start)
                 if chunk:
                     await checkpoint()  # else who reads much at once would keep others from their turn
                 else:
@@ -243,6 +246,12 @@ class FileBlobs:
         return os.path.join(self._root, name)
 
 
+@cache
+def flushers() -> ThreadPoolExecutor:
+    """Threads that write what has arrived while more arrives."""
+    return ThreadPoolExecutor(FLUSHERS_MAX, thread_name_prefix="isthmus-flush")
+
+
 class FileWriter:
     """See `BlobWriter` for the laws. `open` and `discard` are for `FileBlobs.create`, in a worker thread."""
 
@@ -255,6 +264,7 @@ class FileWriter:
         self._size_bytes = 0
         self._hash = hashlib.sha256()
         self._gathered = bytearray()
+        self._flushing: Future[None] | None = None
         self._fd = -1
         self._is_spent = False
 
@@ -263,9 +273,16 @@ class FileWriter:
             self._is_spent = True
             raise StorageFull(f"the blob would exceed its limit of {self._size_max_bytes} bytes")
         self._size_bytes += len(chunk)
-        self._gathered += chunk
-        if len(self._gathered) >= WRITE_SIZE:
-            await self._run_flush(is_last=False)
+        piece: bytes | bytearray = chunk
+        if self._gathered or len(chunk) < WRITE_SIZE:
+            piece = self._gathered
+            piece += chunk
+            if len(piece) < WRITE_SIZE:
+                return
+        await self._settle()
+        if piece is self._gathered:
+            self._gathered = bytearray()
+        self._flushing = flushers().submit(self._flush, piece)
 
     async def copy_from(self, file: int, size_max_bytes: int) -> int:
         if self._size_bytes + size_max_bytes > self._size_max_bytes:
@@ -294,17 +311,30 @@ class FileWriter:
         return stat
 
     async def _run_flush(self, *, is_last: bool) -> None:
+        await self._settle()
         was_spent, self._is_spent = self._is_spent, True  # until it is known to have worked
         with as_storage_errors():
-            await to_thread.run_sync(self._flush, is_last)
+            await to_thread.run_sync(self._flush_gathered, is_last)
         self._is_spent = was_spent
+
+    async def _settle(self) -> None:
+        """Return when what is being written has been: at most one piece is, while the next is gathered."""
+        if self._flushing is None:
+            return
+        was_spent, self._is_spent = self._is_spent, True
+        with as_storage_errors():
+            if self._flushing.done():
+                self._flushing.result()
+            else:
+                await to_thread.run_sync(self._flushing.result)
+        self._flushing, self._is_spent = None, was_spent
 
     def _copy(self, file: int, size_max_bytes: int) -> int:
         copied = copy_in_kernel(file, self._fd, size_max_bytes)
         if not copied:
             self._gathered += os.read(file, min(size_max_bytes, _READ_SIZE))
             count = len(self._gathered)
-            self._flush(False)
+            self._flush_gathered(False)
             return count
         # What was copied is hashed, not what the file holds by now.
         end = os.lseek(self._fd, 0, os.SEEK_CUR)
@@ -312,21 +342,26 @@ class FileWriter:
             self._hash.update(os.pread(self._fd, min(_READ_SIZE, end - at), at))
         return copied
 
-    def _flush(self, is_last: bool) -> None:
+    def _flush_gathered(self, is_last: bool) -> None:
         gathered, self._gathered = self._gathered, bytearray()
-        self._hash.update(gathered)
-        with memoryview(gathered) as rest:
+        self._flush(gathered)
+        if is_last:
+            os.fsync(self._fd)
+
+    def _flush(self, piece: bytes | bytearray) -> None:
+        self._hash.update(piece)
+        with memoryview(piece) as rest:
             at = 0
             while at < len(rest):
                 at += os.write(self._fd, rest[at:])
-        if is_last:
-            os.fsync(self._fd)
 
     def open(self) -> None:
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
     def discard(self) -> None:
         """Close the file, and remove it if it is still there under its temporary name."""
+        if self._flushing is not None:
+            wait([self._flushing])
         if self._fd >= 0:
             with suppress(OSError):  # what counts was forced to disk before
                 os.close(self._fd)
@@ -334,7 +369,7 @@ class FileWriter:
                 os.unlink(self._path)
 
 
-def _read_cached(file: int, size: int, at: int) -> bytes:
+def _read_cached(file: int, size: int, at: int) -> bytearray:
     """What the kernel has in memory of these bytes, from the first on. Nothing where it would wait for the disk, at the
     end of the file, and on systems that cannot say: a worker thread, a visit to which costs as much as reading 1 MiB,
     is to read then.
@@ -342,10 +377,12 @@ def _read_cached(file: int, size: int, at: int) -> bytes:
     Source: Linux, preadv2(2): RWF_NOWAIT, "Do not wait for data which is not immediately available".
     """
     if _NOWAIT is None:
-        return b""
+        return bytearray()
     chunk = bytearray(size)
     try:
         count = os.preadv(file, [chunk], at, _NOWAIT)
     except OSError:  # what else is wrong the thread will see as well
-        return b""
-    return bytes(memoryview(chunk)[:count])
+        return bytearray()
+    if count < size:
+        del chunk[count:]
+    return chunk

@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
+Chunk: TypeAlias = bytes | bytearray
+"""A piece of a blob that was read: whoever has it may keep it."""
 CHUNK_SIZE_MAX: Final = 512 * 1024
 """Bytes: the longest chunk a blob is read in. What is done for each beside moving it (turns of the event loop, a write)
 takes as long as moving 128 KiB, and each client that takes its time holds one."""
@@ -159,7 +161,7 @@ class Blobs(Protocol):
         Of two writers of one key the later commit stays.
         """
 
-    def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
+    def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[Chunk]:
         """The bytes `start:stop` in chunks of 1 to `CHUNK_SIZE_MAX` bytes; a `stop` beyond the end means the end.
 
         A reader that got its first chunk sees the blob as it was then, replaced or deleted meanwhile or not.

@@ -15,6 +15,7 @@ from .interface import (
     CHUNK_SIZE_MAX,
     BlobStat,
     BlobWriter,
+    Chunk,
     DraftWriter,
     NotStored,
     Record,
@@ -124,7 +125,7 @@ class MemoryBlobs:
                 raise NotStored(f"there is no draft {key} of {offset} bytes")
             yield MemoryDraftWriter(self._blobs, self._drafts, key, draft, size_max_bytes)
 
-    async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
+    async def read(self, key: str, start: int = 0, stop: int | None = None) -> AsyncIterator[Chunk]:
         check_key(key)
         if start < 0 or (stop is not None and stop < 0):
             raise ValueError(f"got the range {start}:{stop}, expected bounds of 0 or more")

@@ -44,6 +44,7 @@ PURE = {
     "posixpath",
     "re",
     "struct",
+    "types",
     "typing",
     "unicodedata",
     "urllib.parse",

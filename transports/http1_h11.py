@@ -79,10 +79,10 @@ class H11Server:
         self._has_body = status not in BODILESS and self._method != "HEAD"
         return self._http.send(response) or b""
 
-    def encode_data(self, data: bytes) -> list[bytes]:
+    def encode_data(self, data: bytes | bytearray) -> Sequence[bytes | bytearray]:
         if not data or not self._has_body:
             return []
-        return self._http.send_with_data_passthrough(h11.Data(data=data)) or []
+        return self._http.send_with_data_passthrough(h11.Data(data=bytes(data))) or []
 
     def encode_end(self) -> bytes:
         return self._http.send(h11.EndOfMessage()) or b""

@@ -81,12 +81,12 @@ class ResponseWriter:
     def encode_head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
         return b"".join(self._head(status, headers))
 
-    def encode_data(self, data: bytes) -> list[bytes]:
+    def encode_data(self, data: bytes | bytearray) -> Sequence[bytes | bytearray]:
         writing = self._writing
         if writing is CHUNKED:
             if len(data) > SMALL_CHUNK_SIZE_MAX_BYTES:
                 return [b"%x\r\n" % len(data), data, b"\r\n"]
-            return [b"%x\r\n%b\r\n" % (len(data), data)] if data else []
+            return [b"".join((b"%x\r\n" % len(data), data, b"\r\n"))] if data else []
         if writing is SIZED:
             self._left -= len(data)
             if self._left < 0:
@@ -111,8 +111,7 @@ class ResponseWriter:
             self._writing = DONE
             pieces.append(body)
         else:
-            pieces += self.encode_data(body)
-            pieces.append(self.encode_end())
+            return b"".join((*pieces, *self.encode_data(body), self.encode_end()))
         return b"".join(pieces)
 
     def encode_document(self, status: int, headers: Headers, body: bytes) -> bytes:

@@ -171,7 +171,7 @@ class ServerCodec(Incoming):
         self._note_head()
         return encoded
 
-    def encode_data(self, data: bytes) -> list[bytes]:
+    def encode_data(self, data: bytes | bytearray) -> Sequence[bytes | bytearray]:
         """A piece of the response's body, framed; nothing where the response has none.
 
         Raises:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from types import TracebackType
 from typing import Final
@@ -58,6 +58,8 @@ class HttpClient:
         """Connections that no exchange holds, with the time since when, oldest first."""
         self.lasting = 0
         """Streams that last, to all origins."""
+        self.queued: dict[Exchange, None] = {}
+        """Streams that wait until there is a place for them, the one that has waited longest first."""
         self._warned_at = float("-inf")  # that there are too many
         self._routes: dict[Endpoint, Route] = {}
         self._pools: dict[tuple[str, str, int, bool, str | None], Pool] = {}
@@ -87,6 +89,8 @@ class HttpClient:
         for pool in self._pools.values():
             while pool.waiting:
                 pool.waiting.popleft().end(stopped(is_unsent=True))
+        while self.queued:
+            self._next_queued().end(stopped(is_unsent=True))
         self._tasks.cancel_scope.cancel()
         for driver in list(self._drivers):
             driver.stop()
@@ -137,19 +141,32 @@ class HttpClient:
         elif not (target.is_lasting if isinstance(target, Post) else _is_stream(target)):
             route.pool.dispatch(exchange)
         elif self.lasting < self.limits.upstream_streams_max:
-            exchange.is_lasting = True
-            route.pool.note_lasting(1)
-            route.pool.dispatch(exchange)
+            exchange.take_place()
+        elif isinstance(target, Listen) and reader is None:
+            self.queued[exchange] = None
+            self._tell_soon(exchange.report_queued)
+            self._warn()
         else:
-            self._refuse_stream(exchange)
+            self.end_soon(exchange, Cause(End.UNREACHABLE, self._warn(), unsent=True))
         return exchange
 
-    def _refuse_stream(self, exchange: Exchange) -> None:
+    def admit_queued(self) -> None:
+        """There may be a place: it is for who has waited longest."""
+        if self.queued and not self._is_stopping and self.lasting < self.limits.upstream_streams_max:
+            self._next_queued().take_place()
+
+    def _next_queued(self) -> Exchange:
+        exchange = next(iter(self.queued))
+        del self.queued[exchange]
+        return exchange
+
+    def _warn(self) -> str:
+        """Say that there are too many streams, now and then. Returns it."""
         detail = f"overloaded: {self.lasting} streams of servers are open, the most there may be"
         if self._now() - self._warned_at >= WARN_EVERY_S:
             self._warned_at = self._now()
-            _log.warning("%s; further sessions do without what their servers say unasked", detail)
-        self.end_soon(exchange, Cause(End.UNREACHABLE, detail, unsent=True))
+            _log.warning("%s; until some end, further sessions do without what their servers say unasked", detail)
+        return detail
 
     def start(self, connection: Connection, dialler: Dialler) -> None:
         """Give a new connection its driver."""
@@ -166,8 +183,11 @@ class HttpClient:
 
     def end_soon(self, exchange: Exchange, cause: Cause) -> None:
         """Report the end from a task of its own: the caller may be in the midst of carrying out orders."""
+        self._tell_soon(partial(exchange.end_later, cause))
+
+    def _tell_soon(self, tell: Callable[[], Coroutine[object, object, None]]) -> None:
         assert self._tasks is not None
-        self._tasks.start_soon(exchange.end_later, cause)
+        self._tasks.start_soon(tell)
 
     def note_unheld(self, connection: Connection) -> None:
         """From now on, nobody holds `connection`; it has so long to be used again."""

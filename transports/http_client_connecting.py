@@ -73,6 +73,9 @@ class ConnectingDriver(asyncio.Protocol):
     def has_input(self) -> bool:
         return False
 
+    def rest(self) -> None:
+        """Nothing is kept."""
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         made = cast(asyncio.Transport, transport)
         self._is_taken = not self._is_given_up and self._take_over(made)

@@ -63,6 +63,9 @@ class Driver(Protocol):
     def has_input(self) -> bool:
         """Whether something has arrived that was not received yet, as far as that can be known."""
 
+    def rest(self) -> None:
+        """The response at hand may last, and there may be thousands of those: what is kept for the next may go."""
+
 
 class Connection:
     """One connection, from before it is made until it is closed.
@@ -324,6 +327,7 @@ class Connection:
             self._promise = (None, None)
             self._http.forget_heads()
             exchange.forget_request()
+            self.driver.rest()
         return told
 
     def _tell(self, facts: list[ReplyEvent]) -> Step | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from ..core.effects import Cause, Close, Connected, CookieChanges, Delete, End, Listen, Post, Primed, Send
+from ..core.effects import Cause, Close, Connected, CookieChanges, Delete, End, Listen, Post, Primed, Queued, Send
 from ..core.errors import LocalProtocolError
 from ..core.ids import ChannelId
 from ..core.wire.cookies import CookieStore, read_cookies
@@ -145,6 +145,9 @@ class Exchange:
             self.connection.give_up()
         elif self in self._pool.waiting:
             self._pool.waiting.remove(self)
+            self._pool.client.end_soon(self, Cause(End.DONE))
+        elif self in self._pool.client.queued:
+            del self._pool.client.queued[self]
             self._pool.client.end_soon(self, Cause(End.DONE))
 
     def pause(self) -> None:
@@ -311,11 +314,22 @@ class Exchange:
         """The server has taken it: it will not be sent again. Of streams that last there may be thousands."""
         self.headers, self.body = [], b""
 
+    def take_place(self) -> None:
+        """It goes on as long as its session does, and there is room for it."""
+        self.is_lasting = True
+        self._pool.note_lasting(1)
+        self._pool.dispatch(self)
+
     def give_up_place(self) -> None:
         """It is about to be over: what its connection does from here on is no stream that lasts."""
         if self.is_lasting:
             self.is_lasting = False
             self._pool.note_lasting(-1)
+            self._pool.client.admit_queued()
+
+    async def report_queued(self) -> None:
+        if self in self._pool.client.queued:
+            self._port.opened(self._channel, Queued())
 
     async def end_later(self, cause: Cause) -> None:
         self.end(cause)

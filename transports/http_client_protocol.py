@@ -52,7 +52,7 @@ class ProtocolDriver(asyncio.Protocol):
         self._transport = transport
         self._when_lost = when_lost
         self._loop = asyncio.get_running_loop()
-        self._probe = InputProbe(transport.get_extra_info("socket"))
+        self._probe: InputProbe | None = None
         self._step = READ
         self._is_reading = False
         self._is_due = False  # `_advance`
@@ -92,7 +92,12 @@ class ProtocolDriver(asyncio.Protocol):
         self._loop.call_soon(self._settle)
 
     def has_input(self) -> bool:
+        if self._probe is None:
+            self._probe = InputProbe(self._transport.get_extra_info("socket"))
         return self._probe.has_input()
+
+    def rest(self) -> None:
+        self._probe = None
 
     # --- From the transport -----------------------------------------------------------------------------------------
 

@@ -58,6 +58,9 @@ class StreamDriver:
     def has_input(self) -> bool:
         return self._probe is not None and self._probe.has_input()
 
+    def rest(self) -> None:
+        """What is kept is little beside two tasks."""
+
     async def run(self) -> None:
         """Until the connection is closed, or another's."""
         connection = self._connection

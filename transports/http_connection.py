@@ -299,6 +299,8 @@ class Connection:
             self._on.port.message(channel, body)
         elif isinstance(opening, GetOpening):
             exchange.open_stream()
+            self._route = None
+            self._framing.rest()
 
     async def _answer_page(self, exchange: Exchange, route: PageRoute, body: bytes) -> None:
         answer: Refused | Serve
@@ -363,13 +365,15 @@ class Connection:
         """Wait for the engine's decision, then let the file service read the body at its own pace."""
         await exchange.decided.wait()
         order = exchange.receiving
-        if order is None or exchange.is_ended:
+        if order is None or exchange.is_ended or exchange.channel is None:  # the client may have hung up by now
             return
         self._framing.ask_body()
         self._writer.wake()
         exchange.traffic.begin()
         body = UploadBody(self._framing, exchange.traffic)
         with CancelScope() as self._framing.intake:
+            if exchange.is_ceased:
+                self._framing.stop_intake()
             try:
                 if isinstance(order, Append):
                     await self._on.files.append(order, body, partial(self._on.port.message, order.channel))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import anyio
 import h11
@@ -19,6 +19,8 @@ from .http_replies import FileExchange
 from .http_wire import Gone, Silent
 from .port import UploadRefused
 from .traffic import Traffic
+
+T = TypeVar("T")
 
 _log: Final = logging.getLogger("isthmus.http")
 
@@ -82,7 +84,7 @@ def refuse_upload(error: Exception) -> tuple[Refused, Cause]:
 async def deliver(
     exchange: FileExchange,
     plan: Download,
-    read: Callable[[int, int], AsyncIterator[bytes]],
+    read: Callable[[int, int], AsyncIterator[bytes | bytearray]],
     flush: Callable[[], Awaitable[None]],
 ) -> Cause | None:
     """Send a file, or parts of it, chunk by chunk, asking for the next one when the last has left.
@@ -126,7 +128,7 @@ async def deliver(
 
 
 @asynccontextmanager
-async def closed(chunks: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
+async def closed(chunks: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
     """Whatever happens meanwhile, they are let go of at the end."""
     try:
         yield chunks

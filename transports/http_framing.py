@@ -103,7 +103,7 @@ class Framing:
         self.head: RequestHead | None = None
         self.body_left: int | None = 0
         self.intake: CancelScope | None = None
-        self.queued: list[bytes] = []
+        self.queued: list[bytes | bytearray] = []
         self.is_behind = False
         self.is_ending = False
         self._wire = wire
@@ -117,7 +117,7 @@ class Framing:
         self._is_gone = False
         self._is_late = False
         self._news: anyio.Event | None = None  # while a task waits for what arrives
-        self._raw: list[bytes] = []  # of a tunnel; one read at most, and what came before that was noticed
+        self._raw = b""  # of a tunnel; one read at most, and what came before that was noticed
         self._given = 0  # pieces of bodies that are handed on
         self._thrown_away = 0
 
@@ -184,7 +184,7 @@ class Framing:
             if self._thrown_away > self._limits.request_size_max_bytes:
                 self.is_ending = True
         elif phase is Phase.TUNNEL:
-            self._raw.append(data)
+            self._raw += data
             self._tell_waiting()
         else:
             self.codec.receive_data(data)
@@ -216,6 +216,11 @@ class Framing:
         self._timeout_s = self._limits.body_timeout_s
         self._is_retimed = True
         self._is_late = False
+
+    def rest(self) -> None:
+        """The request is through, and its response is a stream that may last."""
+        self.head = None
+        self._wire.rest()
 
     def take_rest(self) -> bytes | None:
         """The body, right behind the head, if it is there in full: then the request is complete. None: it is to be
@@ -257,7 +262,7 @@ class Framing:
         """
         if not self._raw:
             await self._wait()
-        data, self._raw = b"".join(self._raw), []
+        data, self._raw = self._raw, b""
         return data
 
     async def _wait(self) -> None:
@@ -319,7 +324,7 @@ class Framing:
     def put_head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
         self.queued.append(self.codec.encode_head(status, headers))
 
-    def put_data(self, data: bytes) -> None:
+    def put_data(self, data: bytes | bytearray) -> None:
         self.queued += self.codec.encode_data(data)
 
     def put_end(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from ..core.effects import Serve
@@ -85,11 +86,13 @@ class Listening:
     counts: Counts
     only_h11: bool = False
     is_draining: bool = False
+    make_codec: Callable[[], ServerCodec] = field(init=False)
     _date: tuple[int, bytes] = field(default=(0, b""))
     _dated: dict[tuple[Headers, Headers], Headers] = field(default_factory=dict)  # of this second
 
-    def make_codec(self) -> ServerCodec:
-        return ServerCodec(head_size_max_bytes=self.limits.head_size_max_bytes, only_h11=self.only_h11)
+    def __post_init__(self) -> None:
+        size_max = self.limits.head_size_max_bytes
+        self.make_codec = partial(ServerCodec, head_size_max_bytes=size_max, only_h11=self.only_h11)
 
     def admit(self, head: RequestHead) -> Admitted:
         """The route of a request, or the refusal to answer it with; and what every response to it carries."""

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Pool:
     """The connections to one origin. While exchanges wait, none is idle and there are as many as may be.
 
-    Streams that last have a share of their own, of all origins: they are admitted by `HttpClient` and never wait, and
-    what they hold is not counted here, so that however many there are, calls have all of theirs.
+    Streams that last have a share of their own, of all origins: `HttpClient` admits them, and then they wait no more.
+    What they hold is not counted here, so that however many there are, calls have all of theirs.
     """
 
     def __init__(self, client: HttpClient, endpoint: Endpoint, address: Address) -> None:

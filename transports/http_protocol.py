@@ -131,7 +131,7 @@ class HttpProtocol(asyncio.Protocol):
 
     # --- What the connection asks -----------------------------------------------------------------------------------
 
-    def write(self, parts: list[bytes]) -> bool:
+    def write(self, parts: list[bytes | bytearray]) -> bool:
         transport = self._transport
         if transport.is_closing():  # the client is gone, as we are about to be told
             return False
@@ -162,6 +162,12 @@ class HttpProtocol(asyncio.Protocol):
         self._deadline = deadline = self._loop.time() + timeout_s
         if deadline < self._timer_at:
             self._ring_by(deadline)
+
+    def rest(self) -> None:
+        self._deadline = FOREVER
+        if self._timer is not None and self._write_deadline == FOREVER:
+            self._timer.cancel()
+            self._timer, self._timer_at = None, FOREVER
 
     def wake(self, at_once: bool) -> None:
         if at_once:

@@ -96,9 +96,10 @@ class FileExchange(Exchange):
         traffic: what is counted of it.
         decided: set when the engine has decided.
         receiving: the permission to take in the body, if that was the decision.
+        is_ceased: no more of it is wanted.
     """
 
-    __slots__ = ("_is_serving", "decided", "receiving", "traffic")
+    __slots__ = ("_is_serving", "decided", "is_ceased", "receiving", "traffic")
 
     leaves_at_once = False  # how an upload failed is told after it was answered
 
@@ -107,6 +108,7 @@ class FileExchange(Exchange):
         self.traffic = traffic
         self.decided = anyio.Event()
         self.receiving: Receive | Append | None = None
+        self.is_ceased = False
         self._is_serving = False
 
     def receive(self, order: Receive) -> None:
@@ -118,6 +120,7 @@ class FileExchange(Exchange):
         self.decided.set()
 
     def cease(self, order: Cease) -> None:
+        self.is_ceased = True  # for who is about to begin
         if not self.is_ended:
             self._sink.stop_intake()
 

@@ -224,11 +224,17 @@ class HttpServer:
         Returns:
             What serves it; None if it is turned away.
         """
+        return self._serve_transport(connect, tasks, on_end, partial(self._end, on_end))
+
+    def _serve_transport(
+        self, connect: Connect, tasks: TaskGroup, on_end: OnEnd, end: Callable[[Connection], None]
+    ) -> Connection | None:
+        """Args: `end`: `_end`, for `on_end`."""
         if self._is_full:
             tasks.start_soon(self._turn_away_transport, connect, on_end)
             return None
 
-        protocol = HttpProtocol(self._on, tasks, partial(self._end, on_end))
+        protocol = HttpProtocol(self._on, tasks, end)
         self._connections.add(protocol.connection)
         tasks.start_soon(protocol.connect, connect)
         return protocol.connection
@@ -251,12 +257,14 @@ class HttpServer:
         served = _Served()
 
         def take(accepted: socket.socket) -> None:
-            connection = self.handle_transport(partial(_connect_socket, accepted), tasks, end)
+            connection = self._serve_transport(partial(_connect_socket, accepted), tasks, on_end, end)
             served.add(connection)
 
-        def end(connection: Connection | None) -> None:
+        def on_end(connection: Connection | None) -> None:
             self._note_closed()
             served.discard(connection)
+
+        end = partial(self._end, on_end)
 
         try:
             await self._accept(partial(self._accept_socket, listener.extra(SocketAttribute.raw_socket)), take)

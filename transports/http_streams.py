@@ -32,6 +32,7 @@ class StreamWire:
         self._now = loop_clock()
         self._deadline = float("inf")
         self._receiving: CancelScope | None = None
+        self._waiting: CancelScope | None = None  # while nothing is to be received
         self._is_read = True
         self._reads_again = anyio.Event()
         self._is_woken = False
@@ -50,14 +51,14 @@ class StreamWire:
             with anyio.move_on_after(LINGER_S, shield=True):
                 try:
                     await self._stream.aclose()
-                except (anyio.BrokenResourceError, OSError):
+                except (anyio.BrokenResourceError, OSError, RuntimeError):  # uvloop's, of what is closed already
                     pass
 
     # --- What the connection asks -----------------------------------------------------------------------------------
 
-    def write(self, parts: list[bytes]) -> bool:
+    def write(self, parts: list[bytes | bytearray]) -> bool:
         for part in parts:
-            self._outbox.put(part)
+            self._outbox.put(bytes(part))
         return False
 
     def read(self, is_wanted: bool) -> None:
@@ -69,8 +70,12 @@ class StreamWire:
 
     def set_timeout(self, timeout_s: float) -> None:
         self._deadline = self._now() + timeout_s
-        if self._receiving is not None:
-            self._receiving.deadline = self._deadline
+        for scope in (self._receiving, self._waiting):
+            if scope is not None:
+                scope.deadline = self._deadline
+
+    def rest(self) -> None:
+        self.set_timeout(float("inf"))
 
     def wake(self, at_once: bool) -> None:
         self._is_woken = True
@@ -107,7 +112,11 @@ class StreamWire:
         while True:
             if not self._is_read:
                 self._reads_again = anyio.Event()
-                await self._reads_again.wait()
+                with CancelScope(deadline=self._deadline) as self._waiting:
+                    await self._reads_again.wait()
+                self._waiting = None
+                if not self._is_read:
+                    self._ring()
                 continue
             data = b""
             with CancelScope(deadline=self._deadline) as self._receiving:
@@ -121,9 +130,13 @@ class StreamWire:
                     self._receiving = None
             if data:
                 self.connection.receive_data(data)
-            elif self._is_read and self._now() >= self._deadline:
-                self._deadline = float("inf")
-                self.connection.handle_timeout()
+            elif self._is_read:
+                self._ring()
+
+    def _ring(self) -> None:
+        if self._now() >= self._deadline:
+            self._deadline = float("inf")
+            self.connection.handle_timeout()
 
     async def _send(self) -> None:
         """Until the connection is over."""
@@ -144,5 +157,5 @@ class StreamWire:
     async def _end_sending(self) -> None:
         try:
             await self._stream.send_eof()
-        except (*LOST, OSError, NotImplementedError):
+        except (*LOST, OSError, RuntimeError):  # uvloop's, of what is closed already; and what cannot be done
             pass  # TLS has no half-close: such a client learns of the end when the connection is over

@@ -22,7 +22,7 @@ class Silent(Exception):
 class Wire(Protocol):
     """Calls the inputs of its `Connection`, none of them from within one of these."""
 
-    def write(self, parts: list[bytes]) -> bool:
+    def write(self, parts: list[bytes | bytearray]) -> bool:
         """Send these. False if they have not left yet: `Connection.handle_written` is called then, and no other write
         comes before it."""
 
@@ -31,6 +31,9 @@ class Wire(Protocol):
 
     def set_timeout(self, timeout_s: float) -> None:
         """Call `Connection.handle_timeout` when so much time has passed, instead of what was asked before."""
+
+    def rest(self) -> None:
+        """Nothing is due until somebody asks for it again: what is kept for it may go. There may be thousands."""
 
     def wake(self, at_once: bool) -> None:
         """Call `Connection.handle_wake` soon, once; `at_once`: there is no reason to wait."""

@@ -22,6 +22,7 @@ from .http_replies import Exchange, FileExchange
 from .http_wire import LINGER_S, Wire
 
 _DONE: Final = Cause(End.DONE)
+_STOPPED: Final = Cause(End.BROKEN, "the listener was stopped")
 _DATE: Final = b"date"
 
 
@@ -63,7 +64,7 @@ class Writer:
     ) -> None:
         self.exchange: Exchange | None = None
         self.shared_headers: Headers = ()
-        self.cause = Cause(End.BROKEN, "the listener was stopped")
+        self.cause = _STOPPED
         self.is_over = False
         self.is_settling = False
         self.framing = framing

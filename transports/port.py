@@ -145,5 +145,5 @@ class FileService(Protocol):
             Whatever `body` does.
         """
 
-    def give_out(self, order: Serve, start: int, stop: int) -> AsyncIterator[bytes]:
+    def give_out(self, order: Serve, start: int, stop: int) -> AsyncIterator[bytes | bytearray]:
         """The bytes `start:stop` of the blob, in chunks of at most 512 KiB."""

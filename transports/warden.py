@@ -27,6 +27,8 @@ MARK_NAME: Final = "ISTHMUS_MARK"
 TERM_GRACE_S: Final = 2.0
 _POLL_S: Final = 0.02
 _KILL_PASSES: Final = 5  # a process may fork while the list of processes is read
+_LOOKS_MAX: Final = 25  # half a second: a process that is about to run another program is seen after microseconds
+_KERNEL_THREAD: Final = 0x00200000
 
 
 class Warden:
@@ -122,27 +124,54 @@ def _signal(groups: Iterable[int], needle: bytes, number: int) -> bool:
         with contextlib.suppress(OSError):
             os.killpg(group, number)
             is_any = True
-    for pid in _find(needle):
-        with contextlib.suppress(OSError):
-            os.kill(pid, number)
-            is_any = True
+    for _ in range(_LOOKS_MAX):
+        found, is_unsure = _find(needle)
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+                is_any = True
+        if is_any or not is_unsure:
+            break
+        time.sleep(_POLL_S)
     return is_any
 
 
-def _find(needle: bytes) -> list[int]:
-    """Processes that began with `needle` in their environment. A zombie shows none."""
-    found = []
+def _find(needle: bytes) -> tuple[list[int], bool]:
+    """Processes that began with `needle` in their environment, and whether there may be more: one that is about to run
+    another program shows none for a moment."""
+    found: list[int] = []
+    is_unsure = False
     try:
         names = os.listdir("/proc")
     except OSError:
-        return []
+        return found, False
     for name in names:
         if name.isdecimal():
-            with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
-                environment = file.read()
+            with contextlib.suppress(OSError):
+                environment = _read(name, "environ")
+                if not environment and _read(name, "cmdline"):
+                    environment = _read(name, "environ")  # it runs by now; if there is nothing yet, it has none
                 if environment.startswith(needle) or b"\0" + needle in environment:
                     found.append(int(name))
-    return found
+                elif not environment:
+                    is_unsure = is_unsure or _is_starting(name)
+    return found, is_unsure
+
+
+def _is_starting(name: str) -> bool:
+    """Whether a process has neither arguments nor environment, and is no zombie and none of the kernel's own.
+
+    Source: Linux, proc_pid_stat(5): state and flags are the first and the seventh field behind the name.
+    """
+    if _read(name, "cmdline"):
+        return False
+    fields = _read(name, "stat").rpartition(b")")[2].split()
+    return len(fields) > 6 and fields[0] not in (b"Z", b"X") and not int(fields[6]) & _KERNEL_THREAD
+
+
+def _read(name: str, what: str) -> bytes:
+    with open(f"/proc/{name}/{what}", "rb") as file:
+        return file.read()
 
 
 def _keep_watch() -> None:

@@ -34,8 +34,8 @@ class EventsChannel(Caller):
         self.wire = performer.wire
         self.see(self.opened(Verb.GET))
         self.begin_events({})
+        self.lobby.enter(performer)  # before it can be known where to post
         self.event(f"{POSTS}?session={self.wire}", kind="endpoint")
-        self.lobby.enter(performer)
         with contextlib.suppress(OSError):
             while self.rfile.read(1):
                 """Nothing can be said on it."""

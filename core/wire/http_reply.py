@@ -73,7 +73,7 @@ class ReplyHead(msgspec.Struct, frozen=True, tag=True):
 
 
 class ReplyBody(msgspec.Struct, frozen=True, tag=True):
-    data: bytes
+    data: bytes | bytearray
 
 
 class ReplyEnd(msgspec.Struct, frozen=True, tag=True):

@@ -94,18 +94,20 @@ class RequestForms:
 
     def __init__(self, own: Sequence[tuple[bytes, bytes]] = ()) -> None:
         self._own = own
-        self._posts: dict[tuple[str | None, str | None, Pairs], PostHead] = {}
+        self._posts: dict[tuple[str | None, str | None, Pairs], PostHead | None] = {}
 
     def post_head(self, target: Post) -> PostHead | None:
-        """The head of such a POST; None where it has something of its own. See `request_for` for what is raised."""
+        """The head of such a POST; None where it has something of its own, or is the first of its kind: many a session
+        posts no second. See `request_for` for what is raised."""
         if target.headers or target.cookies:
             return None
         key = target.session, target.revision, target.mirrored
         head = self._posts.get(key)
         if head is None:
-            if len(self._posts) >= FORMS_MAX:
+            is_known = key in self._posts
+            if not is_known and len(self._posts) >= FORMS_MAX:
                 self._posts.clear()
-            head = self._posts[key] = PostHead(tuple(request_for(target, self._own)[1]))
+            head = self._posts[key] = PostHead(tuple(request_for(target, self._own)[1])) if is_known else None
         return head
 
     def fill(self, target: Post | Listen | Delete) -> tuple[str, list[tuple[bytes, bytes]], bytes]:

@@ -113,7 +113,7 @@ class EventReader:
         self._id: str | None = None
         # Above the limit, the ends of its data, and of the line at hand: `_data` and `_line` stay empty then.
         self._dropped: Remains | None = None
-        self._dropped_line = Remains(DROPPED_LINE_MAX_BYTES)
+        self._dropped_line: Remains | None = None
 
     def receive_bytes(self, data: bytes) -> list[SseEvent]:
         """Take what arrived, cut anywhere; return the events it completed.
@@ -232,6 +232,7 @@ class EventReader:
     def _drop(self) -> None:
         """The line at hand takes the event over the limit: from here on, only the ends of both are kept."""
         self._dropped = Remains(min(HEAD_SIZE_MAX_BYTES, self._size_max))
+        self._dropped_line = Remains(DROPPED_LINE_MAX_BYTES)
         if self._data is not None:
             self._dropped.receive_bytes(self._data)
             self._data = b""
@@ -239,11 +240,13 @@ class EventReader:
 
     def _keep_ends(self, piece: bytes) -> None:
         self._size += len(piece)
+        assert self._dropped_line is not None
         self._dropped_line.receive_bytes(piece)
 
     def _finish_dropped_line(self, dropped: Remains, out: list[SseEvent]) -> None:
         """A line of a dropped event: what is no data is taken in as ever, unless it is overlong itself."""
         ends = self._dropped_line
+        assert ends is not None
         if not ends.size_bytes:
             self._dispatch(out)
             return
@@ -312,8 +315,7 @@ class EventReader:
         self._data = None
         self._id = None
         if self._dropped is not None:
-            self._dropped = None
-            self._dropped_line = Remains(DROPPED_LINE_MAX_BYTES)
+            self._dropped = self._dropped_line = None
 
 
 def encode_event(data: bytes, *, event: str = "message", id: str | None = None, retry_ms: int | None = None) -> bytes:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import anyio
 import pytest
-from test_work import ECHO, PATIENCE_S, Client, Stub, connected
+from working_stub import ECHO, PATIENCE_S, Client, Stub, connected
 
 STEPS = 150
 CALL = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import stat
 from collections.abc import Callable, Iterator
@@ -143,6 +144,14 @@ def test_one_is_copied_whole_and_nothing_is_overwritten(
     said = f"isthmus: {tmp_path}/no/where cannot be written: No such file or directory"
     assert run("export", NOTE, f"{tmp_path}/no/where", *where) == (1, "", said)
     assert sorted(path.name for path in here.iterdir()) == ["plot.svg"]
+
+
+def test_what_is_no_regular_file_is_not_replaced(where: tuple[str, str], run: Run, tmp_path: Path) -> None:
+    """A device of that name is the machine's."""
+    os.mkfifo(tmp_path / "pipe")
+    said = f"isthmus: {tmp_path}/pipe is no regular file, and is not replaced: give another path, or - for stdout"
+    assert run("export", NOTE, f"{tmp_path}/pipe", "--force", *where) == (1, "", said)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
 def test_files_that_are_named_are_deleted(where: tuple[str, str], run: Run, root: Path) -> None:

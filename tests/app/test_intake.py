@@ -139,7 +139,7 @@ async def test_files_are_stored_in_order_with_their_names_and_hashes() -> None:
         part("sha256", digest(b"")),
     )
     outcome, kept = await take([body], MemoryBlobs())
-    first = StoredFile("a b.txt", 3, digest(b"one").decode(), "text/plain")
+    first = StoredFile("a b.txt", 3, digest(b"one").decode(), "text/plain", b"one")
     assert outcome == UploadManifest((first, StoredFile("файл.pdf", 0, digest(b"").decode())))
     assert kept == {"b/0": b"one", "b/1": b""}
 
@@ -380,7 +380,7 @@ async def test_a_body_that_is_the_file_is_stored_as_it_is(pieces: list[bytes]) -
     content = b"".join(pieces)
     raw = RawFile("a.txt", "text/plain", digest(content).decode())
     outcome, kept = await take(pieces, None, msgspec.structs.replace(order(1), raw=raw), type="text/plain")
-    assert outcome == UploadManifest((StoredFile("a.txt", len(content), raw.sha256, "text/plain"),))
+    assert outcome == UploadManifest((StoredFile("a.txt", len(content), raw.sha256, "text/plain", content[:512]),))
     assert kept == {"b/0": content}
 
 

@@ -13,7 +13,7 @@ import anyio
 import pytest
 from isthmus.app.service import running
 from isthmus.app.settings import Core, Server, Settings, Storage, Upstream
-from test_work import CALL, Client, Stub
+from working_stub import CALL, Client, Stub
 
 PATIENCE_S: Final = 60.0
 SIZE_BYTES: Final = 2_000_000

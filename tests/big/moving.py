@@ -162,7 +162,9 @@ def tus(caller: Caller, content: Content, sha256: str) -> str:
                 plug.settimeout(PATIENCE_S)
                 for piece in content.read(offset, offset + size // 2):
                     plug.sendall(piece)
-            offset = int(caller.fetch("HEAD", url, TUS).headers["upload-offset"])
+            seen = caller.fetch("HEAD", url, TUS)
+            assert "upload-offset" in seen.headers, (seen, caller.fetch("GET", url))
+            offset = int(seen.headers["upload-offset"])
             continue
         response = send(url, "PATCH", headers, content.read(offset, offset + size), size)
         offset += size

@@ -455,6 +455,7 @@ class PipeCaller(Caller):
         self._ended[call.key] = ended
         with contextlib.suppress(Cut):
             await self.say(call.message(id))
+            call.is_said = True
         return ended
 
     def _end(self, call: Call) -> None:
@@ -480,7 +481,8 @@ class PipeCaller(Caller):
                 self.ledger.answer(call, message)
             self._end(call)
         else:
-            self.ledger.wrong(f"an answer to what is not open: {str(message)[:200]}")
+            known = next((call for call in self.made if call.arguments["n"] == message.get("id")), None)
+            self.ledger.wrong(f"{type(self).__name__}: an answer to what is not open: {str(message)[:200]}", known)
 
     async def _answer(self, message: Json) -> None:
         with contextlib.suppress(Cut):
@@ -489,7 +491,7 @@ class PipeCaller(Caller):
     async def cancel(self, call: Call) -> None:
         """Nobody answers a cancelled request here."""
         id = call.arguments["n"]
-        if self.open.get(id) is not call:
+        if self.open.get(id) is not call or not call.is_said:  # else the notification might overtake the request
             return
         call.is_cancelled = True
         params = {"requestId": id}

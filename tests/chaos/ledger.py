@@ -58,6 +58,7 @@ class Call:
     steps: int = 0
     heard: list[int] = field(default_factory=list)
     outcome: Outcome | None = None
+    is_said: bool = False
     is_cancelled: bool = False
     asked: int = 0
     story: list[str] = field(default_factory=list)

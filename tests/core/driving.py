@@ -407,6 +407,16 @@ def newcomer(world: Driver, down: str, server: str, principal: str = "", headers
     return client
 
 
+def greeted(world: Driver) -> tuple[Client, ChannelId]:
+    """A client whose HTTP server has confirmed the handshake; its GET stream is being opened."""
+    client = newcomer(world, "http", "http")
+    init = client.initialize()
+    world.answer(world.hear("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}', session="S1")
+    world.acknowledge(world.hear("notifications/initialized"))
+    client.session = world.sent[init][-1].session
+    return client, world.last_dial(Listen).channel
+
+
 def connect(
     world: Driver,
     down: str,

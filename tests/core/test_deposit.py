@@ -8,7 +8,19 @@ from typing import Any
 import msgspec
 import pytest
 from driving import UNIX_AT_ZERO, Driver, ask_link, connect, driver, manifest, send_in
-from isthmus.core.effects import Discard, Forget, Note, Receive, Save, Saved, StorageFailed, UploadOpening
+from isthmus.core.deposit import GONE
+from isthmus.core.effects import (
+    Discard,
+    Forget,
+    Note,
+    Receive,
+    Save,
+    Saved,
+    StorageFailed,
+    StoredFile,
+    UploadManifest,
+    UploadOpening,
+)
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, ServerPlan
@@ -188,8 +200,25 @@ def test_a_file_whose_session_ends_while_it_is_written_down_is_not_kept(is_beare
         assert len(world.engine.files()) == 1
     else:
         assert effects[:2] == [Forget(key=order.key), Discard(blob=world.last(Receive).blobs[0])]
-        assert said(world, channel) == (507, "storage_failed", "the session has ended")
+        assert said(world, channel) == (409, "session_gone", GONE.text)
         assert world.engine.files() == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "mime_type"),
+    [
+        ("a.bin", b"\x93\x00\xfe", "application/octet-stream"),
+        ("a.bin", b"plain words", "text/plain"),
+        ("a.txt", b"\x89PNG\r\n\x1a\n", "image/png"),
+        ("a.csv", b"1,2", "text/csv"),
+    ],
+)
+def test_a_type_is_told_by_what_a_file_begins_with(name: str, head: bytes, mime_type: str) -> None:
+    world, client = filing()
+    channel = post(world, ask_link(client, HELPER))
+    (order,) = world.say(channel, msgspec.json.encode(UploadManifest((StoredFile(name, 11, "0" * 64, head=head),))))
+    world.store(order.ticket, Saved())
+    assert answer(world, channel)[1]["upload"]["mime_type"] == mime_type
 
 
 def test_of_two_uploads_with_one_link_the_second_is_too_late() -> None:

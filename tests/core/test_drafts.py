@@ -189,12 +189,30 @@ def test_a_creation_that_failed_leaves_nothing() -> None:
         assert len(world.sent[channel]) == (0 if halt is Halt.BROKEN else 1)
 
 
-def test_a_draft_of_which_nothing_is_known_is_none() -> None:
+def test_a_request_that_had_not_begun_leaves_its_draft_as_it_was() -> None:
+    """Its client hung up before the driver came to it, and comes back to ask how far it is."""
     world, _, tus = drafting()
     tus.begin(10)
-    effects = world.end(tus.append(0, 5), Cause(End.BROKEN))
-    assert [type(effect) for effect in effects] == [Discard]
-    assert tus.offset() is None
+    tus.tell(tus.append(0, 4), 4)
+    assert world.end(tus.append(4, 5), Cause(End.BROKEN)) == []
+    assert tus.offset() == 4
+    tus.tell(tus.append(4, 6), 10, sha256=HASH)
+    assert [order.offset for order in world.every(Append)] == [0, 4, 4]
+
+
+def test_what_a_file_begins_with_is_known_from_the_request_that_brought_it() -> None:
+    _, _, tus = drafting()
+    tus.begin(10)
+    tus.tell(tus.append(0, 4), 4, head=b"\x89PNG\r\n\x1a\n")
+    channel = tus.append(4, 6)
+    (save,) = tus.tell(channel, 10, sha256=HASH)
+    assert json.loads(save.value)["mime_type"] == "image/png"
+
+
+def test_a_draft_that_its_client_was_never_told_of_ends_with_its_request() -> None:
+    world, _, tus = drafting()
+    channel = tus.create(10, size_bytes=4)
+    assert [type(effect) for effect in world.end(channel, Cause(End.BROKEN))] == [Discard]
 
 
 def test_a_record_that_cannot_be_written_leaves_nothing() -> None:
@@ -360,6 +378,15 @@ def test_a_draft_that_takes_too_long_is_stopped() -> None:
     effects = tus.tell(channel, 5, halt=Halt.CEASED)
     assert isinstance(effects[0], Discard)
     assert tus.refused(channel) == (410, "ended")
+
+
+def test_a_draft_that_takes_too_long_is_gone_with_a_request_that_had_not_begun() -> None:
+    world, _, tus = drafting(limits=Limits(upload_draft_max_s=300.0))
+    tus.begin(10)
+    channel = tus.append(0, 10)
+    world.wait(301.0)
+    assert [type(effect) for effect in world.end(channel, Cause(End.BROKEN))] == [Discard]
+    assert tus.offset() is None
 
 
 def test_a_draft_can_be_ended_by_its_client() -> None:

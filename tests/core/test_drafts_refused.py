@@ -63,39 +63,44 @@ def test_where_each_input_leads(state: State, input: Input) -> None:
 # --- A request that breaks off ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_ended", [False, True], ids=["as it was", "ended before"])
-def test_a_request_that_breaks_off_without_a_word_takes_its_draft_along(is_ended: bool) -> None:
-    """Nothing is known of what it brought: its bytes go, its room is free, and its timer is gone."""
+def test_a_request_that_breaks_off_without_a_word_leaves_its_draft_as_it_was() -> None:
+    """It had not begun: the room stays taken, and the time starts anew."""
+    world, _, tus = drafting()
+    tus.begin(10, size_bytes=0)
+    free = room(world, tus.sid)
+    channel = tus.append(0)
+    world.log.clear()
+    world.end(channel, Cause(End.BROKEN, "gone"))
+    assert world.every(Discard) == []
+    assert room(world, tus.sid) == free
+    assert due(world) == [Limits().upload_draft_ttl_s]
+    assert tus.offset() == 0
+
+
+def test_who_waits_for_one_that_was_ended_meanwhile_is_told() -> None:
+    """Each of them, in order; but for one that has not waited so long. Its bytes go, its room is free, and its timer is
+    gone."""
     world, _, tus = drafting()
     free = room(world, tus.sid)
     tus.begin(10, size_bytes=0)
     assert room(world, tus.sid) == free - 10
     channel = tus.append(0)
-    if is_ended:
-        ended = tus.open(Verb.END)
-        assert [order.channel for order in world.every(Cease)] == [channel]
-        assert not world.sent[ended]
+    ended, *waiting = [tus.open(Verb.END), *(tus.open(Verb.RESUME) for _ in range(3))]
+    assert [order.channel for order in world.every(Cease)] == [channel]
+    assert not world.sent[ended]
+    world.end(waiting[1])
     world.log.clear()
     world.end(channel, Cause(End.BROKEN, "gone"))
+    assert tus.reply(ended).status == 204
+    gone = (404, "there is no such upload any more: it was ended", "not_found")
+    assert [refused(tus, waiting[0]), refused(tus, waiting[2])] == [gone, gone]
+    assert not world.sent[waiting[1]]
     assert len(world.every(Discard)) == 1
     assert room(world, tus.sid) == free
     assert due(world) == []
     assert refused(tus, tus.open(Verb.LOOK)) == (
         404, "there is no such upload any more: it has expired, or was ended", "not_found",
     )  # fmt: skip
-
-
-def test_who_waits_for_what_is_gone_is_told() -> None:
-    """Each of them, in order; but for one that has not waited so long."""
-    world, _, tus = drafting()
-    tus.begin(10, size_bytes=0)
-    channel = tus.append(0)
-    waiting = [tus.open(Verb.RESUME) for _ in range(3)]
-    world.end(waiting[1])
-    world.end(channel, Cause(End.BROKEN, "gone"))
-    gone = (404, "there is no such upload any more: it was ended", "not_found")
-    assert [refused(tus, waiting[0]), refused(tus, waiting[2])] == [gone, gone]
-    assert not world.sent[waiting[1]]
 
 
 # --- Refusals ---------------------------------------------------------------------------------------------------------

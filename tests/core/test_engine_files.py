@@ -479,7 +479,7 @@ def test_an_upload_whose_session_ends_while_it_is_saved_leaves_nothing() -> None
     client.delete()
     effects = world.store(save.ticket, Saved())
     assert effects[:2] == [Forget(key=save.key), Discard(blob=world.only(Receive).blobs[0])]
-    assert world.sent[channel][0].status == 507
+    assert world.sent[channel][0].status == 409
 
 
 def test_the_log_never_shows_what_a_link_is_made_of() -> None:

@@ -18,6 +18,7 @@ from driving import (
     connect,
     driver,
     error,
+    greeted,
     newcomer,
     notification,
     request,
@@ -633,16 +634,6 @@ def test_requests_that_wait_for_a_start_go_up_in_their_order() -> None:
 
 
 # --- The server's event stream ----------------------------------------------------------------------------------------
-
-
-def greeted(world: Driver) -> tuple[Client, ChannelId]:
-    """A client whose HTTP server has confirmed the handshake; its GET stream is being opened."""
-    client = newcomer(world, "http", "http")
-    init = client.initialize()
-    world.answer(world.hear("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}', session="S1")
-    world.acknowledge(world.hear("notifications/initialized"))
-    client.session = world.sent[init][-1].session
-    return client, world.last_dial(Listen).channel
 
 
 def test_the_first_requests_wait_for_the_event_stream() -> None:

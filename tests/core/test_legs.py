@@ -79,7 +79,7 @@ def test_an_answer_is_owed_to_all_but_subscriptions() -> None:
     assert legs.is_waiting
     end(one[1])
     assert legs.is_waiting
-    owner.listens[two[1].key] = None  # type: ignore[assignment]
+    owner.listens = {two[1].key: None}  # type: ignore[dict-item]
     assert not legs.is_waiting
 
 

@@ -65,7 +65,7 @@ def test_of_a_server_that_nothing_was_heard_of_nothing_is_known() -> None:
     assert (fresh.era, fresh.is_stateless) == (Era.HANDSHAKE, False)
     empty: dict[str, Any] = {
         "sessions": {},
-        "posts": set(),
+        "posts": {},
         "cut": {},
         "pending": {},
         "tried": {},

@@ -121,8 +121,7 @@ def test_whoever_alone_is_served_is_who_is_asked(pending: str, ghosts: str, remo
         link.pending[number] = exchange(sid)
     for number, sid in enumerate(ghosts):
         made.remember_ghost(exchange(sid, number=number), 10.0)
-    for number, sid in enumerate(remotes):
-        link.remotes[f"t{number}"] = exchange(sid)
+    link.remotes = {f"t{number}": exchange(sid) for number, sid in enumerate(remotes)}
     found = made.asker(0.0)
     assert (None if found is None else found.sid) == asker
     assert made.is_quiet is not bool(pending or ghosts or remotes)

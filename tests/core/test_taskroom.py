@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from driving import UNIX_AT_ZERO
 from isthmus.core.eras import Era
-from isthmus.core.errors import OVERLOADED
+from isthmus.core.errors import INVALID_PARAMS, OVERLOADED
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, Offer
 from task_scenes import GRACE_S, scene
@@ -139,3 +139,25 @@ def test_a_place_is_kept_for_a_call_until_it_is_over() -> None:
     last = party.call("c")
     world.wait(world.limits.task_after_s + 1.0)
     assert last.result["resultType"] == "task"
+
+
+@pytest.mark.parametrize(("later_s", "has_room"), [(-0.25, False), (0.0, True), (0.25, True)])
+@pytest.mark.parametrize("name", [name for name, *_ in BOUNDS])
+def test_one_whose_time_is_over_makes_room_though_nobody_was_woken_for_it_yet(
+    name: str, later_s: float, has_room: bool
+) -> None:
+    """To the moment: it is gone then, and its client is told so."""
+    world = scene(offer=Offer.ALWAYS, limits=Limits(task_ttl_s=64.0, task_ttl_max_s=64.0, **{name: 1}))
+    party = world.party(LEGACY, principal="ann")
+    id, _ = world.begin(party, "a")
+    (task,) = world.engine.tasks()
+    world.world.now = task.expires_at_unix - UNIX_AT_ZERO + later_s
+    asked = party.call("b")
+    assert (asked.reply is None) is has_room
+    assert party.get(id).code == (INVALID_PARAMS if has_room else None)
+    if not has_room:
+        assert asked.code == OVERLOADED
+        return
+    world.wait(GRACE_S)
+    (other,) = world.engine.tasks()
+    assert other.id == asked.result["task"]["taskId"] != id

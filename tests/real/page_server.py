@@ -15,6 +15,7 @@ HEADING: Final = "The far side"
 PAGE: Final = f"""<!doctype html>
 <meta charset="utf-8">
 <title>{TITLE}</title>
+<link rel="icon" href="data:,">
 <h1 style="font-size: 80px">{HEADING}</h1>
 <input type="file" id="chooser" multiple>
 <div id="zone" style="width: 300px; height: 80px; border: 1px solid">drop files here</div>

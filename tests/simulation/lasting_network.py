@@ -301,7 +301,10 @@ class LastingNetwork(Network):
 
     def _report_end(self, channel: Channel, cause: Cause) -> None:
         if channel.number in self._appending and not channel.is_over and self.channels.get(channel.number) is channel:
-            self._report(channel, Halt.BROKEN)
+            if len(self._appending[channel.number][1]) == 2:  # the driver had not come to it
+                del self._appending[channel.number]
+            else:
+                self._report(channel, Halt.BROKEN)
         super()._report_end(channel, cause)
 
     def _say_of_files(self, channel: Channel, message: bytes) -> None:

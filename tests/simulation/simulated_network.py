@@ -23,10 +23,12 @@ from isthmus.core.effects import (
     End,
     Forget,
     ForgetAll,
+    Listen,
     Note,
     Opening,
     Pause,
     Primed,
+    Queued,
     Resume,
     Send,
     SendEvents,
@@ -207,6 +209,11 @@ class Network:
         channel = self.channels[number] = Channel(number, peer, self.rng_of(f"{name} {self._opened[name]}"))
         return channel
 
+    def _queue_up(self, channel: Channel) -> None:
+        """There are as many streams of servers as may be: this one waits until another ends."""
+        if not (channel.is_over or channel.is_ending):
+            self._tell("Queued", self.engine.receive_open(channel.number, Queued(), self.now), channel)
+
     def connect(self, channel: Channel, opening: Opening) -> None:
         """A server takes a channel that was dialled."""
         self._send_in(channel, ("open", opening, None))
@@ -345,7 +352,11 @@ class Network:
         elif isinstance(effect, Dial):
             channel = self._new_channel(effect.channel, _NOBODY, f"to {effect.target.server}")
             channel.is_dialled = True
-            self.later(self.delay(channel), self._dialled, channel, effect)
+            wait_s = 0.0
+            if isinstance(effect.target, Listen) and not effect.target.is_of_call and channel.number % 5 == 0:
+                self.later(0.001, self._queue_up, channel)
+                wait_s = channel.number % 7 * 2.0
+            self.later(wait_s + self.delay(channel), self._dialled, channel, effect)
         elif isinstance(effect, Pause):
             if (channel := self.channels.get(effect.channel)) is not None:
                 channel.is_paused = True

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 import anyio
 import laws
 import pytest
+from anyio import to_thread
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.interface import StorageError, StorageFull
 
@@ -195,14 +197,62 @@ async def test_a_full_disk_is_told_from_a_broken_one(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_a_writer_whose_write_failed_is_spent(tmp_path: Path) -> None:
-    """What it lost is not made up for by the disk having room again."""
+    """What it lost is not made up for by the disk having room again. It is told with what comes next, for it goes on to
+    the disk behind whoever writes."""
     blobs = FileBlobs(str(tmp_path))
     async with blobs.create("k", size_max_bytes=1 << 20) as writer:
         with Machine(lambda count: True, errno.ENOSPC).running():
             with pytest.raises(StorageFull):
                 await writer.write(b"x" * 300_000)
+                await writer.write(b"x" * 300_000)
         with pytest.raises(StorageError, match="could not be written"):
             await writer.commit()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.anyio
+async def test_the_last_piece_that_could_not_be_written_is_told_by_the_commit(tmp_path: Path) -> None:
+    blobs = FileBlobs(str(tmp_path))
+    async with blobs.create("k", size_max_bytes=1 << 20) as writer:
+        with Machine(lambda count: True, errno.ENOSPC).running():
+            await writer.write(b"x" * 300_000)
+            with pytest.raises(StorageFull):
+                await writer.commit()
+        with pytest.raises(StorageError, match="could not be written"):
+            await writer.commit()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.anyio
+async def test_one_piece_is_written_while_the_next_comes_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is the file closed before that: its descriptor may be another's by then."""
+    real, may_write, writing = os.write, threading.Event(), threading.Event()
+    written: list[int] = []
+
+    def write(fd: int, data: bytes) -> int:
+        writing.set()
+        assert may_write.wait(20)
+        written.append(len(data))
+        return real(fd, data)
+
+    async def let_write() -> None:
+        await anyio.wait_all_tasks_blocked()
+        assert written == []
+        may_write.set()
+
+    monkeypatch.setattr(os, "write", write)
+    blobs = FileBlobs(str(tmp_path))
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks, blobs.create("k", size_max_bytes=1 << 22) as writer:
+            await writer.write(b"a" * 300_000)
+            await writer.write(b"b" * 200_000)  # too little to be worth it
+            await to_thread.run_sync(writing.wait)
+            tasks.start_soon(let_write)
+            await writer.write(b"c" * 100_000)
+            assert written[:1] == [300_000]
+    assert written == [300_000, 300_000], "what was begun is ended, whatever becomes of the file"
     assert list(tmp_path.iterdir()) == []
 
 

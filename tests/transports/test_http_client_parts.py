@@ -5,13 +5,13 @@ from __future__ import annotations
 import anyio
 import anyio.lowlevel
 import pytest
+from client_dialler import CLOSE, DONE, TYPE, dialer
 from client_fakes import PATIENCE_S, WITH_BOTH_DRIVERS, Part, Peer, Told, serving
 from client_fakes import anyio_backend as anyio_backend
 from client_fakes import in_order as in_order
 from isthmus.core.edges import EDGE_BYTES
 from isthmus.core.effects import Cause, Connected, End
 from isthmus.core.ids import ChannelId
-from test_http_client import CLOSE, DONE, TYPE, dialer
 
 pytestmark = [pytest.mark.anyio, WITH_BOTH_DRIVERS]
 

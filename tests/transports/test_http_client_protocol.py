@@ -12,6 +12,7 @@ import anyio.lowlevel
 import client_fakes
 import pytest
 from anyio.abc import ByteStream
+from client_dialler import DONE, Dialer, answer_all, dialer
 from client_fakes import serving
 from isthmus.core.effects import Cause, End
 from isthmus.transports.dialling import Dialler
@@ -20,7 +21,6 @@ from isthmus.transports.http_client_connection import Connection, Step
 from isthmus.transports.http_client_protocol import ProtocolDriver, transport_of
 from isthmus.transports.http_client_streams import StreamDriver
 from isthmus.transports.http_endpoint import Endpoint
-from test_http_client import DONE, Dialer, answer_all, dialer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from client_dialler import ANSWER, DONE, NOW, dialer, reply
 from client_fakes import WITH_BOTH_DRIVERS, Peer, serving
 from client_fakes import anyio_backend as anyio_backend
 from isthmus.core.effects import Cause, Connected, Delete, End, Listen, Post
 from isthmus.transports.http_endpoint import Endpoint
-from test_http_client import ANSWER, DONE, NOW, dialer, reply
 
 pytestmark = [pytest.mark.anyio, WITH_BOTH_DRIVERS]
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isthmus.core.effects import Cause, Close, End, Listen, Opening, Post
+from isthmus.core.effects import Cause, Close, End, Listen, Opening, Post, Queued
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.transports.http_client import HttpClient
@@ -52,6 +53,9 @@ class Wire:
     def has_input(self) -> bool:
         return False
 
+    def rest(self) -> None:
+        """There is nothing to let go."""
+
     def close(self) -> None:
         if self in self.client.wires:
             self.client.wires.remove(self)
@@ -63,13 +67,15 @@ class Wire:
 
 
 class Port:
-    """Knows which exchanges are over, and how."""
+    """Knows which exchanges are over, and how, and which were told to wait."""
 
     def __init__(self) -> None:
         self.ends: dict[ChannelId, Cause] = {}
+        self.queued: list[ChannelId] = []
 
     def opened(self, channel: ChannelId, opening: Opening) -> None:
-        pass
+        if isinstance(opening, Queued):
+            self.queued.append(channel)
 
     def message(self, channel: ChannelId, message: bytes) -> None:
         pass
@@ -97,11 +103,16 @@ class Client(HttpClient):
     def end_soon(self, exchange: Exchange, cause: Cause) -> None:
         exchange.end(cause)
 
+    def _tell_soon(self, tell: Callable[[], Coroutine[object, object, None]]) -> None:
+        with pytest.raises(StopIteration):
+            tell().send(None)
+
 
 class World:
     def __init__(self) -> None:
         self.client, self.port = Client(), Port()
         self.open: list[tuple[str, int, Exchange]] = []  # kind and origin
+        self.queued: list[tuple[int, Exchange]] = []  # with their origins
         self.count = 0
 
     def dial(self, kind: str, origin: int) -> None:
@@ -113,8 +124,13 @@ class World:
         exchange = self.client.dial(ENDPOINTS[origin], TARGETS[kind], channel, self.port)  # type: ignore[arg-type]
         is_refused = channel in self.port.ends
         if kind in STREAMS:
-            assert is_refused == (streams == STREAMS_MAX)
-            assert is_refused or exchange.connection is not None, "a stream never waits"
+            is_full = streams == STREAMS_MAX
+            assert is_refused == (is_full and kind == "subscription")
+            assert (exchange in self.client.queued) == (is_full and kind == "stream") == (channel in self.port.queued)
+            assert is_full or exchange.connection is not None, "a stream with a place never waits"
+            if exchange in self.client.queued:
+                self.queued.append((origin, exchange))
+                return
         else:
             calls = sum(known not in STREAMS for known in held)
             assert (exchange.connection is None) == (calls == CALLS_MAX), "only calls make calls wait"
@@ -145,8 +161,20 @@ class World:
             wire.receive(EVENTS)
             wire.receive(LAST_CHUNK)
 
+    def leave(self, index: int) -> None:
+        """One of those that wait is not wanted any more."""
+        _, exchange = self.queued.pop(index % len(self.queued))
+        exchange.close(CLOSE)
+
     def check(self) -> None:
         self.open = [entry for entry in self.open if not entry[2].is_over]
+        admitted = len(self.queued) - len(self.client.queued)
+        for origin, exchange in self.queued[:admitted]:  # who came first is the first
+            assert exchange.connection is not None
+            self.open.append(("stream", origin, exchange))
+        del self.queued[:admitted]
+        assert [exchange for _, exchange in self.queued] == list(self.client.queued)
+        assert not self.queued or self.client.lasting == STREAMS_MAX, "a stream waits though it need not"
         assert self.client.lasting == sum(kind in STREAMS for kind, _, _ in self.open)
         for origin in range(len(ENDPOINTS)):
             calls = sum(kind not in STREAMS for kind in self.held(origin))
@@ -159,7 +187,7 @@ class World:
 
 ORDERS = st.one_of(
     st.tuples(st.sampled_from(sorted(TARGETS)), st.integers(0, len(ENDPOINTS) - 1)),
-    st.tuples(st.sampled_from(["document", "done", "lost", "abandoned"]), st.integers(0, 20)),
+    st.tuples(st.sampled_from(["document", "done", "lost", "abandoned", "leaves"]), st.integers(0, 20)),
 )
 
 
@@ -170,24 +198,27 @@ def test_streams_that_last_and_calls_leave_each_other_their_share(orders: list[t
     for order, number in orders:
         if order in TARGETS:
             world.dial(order, number)
+        elif order == "leaves":
+            if world.queued:
+                world.leave(number)
         elif world.open:
             world.end(number, order)
         world.check()
-    for _ in range(len(world.open)):
+    while world.open:
         world.end(0, "abandoned")
         world.check()
-    assert not world.open and world.client.lasting == 0
+    assert not world.queued and world.client.lasting == 0
     assert set(world.port.ends) == set(range(1, world.count + 1)), "each is told of its end, once"
 
 
-def test_refused_streams_are_told_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+def test_streams_that_wait_are_told_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
     world, clock = World(), [100.0]
     world.client._now = lambda: clock[0]
     for _ in range(STREAMS_MAX + 5):
         world.dial("stream", 0)
     assert caplog.messages == [
         "overloaded: 3 streams of servers are open, the most there may be; "
-        "further sessions do without what their servers say unasked"
+        "until some end, further sessions do without what their servers say unasked"
     ]
     clock[0] += 60.0
     world.dial("stream", 1)

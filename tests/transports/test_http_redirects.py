@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 import pytest
+from client_dialler import ANSWER, DONE, LIMITS, NOW, dialer, reply
 from client_fakes import WITH_BOTH_DRIVERS, Peer, serving, until
 from client_fakes import anyio_backend as anyio_backend
 from isthmus.core.effects import Cause, Close, Connected, Delete, End, Listen, Post
@@ -11,7 +12,6 @@ from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.transports.http_client_connection import WRITE_SIZE_BYTES
 from isthmus.transports.http_endpoint import Endpoint
-from test_http_client import ANSWER, DONE, LIMITS, NOW, dialer, reply
 
 pytestmark = [pytest.mark.anyio, WITH_BOTH_DRIVERS]
 

@@ -17,7 +17,7 @@ import anyio.lowlevel
 import msgspec
 import pytest
 from anyio.abc import ByteStream, SocketListener, SocketStream
-from http_fakes import SURFACE, WAIT_S, Client, FakeFiles, FakePort, get, pages, post, stream_pair, world
+from http_fakes import SURFACE, WAIT_S, Client, FakeFiles, FakePort, MemoryStream, get, pages, post, stream_pair, world
 from http_fakes import anyio_backend as anyio_backend
 from isthmus.core.effects import (
     Append,
@@ -40,7 +40,7 @@ from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.wire.http_routes import PageRoute, Refused, Surface
-from isthmus.transports import http_server
+from isthmus.transports import http_server, http_writer
 from isthmus.transports.http_framing import HELD_MAX_BYTES, SKIP_MAX_BYTES, TURN_EVENTS
 from isthmus.transports.http_server import HttpServer
 from isthmus.transports.port import Outlet, UploadRefused
@@ -868,6 +868,36 @@ async def test_what_came_before_a_break_is_told_before_the_end() -> None:
             assert w.port.messages == [(ONE, b"3?")] or end == "unreadable"
 
 
+@pytest.mark.parametrize("way", ["gone", "lost"])
+@pytest.mark.parametrize("has_waited", [False, True])
+async def test_an_append_whose_client_hangs_up_at_once_is_not_begun(has_waited: bool, way: str) -> None:
+    """Nothing is told of it, nor is the file service given what came: both would say different things."""
+    async with world() as w:
+        await anyio.wait_all_tasks_blocked()
+        (connection,) = w.server._connections
+        connection.receive_data(patch(b"abcdef")[:-3])
+        if has_waited:
+            await anyio.wait_all_tasks_blocked()
+        w.port.file_outlet(1).append(Append(ONE, "b", 0, 1 << 20))
+        connection.receive_eof() if way == "gone" else connection.receive_lost()
+        assert await w.port.wait_closed(1) is End.GONE
+        await anyio.wait_all_tasks_blocked()
+        assert [what for what, _ in w.port.log] == ["open", "closed"]
+        assert not w.files.taken
+
+
+async def test_an_append_may_be_told_to_cease_before_it_has_begun() -> None:
+    async with world() as w:
+        w.port.on_open, w.port.on_message = let_append, answer_with(409)
+        await anyio.wait_all_tasks_blocked()
+        (connection,) = w.server._connections
+        connection.receive_data(patch(b"abcdef")[:-3])
+        w.port.file_outlet(1).cease(Cease(ONE))
+        answer = await w.client.read("PATCH")
+        assert (answer.status, answer.headers[b"upload-offset"]) == (409, b"3")
+        assert w.files.taken == [b"abc"]
+
+
 @pytest.mark.parametrize("rest, is_kept", [(100, True), (SKIP_MAX_BYTES + 1, False)])
 async def test_an_append_that_is_to_cease_tells_and_is_answered(rest: int, is_kept: bool) -> None:
     async with world() as w:
@@ -1024,3 +1054,30 @@ async def test_parts_of_a_file_are_one_body() -> None:
         await w.client.send(get(PATH, "Range: bytes=0-9,1000-1019,-5"))
         assert (await w.client.read("GET")).is_torn
         assert await w.port.wait_closed(3) is End.BROKEN
+
+
+async def test_a_client_that_has_closed_while_it_is_refused_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvloop says so with a RuntimeError, and not where a stream would."""
+
+    async def refuse(stream: MemoryStream) -> None:
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+    async with world(Limits(request_size_max_bytes=10)) as w:
+        monkeypatch.setattr(MemoryStream, "send_eof", refuse)
+        await w.client.send(post(b"x" * (SKIP_MAX_BYTES + 10))[:-SKIP_MAX_BYTES])
+        assert (await w.client.read()).status == 413
+        w.client.stream.hang_up()
+        await anyio.wait_all_tasks_blocked()
+
+
+async def test_a_refused_client_that_goes_on_sending_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where what it has sent by then is more than is held, so that nothing is read any more."""
+    monkeypatch.setattr(http_writer, "LINGER_S", 0.05)
+    async with world(Limits(request_size_max_bytes=10)) as w:
+        w.port.on_message = echo
+        over = post(b"x" * (SKIP_MAX_BYTES + 10))
+        await w.client.send(post(b"1") + over)
+        assert (await w.client.read()).body == b"1"
+        assert (await w.client.read()).status == 413
+        while w.server._connections:  # noqa: ASYNC110 (nobody says when)
+            await anyio.sleep(0.01)

@@ -194,4 +194,68 @@ def test_a_system_that_shows_no_processes_is_no_error(monkeypatch: pytest.Monkey
         raise FileNotFoundError(path)
 
     monkeypatch.setattr(os, "listdir", refuse)
-    assert warden_module._find(b"x") == []
+    assert warden_module._find(b"x") == ([], False)
+
+
+def test_what_is_only_just_being_started_is_ended(
+    started: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process shows no environment at the moment in which it begins to run its program."""
+    sleeper = start(started, SLEEP, mark="just-now")
+    reads = warden_module._read
+    hidden = [b""] * 3
+
+    def read(name: str, what: str) -> bytes:
+        if name == str(sleeper.pid) and what == "environ" and hidden:
+            return hidden.pop()
+        return b"" if name == str(sleeper.pid) and what == "cmdline" and hidden else reads(name, what)
+
+    monkeypatch.setattr(warden_module, "_read", read)
+    end_marked("just-now", PATIENCE_S)
+    assert sleeper.wait(PATIENCE_S) == -signal.SIGTERM
+    assert not hidden
+
+
+NEEDLE = b"MARK=a\0"
+
+
+@pytest.mark.parametrize(
+    "environments, arguments, state, flags, found, is_unsure",
+    [
+        ([b"A=1\0MARK=a\0"], b"x\0", b"S", 0, [7], False),
+        ([b"MARK=ab\0"], b"x\0", b"S", 0, [], False),
+        ([b"", b"MARK=a\0"], b"x\0", b"S", 0, [7], False),  # between two looks it began to run
+        ([b""], b"x\0", b"S", 0, [], False),
+        ([b""], b"", b"R", 0, [], True),
+        ([b""], b"", b"D", 64, [], True),
+        ([b""], b"", b"Z", 0, [], False),
+        ([b""], b"", b"I", 0x04208060, [], False),
+    ],
+    ids=["marked", "another's", "now marked", "without any", "starting", "also", "zombie", "of the kernel"],
+)
+def test_who_may_yet_turn_out_to_be_marked(
+    environments: list[bytes],
+    arguments: bytes,
+    state: bytes,
+    flags: int,
+    found: list[int],
+    is_unsure: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def read(name: str, what: str) -> bytes:
+        assert name == "7"
+        if what == "environ":
+            return environments.pop(0) if len(environments) > 1 else environments[0]
+        return {"cmdline": arguments, "stat": b"7 (a ) b) %b 1 7 7 0 -1 %d 0 0" % (state, flags)}[what]
+
+    monkeypatch.setattr(warden_module, "_read", read)
+    monkeypatch.setattr(os, "listdir", lambda path: ["7", "self"])
+    assert warden_module._find(NEEDLE) == (found, is_unsure)
+
+
+def test_what_stays_without_a_name_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    monkeypatch.setattr(warden_module, "_POLL_S", 0)
+    monkeypatch.setattr(warden_module, "_find", lambda needle: (looks.append(needle) or [], True))
+    end_marked("a", PATIENCE_S)
+    assert len(looks) == warden_module._LOOKS_MAX
