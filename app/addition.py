@@ -98,7 +98,7 @@ class Addition:
                 return False
             if digest is not None:
                 digest.update(chunk)
-            if self._order.offset == 0 and len(self._head) < HEAD_BYTES:
+            if self._order.offset == 0:
                 self._head += chunk[: HEAD_BYTES - len(self._head)]
             await writer.write(chunk)
             if digest is None and writer.size_bytes - told >= TELL_EVERY_BYTES:

@@ -14,13 +14,13 @@ from typing import BinaryIO, Final, NamedTuple
 from anyio import CancelScope, to_thread
 
 from ..core.effects import Collect, Collected, CollectedFile, FileSource, InlineSource, Remove
+from ..core.filename import HEAD_BYTES
 from ..storage.interface import Blobs, StorageError
 from .confinement import remove_regular
 from .reach import MISSING, OutOfReach, Reach
 from .survey import stamp_of
 
 UNFINISHED: Final = "unfinished"
-_HEAD_SIZE: Final = 512
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Capture:
             await writer.write(source.data)
             stat = await writer.commit()
         return CollectedFile(
-            filename=source.filename, size_bytes=stat.size_bytes, sha256=stat.sha256, head=source.data[:_HEAD_SIZE]
+            filename=source.filename, size_bytes=stat.size_bytes, sha256=stat.sha256, head=source.data[:HEAD_BYTES]
         )
 
     async def _take_file(self, source: FileSource, blob: str, size_max_bytes: int, reach: Reach) -> CollectedFile:
@@ -92,7 +92,7 @@ class Capture:
                     return CollectedFile(problem=UNFINISHED)
                 stat = await writer.commit()
         # Of what is stored: the file may hold something else by now.
-        head = b"".join([piece async for piece in self._blobs.read(blob, 0, _HEAD_SIZE)])
+        head = b"".join([piece async for piece in self._blobs.read(blob, 0, HEAD_BYTES)])
         return CollectedFile(
             path=found.path,
             filename=os.path.basename(found.path),

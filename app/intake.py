@@ -108,8 +108,7 @@ class Intake:
                 if self._size_bytes > order.total_size_max_bytes:
                     detail = f"the files have over {order.total_size_max_bytes} bytes, all that there is room for"
                     raise UploadRefused(413, "request_too_large", detail)
-                if len(head) < HEAD_BYTES:
-                    head += chunk[: HEAD_BYTES - len(head)]
+                head += chunk[: HEAD_BYTES - len(head)]
                 await writer.write(chunk)
             stat = await writer.commit()
         self._files.append(StoredFile(filename, stat.size_bytes, stat.sha256, mime_type, head))

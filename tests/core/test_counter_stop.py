@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
-from draft_clients import drafting, room
-from driving import Driver, ask_link, manifest
-from isthmus.core.effects import Append, Cease, Discard, Halt, Save, Saved
+from draft_clients import HELPER, drafting, filing, room
+from driving import Driver, ask_link, manifest, send_in
+from isthmus.core.effects import Append, Cease, Discard, Halt, Save, Saved, UploadOpening
 from isthmus.core.ids import ChannelId
-from test_engine_uploads import HELPER, filing, put
+
+
+def put(world: Driver, query: dict[str, str]) -> ChannelId:
+    return send_in(world, UploadOpening(server="f", query=query))
 
 
 def answer(world: Driver, channel: ChannelId) -> tuple[int, str]:
