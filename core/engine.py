@@ -298,6 +298,7 @@ class Engine:
         """A part of a message that `passes`; with the first, that the channel is open, and with the last, how it ended.
 
         Args:
+            pieces: with the first part, the first of them holds the `beginning` that `passes` was asked about.
             size_bytes: of the whole message, with its first part, and with no other.
 
         Raises:

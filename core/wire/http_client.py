@@ -279,7 +279,8 @@ class ReplyReader:
         return [answer, self._broken(f"got a reply over the limit of {size_max} bytes")]
 
     def pass_on(self) -> tuple[bytes, ...]:
-        """From now on what is fed is told as it comes. Returns what was gathered.
+        """From now on what is fed is told as it comes. Returns what was gathered: its first piece holds all that
+        `Begun` has shown, however it arrived.
 
         Raises:
             LocalProtocolError: no document was `Begun`, or more was fed since. Nothing has changed.
@@ -287,7 +288,7 @@ class ReplyReader:
         if not self._begun_bytes or self._begun_bytes != self._body.size_bytes:
             raise LocalProtocolError(f"got 'wanted' while {self.state.value}, expected it right after the beginning")
         self._step(Input.WANTED)
-        return self._body.take_pieces()
+        return self._body.take_pieces(EDGE_BYTES)
 
     def _tell_begun(self) -> list[ReplyEvent]:
         """Once, unless all of it is there already."""

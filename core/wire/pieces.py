@@ -38,10 +38,17 @@ class Pieces:
         first = bytes(self._pieces[0][:size_bytes]) if self._pieces else b""
         return first if len(first) == min(size_bytes, self.size_bytes) else b"".join(self._pieces)[:size_bytes]
 
-    def take_pieces(self) -> tuple[bytes, ...]:
-        """All, as it came, but for what was small. Nothing is left here."""
+    def take_pieces(self, beginning_bytes: int = 0) -> tuple[bytes, ...]:
+        """All, as it came, but for what was small: the first piece has `beginning_bytes` or more, or is all there is.
+        Nothing is left here."""
         pieces, self._pieces = self._pieces, []
         self.size_bytes = 0
+        count, first_bytes = 0, 0
+        while first_bytes < beginning_bytes and count < len(pieces):
+            first_bytes += len(pieces[count])
+            count += 1
+        if count > 1:
+            pieces[:count] = [b"".join(pieces[:count])]
         return tuple(map(bytes, pieces))
 
     def take(self, skip: int = 0) -> bytes:

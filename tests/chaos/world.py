@@ -50,6 +50,8 @@ PATIENCE_S: Final = 60.0
 IDLE_TTL_S: Final = 3.0
 LINGER_S: Final = 1.5
 RSS_MAX_BYTES: Final = 400 * 1024 * 1024
+LOG_LINES: Final = 60
+"""So much of a log tells what went wrong where: a traceback through loop, transport and engine has some forty lines."""
 
 
 @dataclass
@@ -301,9 +303,10 @@ class World:
 
     def _read_log(self) -> None:
         """Nothing that happens to peers is an internal error."""
-        for line in self.proxy.stderr.splitlines():
+        lines = self.proxy.stderr.splitlines()
+        for n, line in enumerate(lines):
             if "Traceback" in line or "internal error" in line or "could not be looked after" in line:
-                self.ledger.wrong(f"in the log: {line}")
+                self.ledger.wrong("in the log: " + "\n      ".join(lines[max(n - 2, 0) : n + LOG_LINES]))
         for log in self.folder.glob("stdio-*.log"):
             if "Traceback" in log.read_text():
                 self.ledger.wrong(f"a stdio proxy failed: {log.read_text()[-2000:]}")

@@ -350,7 +350,9 @@ def passed(pieces: list[bytes], size_bytes: int, *, is_complete: bool = True) ->
         told = reader.receive_body(piece)
         events += told
         if told and isinstance(told[0], Begun):
-            events.append(Piece(b"".join(reader.pass_on())))
+            gathered = reader.pass_on()
+            assert gathered[0].startswith(told[0].beginning)
+            events.append(Piece(b"".join(gathered)))
     return events + reader.receive_eof(is_complete)
 
 

@@ -14,11 +14,16 @@ def test_pieces_are_what_they_would_be_joined(parts: list[bytes], count: int, pr
     """However large they are, and again after they were taken."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces, "SMALL_SIZE_BYTES", 3)
-        gathered = Pieces()
-        for take in (lambda: b"".join(gathered.take_pieces()), gathered.take, gathered.take):
+        gathered, whole = Pieces(), b"".join(parts)
+
+        def take_pieces() -> bytes:
+            taken = gathered.take_pieces(count)
+            assert not taken or len(taken[0]) >= min(count, len(whole))
+            return b"".join(taken)
+
+        for take in (take_pieces, gathered.take, gathered.take):
             for part in parts:
                 gathered.append(bytearray(part))
-            whole = b"".join(parts)
             assert gathered.size_bytes == len(whole)
             assert gathered.copy_beginning(count) == whole[:count]
             assert not parts or gathered.startswith(prefix) == parts[0].startswith(prefix)
