@@ -26,7 +26,7 @@ from isthmus.core.effects import (
     Send,
 )
 from isthmus.core.ids import ChannelId
-from simulated_network import Channel, Network, Wrong
+from simulated_network import Channel, Network, Wrong, filler_of
 from simulated_news import News
 from simulated_servers import ABILITIES, BATCHING, GARBAGE, HANDSHAKES, MODERN, VERSION
 from simulated_tasks import Tasks
@@ -306,6 +306,9 @@ class Client:
             said = [block.get("text") for block in result.get("content", ())]
             if said != [owed.text] and not result.get("isError"):
                 raise Wrong(f"{owed.text!r} was answered {result!r}")
+            filler = result.get("_meta", {}).get("filler")
+            if filler is not None and filler != filler_of(len(filler)):
+                raise Wrong(f"{owed.text!r} was answered with {filler!r} in between")
             if not self.network.faults and max(owed.progress, owed.progress_before) != owed.steps:
                 raise Wrong(f"nothing went wrong, and {owed.text!r} made {owed.progress} steps of {owed.steps}")
 

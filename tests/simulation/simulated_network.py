@@ -26,6 +26,7 @@ from isthmus.core.effects import (
     Listen,
     Note,
     Opening,
+    Pass,
     Pause,
     Primed,
     Queued,
@@ -61,6 +62,11 @@ on another connection.
 
 EVENTS_MAX: Final = 200_000
 """Of one world: many more are no progress."""
+
+
+def filler_of(size_chars: int) -> str:
+    """Text of that length in which a gap shows."""
+    return ("0123456789" * (size_chars // 10 + 1))[:size_chars]
 
 
 class Wrong(AssertionError):
@@ -188,6 +194,10 @@ class Network:
                 self.now = max(self.now, end)
                 return
 
+    def filler(self, rng: random.Random) -> str:
+        """What makes an answer longer than it needs to be."""
+        return ""
+
     def delay(self, channel: Channel | None = None) -> float:
         rng = self.rng if channel is None else channel.rng
         if self.strikes("far", 0.3, rng):
@@ -310,11 +320,11 @@ class Network:
             self.channels.pop(channel.number, None)
             if channel.is_dialled and channel.event_id is not None and cause.end is not End.REFUSED:
                 cause = msgspec.structs.replace(cause, last_event_id=channel.event_id)
-            self._tell(
-                "receive_close " + cause.end.value,
-                self.engine.receive_close(channel.number, cause, self.now),
-                channel,
-            )
+            self._tell_end(channel, cause)
+
+    def _tell_end(self, channel: Channel, cause: Cause) -> None:
+        effects = self.engine.receive_close(channel.number, cause, self.now)
+        self._tell("receive_close " + cause.end.value, effects, channel)
 
     def answer(self, ticket: Ticket, answer: StorageAnswer) -> None:
         """The storage has carried out an order."""
@@ -366,10 +376,15 @@ class Network:
                 held, channel.held = channel.held, deque()
                 for item in held:
                     self.later(0.0, self._arrive, channel, item)
+        elif isinstance(effect, Pass):
+            self._pass(effect)
         elif self.storage is not None and self.storage.carry_out(effect):
             pass
         elif not isinstance(effect, Note | Forget | ForgetAll | Sweep):
             raise Wrong(f"nothing here calls for that: {effect}")
+
+    def _pass(self, order: Pass) -> None:
+        raise Wrong(f"nothing here is so large: {order}")
 
     def _forbid_ending(self, channel: Channel, effect: Effect) -> None:
         if channel.is_ending or channel.is_over:
@@ -396,10 +411,13 @@ class Network:
                 channel.peer.receive(channel, send)
         size_bytes = sum(len(send.message) for send in sends)
         if size_bytes and not channel.is_over:
-            self._tell("receive_sent", self.engine.receive_sent(channel.number, size_bytes, self.now), channel)
+            self._report_sent(channel, size_bytes, is_last=sends[-1].is_last)
         if sends[-1].is_last:
             channel.status = sends[-1].status
             self._finish(channel, None)
+
+    def _report_sent(self, channel: Channel, size_bytes: int, *, is_last: bool) -> None:
+        self._tell("receive_sent", self.engine.receive_sent(channel.number, size_bytes, self.now), channel)
 
     def _finish(self, channel: Channel, close: Close | None) -> None:
         """What the engine ended is over on both sides."""

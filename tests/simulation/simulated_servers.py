@@ -287,6 +287,8 @@ class Server:
             return
         result: dict[str, Any] = {"content": [{"type": "text", "text": say}]}
         result |= {"resultType": "complete"} if self.is_modern else {}
+        if filler := network.filler(rng):
+            result["_meta"] = {"filler": filler}
         if network.strikes("twice", 0.1, rng) and self.plan.kind is not Kind.HTTP:
             self.reply(channel, session, id, result)
         self.reply(channel, session, id, result)

@@ -25,6 +25,7 @@ from isthmus.core.effects import (
     Listen,
     MessageOpening,
     Opening,
+    Pass,
     Post,
     PostOpening,
     Primed,
@@ -53,7 +54,8 @@ HTTP_OPENINGS: Final = (PostOpening, GetOpening, DeleteOpening, EventPipeOpening
 
 Item = tuple[Any, ...]
 """What arrives at the engine: ("open", opening, body), ("say", message), ("many", messages, event id), ("prime", event
-id), ("end", cause)."""
+id), ("end", cause). Where it is told as drivers tell it also ("pieces", pieces), ("replied", opening, message), and
+("part", pieces, opening, size, whether it is the last)."""
 
 
 def cut(data: bytes, rng: random.Random) -> Iterator[bytes]:
@@ -258,6 +260,9 @@ class RequestWire:
         else:
             outs += self._reply.receive_send(sends[0])
         return self._encoded(outs)
+
+    def pass_on(self, order: Pass) -> bytes:
+        return self._encoded(self._reply.receive_pass(order))
 
     def close(self, close: Close) -> bytes:
         return self._encoded(self._reply.receive_close(close))

@@ -14,13 +14,19 @@ from isthmus.core.ids import ChannelId, Ticket
 from isthmus.core.plan import Kind, ServerPlan
 from isthmus.core.shelf import Shelf
 from isthmus.core.wire.ndjson import LineReader
+from isthmus.core.wire.pieces import Pieces
 from lasting import LASTING_FAULTS, LastingWorld
 from simulated_disk import StormyDisk
 from simulated_network import Channel
 from simulated_servers import Server, Session
 from worlds import run_world
 
-SEEDS: Final = (*(f"lasting-{number}" for number in range(5)), *(f"wired-{number}" for number in (1, 5, 7)))
+SEEDS: Final = (
+    *(f"lasting-{number}" for number in range(5)),
+    *(f"wired-{number}" for number in (1, 5, 7)),
+    "driven-10",
+    "driven-41",
+)
 KEPT: Final = tuple((Path(__file__).parent / "lasting_seeds.txt").read_text().split())
 
 
@@ -36,6 +42,13 @@ def test_a_seed_gives_one_history_over_all_runs(seed: str) -> None:
     assert (first.history, first.messages, first.told) == (again.history, again.messages, again.told)
     assert first.told["crash"] > 0
     assert first.told["receive_answer Saved"] > 0
+
+
+def test_drivers_tell_of_what_is_large_in_each_way() -> None:
+    """Documents as they come, lines in pieces, and what came together as one."""
+    told = sum((run_world(seed, is_heard=False).told for seed in ("driven-10", "driven-41")), Counter())
+    inputs = ("PostOpening at once", "end at once with opening message", "receive_pieces", "receive_part and end")
+    assert all(told[name] for name in inputs), told
 
 
 def test_each_fault_strikes_and_each_world_is_spared_some() -> None:
@@ -73,6 +86,10 @@ def _never_expire(self: Shelf, entry: Any) -> None:
     pass
 
 
+def _take_as_they_came(self: Pieces, beginning_bytes: int = 0, take: Any = Pieces.take_pieces) -> tuple[bytes, ...]:
+    return take(self)  # type: ignore[no-any-return]
+
+
 def _lose_some(self: LineReader, piece: bytes, keep: Any = LineReader._keep) -> None:
     keep(self, piece[:-1] if len(piece) % 16 == 7 else piece)
 
@@ -84,6 +101,7 @@ def _lose_some(self: LineReader, piece: bytes, keep: Any = LineReader._keep) -> 
         (Shelf, "_may_use", _may_use_all, "lasting-1", "was given Promise|was sent a file of another"),
         (Shelf, "_set_deadline", _never_expire, "lasting-0", "expired, and still there|left "),
         (LineReader, "_keep", _lose_some, "wired-0", "Wrong|Error"),
+        (Pieces, "take_pieces", _take_as_they_came, "driven-58", "the first part of a message that does not pass"),
     ],
 )
 def test_a_planted_fault_is_seen(

@@ -7,7 +7,7 @@ it is read by its peer at once; it has to be what was ordered, whatever it was w
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from isthmus.core.effects import (
@@ -84,11 +84,14 @@ class WiredNetwork(LastingNetwork):
         return wire
 
     def _put(self, channel: Channel, data: bytes) -> None:
-        for number, piece in enumerate(cut(data, channel.rng)):
+        for number, piece in enumerate(self._cut(data, channel.rng)):
             if not number or channel.rng.random() < 0.2:
                 super()._send_in(channel, ("bytes", piece))
             else:  # right behind it
                 self.later(channel.last_in_at - self.now, self._arrive, channel, ("bytes", piece))
+
+    def _cut(self, data: bytes, rng: random.Random) -> Iterator[bytes]:
+        return cut(data, rng)
 
     def _arrive(self, channel: Channel, item: Item) -> None:
         if item[0] != "bytes" or channel.is_over or channel.is_cut:
@@ -100,7 +103,7 @@ class WiredNetwork(LastingNetwork):
             assert wire is not None
             self.told["piece"] += 1
             for told in wire.receive(item[1]):
-                super()._arrive(channel, told)
+                self._arrive(channel, told)
 
     # --- From the proxy ---------------------------------------------------------------------------------------------
 
@@ -156,12 +159,17 @@ class WiredNetwork(LastingNetwork):
         if channel.is_over:
             return
         if isinstance(target, Post | Listen | Delete):
-            wire = self._responses[channel] = ResponseWire(target, channel.rng)
+            wire = self._responses[channel] = self._response(channel, target)
             wire.check_asked(cut(wire.ask(), channel.rng))
         else:
-            is_socket = isinstance(target, Join)
-            self._streams[channel] = SocketWire(is_client=True) if is_socket else LineWire(channel.rng)
+            self._streams[channel] = self._stream(channel, dial)
         super()._reach(channel, dial)
+
+    def _response(self, channel: Channel, target: Post | Listen | Delete) -> ResponseWire:
+        return ResponseWire(target, channel.rng)
+
+    def _stream(self, channel: Channel, dial: Dial) -> TwoWay:
+        return SocketWire(is_client=True) if isinstance(dial.target, Join) else LineWire(channel.rng)
 
     def _answer_as_bytes(self, channel: Channel) -> None:
         """What a server said in one moment."""

@@ -1,5 +1,5 @@
-"""Worlds of each kind: `17` is one round the engine alone, `lasting-17` one with a disk, files, and restarts, and
-`wired-17` one of these whose messages are bytes on wires."""
+"""Worlds of each kind: `17` is one round the engine alone, `lasting-17` one with a disk, files, and restarts,
+`wired-17` one of these whose messages are bytes on wires, and `driven-17` one of those that drivers tell of."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Final
 
 import simulation
+from driven import DrivenWorld
 from lasting import LastingWorld
 from simulation import Report, World
 from wired import WiredWorld
 
-KINDS: Final[dict[str, type[World]]] = {"": World, "lasting": LastingWorld, "wired": WiredWorld}
-TURNS: Final = ("", "", "lasting-", "wired-")
+KINDS: Final[dict[str, type[World]]] = {"": World, "lasting": LastingWorld, "wired": WiredWorld, "driven": DrivenWorld}
+TURNS: Final = ("", "", "lasting-", "wired-", "driven-")
 
 
 def name_of(number: int) -> str:
