@@ -29,6 +29,7 @@ class ConnectingDriver(asyncio.Protocol):
         "_is_given_up",
         "_is_settled",
         "_is_taken",
+        "_limit",
         "_take_over",
         "_task",
         "_when_over",
@@ -49,6 +50,7 @@ class ConnectingDriver(asyncio.Protocol):
         self._is_taken = False
         self._is_settled = False
         self._task: asyncio.Task[None] | None = None
+        self._limit: asyncio.Timeout | None = None  # of the task
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -62,7 +64,7 @@ class ConnectingDriver(asyncio.Protocol):
 
     def close(self) -> None:
         self._is_given_up = True
-        if self._task is not None:
+        if self._task is not None and not self._is_taken:
             self._task.cancel()
 
     def stop(self) -> None:
@@ -77,15 +79,21 @@ class ConnectingDriver(asyncio.Protocol):
         """Nothing is kept."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """From here to the next turn the task waits for what has happened: who ends it now closes the transport below
+        whoever took it, who on uvloop is never told."""
         made = cast(asyncio.Transport, transport)
-        self._is_taken = not self._is_given_up and self._take_over(made)
+        limit = self._limit
+        is_late = self._is_given_up or (limit is not None and limit.expired())
+        self._is_taken = not is_late and self._take_over(made)
         if not self._is_taken:
             made.abort()
+        elif limit is not None:
+            limit.reschedule(None)
 
     async def _run(self) -> None:
         dialler, address = self._dialler, self._dialler.address
         try:
-            async with asyncio.timeout(dialler.timeout_s):
+            async with asyncio.timeout(dialler.timeout_s) as self._limit:
                 await asyncio.get_running_loop().create_connection(lambda: self, address.host, address.port)
         except LOST as error:
             self._connection.fail(Cause(End.UNREACHABLE, dialler.describe(error), unsent=True))
