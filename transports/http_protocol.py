@@ -9,6 +9,7 @@ would come too late, and looks again where it came too early.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final, cast
@@ -192,7 +193,8 @@ class HttpProtocol(asyncio.Protocol):
 
     def end_sending(self) -> None:
         if self._transport.can_write_eof() and not self._transport.is_closing():
-            self._transport.write_eof()
+            with contextlib.suppress(OSError):  # what was written last may have told us that the client is gone
+                self._transport.write_eof()
 
     def close(self) -> None:
         self._has_ended = True

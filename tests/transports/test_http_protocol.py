@@ -22,6 +22,7 @@ from isthmus.core.limits import Limits
 from isthmus.transports import http_server
 from isthmus.transports.driver import uses_protocols
 from isthmus.transports.http_framing import TURN_REQUESTS
+from isthmus.transports.http_protocol import HttpProtocol
 from isthmus.transports.http_server import HttpServer
 from isthmus.transports.port import Outlet
 from isthmus.transports.unix_listener import http_listener
@@ -132,6 +133,23 @@ async def test_a_large_reply_goes_at_its_readers_pace() -> None:
         assert await answer(stream) == (200, message)
         assert await w.port.wait_closed(1) is End.DONE
         assert w.port.sent_bytes[ONE] == len(message)
+
+
+async def test_a_client_that_is_gone_before_it_is_refused_is_no_defect(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The refusal finds nobody, and so does the end of it."""
+    closes: list[HttpProtocol] = []
+    close = HttpProtocol.close
+    monkeypatch.setattr(HttpProtocol, "close", lambda protocol: [closes.append(protocol), close(protocol)])
+    too_large = post(b"{").replace(b"Content-Length: 1\r", b"Content-Length: 999999999999\r")
+    async with listening() as w:
+        for count, request in enumerate((too_large, b"POST mcp HTTP/9\r\n\r\n"), 1):
+            with socket.create_connection(("127.0.0.1", w._address)) as client:  # and nothing is awaited meanwhile
+                client.sendall(request)
+            while len(closes) < count:  # noqa: ASYNC110
+                await anyio.sleep(0.001)
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 async def test_a_reader_of_nothing_is_given_up() -> None:
