@@ -180,7 +180,7 @@ class Passage:
         try:
             if (link := self._link) is not None:
                 await link.stream.send_eof()
-        except (*LOST, NotImplementedError):  # TLS has no half-close
+        except (*LOST, RuntimeError):  # uvloop's, of what is closed already; and what cannot be done, with TLS
             pass
         await anyio.sleep(LINGER_S)
 
