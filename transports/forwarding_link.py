@@ -7,10 +7,11 @@ import select
 
 import anyio
 import h11
-from anyio.abc import ByteStream, SocketAttribute
+from anyio.abc import ByteStream
 
 from ..core.limits import Limits
 from .dialling import LOST
+from .stream_socket import socket_of
 
 
 class Link:
@@ -66,7 +67,7 @@ class Link:
 
     def is_alive(self) -> bool:
         """Whether nothing has arrived since the last response: that would be the end, or what nobody asked for."""
-        raw = self.stream.extra(SocketAttribute.raw_socket, None)
+        raw = socket_of(self.stream)
         if raw is None:
             return True
         poll = select.poll()

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from typing import Final
 
 import anyio
-from anyio.abc import ByteStream, SocketAttribute
+from anyio.abc import ByteStream
 from anyio.lowlevel import checkpoint
 
 from ..core.effects import Cause, End
 from .dialling import LOST, Dialler, Unreachable
 from .http_client_connection import Connection, Step
 from .input_probe import InputProbe
+from .stream_socket import socket_of
 
 _log: Final = logging.getLogger("isthmus.http")
 
@@ -71,7 +72,7 @@ class StreamDriver:
                 stream = await self._dialler.connect()
                 is_ours = self._scope.cancel_called or not self._hand_over(stream)
                 if is_ours:
-                    self._probe = InputProbe(stream.extra(SocketAttribute.raw_socket, None))
+                    self._probe = InputProbe(socket_of(stream))
                     async with anyio.create_task_group() as tasks:
                         tasks.start_soon(self._write, stream)
                         await self._read(stream)

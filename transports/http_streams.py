@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 
 import anyio
 from anyio import CancelScope
-from anyio.abc import ByteStream, SocketAttribute, TaskGroup
+from anyio.abc import ByteStream, TaskGroup
 
 from .clock import loop_clock
 from .http_connection import Connection
@@ -18,6 +18,7 @@ from .http_cut import cut
 from .http_listening import Listening
 from .http_outbox import Outbox
 from .http_wire import LINGER_S, Silent
+from .stream_socket import peer_host_of, socket_of
 
 LOST = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 
@@ -96,14 +97,13 @@ class StreamWire:
         self._scope.cancel()
 
     def cut(self) -> None:
-        raw = self._stream.extra(SocketAttribute.raw_socket, None)
+        raw = socket_of(self._stream)
         if raw is not None:
             cut(raw.fileno())
 
     @property
     def peer_host(self) -> str:
-        address = self._stream.extra(SocketAttribute.remote_address, None)
-        return address[0] if isinstance(address, tuple) else ""
+        return peer_host_of(self._stream)
 
     # --- Its tasks --------------------------------------------------------------------------------------------------
 

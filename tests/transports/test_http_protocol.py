@@ -25,6 +25,7 @@ from isthmus.transports.http_framing import TURN_REQUESTS
 from isthmus.transports.http_protocol import HttpProtocol
 from isthmus.transports.http_server import HttpServer
 from isthmus.transports.port import Outlet
+from isthmus.transports.stream_socket import peer_host_of, socket_of
 from isthmus.transports.unix_listener import http_listener
 from socket_fakes import connected
 
@@ -150,6 +151,23 @@ async def test_a_client_that_is_gone_before_it_is_refused_is_no_defect(
             while len(closes) < count:  # noqa: ASYNC110
                 await anyio.sleep(0.001)
     assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_of_what_is_closed_there_is_no_peer_and_no_socket(is_known: bool) -> None:
+    """What is looked at of a client that has left is then nothing, and no mistake."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = "127.0.0.1", listener.getsockname()[1]
+        async with await anyio.connect_tcp(*address) as stream:
+            assert peer_host_of(stream) == "127.0.0.1"
+        stream = await anyio.connect_tcp(*address)
+        if is_known:
+            stream._transport.get_extra_info("socket")  # type: ignore[attr-defined]
+        await stream.aclose()
+        await anyio.sleep(0.01)  # the event loop does it in a later turn
+        assert peer_host_of(stream) == ""
+        raw = socket_of(stream)
+        assert raw is None or raw.fileno() < 0
 
 
 async def test_a_reader_of_nothing_is_given_up() -> None:
