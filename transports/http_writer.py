@@ -42,6 +42,7 @@ class Writer:
     __slots__ = (
         "_fetch",
         "_is_blocked",
+        "_is_closed",
         "_is_fetching",
         "_is_woken",
         "_jobs",
@@ -76,6 +77,7 @@ class Writer:
         self._is_fetching = False
         self._is_blocked = False  # what was written has not left
         self._is_woken = False  # the wire will call soon
+        self._is_closed = False
         self._message_bytes = 0  # of what is queued
         self._leaving_bytes = 0  # of what was written and has not left
         self._left: anyio.Event | None = None  # while a task waits for that
@@ -283,7 +285,8 @@ class Writer:
         self.close_if_over()
 
     def close_if_over(self) -> None:
-        if self.is_over and not self._jobs:
+        if self.is_over and not (self._jobs or self._is_closed):
+            self._is_closed = True
             self.close_channel()
             self.exchange = None
             self._wire.close()

@@ -21,7 +21,7 @@ from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.transports import http_server
 from isthmus.transports.driver import uses_protocols
-from isthmus.transports.http_framing import TURN_REQUESTS
+from isthmus.transports.http_framing import TURN_REQUESTS, Framing
 from isthmus.transports.http_protocol import HttpProtocol
 from isthmus.transports.http_server import HttpServer
 from isthmus.transports.port import Outlet
@@ -70,6 +70,7 @@ async def listening(limits: Limits | None = None) -> AsyncIterator[World]:
             yield World(server, port, files, address)
             await server.drain()
     assert set(port.closes) == set(port.openings)
+    assert server._accepted == 0, "each was closed once"
 
 
 async def answer(stream: ByteStream) -> tuple[int, bytes]:
@@ -168,6 +169,21 @@ async def test_of_what_is_closed_there_is_no_peer_and_no_socket(is_known: bool) 
         assert peer_host_of(stream) == ""
         raw = socket_of(stream)
         assert raw is None or raw.fileno() < 0
+
+
+async def test_a_connection_that_fails_by_our_own_fault_is_closed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What counts them must not believe that there is room for more than there is."""
+
+    def fail(framing: Framing) -> None:
+        raise ZeroDivisionError
+
+    async with listening() as w, await w.connect() as stream:
+        w.port.on_open = lambda channel, _, outlet: w.port.file_outlet(channel).receive(
+            Receive(channel, ("b0",), file_size_max_bytes=1000, total_size_max_bytes=1000)
+        )
+        monkeypatch.setattr(Framing, "ask_body", fail)
+        await stream.send(post(b"x" * 100, path="/upload/files?sig=1"))
+        assert await w.port.wait_closed(1) is End.BROKEN
 
 
 async def test_a_reader_of_nothing_is_given_up() -> None:
