@@ -55,6 +55,7 @@ class Connection:
         "_body",
         "_body_size_max",
         "_framing",
+        "_is_lost",
         "_jobs",
         "_limits",
         "_on",
@@ -73,6 +74,7 @@ class Connection:
         self._route: Route | None = None
         self._body: bytes | bytearray = b""
         self._body_size_max = 0
+        self._is_lost = False
         self._admitted: Admitted | None = None
         self._framing.tell_wire()
 
@@ -85,19 +87,13 @@ class Connection:
 
     def receive_eof(self) -> None:
         """No more will arrive: who hangs up on one side has hung up."""
-        if self._framing.note_gone():
-            return
-        exchange = self._writer.exchange
-        if exchange is not None and not exchange.is_ended:
-            self._writer.stop(Cause(End.GONE, "the client hung up"))
-        else:
-            self._framing.is_ending = True
-            self._settle()
+        if not self._framing.note_gone():
+            self._hang_up()
 
     def receive_lost(self) -> None:
         """Nothing can be said any more either."""
-        if not self._framing.note_gone():
-            self._writer.stop(Cause(End.GONE, "the client hung up"))
+        self._is_lost = True
+        self.receive_eof()
 
     def handle_timeout(self) -> None:
         """Nothing came for as long as it may take."""
@@ -137,9 +133,19 @@ class Connection:
         """The listener ends, or failed."""
         self._writer.stop(self._writer.cause)
 
+    def _hang_up(self) -> None:
+        exchange = self._writer.exchange
+        if self._is_lost or (exchange is not None and not exchange.is_ended):
+            self._writer.stop(Cause(End.GONE, "the client hung up"))
+        else:
+            self._framing.is_ending = True
+            self._settle()
+
     def _handle_job(self, has_failed: bool) -> None:
         if has_failed:
             self._writer.stop(Cause(End.BROKEN, "the listener failed"))
+        elif self._framing.is_gone:  # it was told, and may have been made to stop before it could do anything about it
+            self._hang_up()
         self._writer.close_if_over()
         self._settle()
 

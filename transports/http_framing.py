@@ -72,11 +72,11 @@ class Framing:
         queued: what is to be written next.
         is_behind: more of what has arrived can be parsed than was.
         is_ending: nothing more is read.
+        is_gone: nothing more will come.
     """
 
     __slots__ = (
         "_given",
-        "_is_gone",
         "_is_late",
         "_is_read",
         "_is_retimed",
@@ -94,6 +94,7 @@ class Framing:
         "intake",
         "is_behind",
         "is_ending",
+        "is_gone",
         "phase",
         "queued",
     )
@@ -106,6 +107,7 @@ class Framing:
         self.queued: list[bytes | bytearray] = []
         self.is_behind = False
         self.is_ending = False
+        self.is_gone = False
         self._wire = wire
         self._limits = limits
         self._make_codec = make_codec
@@ -114,7 +116,6 @@ class Framing:
         self._is_retimed = True
         self._is_read = True
         self._may_be_full = False
-        self._is_gone = False
         self._is_late = False
         self._news: anyio.Event | None = None  # while a task waits for what arrives
         self._raw = b""  # of a tunnel; one read at most, and what came before that was noticed
@@ -193,7 +194,7 @@ class Framing:
 
     def note_gone(self) -> bool:
         """The client hung up. Returns whether a task that waited for more is told."""
-        self._is_gone = True
+        self.is_gone = True
         return self._tell_waiting()
 
     def note_late(self) -> bool:
@@ -268,7 +269,7 @@ class Framing:
     async def _wait(self) -> None:
         """Return when something has arrived."""
         before = self.phase
-        if not (self._is_gone or self._is_late):
+        if not (self.is_gone or self._is_late):
             self._news = news = anyio.Event()
             self.tell_wire()
             try:
@@ -278,7 +279,7 @@ class Framing:
             if self.phase is not before and self.phase is not Phase.TUNNEL:
                 await anyio.sleep_forever()  # whoever leaves this phase for a task cancels it
             self.tell_wire()
-        if self._is_gone and not self._raw:
+        if self.is_gone and not self._raw:
             raise Gone
         if self._is_late:
             raise Silent

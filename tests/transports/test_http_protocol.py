@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -184,6 +185,36 @@ async def test_a_connection_that_fails_by_our_own_fault_is_closed_once(monkeypat
         monkeypatch.setattr(Framing, "ask_body", fail)
         await stream.send(post(b"x" * 100, path="/upload/files?sig=1"))
         assert await w.port.wait_closed(1) is End.BROKEN
+
+
+@pytest.mark.parametrize("how", ["refused, lost", "lost, refused", "left, refused"])
+async def test_a_client_that_leaves_as_its_upload_is_refused_is_let_go_of(how: str) -> None:
+    """Whoever takes the upload in is told that the client is gone, and is made to stop, before it has its turn."""
+    async with listening() as w, await w.connect() as stream:
+        w.port.on_open = lambda channel, _, outlet: w.port.file_outlet(channel).receive(
+            Receive(channel, ("b0",), file_size_max_bytes=1000, total_size_max_bytes=1000)
+        )
+        await stream.send(post(b"x" * 100, path="/upload/files?sig=1")[:-50])
+        with anyio.fail_after(WAIT_S):
+            while not w.files.taken:  # noqa: ASYNC110
+                await anyio.sleep(0.001)
+        (connection,) = w.server._connections
+        protocol = connection._wire
+        refuse = partial(w.port.outlets[ONE].send, Send(ONE, b"{}", is_last=True, status=503))
+        if how == "left, refused":
+            protocol.eof_received()  # type: ignore[attr-defined]
+        else:
+            protocol._transport.abort()  # type: ignore[attr-defined]  # as a reset does: that is told in the next turn
+        if how == "lost, refused":
+            asyncio.get_running_loop().call_soon(refuse)
+        else:
+            refuse()
+        with anyio.move_on_after(2) as waiting:
+            while w.server._connections:  # noqa: ASYNC110
+                await anyio.sleep(0.001)
+        connection.stop()
+        assert not waiting.cancelled_caught
+        assert await w.port.wait_closed(1) is (End.DONE if how == "left, refused" else End.GONE)
 
 
 async def test_a_reader_of_nothing_is_given_up() -> None:
