@@ -98,8 +98,8 @@ class Addition:
                 return False
             if digest is not None:
                 digest.update(chunk)
-            if self._order.offset == 0:
-                self._head += chunk[: HEAD_BYTES - len(self._head)]
+            if (missing := HEAD_BYTES - self._order.offset - len(self._head)) > 0:
+                self._head += chunk[:missing]
             await writer.write(chunk)
             if digest is None and writer.size_bytes - told >= TELL_EVERY_BYTES:
                 told = writer.size_bytes

@@ -21,6 +21,7 @@ from .deposit import FULL, GONE, Deposits, Permit, Refusal
 from .desk import Desk, Role
 from .effects import Append, Appended, Cease, Discard, DraftOpening, Halt, Headers, StoredFile, Verb
 from .errors import LocalProtocolError
+from .filename import HEAD_BYTES
 from .ids import ChannelId
 from .machine import Machine
 from .shelf import Hold, Shelf
@@ -262,6 +263,7 @@ class Drafts:
     def _append(self, draft: Draft, channel: ChannelId, opening: DraftOpening) -> None:
         draft.step(Input.APPEND)
         draft.channel, draft.is_ceasing = channel, False
+        draft.head = draft.head[: draft.offset]  # what was brought may have been taken back
         draft.expires_at = draft.dies_at  # as long as it goes on
         self._set_timer(draft)
         self._desk.assign(channel, AppendRole(draft))
@@ -295,7 +297,7 @@ class Drafts:
         if not 0 <= report.size_bytes <= draft.size_bytes:
             raise LocalProtocolError(f"got a draft of {report.size_bytes} bytes, ordered {draft.size_bytes}")
         draft.offset = report.size_bytes
-        draft.head = report.head or draft.head
+        draft.head = (draft.head + report.head)[:HEAD_BYTES]
         if not report.is_over:
             return
         draft.channel = None

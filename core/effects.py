@@ -645,7 +645,7 @@ class Appended(msgspec.Struct, frozen=True, omit_defaults=True):
         size_bytes: what it has.
         is_over: nothing more of this body follows.
         sha256: of the whole: it is there, and is a blob now.
-        head: its first 512 bytes, if this body brought them.
+        head: what this body brought of its first 512 bytes.
     """
 
     size_bytes: int

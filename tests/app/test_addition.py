@@ -89,7 +89,7 @@ async def test_one_that_is_stopped_in_its_body_keeps_what_came() -> None:
     assert reported(addition) == Appended(3, halt=Halt.CEASED, head=b"012")
     addition = make(blobs, offset=3)
     await addition.take(body(WHOLE[3:]))
-    assert reported(addition) == Appended(10, sha256=HASH)
+    assert reported(addition) == Appended(10, sha256=HASH, head=WHOLE[3:])
 
 
 @pytest.mark.parametrize(
@@ -156,3 +156,15 @@ async def test_what_a_file_begins_with_is_told_by_who_brings_it_and_no_more() ->
     second = Addition(Append(ChannelId(1), "b", 600, len(content)), blobs, lambda message: None)
     await second.take(body(content[600:]))
     assert reported(second).head == b""
+
+
+@pytest.mark.parametrize("cut", [1, HEAD_BYTES - 1, HEAD_BYTES, HEAD_BYTES + 1])
+async def test_what_a_file_begins_with_may_come_in_several_bodies(cut: int) -> None:
+    blobs = MemoryBlobs()
+    content = bytes(range(256)) * 4
+    heads = b""
+    for start, stop in ((0, cut), (cut, 700), (700, len(content))):
+        addition = Addition(Append(ChannelId(1), "b", start, len(content)), blobs, lambda message: None)
+        await addition.take(body(content[start:stop]))
+        heads += reported(addition).head
+    assert heads == content[:HEAD_BYTES]

@@ -203,9 +203,20 @@ def test_a_request_that_had_not_begun_leaves_its_draft_as_it_was() -> None:
 def test_what_a_file_begins_with_is_known_from_the_request_that_brought_it() -> None:
     _, _, tus = drafting()
     tus.begin(10)
-    tus.tell(tus.append(0, 4), 4, head=b"\x89PNG\r\n\x1a\n")
-    channel = tus.append(4, 6)
-    (save,) = tus.tell(channel, 10, sha256=HASH)
+    tus.tell(tus.append(0, 8), 8, head=b"\x89PNG\r\n\x1a\n")
+    channel = tus.append(8, 2)
+    (save,) = tus.tell(channel, 10, sha256=HASH, head=b"\0\0")
+    assert json.loads(save.value)["mime_type"] == "image/png"
+
+
+@pytest.mark.parametrize("kept", [3, 0])
+def test_what_a_file_begins_with_may_come_with_several_requests(kept: int) -> None:
+    """Some of them in vain: that is brought again."""
+    _, _, tus = drafting()
+    tus.begin(10)
+    tus.tell(tus.append(0, 3), kept, head=b"\x89PN")
+    tus.tell(tus.append(kept, 2), 5, head=b"\x89PNG\r"[kept:])
+    (save,) = tus.tell(tus.append(5, 5), 10, sha256=HASH, head=b"\n\x1a\n\0\0")
     assert json.loads(save.value)["mime_type"] == "image/png"
 
 
