@@ -197,10 +197,14 @@ class Hearing:
         if self.receive_errand(link, errand, frame, number):
             return
         if errand.purpose == "replay":
-            self._listens.receive_set_again(link, errand.about, is_done=frame.error is None)
-            self._handshakes.receive_replayed(link)
+            self.receive_replay(link, errand, is_done=frame.error is None)
         elif errand.purpose == "initialize":
             self._handshakes.receive_handshake(link, frame)
+
+    def receive_replay(self, link: Link, errand: Errand, *, is_done: bool) -> None:
+        """A setting of the lost session was made again, or could not be."""
+        self._listens.receive_set_again(link, errand.about, is_done=is_done)
+        self._handshakes.receive_replayed(link)
 
     def receive_errand(self, link: Link, errand: Errand, frame: Frame, number: int) -> bool:
         """The answer to a request of ours, or an error for none. False if it is for a handshake with sessions."""

@@ -263,7 +263,7 @@ class ServerChannels:
 
     def _receive_errand_close(self, link: Link, errand: Errand, cause: Cause, number: int) -> None:
         if errand.purpose == "replay":
-            self._handshakes.receive_replayed(link)
+            self._hearing.receive_replay(link, errand, is_done=False)
         elif errand.purpose in ("initialize", "discover"):
             if not self._handshakes.receive_refusal(link, errand.purpose, cause):
                 error = handshake_error_of(link, cause)

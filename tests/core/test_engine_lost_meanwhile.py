@@ -57,6 +57,20 @@ def test_a_subscription_that_the_lost_server_did_not_answer_is_confirmed_by_the_
     assert said["params"]["notifications"] == ({} if is_refused else {"resourceSubscriptions": ["a:1"]})
 
 
+@pytest.mark.parametrize("cause", [Cause(End.BROKEN, "reset"), Cause(End.REFUSED, status=500)])
+def test_a_subscription_that_the_next_server_cannot_be_asked_for_is_not_waited_for(cause: Cause) -> None:
+    """Nothing can come of it before the time is over that a confirmation may take."""
+    world, client, _ = served("http")
+    channel = client.request("subscriptions/listen", notifications={"resourceSubscriptions": ["a:1"]})
+    world.end(world.hear("resources/subscribe").channel, Cause(End.REFUSED, status=404))
+    rise(world)
+    again = world.hear("resources/subscribe")
+    assert client.told(channel) == []
+    world.end(again.channel, cause)
+    (said,) = client.told(channel)
+    assert (said["method"], said["params"]["notifications"]) == (ACKNOWLEDGED, {})
+
+
 def test_what_a_server_without_sessions_grants_after_a_loss_is_confirmed() -> None:
     world = bridge()
     client = modern(world, "pipe")
