@@ -338,8 +338,9 @@ class Courier:
             self._hold(session, Held(message, session.asks[number].method, number))
 
     def _put_ask(self, session: Session, number: int, stream: Stream, message: bytes) -> None:
-        session.asks[number] = session.asks[number]._replace(stream=stream)
-        if self._desk.is_open(stream.channel):
+        ask, is_there = session.asks[number], self._desk.is_open(stream.channel)
+        session.asks[number] = ask._replace(stream=stream, is_shown=ask.is_shown or is_there)
+        if is_there:
             self.expect_answer(session, number)
         else:
             self._expect_stream(session, number)
@@ -368,6 +369,7 @@ class Courier:
                     session, ask, INTERNAL_ERROR, "the question was lost: the client was away for too long"
                 )
             else:
+                session.asks[number] = ask._replace(is_shown=True)
                 self.expect_answer(session, number)
 
     def take_ask(self, session: Session, id_raw: bytes | None) -> Ask | None:
@@ -398,7 +400,11 @@ class Courier:
 
     def unask(self, session: Session, number: int, params: bytes | None) -> None:
         """The server withdrew its request, or is gone; or the client takes too long. `params` are those of the server's
-        notification, an object with each member once."""
+        notification, an object with each member once.
+
+        A client that was not there for the question hears of it only where that is kept. 2025-11-25 cancellation,
+        "Behavior Requirements": such notifications reference only requests that "were previously issued".
+        """
         if session.is_stateless:
             if not self.task_questions.withdraw(session, number):
                 self._legwork.unask(session, number)
@@ -408,7 +414,7 @@ class Courier:
             return
         params = set_member(params or b"{}", "requestId", b"%d" % number)
         message = jsonrpc.encode_notification("notifications/cancelled", params)
-        if not self._streams.put(session, ask.stream, message):
+        if not self._streams.put(session, ask.stream, message) and ask.is_shown:
             self.deliver(session, "notifications/cancelled", message, None)
 
     def give_up(self, session: Session, number: int) -> None:

@@ -95,6 +95,7 @@ class Ask(NamedTuple):
         params: what the server said, where the client is shown it as its older revision has it.
         of_task: the call whose client is asked in the course of a task.
         told: how far the server was told that it is.
+        is_shown: it has left for the client, and is not only kept for it.
     """
 
     id_raw: bytes
@@ -108,6 +109,7 @@ class Ask(NamedTuple):
     params: bytes | None = None
     of_task: Exchange | None = None
     told: float = float("-inf")
+    is_shown: bool = False
 
 
 class Held(NamedTuple):

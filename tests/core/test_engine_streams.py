@@ -708,6 +708,25 @@ def test_a_question_withdrawn_while_its_client_is_away_is_said_to_be() -> None:
     assert withdrawn == {**withdrawn, "method": "notifications/cancelled", "params": {"requestId": asked["id"]}}
 
 
+@pytest.mark.parametrize("was_back", [False, True])
+def test_of_a_question_that_no_client_has_seen_none_is_told_elsewhere(was_back: bool) -> None:
+    """It is kept for a call that ends without it: then there is no place for more, and nobody knows of it."""
+    world = driver(limits=Limits(held_timeout_s=30.0, ask_timeout_s=30.0))
+    client = connect(world, "http", "pipe")
+    call = call_of(world, client)
+    call.progress(0)
+    world.end(call.channel, GONE)
+    call.ask(1)
+    if was_back:
+        world.end(client.resume("1-1"), GONE)
+    call.answer()
+    stream = client.listen()
+    world.wait(31.0)
+    assert world.hear("").frame["id"] == "q1", "it is refused"
+    told = [frame["method"] for frame in world.frames(stream)]
+    assert told == ["notifications/cancelled"] * was_back
+
+
 # --- Cancelling -------------------------------------------------------------------------------------------------------
 
 CANCEL = '{"requestId":1}'
