@@ -1,7 +1,8 @@
 """Whatever clients, servers and the storage do, in any order, nothing is raised, and each gets its own answers, once.
 
 The input is a list of operations, three bytes each: what happens, to whom, and how; a message of its own (`RAW`) is the
-bytes behind its operation. The driver does what `docs/engine.md` asks of it, so no accepted outcome is an exception:
+bytes behind its operation. The driver does what `docs/engine.md` asks of it, so no accepted outcome is an exception. It
+tells of things one by one, or together and in pieces; what counts as large is small here:
 
 - a request is answered at most once, to its own client, with what its own server made of it; once all is stopped,
   exactly once, if its client is there and has not cancelled it;
@@ -17,7 +18,10 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
+from unittest.mock import patch
 
+from isthmus.core import jsonrpc, passing
+from isthmus.core.edges import EDGE_BYTES
 from isthmus.core.effects import (
     Allocate,
     Allocated,
@@ -45,6 +49,7 @@ from isthmus.core.effects import (
     Loaded,
     Materialize,
     Materialized,
+    Pass,
     PipeOpening,
     Post,
     PostOpening,
@@ -79,6 +84,7 @@ from isthmus.core.plan import (
     UploadConsumer,
 )
 from isthmus.core.report import Command
+from isthmus.core.wire.http_client import ENDED_ORDERLY
 from isthmus.core.wire.mirroring import headers_for
 
 SERVERS: Final = ("own", "web", "shared", "files", "auto")
@@ -125,6 +131,9 @@ OPERATIONS_MAX: Final = 160
 CHANNELS_MAX: Final = 200
 DEADLINES_MAX: Final = 200
 """In one stretch of time. Servers that are silent are asked again every so often."""
+LARGE_BYTES: Final = 150
+PARTS_MIN_BYTES: Final = 300
+FILLER: Final = "y" * PARTS_MIN_BYTES
 
 REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN: Final = "2026-07-28"
@@ -253,6 +262,10 @@ class World:
         self.events: set[tuple[Client, str, str]] = set()
         self.tags = 0
         self.unsent: Counter[ChannelId] = Counter()
+        self.passed: dict[ChannelId, list[bytes]] = {}  # of replies that are not over, what was passed on
+        self.missing: Counter[ChannelId] = Counter()  # how many bytes of these are to come
+        self.is_together = False  # what happens now is told together, and in `pieces`
+        self.pieces = 1
 
     # --- What is ordered --------------------------------------------------------------------------------------------
 
@@ -260,6 +273,8 @@ class World:
         for effect in effects:
             if isinstance(effect, Send):
                 self.hear(effect)
+            elif isinstance(effect, Pass):
+                self.take_part(effect)
             elif isinstance(effect, Close):
                 assert effect.channel in self.open
                 self.children.discard(effect.channel)
@@ -280,10 +295,23 @@ class World:
             elif isinstance(effect, Forget):
                 self.records.pop(effect.key, None)
         for effect in effects:
-            if isinstance(effect, Close) or (isinstance(effect, Send) and effect.is_last):
-                self.close(effect.channel, Cause(End.DONE))
+            is_last = isinstance(effect, Close) or (isinstance(effect, Send) and effect.is_last)
+            if is_last or (isinstance(effect, Pass) and not self.missing[effect.channel]):
+                self.close(effect.channel, Cause(End.DONE))  # type: ignore[union-attr]
         assert self.engine.session_count <= LIMITS.sessions_max
         assert self.engine.exchange_count <= LIMITS.sessions_max * LIMITS.exchanges_per_session_max
+
+    def take_part(self, order: Pass) -> None:
+        channel = order.channel
+        assert channel in self.open
+        assert (channel in self.passed) is not bool(order.size_bytes)
+        parts = self.passed.setdefault(channel, [])
+        parts += order.pieces
+        self.missing[channel] += order.size_bytes - sum(map(len, order.pieces))
+        assert self.missing[channel] >= 0
+        if not self.missing[channel]:
+            del self.passed[channel]
+            self.hear(Send(channel, b"".join(parts), is_last=True))
 
     def hear(self, send: Send) -> None:
         assert send.channel in self.open
@@ -318,14 +346,51 @@ class World:
 
     def close(self, channel: ChannelId, cause: Cause) -> None:
         if channel in self.open:
-            self.open.discard(channel)
-            self.children.discard(channel)
-            self.heard = [heard for heard in self.heard if heard.channel != channel]
-            self.do(self.engine.receive_close(channel, cause, self.now))
+            size_bytes = self.unsent[channel] if self.is_together else 0
+            self.forget(channel)
+            if size_bytes and channel in self.owners:
+                self.do(self.engine.receive_at_once(channel, self.now, size_bytes=size_bytes, cause=cause))
+            else:
+                self.do(self.engine.receive_close(channel, cause, self.now))
+
+    def forget(self, channel: ChannelId) -> None:
+        """A channel is over, as the engine is about to be told."""
+        self.open.discard(channel)
+        self.children.discard(channel)
+        self.heard = [heard for heard in self.heard if heard.channel != channel]
+        if self.passed.pop(channel, None) is not None:
+            self.owners[channel].is_loose = True  # it was cut off
+        del self.unsent[channel], self.missing[channel]
 
     def say(self, channel: ChannelId, message: bytes) -> None:
-        if channel in self.open:
+        if channel not in self.open:
+            return
+        if self.is_together and channel in self.upstream and message:
+            self.do(self.engine.receive_pieces(channel, self.cut(message), self.now))
+        else:
             self.do(self.engine.receive_message(channel, message, self.now))
+
+    def cut(self, message: bytes) -> tuple[bytes, ...]:
+        size = max(1, -(-len(message) // self.pieces))
+        return tuple(message[at : at + size] for at in range(0, len(message), size))
+
+    def say_all(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
+        """The response to a POST is one document, which comes whole, or as it comes."""
+        engine = self.engine
+        if not engine.passes(channel, message[:EDGE_BYTES], len(message)):
+            self.forget(channel)
+            self.do(
+                engine.receive_at_once(channel, self.now, opening=opening, message=message, cause=ENDED_ORDERLY),
+            )
+            return
+        first, rest = message[:EDGE_BYTES], self.cut(message[EDGE_BYTES:])
+        self.do(engine.receive_part(channel, (first,), self.now, opening=opening, size_bytes=len(message)))
+        for piece in rest[:-1]:
+            if channel in self.open:
+                self.do(engine.receive_part(channel, (piece,), self.now))
+        if channel in self.open:
+            self.forget(channel)
+            self.do(engine.receive_part(channel, rest[-1:], self.now, cause=ENDED_ORDERLY))
 
     def report(self, how: int) -> None:
         """Some of what is on its way to some peer has left."""
@@ -399,8 +464,11 @@ class World:
             self.open.add(channel)
             revision = MODERN if client.is_modern else None
             opening = PostOpening(client.server, session=client.session, revision=revision, mirrored=mirrored)
-            self.do(self.engine.receive_open(channel, opening, self.now))
-            self.say(channel, message)
+            if self.is_together:
+                self.do(self.engine.receive_at_once(channel, self.now, opening=opening, message=message))
+            else:
+                self.do(self.engine.receive_open(channel, opening, self.now))
+                self.say(channel, message)
 
     def act(self, client: Client, how: int) -> None:
         """What else a client may do."""
@@ -469,11 +537,16 @@ class World:
         if not self.heard:
             return
         heard = self.heard.pop(who % len(self.heard))
+        reply = self.reply(heard, how >> 1)
+        reply = spoilt(reply, how, who) if who & 128 else reply
         if heard.is_posted and heard.channel not in self.connected:
             self.connected.add(heard.channel)
-            self.do(self.engine.receive_open(heard.channel, Connected("S" if how & 1 else None), self.now))
-        reply = self.reply(heard, how >> 1)
-        self.say(heard.channel, spoilt(reply, how, who) if who & 128 else reply)
+            opening = Connected("S" if how & 1 else None)
+            if self.is_together and how & 128 == 0 and reply and heard.channel in self.open:
+                self.say_all(heard.channel, opening, reply)
+                return
+            self.do(self.engine.receive_open(heard.channel, opening, self.now))
+        self.say(heard.channel, reply)
         if heard.is_posted and how & 128 == 0:
             self.close(heard.channel, Cause(End.DONE))
 
@@ -507,7 +580,8 @@ class World:
         elif method == "tools/list":
             text = '"tools":[{"name":"echo","inputSchema":{"type":"object"}},{"name":"eat","inputSchema":{}}]'
         else:
-            text = f'"content":[{{"type":"text","text":"saved {tag} to /w/{tag}.png"}}]'
+            filler = FILLER if self.pieces > 1 else ""
+            text = f'"content":[{{"type":"text","text":"saved {tag} to /w/{tag}.png{filler}"}}]'
         return f'{{"jsonrpc":"2.0","id":{id_raw},"result":{{{text}}}}}'.encode()
 
     def speak(self, who: int, how: int) -> None:
@@ -597,6 +671,7 @@ def operate(world: World, data: bytes) -> None:
             return
         what, who, how = data[at : at + 3]
         at += 3
+        world.is_together, world.pieces = bool(what & 16), 1 + (what >> 5)
         client = world.clients[who % len(world.clients)] if world.clients else None
         match what % 16:
             case 0 | 1:
@@ -636,6 +711,11 @@ def operate(world: World, data: bytes) -> None:
 
 
 def test_one_input(data: bytes) -> None:
+    with patch.object(jsonrpc, "LARGE_BYTES", LARGE_BYTES), patch.object(passing, "PARTS_MIN_BYTES", PARTS_MIN_BYTES):
+        live(data)
+
+
+def live(data: bytes) -> None:
     world = World()
     operate(world, data)
     here = [client for client in world.clients if client.pipe in world.open and not client.is_loose]
