@@ -100,7 +100,7 @@ class Link:
     babble: how the first line began that was no message, and came in place of an answer to `initialize`.
     noise: how many messages of the server could not be read.
     notices: open POSTs that carry a notification or an answer.
-    has_listened: whether this upstream session has ever granted a GET stream.
+    has_listened: whether this upstream session has ever granted a GET stream, its own or the rest of a reply.
     is_asked_again: in this handshake it was asked in a revision it named, after it had refused another.
     is_plain: whether nothing here has a say in what goes up and comes down; None: nobody has looked, in this
         incarnation. See `plain`.

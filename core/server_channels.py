@@ -91,6 +91,7 @@ class ServerChannels:
         elif isinstance(role, UpPostRole):
             self._handshakes.receive_head(link, role.number, opening.session)
             role.has_begun = True
+            link.has_listened |= role.is_resumed and is_current(role)  # it was asked for with GET
             if role.is_confirmation and is_current(role) and link.upstream.state is State.CONFIRMING:
                 self._uplink.receive_settled(role)  # it was to say 202 and said 200: taken is taken
                 self._handshakes.receive_confirmed(link)

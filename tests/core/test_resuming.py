@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from driving import DONE, Client, Driver, Heard, connect, driver, notification, result
+from driving import DONE, FORGOTTEN, Client, Driver, Heard, connect, driver, newcomer, notification, result
 from isthmus.core.desk import Desk
-from isthmus.core.effects import Cause, Connected, End, Listen, Primed
+from isthmus.core.effects import Cause, Connected, End, Listen, Primed, Queued
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
 from isthmus.core.plan import Kind, Plan, ServerPlan
@@ -194,3 +194,26 @@ def test_connections_that_bring_nothing_follow_one_another_more_and_more_slowly(
     target = resuming(LONG)
     assert target.spacing(idle, 1e9) == 0.25 * times
     assert target.spacing(idle, 0.5) == min(0.25 * times, 0.5)
+
+
+@pytest.mark.parametrize("grants", [True, False])
+def test_who_has_granted_the_rest_of_a_reply_has_event_streams(grants: bool) -> None:
+    """That of the session, which had to wait for a place, meets a 404 then: the session is forgotten. From a server
+    that was never seen to have any it means no more than that."""
+    world = driver()
+    client = newcomer(world, "http", "http")
+    channel = client.initialize()
+    world.answer(world.hear("initialize"), '{"protocolVersion":"2025-11-25","capabilities":{}}', session="S1")
+    world.acknowledge(world.hear("notifications/initialized"))
+    client.session = world.sent[channel][-1].session
+    client.notify("notifications/initialized")
+    own = world.last_dial(Listen).channel
+    world.open(own, Queued())
+    call = Call(client, 1, "e1")
+    world.wait(3.0)
+    rest = call.rest()
+    assert rest is not None
+    world.open(rest, Connected()) if grants else world.end(rest, Cause(End.REFUSED, status=405))
+    world.end(own, FORGOTTEN)
+    client.request("2", "tools/list")
+    assert [heard.frame["method"] for heard in world.heard] == ["initialize" if grants else "tools/list"]
