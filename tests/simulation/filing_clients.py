@@ -285,7 +285,7 @@ class Filing(Client):
         """Ask how a task fares, or fetch what it has come to."""
         promises = self.promises
         must, is_fetch = promises.must_see(handle, self), not self.is_modern and self.rng.random() < 0.3
-        whose = (handle.server, handle.principal, handle.is_modern)
+        whose, was_over = (handle.server, handle.principal, handle.is_modern), bool(handle.status)
 
         def seen(frame: dict[str, Any]) -> None:
             result, error = frame.get("result", {}), frame.get("error", {})
@@ -294,7 +294,7 @@ class Filing(Client):
             if "result" in frame and whose != (self.server, self.principal, self.is_modern):
                 raise Wrong(f"{self.principal!r} was told of {handle}")
             if "status" in result:
-                promises.receive_status(handle, result["status"])
+                promises.receive_status(handle, result["status"], was_over=was_over)
             outcome = result if is_fetch else result.get("result")
             if outcome and "content" in outcome:
                 meta = {key: value for key, value in outcome.get("_meta", {}).items() if "related-task" not in key}

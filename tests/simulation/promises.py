@@ -179,7 +179,13 @@ class Promises:
             and not any(handle.says.encode() in data for data in self.network.disk.vanished)  # its outcome
         )
 
-    def receive_status(self, handle: Handle, status: str) -> None:
+    def receive_status(self, handle: Handle, status: str, *, was_over: bool) -> None:
+        """Args:
+        was_over: somebody had been told so before this was asked for. Else what another was told later may have
+            come first.
+        """
+        if status == "working" and not was_over:
+            return
         is_lost = handle.run < self.network.runs and self.network.disk.troubles > 0  # it could not be kept
         if handle.status and status != handle.status and is_lost and status == "failed":
             handle.status, handle.outcome = "", None
