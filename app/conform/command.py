@@ -29,6 +29,8 @@ def conform(options: argparse.Namespace, command: list[str]) -> bool:
         Failed: it cannot be tested, or not to the end, or a signal asked it to stop. What was found is told.
         KeyboardInterrupt: a signal asked it to stop before anything was tried. No child is left.
     """
+    if options.replay is not None and not options.client:
+        options.client = report.is_of_client(_content(options.replay))
     _check(options, CLIENT_RULES if options.client else SERVER_RULES)
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -121,9 +123,7 @@ def _write(path: str, content: Callable[[], bytes]) -> list[str]:
 
 def _replay(options: argparse.Namespace, trial: Trial[C]) -> bool:
     try:
-        records = report.decode_record(Path(options.replay).read_bytes(), trial.kind)
-    except OSError as error:
-        raise ConfigError(f"{options.replay} cannot be read: {error.strerror or error}") from error
+        records = report.decode_record(_content(options.replay), trial.kind)
     except ValueError as error:
         raise ConfigError(f"{options.replay} is no record of `isthmus conform`: {error}") from error
     rules = trial.chosen(options.only, options.ignore)
@@ -139,6 +139,13 @@ def _replay(options: argparse.Namespace, trial: Trial[C]) -> bool:
             findings.append(finding)
     screen.say(f"{_rules(len(findings))} broken")
     return not _fails(findings, options.strict)
+
+
+def _content(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _fails(findings: Sequence[Finding[C]], is_strict: bool) -> bool:
