@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
 from ...core.oracle import Rule
 from .. import logs, screen
@@ -20,6 +21,15 @@ from .steps import REVISIONS
 from .targets import spec_of, target_of
 from .trials import Effort, Trial, run
 
+TOLD: Final = "what is played again is told on stdout only"
+UNPLAYED: Final = {
+    "safe": "a conversation is played as it is, with the calls that it has",
+    "json": TOLD,
+    "junit": TOLD,
+    "record": TOLD,
+}
+"""Options that say nothing of what is played again → why."""
+
 
 def conform(options: argparse.Namespace, command: list[str]) -> bool:
     """Do what `options` say. False if a rule is broken that must be kept.
@@ -29,6 +39,9 @@ def conform(options: argparse.Namespace, command: list[str]) -> bool:
         Failed: it cannot be tested, or not to the end, or a signal asked it to stop. What was found is told.
         KeyboardInterrupt: a signal asked it to stop before anything was tried. No child is left.
     """
+    for option in UNPLAYED if options.replay is not None else ():
+        if getattr(options, option):
+            raise ConfigError(f"got --{option} with --replay, expected it without: {UNPLAYED[option]}")
     if options.replay is not None and not options.client:
         options.client = report.is_of_client(_content(options.replay))
     _check(options, CLIENT_RULES if options.client else SERVER_RULES)

@@ -144,6 +144,8 @@ def test_files_for_machines(conform: Run) -> None:
         (("--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
         (("--env", "secret", "--", "c"), "got --env without a name and a ="),
         (("--replay", "nowhere", "--", "c"), "nowhere cannot be read"),
+        (("--replay", "f", "--safe", "--", "c"), "got --safe with --replay"),
+        (("--replay", "f", "--junit", "x", "--", "c"), "got --junit with --replay"),
     ],
 )
 def test_wrong_use_is_told(arguments: tuple[str, ...], says: str, conform: Run) -> None:
