@@ -238,13 +238,6 @@ def _add_conform(add: Callable[..., argparse.ArgumentParser], shared: argparse.A
         help="where the server listens: http(s)://…, sse+http(s)://… or ws(s)://…",
     )
     conform.add_argument(
-        "--transport",
-        choices=("auto", "streamable_http", "sse", "websocket"),
-        default="auto",
-        help="what is spoken at the URL; default auto: what the URL says, and HTTP+SSE (sse) with a server that "
-        "refuses Streamable HTTP; to a client Streamable HTTP",
-    )
-    conform.add_argument(
         "--client",
         action="store_true",
         help="test a client: {url} or {server} (stdio) in its command stands for our end",
@@ -264,7 +257,14 @@ def _add_conform(add: Callable[..., argparse.ArgumentParser], shared: argparse.A
 
 
 def _add_playing(command: argparse.ArgumentParser) -> None:
-    """How a server is spoken to and judged."""
+    """How a server, or a client, is spoken to and judged."""
+    command.add_argument(
+        "--transport",
+        choices=("auto", "streamable_http", "sse", "websocket"),
+        default="auto",
+        help="what is spoken at the URL; default auto: what the URL says, and HTTP+SSE (sse) with a server that "
+        "refuses Streamable HTTP; to a client Streamable HTTP",
+    )
     command.add_argument("--timeout", type=float, metavar="N", help="seconds for an answer; default 20, of a client 10")
     command.add_argument("--only", action="append", default=[], metavar="RULE", help="look for this rule only")
     command.add_argument("--ignore", action="append", default=[], metavar="RULE", help="do not look for this rule")
@@ -284,10 +284,11 @@ def _add_replay(add: Callable[..., argparse.ArgumentParser], shared: argparse.Ar
         usage="isthmus replay [options] RECORD URL | isthmus replay [options] RECORD -- COMMAND [ARG …] | "
         "isthmus replay TRACE",
         description=about,
-        epilog="A record of `isthmus conform` is played with the server, to see which of its rules are still broken; a "
-        "trace of `isthmus serve` or `wrap` is played by itself, to see whether this version does the same. "
-        "Exit codes: 0 nothing that must be kept is broken, or nothing differs; 1 something is or does, or the server "
-        "cannot be tested; 2 usage. Example: isthmus replay broken.jsonl -- python my_server.py",
+        epilog="A record of `isthmus conform` is played with the server, or with the client, in whose command {url} or "
+        "{server} stands for our end, to see which of its rules are still broken; a trace of `isthmus serve` or `wrap` "
+        "is played by itself, to see whether this version does the same. Exit codes: 0 nothing that must be kept is "
+        "broken, or nothing differs; 1 something is or does, or it cannot be tested; 2 usage. "
+        "Example: isthmus replay broken.jsonl -- python my_server.py",
     )
     replay.add_argument("file", metavar="FILE", help="what `conform --record` or `--trace` has written")
     replay.add_argument("target", nargs="?", metavar="URL", help="where the server of a record listens: http(s)://…")

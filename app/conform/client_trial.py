@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -17,7 +18,7 @@ from .client_survey import survey_client
 from .http_stage import WAYS, HttpStage
 from .judging import CLIENT_RULES
 from .pipe_stage import PipeStage
-from .trials import Surveyed, Trial
+from .trials import Surveyed, Trial, in_time
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -50,8 +51,8 @@ def client_trial(target: ClientTarget) -> Trial[Behaviour]:
     """
     stage, transport = _stage(target)
 
-    def learn() -> Surveyed[Behaviour]:
-        found = survey_client(stage, stage.told, transport, only=target.revision)
+    def learn(is_late: Callable[[], bool]) -> Surveyed[Behaviour]:
+        found = survey_client(in_time(stage, is_late, Role.CLIENT), stage.told, transport, only=target.revision)
 
         def strategy() -> SearchStrategy[Behaviour]:
             from .behaviours import behaviours  # what it needs is needed to search only

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
 from ...core.oracle import Rule
 from .. import logs, screen
@@ -20,6 +21,15 @@ from .steps import REVISIONS
 from .targets import spec_of, target_of
 from .trials import Effort, Trial, run
 
+TOLD: Final = "what is played again is told on stdout only"
+UNPLAYED: Final = {
+    "safe": "a conversation is played as it is, with the calls that it has",
+    "json": TOLD,
+    "junit": TOLD,
+    "record": TOLD,
+}
+"""Options that say nothing of what is played again → why."""
+
 
 def conform(options: argparse.Namespace, command: list[str]) -> bool:
     """Do what `options` say. False if a rule is broken that must be kept.
@@ -29,6 +39,11 @@ def conform(options: argparse.Namespace, command: list[str]) -> bool:
         Failed: it cannot be tested, or not to the end, or a signal asked it to stop. What was found is told.
         KeyboardInterrupt: a signal asked it to stop before anything was tried. No child is left.
     """
+    for option in UNPLAYED if options.replay is not None else ():
+        if getattr(options, option):
+            raise ConfigError(f"got --{option} with --replay, expected it without: {UNPLAYED[option]}")
+    if options.replay is not None and not options.client:
+        options.client = report.is_of_client(_content(options.replay))
     _check(options, CLIENT_RULES if options.client else SERVER_RULES)
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -121,9 +136,7 @@ def _write(path: str, content: Callable[[], bytes]) -> list[str]:
 
 def _replay(options: argparse.Namespace, trial: Trial[C]) -> bool:
     try:
-        records = report.decode_record(Path(options.replay).read_bytes(), trial.kind)
-    except OSError as error:
-        raise ConfigError(f"{options.replay} cannot be read: {error.strerror or error}") from error
+        records = report.decode_record(_content(options.replay), trial.kind)
     except ValueError as error:
         raise ConfigError(f"{options.replay} is no record of `isthmus conform`: {error}") from error
     rules = trial.chosen(options.only, options.ignore)
@@ -139,6 +152,13 @@ def _replay(options: argparse.Namespace, trial: Trial[C]) -> bool:
             findings.append(finding)
     screen.say(f"{_rules(len(findings))} broken")
     return not _fails(findings, options.strict)
+
+
+def _content(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _fails(findings: Sequence[Finding[C]], is_strict: bool) -> bool:

@@ -31,6 +31,13 @@ class Recorded(msgspec.Struct, Generic[C]):
     conversation: C
 
 
+class _Kind(msgspec.Struct):
+    conversation: dict[str, msgspec.Raw]
+
+
+_kinds: Final = msgspec.json.Decoder(_Kind)
+
+
 def encode_record(findings: Sequence[Finding[C]]) -> bytes:
     return b"".join(
         msgspec.json.encode(
@@ -39,6 +46,15 @@ def encode_record(findings: Sequence[Finding[C]]) -> bytes:
         + b"\n"
         for each in findings
     )
+
+
+def is_of_client(text: bytes) -> bool:
+    """Whether a record says how a server behaved to a client, by its first line; what is none does not."""
+    try:
+        first = _kinds.decode(text.partition(b"\n")[0])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return "steps" not in first.conversation
 
 
 def decode_record(text: bytes, kind: type[C]) -> list[Recorded[C]]:

@@ -17,11 +17,10 @@ from hypothesis.errors import HypothesisWarning
 from hypothesis.strategies import SearchStrategy
 
 from ...core.oracle import Severity, Violation
-from ...core.oracle.observations import Head, Role, Said
 from ..errors import Failed
 from .findings import C, Finding, Outcome
-from .survey import Played
-from .trials import STOPPED, Effort, Trial
+from .survey import Played, has_spoken
+from .trials import OUT_OF_TIME, STOPPED, Effort, Trial
 
 SHRINKS_MAX: Final = 60
 """Conversations played to make one small."""
@@ -41,13 +40,21 @@ class Search(Generic[C]):
     """Args:
     rules: those that are looked for.
     tell: called with a line for people, now and then.
+    is_late: whether the time is over.
     """
 
-    def __init__(self, trial: Trial[C], effort: Effort, rules: Collection[str], tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        trial: Trial[C],
+        effort: Effort,
+        rules: Collection[str],
+        tell: Callable[[str], None],
+        is_late: Callable[[], bool],
+    ) -> None:
         self.outcome: Outcome[C] = Outcome()
         self._trial = trial
         self._examples = effort.examples
-        self._until = None if effort.seconds is None else time.monotonic() + effort.seconds
+        self._is_late = is_late
         self._seed = effort.seed
         self._rules = set(rules)
         self._tell = tell
@@ -68,6 +75,8 @@ class Search(Generic[C]):
                 while self._made < self._examples and not self._is_late():
                     if not self._look(strategy):
                         break
+                if not self._made:
+                    self.outcome.stopped = OUT_OF_TIME
             except Failed as error:
                 self.outcome.stopped = str(error)
                 self._keep_smallest()
@@ -160,7 +169,7 @@ class Search(Generic[C]):
         played = self._trial.play(conversation)
         self.outcome.count += 1
         self.outcome.last = played
-        self._silences = 0 if _has_spoken(played, self._trial.role) else self._silences + 1
+        self._silences = 0 if has_spoken(played, self._trial.role) else self._silences + 1
         if self._silences >= SILENCES_MAX:
             who = self._trial.role.value
             raise Failed(f"the {who} says nothing any more: {SILENCES_MAX} conversations were without a word of it")
@@ -182,6 +191,8 @@ class Search(Generic[C]):
     def _confirm(self, finding: Finding[C]) -> None:
         rule = finding.violation.rule
         for _ in range(CONFIRMATIONS):
+            if self._is_late():
+                break
             violations, _ = self._judged(finding.conversation)
             finding.is_flaky |= rule not in {violation.rule for violation in violations}
         self._keep(finding)
@@ -191,9 +202,6 @@ class Search(Generic[C]):
         rule = finding.violation.rule
         self.outcome.findings = [each for each in self.outcome.findings if each.violation.rule != rule] + [finding]
         self.outcome.tried.add(rule)
-
-    def _is_late(self) -> bool:
-        return self._until is not None and time.monotonic() >= self._until
 
 
 @contextlib.contextmanager
@@ -207,13 +215,6 @@ def _aside() -> Iterator[None]:
             yield
         finally:
             configuration.set_hypothesis_home_dir(before)
-
-
-def _has_spoken(played: Played, role: Role) -> bool:
-    return any(
-        seen.sender is role if isinstance(seen, Said) else isinstance(seen, Head) and role is Role.SERVER
-        for _, seen in played.seen
-    )
 
 
 def _key(conversation: object) -> bytes:

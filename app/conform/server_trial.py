@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ...core.oracle import Role
-from ..errors import Failed
 from .judging import SERVER_RULES, chances, judge
-from .steps import REVISIONS, Conversation
+from .steps import Conversation
 from .survey import survey
 from .targets import Target
-from .trials import Surveyed, Trial
+from .trials import Surveyed, Trial, in_time
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -28,10 +28,8 @@ def server_trial(target: Target, *, is_safe: bool = False, revision: str | None 
     """
     play, transport = target.reach()
 
-    def learn() -> Surveyed[Conversation]:
-        found = survey(play, transport, is_safe=is_safe, only=revision)
-        if not found:
-            raise Failed(f"the server speaks none of {revision or ', '.join(REVISIONS)}")
+    def learn(is_late: Callable[[], bool]) -> Surveyed[Conversation]:
+        found = survey(in_time(play, is_late, Role.SERVER), transport, is_safe=is_safe, only=revision)
 
         def strategy() -> SearchStrategy[Conversation]:
             from .conversations import conversations  # what it needs is needed to search only

@@ -7,13 +7,17 @@ from typing import Any
 
 import msgspec
 
-from ...core.eras import LEGACY, is_known_modern
+from ...core.eras import LATEST_LEGACY, LEGACY, is_known_modern
 from ...core.oracle.methods import declares
-from ...core.oracle.observations import AnyObservation, Role, Said, Transport
+from ...core.oracle.observations import AnyObservation, Head, Role, Said, Transport
+from .. import screen
+from ..errors import Failed
 from .steps import REVISIONS, Conversation, Json, Step, decoded, handshake, request
 
 NAMES_MAX = 50
 """Tools, prompts and resources, each, that are tried: enough for nearly every server, and a bound for the rest."""
+TOLD_MAX, TOLD_MAX_CHARS = 3, 300
+"""Of what a server says that cannot be tested."""
 
 
 class Played(msgspec.Struct):
@@ -33,6 +37,13 @@ class Played(msgspec.Struct):
 
 
 Play = Callable[[Conversation], Played]
+
+
+def has_spoken(played: Played, role: Role) -> bool:
+    return any(
+        seen.sender is role if isinstance(seen, Said) else isinstance(seen, Head) and role is Role.SERVER
+        for _, seen in played.seen
+    )
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -58,11 +69,37 @@ def survey(play: Play, transport: Transport, *, is_safe: bool, only: str | None 
 
     Args:
         is_safe: leave out tools that do not say that they only read.
+
+    Raises:
+        Failed: it can be brought to none. The message says what it answers instead.
     """
-    revisions = LEGACY if transport is Transport.EVENTS else REVISIONS
+    revisions = [each for each in (LEGACY if transport is Transport.EVENTS else REVISIONS) if only in (None, each)]
     is_http = transport is Transport.HTTP
-    found = (_ask(play, revision, is_http, is_safe) for revision in revisions if only in (None, revision))
-    return [each for each in found if each is not None]
+    greeted: dict[str, Played] = {}
+
+    def ask(conversation: Conversation) -> Played:
+        played = play(conversation)
+        greeted.setdefault(conversation.revision, played)
+        return played
+
+    found = [_ask(ask, revision, is_http, is_safe) for revision in revisions]
+    if any(found):
+        return [each for each in found if each is not None]
+    latest = LATEST_LEGACY if LATEST_LEGACY in greeted else next(iter(greeted), "")
+    told = _told(greeted[latest]) if greeted else "nothing"
+    raise Failed(f"the server speaks none of {only or ', '.join(revisions)}; asked for {latest} it answers: {told}")
+
+
+def _told(played: Played) -> str:
+    """What a server says to a greeting, for people."""
+    words: list[str] = []
+    for _, seen in played.seen:
+        if isinstance(seen, Head):
+            words.append(f"HTTP status {seen.status} with {seen.content_type or 'no content type'}")
+        elif isinstance(seen, Said) and seen.sender is Role.SERVER:
+            text = seen.message.decode(errors="replace")
+            words.append(text if len(text) <= TOLD_MAX_CHARS else f"{text[:TOLD_MAX_CHARS]}…")
+    return screen.plain(" | ".join(words[:TOLD_MAX])) or "nothing, as long as it was waited for"
 
 
 def _ask(play: Play, revision: str, is_http: bool, is_safe: bool) -> Survey | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple
 
@@ -10,12 +11,13 @@ import msgspec
 from ...core.oracle import Role, Rule, Violation
 from ..errors import Failed
 from .findings import C, Finding, Outcome
-from .survey import Played
+from .survey import Played, has_spoken
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 STOPPED: Final = "stopped by a signal"
+OUT_OF_TIME: Final = "the time was over before a conversation could begin: more --seconds are needed"
 WHAT_TO_INSTALL: Final = "isthmus conform needs Hypothesis: pip install 'isthmus[conform]'"
 
 
@@ -39,7 +41,7 @@ class Trial(NamedTuple, Generic[C]):
         role: which end it is.
         kind: the type of its conversations.
         rules: those that it can break.
-        survey: learns what it speaks; raises `Failed` if it cannot be tested.
+        survey: learns what it speaks, told how to see that the time is over; raises `Failed` if it cannot be tested.
         play: plays a conversation, and says what was seen.
         judge: what was broken in it, each rule once.
         chances: the rules that could have been.
@@ -51,7 +53,7 @@ class Trial(NamedTuple, Generic[C]):
     role: Role
     kind: type[C]
     rules: Mapping[str, Rule]
-    survey: Callable[[], Surveyed[C]]
+    survey: Callable[[Callable[[], bool]], Surveyed[C]]
     play: Callable[[C], Played]
     judge: Callable[[C, Played], list[Violation]]
     chances: Callable[[C, Played], set[str]]
@@ -74,13 +76,33 @@ class Effort(msgspec.Struct, frozen=True):
 
     Attributes:
         examples: conversations that are made up; those that make others small are not counted.
-        seconds: no new conversation begins after so many; None: there is no such limit.
+        seconds: no new conversation begins after so many, what is learned before included; None: there is no such
+            limit.
         seed: what all choices follow from.
     """
 
     examples: int = 200
     seconds: float | None = None
     seed: int = 0
+
+
+def in_time(play: Callable[[C], Played], is_late: Callable[[], bool], role: Role) -> Callable[[C], Played]:
+    """`play`, which raises `Failed` once the time is over, instead of beginning another conversation.
+
+    Args:
+        role: which end is tested.
+    """
+    is_silent = True
+
+    def in_time(conversation: C) -> Played:
+        nonlocal is_silent
+        if is_late():
+            raise Failed(OUT_OF_TIME + (f"; the {role.value} has said nothing so far" if is_silent else ""))
+        played = play(conversation)
+        is_silent = is_silent and not has_spoken(played, role)
+        return played
+
+    return in_time
 
 
 def run(
@@ -92,14 +114,19 @@ def run(
         tell: called with a line for people, now and then.
 
     Raises:
-        Failed: it cannot be tested, or Hypothesis is missing.
+        Failed: it cannot be tested, or not in that time, or Hypothesis is missing.
     """
+    until = None if effort.seconds is None else time.monotonic() + effort.seconds
+
+    def is_late() -> bool:
+        return until is not None and time.monotonic() >= until
+
     try:
         from .searching import Search  # what it needs is needed by no other command
     except ModuleNotFoundError as error:
         if error.name != "hypothesis":
             raise
         raise Failed(WHAT_TO_INSTALL) from error
-    revisions, strategy = trial.survey()
+    revisions, strategy = trial.survey(is_late)
     tell(f"seed {effort.seed}; {trial.target} speaks {', '.join(revisions)}")
-    return revisions, Search(trial, effort, rules, tell).run(strategy())
+    return revisions, Search(trial, effort, rules, tell, is_late).run(strategy())

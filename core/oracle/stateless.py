@@ -75,7 +75,8 @@ class Envelope(Watch):
         strange = [name for name in frame.meta if name.startswith(PREFIX) and name not in known]
         if strange:
             yield breach(frame, "meta-reserved", f"got {', '.join(map(shown, strange))} in _meta")
-        if frame.kind is Kind.RESULT and frame.result.get("resultType") in (_INPUT, _TASK):
+        by_server = frame.kind is Kind.RESULT and frame.sender is Role.SERVER
+        if by_server and frame.result.get("resultType") in (_INPUT, _TASK):
             yield breach(frame, "result-kind-leaked", f"got the resultType {shown(frame.result['resultType'])}")
 
     def _request(self, frame: Frame) -> Iterator[Breach]:

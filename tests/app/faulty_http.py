@@ -42,6 +42,9 @@ class Handler(BaseHTTPRequestHandler):
             self.server.let_go.wait()
             self.close_connection = True
             return
+        if self.server.fault.startswith("refuses"):
+            self.say(int(self.server.fault.split()[1]), b"{}")
+            return
         if not isinstance(message, dict):
             if self.server.fault == "dies":
                 self.server.shutdown()

@@ -13,15 +13,29 @@ from xml.etree import ElementTree
 import pytest
 from conforming import FAULTY, KNOWN, QUICK, Run, on_stdio, over_http
 from isthmus.app.conform.arguments import arguments_of
+from isthmus.app.conform.conversations import conversations
 from isthmus.app.conform.judging import CHANCES, SERVER_RULES, judge
 from isthmus.app.conform.moves import MOVES, Scene, moves_for
 from isthmus.app.conform.report import decode_record
+from isthmus.app.conform.searching import Search
 from isthmus.app.conform.server_trial import server_trial
 from isthmus.app.conform.steps import REVISIONS, Conversation, Json, decoded, request
 from isthmus.app.conform.survey import Played, Survey, Tool
 from isthmus.app.conform.targets import Target
 from isthmus.app.conform.trials import WHAT_TO_INSTALL, Effort, run
-from isthmus.core.oracle import PIPE_CHANNEL, AnyObservation, Ended, Head, Opened, Role, Said, Severity, Transport, Verb
+from isthmus.core.oracle import (
+    PIPE_CHANNEL,
+    AnyObservation,
+    Ended,
+    Head,
+    Opened,
+    Role,
+    Said,
+    Severity,
+    Transport,
+    Verb,
+    Violation,
+)
 
 # --- Servers --------------------------------------------------------------------------------------------------------
 
@@ -144,6 +158,8 @@ def test_files_for_machines(conform: Run) -> None:
         (("--env", "A=b", "http://h/"), "got --env, --inherit-env or --cwd with a URL"),
         (("--env", "secret", "--", "c"), "got --env without a name and a ="),
         (("--replay", "nowhere", "--", "c"), "nowhere cannot be read"),
+        (("--replay", "f", "--safe", "--", "c"), "got --safe with --replay"),
+        (("--replay", "f", "--junit", "x", "--", "c"), "got --junit with --replay"),
     ],
 )
 def test_wrong_use_is_told(arguments: tuple[str, ...], says: str, conform: Run) -> None:
@@ -159,13 +175,42 @@ def test_wrong_use_is_told(arguments: tuple[str, ...], says: str, conform: Run) 
         (("--", "/no/such/program"), "the server cannot be started"),
         (("--", sys.executable, "-c", "raise SystemExit('gone')"), "the server ended at once, and said: gone"),
         (("http://127.0.0.1:1/",), "the server cannot be reached"),
-        (("--timeout", "0.1", *KNOWN, "--", "cat"), "the server speaks none of 2025-06-18"),
+        (("--timeout", "0.1", *KNOWN, "--", "sleep", "9"), "asked for 2025-06-18 it answers: nothing"),
+        (("--timeout", "2", *KNOWN, "--", "echo", "Welcome"), "asked for 2025-06-18 it answers: Welcome"),
+        (("--timeout", "1", "--seconds", "0.5", "--", "sleep", "9"), "the server has said nothing so far"),
+        (("--seconds", "0.001", *on_stdio()), "more --seconds are needed"),
     ],
 )
 def test_what_cannot_be_tested_is_told(arguments: tuple[str, ...], says: str, conform: Run) -> None:
     code, _, err = conform(*arguments)
     assert code == 1
     assert says in err
+
+
+@pytest.mark.parametrize("status", [401, 500])
+def test_a_server_that_refuses_is_quoted(status: int, conform: Run) -> None:
+    """A header may be missing that would have opened the door."""
+    with over_http(f"refuses {status}") as url:
+        code, _, err = conform(*KNOWN, url)
+    assert code == 1
+    assert f"asked for 2025-06-18 it answers: HTTP status {status} with application/json" in err
+
+
+@pytest.mark.parametrize("count", range(1, 6))
+def test_nothing_begins_once_the_time_is_over(count: int) -> None:
+    """Neither to make what was found small, nor to see whether it is found each time."""
+    played: list[Conversation] = []
+
+    def play(conversation: Conversation) -> Played:
+        played.append(conversation)
+        return Played([(0, Said(0, Role.SERVER, b"{"))])
+
+    violation = Violation("not-json", Role.SERVER, Severity.MUST, "", "", ())
+    trial = server_trial(Target("server", play, Transport.PIPE))._replace(judge=lambda *_: [violation])
+    search = Search(trial, Effort(), ["not-json"], print, lambda: len(played) >= count)
+    outcome = search.run(conversations([Survey(REVISIONS[-1], is_http=False)]))
+    assert len(played) == count
+    assert [finding.violation for finding in outcome.findings] == [violation]
 
 
 def test_hypothesis_is_asked_for(conform: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,6 +111,16 @@ def test_what_a_client_answers_is_judged_and_played_again(
     assert (code, f"{rule}: not broken any more" in out) == (0, True), out
 
 
+@pytest.mark.parametrize("end", ENDS)
+def test_a_record_says_by_itself_that_it_is_of_a_client(end: str, replay: Run, conform: Run) -> None:
+    """`isthmus replay` has no --client, and needs none."""
+    write_record("response-twice", Deed("tools/call", (Line('{"jsonrpc":"2.0","id":"$id","method":"ping"}'),)))
+    for fault, expected in (("twice", 1), ("none", 0)):
+        arguments = ("--timeout", "1.5", *command(fault, end))
+        assert replay("found.jsonl", *arguments)[0] == expected
+        assert conform("--replay", "found.jsonl", *arguments)[0] == expected
+
+
 def test_a_client_that_hangs_is_told_of_and_is_no_failure(conform: Run) -> None:
     write_record("hangs")
     arguments = ("--replay", "found.jsonl", *QUICK, "--timeout", "0.5")

@@ -224,6 +224,18 @@ def test_whatever_is_seen_is_judged(seen: list[AnyObservation], transport: Trans
         assert len(violation.text) < 1000
 
 
+@pytest.mark.parametrize("kind", ["input_required", "task"])
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2025-11-25"])
+def test_a_client_that_says_what_only_servers_say_is_judged(kind: str, revision: str) -> None:
+    """A `resultType` in an answer of its own breaks no rule: a result may have members of any name."""
+    wire = Wire(revision)
+    wire.greet()
+    wire.tell("ping", id=9)
+    wire.respond(9, resultType=kind)
+    oracle = Oracle(None, Transport.PIPE)
+    assert [violation for each in wire.seen for violation in oracle.receive(each)] == []
+
+
 NAMES = ("elicitationId", "mode", "method", "taskId", "uri", "level", "name", "requestId", "progressToken", "status")
 
 
