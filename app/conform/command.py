@@ -93,7 +93,11 @@ def _test(options: argparse.Namespace, trial: Trial[C]) -> bool:
 
 def _search(options: argparse.Namespace, trial: Trial[C]) -> bool:
     rules = trial.chosen(options.only, options.ignore)
-    revisions, outcome = run(trial, Effort(options.examples, options.seconds, options.seed), rules, logs.say)
+    try:
+        revisions, outcome = run(trial, Effort(options.examples, options.seconds, options.seed), rules, logs.say)
+    except Failed as error:  # nothing was tried; files of a run before must not be taken for this one's
+        untried: Outcome[C] = Outcome(stopped=str(error))
+        raise Failed("; ".join((str(error), *_write_files(options, trial.target, (), untried, rules)))) from None
     _tell(options, trial.target, revisions, outcome, rules)
     if outcome.stopped:
         raise Failed(outcome.stopped)
@@ -103,14 +107,7 @@ def _search(options: argparse.Namespace, trial: Trial[C]) -> bool:
 def _tell(
     options: argparse.Namespace, target: str, revisions: Sequence[str], outcome: Outcome[C], rules: Sequence[str]
 ) -> None:
-    unwritten: list[str] = []
-    for path, content in (
-        (options.json, lambda: report.to_json(target, options.seed, revisions, outcome, rules)),
-        (options.junit, lambda: report.to_junit(target, outcome, rules, is_strict=options.strict)),
-        (options.record, lambda: report.encode_record(outcome.findings)),
-    ):
-        if path is not None:
-            unwritten += _write(path, content)
+    unwritten = _write_files(options, target, revisions, outcome, rules)
     for finding in outcome.findings:
         screen.say(report.describe(finding) + "\n")
     screen.say(report.table(outcome, rules))
@@ -119,6 +116,21 @@ def _tell(
         screen.say("\n".join(["it ended early, after this:", *(f"  {each}" for each in report.exchange(outcome.last))]))
     if unwritten:
         raise Failed("; ".join(unwritten))
+
+
+def _write_files(
+    options: argparse.Namespace, target: str, revisions: Sequence[str], outcome: Outcome[C], rules: Sequence[str]
+) -> list[str]:
+    """Those that are wanted. Returns what went wrong."""
+    unwritten: list[str] = []
+    for path, content in (
+        (options.json, lambda: report.to_json(target, options.seed, revisions, outcome, rules)),
+        (options.junit, lambda: report.to_junit(target, outcome, rules, is_strict=options.strict)),
+        (options.record, lambda: report.encode_record(outcome.findings)),
+    ):
+        if path is not None:
+            unwritten += _write(path, content)
+    return unwritten
 
 
 def _rules(count: int) -> str:

@@ -52,6 +52,16 @@ def test_a_server_that_hangs_is_given_up(conform: Run) -> None:
     assert (why in err, recorded) == (True, [])
 
 
+def test_what_cannot_be_tested_leaves_no_files_of_a_run_before(conform: Run) -> None:
+    for path in FILES[1::2]:
+        Path(path).write_text("of yesterday")
+    with over_http("refuses 401") as url:
+        code, _, err = conform(*KNOWN, *FILES, url)
+    assert code == 1
+    why, states, recorded = told()
+    assert (why in err, set(states.values()), recorded) == (True, {"not exercised"}, [])
+
+
 def test_a_file_that_cannot_be_written_keeps_nothing_back(conform: Run) -> None:
     with over_http("spaces") as url:
         code, out, err = conform("--only", "session-id-form", "--examples", "5", *KNOWN, "--json", "no/such", url)

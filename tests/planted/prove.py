@@ -183,6 +183,11 @@ def main() -> int:
     parser.add_argument("--within", nargs="+", default=["tests"], help="the tests after those that a patch names")
     options = parser.parse_args()
     bugs = [bug for bug in read_bugs() if not options.only or bug.number in options.only]
+    unknown = set(options.only) - {bug.number for bug in bugs}
+    if unknown:
+        parser.error(
+            f"got {' '.join(sorted(unknown))}, expected numbers of bugs, of two digits: 01 to {len(read_bugs())}"
+        )
     failed = 0
     with tempfile.TemporaryDirectory(prefix="planted") as folder:
         ground = Ground(Path(folder))

@@ -20,11 +20,12 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "core"))
 
+import masks
 from lasting import LASTING_FAULTS
 from shrinking import TRIES_MAX, shrink
 from simulated_network import STRANGE
 from simulation import Report
-from worlds import name_of, run_world
+from worlds import KINDS, kind_of, name_of, run_world
 
 TOLD_S: Final = 60.0
 """How often a campaign says how far it is."""
@@ -73,6 +74,10 @@ def main() -> int:
     parser.add_argument("--shrink", action="store_true", help=f"up to {TRIES_MAX} times")
     parser.add_argument("--log", action="store_true", help="print what the engine is told and orders, of each seed")
     options = parser.parse_args()
+    for seed in options.seeds:
+        if kind_of(seed) not in KINDS:
+            kinds = ", ".join(f"{kind}-17" for kind in KINDS if kind)
+            parser.error(f"got the seed {seed}, expected one such as 17, {kinds} or 17/far,s0,c1.3")
     if options.log:
         for seed in options.seeds:
             print(run_world(seed, log=print).wrong or "all is well")
@@ -94,6 +99,8 @@ def main() -> int:
             tell_wrong(report, TRIES_MAX if options.shrink else options.tries)
         elif options.seeds:
             print(f"seed {report.seed}: {report.messages} messages, history {report.history}")
+            if missing := (masks.parse(report.seed)[1] or set()) - set(report.parts):
+                print(f"there is nothing of the name {' or '.join(sorted(missing))} in that world")
     taken_s = time.monotonic() - began_at
     print(f"{worlds} worlds, {messages} messages, {messages / max(taken_s, 0.001):.0f} a second")
     print("inputs:", ", ".join(f"{name} {n}" for name, n in sorted(told.items()) if not name.startswith("fault ")))

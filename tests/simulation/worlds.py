@@ -21,7 +21,11 @@ def name_of(number: int) -> str:
     return f"{TURNS[number % len(TURNS)]}{number}"
 
 
+def kind_of(name: str) -> str:
+    """The word that the name of a world begins with, if it has one."""
+    return name.partition("/")[0].rpartition("-")[0]
+
+
 def run_world(name: str, *, is_heard: bool = True, log: Callable[[str], None] | None = None) -> Report:
     """The world of that name."""
-    kind = name.partition("/")[0].rpartition("-")[0]
-    return simulation.run_world(name, is_heard=is_heard, log=log, kind=KINDS[kind])
+    return simulation.run_world(name, is_heard=is_heard, log=log, kind=KINDS[kind_of(name)])
