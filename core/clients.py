@@ -14,7 +14,7 @@ from .courier import Courier
 from .desk import Desk
 from .effects import EventPipeOpening, Headers, PipeOpening, PostOpening
 from .eras import LATEST_MODERN, MODERN, features_of
-from .errors import INVALID_REQUEST, OVERLOADED, RemoteProtocolError
+from .errors import INVALID_REQUEST, OUTCOME_UNKNOWN, OVERLOADED, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey, Reply
 from .ids import ChannelId
 from .jsonrpc import Frame
@@ -304,21 +304,33 @@ class Clients:
         assert opener is not None
         session.opener = None
         self._courier.answer(session, opener, jsonrpc.encode_error_raw(opener.id_raw, error))
-        self.close_session(session, "handshake failed")
+        self.close_session(session, "the handshake failed", cut_off_code=UPSTREAM_UNAVAILABLE)
 
     def _confirm(self, session: Session) -> None:
         if session.may(SessionInput.CONFIRM):
             session.step(SessionInput.CONFIRM)
             self._courier.release_held(session)
 
-    def close_session(self, session: Session, why: str) -> None:
-        """End it: every open request is answered, every stream ends, the upstream session is let go."""
+    def close_session(self, session: Session, why: str, *, cut_off_code: int | None = None) -> None:
+        """End it: every open request is answered, every stream ends, the upstream session is let go.
+
+        Args:
+            cut_off_code: its client had no part in that, and hears of each request whether it may have run: this code
+                says that it did not.
+        """
         if session.state is SessionState.CLOSED:
             return
         self.end_tasks(session)
         self.forget(session)
         for exchange in list(session.exchanges.values()):
-            self._courier.fail(session, exchange, INVALID_REQUEST, why)
+            if cut_off_code is None:
+                self._courier.fail(session, exchange, INVALID_REQUEST, why)
+            elif exchange.is_begun:
+                text = f"{why}: given up before the server answered; {exchange.method} may have run"
+                self._courier.fail(session, exchange, OUTCOME_UNKNOWN, text, {"outcome": "unknown"})
+            else:
+                text = f"{why}: {exchange.method} did not run"
+                self._courier.fail(session, exchange, cut_off_code, text, {"outcome": "not_executed"})
         session.step(SessionInput.CLOSE)
         for number in session.asks:
             self._desk.timers.cancel(("ask", (session.sid, number)))

@@ -43,7 +43,7 @@ from .effects import (
     StorageAnswer,
     UploadOpening,
 )
-from .errors import LocalProtocolError
+from .errors import OVERLOADED, LocalProtocolError
 from .exchange import ExchangeKey
 from .filerecord import FileEnds, FileStatus, StoredArtifact, StoredUpload
 from .folders import Folders
@@ -464,7 +464,7 @@ class Engine:
         self._desk.is_draining = True
         for session in list(self._clients.sessions.values()):
             self._legwork.listens.end_all(session)
-            self._clients.close_session(session, "the proxy is shutting down")
+            self._clients.close_session(session, "the proxy is shutting down", cut_off_code=OVERLOADED)
         self._drafts.stop()
         self._servers.stop()
         for channel, role in self._desk.channels():

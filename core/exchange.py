@@ -247,6 +247,11 @@ class Exchange(Machine[State, Input]):
         """Whether its server is at work on it."""
         return self.upstream_id is not None or self.state is State.TASKED
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether its server may have worked on it, now or in an earlier attempt."""
+        return self.may_have_run or self.state not in (State.PREPARING, State.QUEUED)
+
     def may_repeat(self, *, is_unsent: bool, retries: int) -> bool:
         """Whether it can be written upstream again without the risk of running twice.
 

@@ -849,4 +849,4 @@ async def test_a_probe_may_be_overtaken_by_the_end(tmp_path: Path) -> None:
             tasks.start_soon(ask)
             await latch.wait()
             await made.hub.stop(0)
-    assert [report.problem for report in reports] == ["the proxy is shutting down"]
+    assert [report.problem for report in reports] == ["the proxy is shutting down: initialize did not run"]

@@ -456,7 +456,7 @@ def test_shutdown_ends_all_of_them() -> None:
     pipe, fresh = shaken(world), opened(world)
     pipe.say(LIST)
     world.stop()
-    assert [frame["error"]["code"] for frame in pipe.told] == [-32600]
+    assert [frame["error"]["code"] for frame in pipe.told] == [-31001]
     assert {pipe.stream, fresh.stream} <= set(world.closed)
     assert refusal(world, fresh.post(INITIALIZE))[0] == 404
 

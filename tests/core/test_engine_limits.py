@@ -46,6 +46,7 @@ from isthmus.core.effects import (
     Save,
     Saved,
     Send,
+    Spawn,
     UploadOpening,
 )
 from isthmus.core.errors import LocalProtocolError
@@ -668,7 +669,8 @@ def test_stop_answers_every_request_and_lets_everything_go(up: str) -> None:
     pipe.request("2", "tools/call", "{}")
     opening = newcomer(world, "http", up).initialize()
     world.stop()
-    assert code(world, running) == code(world, pipe.pipe) == code(world, opening) == -32600
+    assert code(world, running) == code(world, pipe.pipe) == -31001
+    assert code(world, opening) == -31007
     assert stream in world.closed
     assert pipe.pipe in world.closed
     for dial in world.dials:
@@ -676,6 +678,29 @@ def test_stop_answers_every_request_and_lets_everything_go(up: str) -> None:
             assert dial.channel in world.closed
     assert (world.engine.session_count, world.engine.exchange_count) == (0, 0)
     assert [e for e in world.stop() if not isinstance(e, Close)] == [], "twice is once"
+
+
+def test_who_is_cut_off_hears_whether_the_call_may_have_run() -> None:
+    """A call that was written to its server may have; one that waits for a server, or fails with it, did not."""
+    world = driver()
+    running = connect(world, "pipe", "pipe").request("1", "tools/call", "{}")
+    waiting, refused = newcomer(world, "pipe", "pipe"), newcomer(world, "pipe", "pipe")
+    for client in (waiting, refused):
+        client.initialize()
+        client.request("1", "tools/call", "{}")
+    assert waiting.pipe is not None
+    assert refused.pipe is not None
+    world.end(world.last_dial(Spawn).channel, Cause(End.BROKEN, "exited with code 1"))
+    world.stop()
+    told = [json.loads(world.messages(channel)[-1])["error"] for channel in (running, waiting.pipe, refused.pipe)]
+    assert [(error["code"], error["data"]["outcome"]) for error in told] == [
+        (-31001, "unknown"),
+        (-31007, "not_executed"),
+        (-31004, "not_executed"),
+    ]
+    assert told[0]["message"].startswith("the proxy is shutting down: ")
+    assert told[1]["message"] == "the proxy is shutting down: tools/call did not run"
+    assert told[2]["message"] == "the handshake failed: tools/call did not run"
 
 
 def test_a_stopped_engine_has_nothing_to_wait_for() -> None:

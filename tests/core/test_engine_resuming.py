@@ -498,7 +498,7 @@ def test_the_clients_session_ends_meanwhile(
         client.delete()
     else:
         world.stop()
-    assert failure(world, channel)["code"] == -32600
+    assert failure(world, channel)["code"] == (-32600 if end == "delete" else -31001)
     assert [dial.target for dial in world.dials if isinstance(dial.target, Delete)]
     assert all(rest in world.closed for rest, _ in resumptions(world))
     for channel in [*[rest for rest, _ in resumptions(world)], world.hear("notifications/cancelled").channel]:
