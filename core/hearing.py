@@ -33,6 +33,10 @@ UpRole = ChildRole | UpPostRole | UpStreamRole
 NOISE_NOTED: Final = 8
 """So many lines of noise are noted one by one."""
 
+GREETINGS: Final = ("initialize", "server/discover")
+"""What only a client asks. From a server that was asked just that it is an echo: of a program that copies its input, as
+`cat` does, or of a terminal. An answer to it would come back too, and count as the server's."""
+
 REFUSALS: Final = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS, INVALID_REQUEST})
 """Codes of errors that a request meets every time."""
 
@@ -150,6 +154,8 @@ class Hearing:
             number = _number_of(frame, role)
             if number is not None:
                 self._receive_reply(link, role, frame, number)
+        elif frame.method in GREETINGS and link.upstream.state is State.INITIALIZING:
+            self._losses.lose(link, f"it sends back what it is sent, expected an answer to {frame.method}")
         elif link.is_stateless:
             self._desk.note("warning", f"{frame.method} dropped: a server without sessions asks nothing", link.plan.id)
         elif isinstance(role, ChildRole) or is_current(role):

@@ -86,6 +86,23 @@ def test_a_probe_is_waited_for_longer_where_a_process_has_to_start(kind: Kind, w
         assert message(world, channel) == f"the server could not be {verb}: {reason}"
 
 
+@KINDS
+@pytest.mark.parametrize("era", [Era.HANDSHAKE, Era.STATELESS])
+def test_what_sends_our_greeting_back_is_no_server(kind: Kind, era: Era) -> None:
+    """At once, and with nothing said to it that it would send back as its answer."""
+    world, client = world_of(kind)
+    channel = client.initialize() if era is Era.HANDSHAKE else modern_call(client)
+    if kind is Kind.PIPE:
+        connect_child(world)
+    greeting = world.hear("initialize" if era is Era.HANDSHAKE else "server/discover")
+    world.reply(greeting, greeting.raw)
+    verb = "started" if kind is Kind.PIPE else "connected to"
+    reason = f"it sends back what it is sent, expected an answer to {greeting.frame['method']}"
+    assert message(world, channel) == f"the server could not be {verb}: {reason}"
+    assert not world.heard
+    assert greeting.channel in world.closed
+
+
 def test_requests_wait_for_the_event_stream_so_long_and_no_longer() -> None:
     world, client = world_of(Kind.HTTP)
     channel = client.initialize()
