@@ -18,6 +18,7 @@ from .fitting import awaits_clients, misfits, own_tools, visible_tools
 from .listening import host_of
 from .probe import ServerReport
 from .screen import plain as _plain
+from .screen import short
 from .service import Service
 from .settings import Server, Settings, Transport
 from .version import VERSION
@@ -104,12 +105,12 @@ def describe(settings: Settings, server: Server, report: ServerReport) -> list[s
     elif report.is_transparent:
         lines.append(f"    server  transparent, at {_plain(without_credentials(server.upstream.url or ''))}")
     else:
-        name = " ".join(part for part in (report.name, report.version) if part) or "without a name"
+        name = " ".join(short(part) for part in (report.name, report.version) if part) or "without a name"
         eras = "; ".join(f"{era} era, revision {revision or 'unknown'}" for era, revision in report.eras.items())
         lines.append(_plain(f"    server  {name} ({kind}, {eras})"))
         tools = visible_tools(server, report)
         hidden = f" ({hidden_count} hidden)" if (hidden_count := len(own_tools(server, report)) - len(tools)) else ""
-        shown = _plain(", ".join(tools[:TOOLS_SHOWN]))
+        shown = _plain(", ".join(short(tool) for tool in tools[:TOOLS_SHOWN]))
         more = f" and {len(tools) - TOOLS_SHOWN} more" if len(tools) > TOOLS_SHOWN else ""
         lines.append(f"    tools   {len(tools)}: {shown}{more}{hidden}" if tools else f"    tools   none{hidden}")
     lines += [f"    files   {line}" for line in file_lines(settings, server)]

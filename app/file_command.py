@@ -11,8 +11,8 @@ from .config import ConfigError
 from .errors import Failed
 from .file_export import export
 from .file_pages import FILTERS
-from .remote import PREFIX_MIN_CHARS, Json, aligned, duration, moment, named, short, shown
-from .screen import complain, plain, say
+from .remote import PREFIX_MIN_CHARS, Json, aligned, duration, moment, named, shown
+from .screen import complain, plain, say, short
 from .sizes import told_size
 
 

@@ -18,12 +18,11 @@ import msgspec
 
 from ..core.wire.url import Address
 from .errors import Failed
-from .screen import plain
+from .screen import plain, short
 
 READ_TIMEOUT_S: Final = 10.0
 ACT_TIMEOUT_S: Final = 600.0
 """A start is answered when the server is up or has failed, which its own time limit decides."""
-ERROR_MAX_CHARS: Final = 60
 ERROR_MAX_BYTES: Final = 64 * 1024
 CHUNK_BYTES: Final = 64 * 1024
 PREFIX_MIN_CHARS: Final = 8
@@ -243,7 +242,3 @@ def moment(at_unix: object, away_s: object = None, direction: str = "") -> str |
     except (ValueError, OverflowError, OSError):  # beyond the calendar
         return None
     return f"{told} ({duration(away_s)} {direction})" if isinstance(away_s, (int, float)) else told
-
-
-def short(text: str) -> str:
-    return text if len(text) <= ERROR_MAX_CHARS else text[: ERROR_MAX_CHARS - 1] + "…"

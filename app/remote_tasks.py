@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlencode
 
-from .remote import Isthmus, Json, aligned, duration, moment, named, short, shown
+from .remote import Isthmus, Json, aligned, duration, moment, named, shown
+from .screen import short
 from .sizes import told_size
 
 

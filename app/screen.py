@@ -6,6 +6,10 @@ import contextlib
 import io
 import os
 import sys
+from typing import Final
+
+SHORT_MAX_CHARS: Final = 60
+"""Names that people choose are shorter; a server may send one of megabytes."""
 
 
 class Unheard(Exception):
@@ -48,6 +52,11 @@ def complain(text: str) -> None:
 def plain(text: str) -> str:
     """What others said, fit for a terminal: on one line, and without control characters."""
     return "".join(character if character.isprintable() else " " for character in text)
+
+
+def short(text: str) -> str:
+    """As much of a name or a reason as a part of a line should take."""
+    return text if len(text) <= SHORT_MAX_CHARS else f"{text[: SHORT_MAX_CHARS - 1]}…"
 
 
 def finish() -> None:

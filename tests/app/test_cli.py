@@ -487,6 +487,18 @@ def test_a_long_list_of_tools_is_cut() -> None:
         assert lines[2].endswith("t11 and 1 more") == (count == 13)
 
 
+def test_long_names_are_cut() -> None:
+    """A name of any length takes a part of a line; one of 60 characters is whole."""
+    long, whole = "é" * 3000, "t" * 60
+    report = ServerReport(id="a", name=long, version=long, eras={"handshake": "r"}, tools=(long, whole))
+    lines = banner.describe(Settings(), Server(id="a", upstream=Upstream(command=("x",))), report)
+    cut = "é" * 59 + "…"
+    assert lines[1:3] == [
+        f"    server  {cut} {cut} (stdio, handshake era, revision r)",
+        f"    tools   2: {cut}, {whole}",
+    ]
+
+
 def test_hidden_tools_are_counted_and_not_named() -> None:
     """The helper tool is none of the server's, and counts nowhere."""
     adapter = UploadConsumerAdapter(tools=("get_a",), file_path_argument="p")
