@@ -15,6 +15,10 @@ from .value_checks import HEADER_NAME, UNIX_PATH_MAX_BYTES, check_headers, check
 _HTTP_TYPES: Final = ("http", "streamable-http", "streamable_http", "streamableHttp")
 _SSE_SCHEMES: Final = ("sse+http", "sse+https")
 _SOCKET_TYPES: Final = ("websocket", "ws")
+_ANY_URL: Final = (
+    "an http://, https://, sse+http://, sse+https://, ws:// or wss:// URL with a host, "
+    "or unix:/// and the path of a socket"
+)
 _SERVER_SCHEMES: Final = ("http", "https", "ws", "wss")
 
 
@@ -38,10 +42,9 @@ def check_upstream(key: str, upstream: Upstream, *, is_inspected: bool = True) -
 def _endpoint(key: str, upstream: Upstream, url: str, *, is_inspected: bool) -> Iterator[Problem]:
     transport, headers = upstream.transport, upstream.headers
     schemes, seen = SCHEMES[transport or "auto"], scheme_of(url)
-    if seen in SCHEMES["auto"] and seen not in schemes:
-        yield Problem(
-            f"{key}.url", f"a URL with {' or '.join(f'{one}://' for one in schemes)}, for transport {transport}"
-        )
+    if seen not in schemes and seen != "sse":
+        right = f"a URL with {' or '.join(f'{one}://' for one in schemes)}, for transport {transport}"
+        yield Problem(f"{key}.url", _ANY_URL if schemes is SCHEMES["auto"] else right)
         return
     if not is_inspected and (transport not in (None, "auto") or seen in (*_SSE_SCHEMES, "unix")):
         yield Problem(f"{key}.url", "a URL without a transport beside inspect: false: nothing is looked into")

@@ -634,7 +634,12 @@ REFUSED = {
     upstream("url: 'ws:///mcp'"): ['servers[0].upstream.url: got "ws:///mcp"', "URL with a host"],
     upstream("url: 'ws://h', headers: {Sec-WebSocket-Protocol: x}"): ["header Sec-WebSocket-Protocol, which is set"],
     upstream("url: 'ftp://h'"): [
-        'servers[0].upstream.url: got "ftp://h", expected an http://, https://, ws:// or wss://'
+        'servers[0].upstream.url: got "ftp://h", expected an http://, https://, sse+http://, sse+https://, ws:// or '
+        "wss:// URL with a host, or unix:/// and the path of a socket"
+    ],
+    upstream("url: 'unix:/run/s'"): ['got "unix:/run/s", expected an http://', "or unix:/// and the path of a socket"],
+    upstream("url: 'h:8932/mcp', transport: unix"): [
+        'got "h:8932/mcp", expected a URL with unix://, for transport unix'
     ],
     upstream("url: 'http:///mcp'"): ["https://, ws:// or wss:// URL with a host"],
     upstream("url: 'http://h:x'"): ["https://, ws:// or wss:// URL with a host"],
