@@ -47,6 +47,7 @@ _HINTS: Final = {
     404: "; is the path of its URL right?",
     405: "; is the path of its URL right?",
     426: "; is it a ws:// server?",
+    501: "; is the path of its URL right?",
 }
 
 ENDED_ORDERLY: Final = Cause(End.DONE)

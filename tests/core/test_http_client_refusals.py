@@ -52,6 +52,7 @@ def refused(status: int, *headers: tuple[bytes, bytes], body: bytes = b"") -> Ca
         (426, "; is it a ws:// server?"),
         (427, ""),
         (500, ""),
+        (501, PATH),
         (999, ""),
     ],
 )
