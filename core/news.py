@@ -235,6 +235,7 @@ class News:
             self._refuse(link, exchange, INVALID_PARAMS, f"got {exchange.method} without a uri, expected one")
         elif exchange.method == "resources/unsubscribe":
             session.subscriptions.pop(uri, None)
+            self._settle_dropped(link, session, uri)
             if not any(uri in other.subscriptions for other in link.sessions.values()):
                 link.upstream.forget_subscription(uri)
             self.receive_change(link)
@@ -248,6 +249,15 @@ class News:
             self._uplink.expect_reply(link, exchange)
             self.receive_change(link)
 
+    def _settle_dropped(self, link: Link, session: Session, uri: str) -> None:
+        """Who has waited to be subscribed and is not to be any more has nothing to wait for: over HTTP one request may
+        overtake the other."""
+        for exchange in list(link.subscribing):
+            if exchange.sid == session.sid and not exchange.is_over and _uri_of(exchange) == uri:
+                link.subscribing.remove(exchange)
+                self._uplink.expect_none(exchange)
+                self.onward.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
+
     def _settle_subscribing(self, link: Link, *, is_lost: bool = False) -> None:
         """Who waits to be subscribed learns whether that worked."""
         newest = self._newest(link)
@@ -258,7 +268,7 @@ class News:
         for exchange in waiting:
             if exchange.is_over:
                 continue
-            uri = jsonrpc.text_of(jsonrpc.member_of(exchange.params, "uri")) or ""
+            uri = _uri_of(exchange)
             if newest is not None and uri not in newest.wanted.uris and not is_lost:
                 link.subscribing.append(exchange)  # it came after that one was opened
                 continue
@@ -272,6 +282,10 @@ class News:
 
     def _refuse(self, link: Link, exchange: Exchange, code: int, text: str) -> None:
         self.onward.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, code, text))
+
+
+def _uri_of(exchange: Exchange) -> str:
+    return jsonrpc.text_of(jsonrpc.member_of(exchange.params, "uri")) or ""
 
 
 def _declares(capabilities: bytes | None, name: str, ability: str) -> bool:

@@ -644,6 +644,22 @@ def test_a_wish_that_was_cancelled_is_not_answered(up: Kind) -> None:
 
 
 @KINDS
+def test_a_wish_that_is_dropped_before_it_was_granted_waits_for_nothing(up: Kind) -> None:
+    """Over HTTP the second of two may come first. Wishes of others, and for other things, wait on."""
+    world = World("http", up)
+    dropped, other = world.wish("5", "a:1"), world.wish("6", "a:2")
+    assert world.wish("7", "a:3", un=True)()["result"] == {}
+    assert dropped() is None
+    assert world.wish("8", "a:1", un=True)()["result"] == {}
+    assert dropped()["result"] == {}
+    listen = world.next_listen()
+    assert wanted(listen)["resourceSubscriptions"] == ["a:2"]
+    assert other() is None
+    grant(world.driver, listen)
+    assert other()["result"] == {}
+
+
+@KINDS
 def test_one_that_ends_while_another_is_about_to_take_its_place_is_not_asked_for_again(up: Kind) -> None:
     """Nor is anybody told anything before the other is confirmed; then, that something may have changed."""
     world = World("http", up)

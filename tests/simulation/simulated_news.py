@@ -140,6 +140,7 @@ class News:
     Attributes:
         mine: of clients with sessions, by URI, what it is subscribed to; None while that is not confirmed.
         asked: those that it has ever asked for in this session.
+        leaving: those that it has asked not to be told of, without an answer yet.
         listens: of clients without, the URIs of each subscription by its id, and its interests once it is confirmed.
     """
 
@@ -147,6 +148,7 @@ class News:
         self.client, self.network, self.paper = client, client.network, paper
         self.mine: dict[str, Interest | None] = {}
         self.asked: set[str] = set()
+        self.leaving: set[str] = set()
         self.listens: dict[int, tuple[frozenset[str], list[Interest]]] = {}
 
     def act(self, rng: random.Random) -> bool:
@@ -173,6 +175,7 @@ class News:
             self._end(interest)
         self.mine.clear()
         self.asked.clear()
+        self.leaving.clear()
         self.listens.clear()
 
     def stop(self) -> None:
@@ -193,20 +196,26 @@ class News:
     def _subscribe(self, uri: str) -> None:
         self.mine[uri] = None
         self.asked.add(uri)
+        may_overtake = uri in self.leaving  # it is the last for who comes later
 
         def settle(_: Owed, frame: dict[str, Any]) -> None:
             if "error" in frame:
                 self.mine.pop(uri, None)
                 self.client.outcomes["news refused"] += 1
             else:
-                self.mine[uri] = self._begin(uri)
+                self.mine[uri] = Interest(self.client, uri, self.network.now) if may_overtake else self._begin(uri)
                 self.client.outcomes["news subscribed"] += 1
 
         self.client.request("resources/subscribe", {"uri": uri}, settle=settle, lost=lambda: self.mine.pop(uri, None))
 
     def _unsubscribe(self, uri: str) -> None:
         self._end(self.mine.pop(uri))
-        self.client.request("resources/unsubscribe", {"uri": uri}, settle=lambda *_: None)
+        self.leaving.add(uri)
+
+        def over(*_: Any) -> None:
+            self.leaving.discard(uri)
+
+        self.client.request("resources/unsubscribe", {"uri": uri}, settle=over, lost=over)
 
     # --- Without ----------------------------------------------------------------------------------------------------
 
