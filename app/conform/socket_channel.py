@@ -84,6 +84,8 @@ class SocketChannel(Caller):
                         message.clear()
                 elif isinstance(event, Ping | CloseConnection):
                     self._send(event.response())
+                    if isinstance(event, CloseConnection):
+                        return  # RFC 6455, 7.1.1: the server hangs up first, and clients wait for that
             if not data:
                 return
 

@@ -6,6 +6,7 @@ It exits with 1 where its server leaves it nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -181,6 +182,10 @@ def over_socket(fault: str, url: str) -> None:
             yield lines.read(size)
 
     Client(fault, send, hear).run()
+    with contextlib.suppress(OSError):  # the server has hung up
+        peer.sendall(b"\x88\x80" + bytes(4))
+        while lines.read(4096):  # RFC 6455, 7.1.1: it is for the server to hang up
+            pass
 
 
 if __name__ == "__main__":

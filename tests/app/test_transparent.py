@@ -291,7 +291,7 @@ def far(url: str = "https://up.example/base", **more: object) -> dict[str, objec
         ),
         (far(url="sse+http://h/ws"), "a URL without a transport beside inspect: false"),
         (far(url="unix:///run/s"), "a URL without a transport beside inspect: false"),
-        (far(url="ftp://h/"), "an http://, https://, ws:// or wss:// URL"),
+        (far(url="ftp://h/"), "https://, ws:// or wss:// URL with a host"),
     ],
 )
 def test_what_cannot_be_is_said(server: dict[str, object], said: str) -> None:
