@@ -11,6 +11,7 @@ from isthmus.core.effects import Cause, Close, Connected, End, Note, Pass, Spawn
 from isthmus.core.errors import LocalProtocolError
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
+from stateless_driving import tables
 
 LARGE = 300_000
 GRACE_S = Limits().cancel_grace_s
@@ -244,3 +245,15 @@ def test_of_an_answer_that_breaks_off_the_log_and_its_client_learn() -> None:
     assert "the connection was reset" in note.text
     (close,) = world.every(Close)
     assert (close.channel, close.reason) == (channel, "the server's answer was cut off")
+
+
+def test_the_last_part_may_bring_the_end() -> None:
+    """As the end by itself would have: nothing is ordered for the channel any more."""
+    world, _, channel, heard = called()
+    answer = answer_to(heard)
+    world.say_part(heard.channel, answer[:1000], size_bytes=LARGE)
+    world.say_part(heard.channel, answer[1000:], is_last=True)
+    world.wait(2 * GRACE_S)
+    assert heard.channel not in world.closed
+    assert not any(link.posts for link in tables(world.engine)["links"])
+    assert world.messages(channel)[-1].endswith(answer[-1000:])
