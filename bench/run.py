@@ -81,7 +81,8 @@ class Run:
             figures = load(workload, target, self._calls[key], warm=warm)
         figures["calls_per_s"] = figures["calls"] / figures["wall_s"]
         figures["growth_kb"] = figures["peak_kb"] - figures["rss_kb"]
-        figures["cpu_us"] /= workload.divisor
+        for figure in ("cpu_us", "kernel_us"):
+            figures[figure] /= workload.divisor
         return figures
 
     def _target(self, route: Route, subject: str, programs: Programs, *, is_kept: bool) -> list[str]:

@@ -24,7 +24,7 @@ struct peer {
     int in, out; /* one socket, or two pipes */
     struct buffer read, write;
     bool is_line, is_watching_out, is_busy; /* busy: a paced reply is under way */
-    bool is_held;                           /* a GET stream: held until the peer leaves */
+    int streaming;                          /* the session whose GET stream it holds, until either ends; else 0 */
     int pending;                            /* paced replies of a pipe */
     bool is_gone;
 };
@@ -42,6 +42,7 @@ static int epoll_fd;
 static bool flush(struct peer *p);
 static bool serves_modern;
 static unsigned char is_open[SESSIONS_MAX];
+static struct peer *stream_of[SESSIONS_MAX];
 static int sessions;
 static struct paced *waiting;
 
@@ -235,6 +236,16 @@ static long take_body(struct peer *p, size_t head_size, size_t *consumed) {
     return -1;
 }
 
+/* As real servers do before they answer a DELETE: the connection can be used again. */
+static void end_stream(int session) {
+    struct peer *p = stream_of[session];
+    if (!p) return;
+    stream_of[session] = NULL;
+    p->streaming = 0;
+    append(&p->write, "0\r\n\r\n", 5);
+    flush(p); /* a peer that left is seen when it is read */
+}
+
 static bool take_request(struct peer *p) {
     char *head = held(&p->read) ? start(&p->read) : NULL, *end = head ? memmem(head, held(&p->read), "\r\n\r\n", 4) : NULL;
     if (!end) return false;
@@ -251,9 +262,11 @@ static bool take_request(struct peer *p) {
         answer(p, start(&text), body);
     } else if (!strncmp(head, "GET ", 4) && !serves_modern && session > 0) {
         print(&p->write, "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n");
-        p->is_held = true;
+        p->streaming = session;
+        stream_of[session] = p;
     } else if (!strncmp(head, "DELETE ", 7) && session > 0) {
         is_open[session] = 0;
+        end_stream(session);
         print(&p->write, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     } else {
         print(&p->write, "HTTP/1.1 %d Refused\r\ncontent-length: 0\r\n\r\n", serves_modern || session < 0 ? 405 : 404);
@@ -276,6 +289,8 @@ static void leave(struct peer *p) {
     if (p->is_line) exit(0);
     if (!p->is_gone) close(p->in);
     p->is_gone = true;
+    if (p->streaming) stream_of[p->streaming] = NULL;
+    p->streaming = 0;
     if (p->pending) return; /* freed when its replies fall due */
     release(&p->read);
     release(&p->write);
@@ -310,7 +325,7 @@ static void serve(struct peer *p) {
     p->read.bytes[p->read.end] = 0;
     while (!p->is_busy && (p->is_line ? take_line(p) : take_request(p)));
     if (!flush(p)) return leave(p);
-    if (p->is_held || !held(&p->read)) release(&p->read); /* thousands may be idle */
+    if (p->streaming || !held(&p->read)) release(&p->read); /* thousands may be idle */
 }
 
 static int serve_due(void) {

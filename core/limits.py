@@ -220,6 +220,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The same, above which further ones are dropped: a peer with many connections cannot be paused."""
     notice_timeout_s: float = 60.0
     """How long such a POST may take, and the DELETE that ends a session. Servers answer at once."""
+    stream_farewell_s: float = 1.0
+    """How long the GET stream of a session that we ended is left for the server to end, so that its connection can be
+    used again. Those that do it do it before they answer the DELETE, or right after."""
     start_timeout_s: float = 60.0
     """From dialling an upstream to its answer to `initialize`: real servers take up to 14 s, first-time npx more."""
     post_wait_s: float = 1.0

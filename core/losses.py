@@ -81,6 +81,7 @@ class Losses:
         self._resuming = resuming
         self._handshakes = handshakes
         self._partings: dict[str, Delete] = {}  # farewells that are put off, by the links' ids
+        self._left_streams: set[ChannelId] = set()  # of sessions that are over, for their servers to end
 
     # --- A whole server ---------------------------------------------------------------------------------------------
 
@@ -204,16 +205,35 @@ class Losses:
         else:
             self._fail_unknown(link, exchange, reason)
 
-    def say_farewell(self, link: Link) -> None:
+    def say_farewell(self, link: Link) -> bool:
         """End a session that is no longer needed, as clients "SHOULD" (2025-03-26 basic/transports, "Session
-        Management")."""
+        Management"). Returns whether there is one to end."""
         upstream = link.upstream
-        if not link.is_pipe and upstream.session is not None and not (link.is_left or link.is_lent):
-            target = Delete(link.plan.id, upstream.session, upstream.agreed_revision, link.headers, link.cookies.pairs)
-            if link.parting:
-                self._partings[link.id] = target  # what ends there must have reached it before
-            else:
-                self._part(target)
+        if link.is_pipe or upstream.session is None or link.is_left or link.is_lent:
+            return False
+        target = Delete(link.plan.id, upstream.session, upstream.agreed_revision, link.headers, link.cookies.pairs)
+        if link.parting:
+            self._partings[link.id] = target  # what ends there must have reached it before
+        else:
+            self._part(target)
+        return True
+
+    def leave_stream(self, link: Link, reason: str, *, is_told: bool) -> None:
+        """Close the GET stream; a server that is told that the session is over ends it by itself, if it is let, and
+        then its connection can be used again. No more are left than connections are kept."""
+        stream, link.stream = link.stream, None
+        if stream is not None and is_told and len(self._left_streams) < self._desk.limits.pool_idle_max:
+            self._left_streams.add(stream)
+            at = self._desk.now + self._desk.limits.stream_farewell_s
+            self._desk.timers.set(("grace", stream), at, "end of an upstream event stream")
+        else:
+            self._desk.close(stream, reason=reason)
+
+    def receive_left_stream(self, channel: ChannelId) -> None:
+        """A GET stream of a session that is over has ended."""
+        if channel in self._left_streams:
+            self._left_streams.discard(channel)
+            self._desk.timers.cancel(("grace", channel))
 
     def leave(self, link: Link, reason: str) -> None:
         """Close the two-way stream: at once, or when the server has taken, in its time, that its tasks are not wanted:

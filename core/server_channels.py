@@ -171,6 +171,7 @@ class ServerChannels:
 
     def _receive_stream_close(self, link: Link, role: UpStreamRole, channel: ChannelId, cause: Cause) -> None:
         if link.stream != channel:
+            self._losses.receive_left_stream(channel)
             return
         limits = self._desk.limits
         link.stream = None

@@ -503,11 +503,10 @@ class Servers:
             del self.handshakes.crowds[link.id]
         self._losses.cancel_timers(link)
         upstream = link.upstream
-        if upstream.state is not State.IDLE:
-            self._losses.say_farewell(link)
+        is_told = upstream.state is not State.IDLE and self._losses.say_farewell(link)
         upstream.step(Input.CLOSE)
         self._losses.leave(link, reason)
-        self._desk.close(link.stream, reason=reason)
+        self._losses.leave_stream(link, reason, is_told=is_told)
         link.pending.clear()
         self._resuming.forget_all(link)
         self._losses.close_posts(link, reason)

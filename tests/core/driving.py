@@ -425,7 +425,7 @@ def connect(
     principal: str = "",
     capabilities: str = "{}",
     revision: str = LATEST,
-    session: str = "S1",
+    session: str | None = "S1",
     listens: bool = False,
     headers: Headers = (),
 ) -> Client:

@@ -17,8 +17,9 @@ from isthmus.core.effects import Connected, Headers, Join, PipeOpening, PostOpen
 from isthmus.core.effects import Listen as Get
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
-from isthmus.core.links import FarewellRole, UpPostRole
+from isthmus.core.links import FarewellRole, UpPostRole, UpStreamRole
 from isthmus.core.plan import Kind, ServerPlan
+from isthmus.core.upstream import State
 from isthmus.core.wire.mirroring import headers_for
 
 REVISION = "2026-07-28"
@@ -305,6 +306,9 @@ def settle(world: Driver) -> None:
 
 
 def _is_notice(role: object) -> bool:
+    """What a server does by itself: it takes what needs no answer, and ends the stream of a session that is over."""
+    if isinstance(role, UpStreamRole):
+        return role.link.upstream.state is State.CLOSED
     return isinstance(role, FarewellRole) or (isinstance(role, UpPostRole) and role.number is None)
 
 

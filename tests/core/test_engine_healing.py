@@ -758,8 +758,73 @@ def test_the_session_is_said_farewell_to() -> None:
     farewell = world.dials[-1]
     assert type(farewell.target).__name__ == "Delete"
     assert getattr(farewell.target, "session") == "S9"  # noqa: B009
-    assert stream in world.closed
+    assert stream not in world.closed, "it is the server's to end"
     assert not world.end(farewell.channel, Cause(End.REFUSED, status=405)), "whatever it answers"
+
+
+def test_the_stream_of_a_session_that_is_over_is_left_for_its_server_to_end() -> None:
+    """Cutting it costs the connection, and the next session a new one."""
+    world = driver()
+    client = connect(world, "http", "http", listens=True)
+    stream = world.last_dial(Listen).channel
+    client.delete()
+    (farewell,) = [dial for dial in world.dials if isinstance(dial.target, Delete)]
+    world.wait(0.5)
+    before = len(world.log)
+    world.say(stream, notification("notifications/tools/list_changed"))
+    world.say(stream, request("7", "roots/list"))
+    assert world.log[before:] == [], "nobody is there for what it still says"
+    world.end(stream)
+    world.end(farewell.channel, Cause(End.DONE, status=200))
+    assert stream not in world.closed
+    assert world.engine.next_timeout() is None
+
+
+def test_a_stream_that_its_server_does_not_end_is_closed() -> None:
+    world = driver(limits=Limits(stream_farewell_s=2.0))
+    client = connect(world, "http", "http", listens=True)
+    stream = world.last_dial(Listen).channel
+    client.delete()
+    (farewell,) = [dial for dial in world.dials if isinstance(dial.target, Delete)]
+    world.end(farewell.channel, Cause(End.DONE, status=200))
+    world.wait(1.9)
+    assert stream not in world.closed
+    world.wait(0.2)
+    assert stream in world.closed
+    world.end(stream)
+    assert world.engine.next_timeout() is None
+
+
+def test_no_more_streams_are_left_than_connections_would_be_kept() -> None:
+    world = driver(limits=Limits(pool_idle_max=2))
+    clients, streams = [], []
+    for session in ("S1", "S2", "S3", "S4"):
+        clients.append(connect(world, "http", "http", session=session, listens=True))
+        streams.append(world.last_dial(Listen).channel)
+    for client in clients[:3]:
+        client.delete()
+    assert [stream in world.closed for stream in streams] == [False, False, True, False]
+    world.end(streams[0])
+    clients[3].delete()
+    assert streams[3] not in world.closed, "there is room again"
+
+
+def test_a_stream_is_closed_at_once_where_its_server_is_told_nothing() -> None:
+    """Without a session there is no DELETE, and no end that the server could know of."""
+    world = driver()
+    client = connect(world, "http", "http", session=None, listens=True)
+    stream = world.last_dial(Listen).channel
+    client.delete()
+    assert stream in world.closed
+
+
+def test_a_proxy_that_stops_waits_for_no_stream() -> None:
+    world = driver()
+    client = connect(world, "http", "http", listens=True)
+    stream = world.last_dial(Listen).channel
+    client.delete()
+    world.stop()
+    assert stream in world.closed
 
 
 def test_a_farewell_that_is_not_answered_is_given_up() -> None:

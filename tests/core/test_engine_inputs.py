@@ -290,8 +290,9 @@ def test_a_stream_of_a_server_ends_with_its_session() -> None:
     client = connect(world, "http", "http", listens=True)
     streams = [dial.channel for dial in world.dials if type(dial.target).__name__ == "Listen"]
     client.delete()
+    world.wait(Limits().stream_farewell_s)
     assert [channel for channel in streams if channel in world.closed] == streams
-    assert world.closed[streams[-1]] == Close(streams[-1], reason="session over")
+    assert world.closed[streams[-1]] == Close(streams[-1], reason="nobody waits for it any more")
 
 
 def test_nothing_is_kept_of_a_server_that_forgot_the_session() -> None:

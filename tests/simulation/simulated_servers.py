@@ -103,7 +103,9 @@ class Server:
         elif isinstance(target, Listen):
             self._take_listen(channel, target)
         elif isinstance(target, Delete):
-            self.sessions.pop(target.session, None)
+            session = self.sessions.pop(target.session, None)
+            if session is not None:
+                self.streams.part(session)
             network.end(channel, Cause(End.DONE))
         elif self.plan.kind is Kind.HTTP:
             network.end(channel, Cause(End.UNREACHABLE, "no event pipe"))

@@ -92,6 +92,12 @@ class Streams:
         stream.is_done = True
         self._go_on(stream)
 
+    def part(self, session: Session) -> None:
+        """The proxy ends the session. Some servers end its stream with it, others let it lie open."""
+        own = session.streams.get(OWN)
+        if own is not None and own.channel is not None and not self.has_ids:
+            self.finish(own)
+
     def receive_end(self, channel: Channel) -> None:
         """A connection is lost. Its stream goes on."""
         for stream in (self._by_channel.get(channel), *self._own_streams()):
