@@ -123,8 +123,8 @@ class SessionStub(Stub):
 
 SESSIONS: Final = 20
 SESSION_BUDGET: Final = Work(1259, 0.0)
-"""Of a session: opened, with one call in it, and closed. No connection is made for its stream to the server: that of the
-session before can be used."""
+"""Of a session: opened, with one call in it, and closed. No connection is made for its stream to the server: that of
+the session before can be used."""
 
 
 def test_a_session_over_http_takes_no_more_work_than_it_did() -> None:
