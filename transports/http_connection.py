@@ -117,7 +117,7 @@ class Connection:
 
     def handle_wake(self) -> None:
         """What `Wire.wake` asked for."""
-        self._writer.handle_wake()
+        self._writer.is_woken = False
         self._settle()
 
     def drain(self) -> None:
@@ -151,24 +151,26 @@ class Connection:
 
     def _settle(self) -> None:
         """Parse and write as far as that goes, then tell the wire what is wanted of it."""
-        writer = self._writer
+        framing, writer = self._framing, self._writer
         if writer.is_settling or writer.is_over:
             return
         writer.is_settling = True
+        framing.is_behind = False
         try:
-            self._advance()
+            if framing.phase in PARSED:
+                self._advance()
             for _ in range(TURN_REQUESTS):
                 if not writer.advance():
                     break
                 self._advance()
             else:
-                self._framing.is_behind = True
+                framing.is_behind = True
         finally:
             writer.is_settling = False
         if not writer.is_over:
-            if self._framing.is_behind:
+            if framing.is_behind:
                 writer.wake()
-            self._framing.tell_wire()
+            framing.tell_wire()
 
     def _advance(self) -> None:
         """Parse what has arrived, as far as the reply that is due allows, and not for so long that others would wait:

@@ -171,12 +171,9 @@ class HttpProtocol(asyncio.Protocol):
             self._timer, self._timer_at = None, FOREVER
 
     def wake(self, at_once: bool) -> None:
-        if at_once:
-            self._wake()
-        else:
-            self._loop.call_soon(self._wake)
-
-    def _wake(self) -> None:
+        if not at_once:
+            self._loop.call_soon(self.wake, True)
+            return
         try:
             self.connection.handle_wake()
         except Exception:

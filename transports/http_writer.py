@@ -37,6 +37,8 @@ class Writer:
         shared_headers: of every response to this request.
         cause: why the connection ends here, for an engine that is not told yet.
         is_over: the connection has nothing more to do.
+        is_settling: what is queued is about to leave.
+        is_woken: the wire will call for that soon.
     """
 
     __slots__ = (
@@ -44,7 +46,6 @@ class Writer:
         "_is_blocked",
         "_is_closed",
         "_is_fetching",
-        "_is_woken",
         "_jobs",
         "_leaving_bytes",
         "_left",
@@ -57,6 +58,7 @@ class Writer:
         "framing",
         "is_over",
         "is_settling",
+        "is_woken",
         "shared_headers",
     )
 
@@ -68,6 +70,7 @@ class Writer:
         self.cause = _STOPPED
         self.is_over = False
         self.is_settling = False
+        self.is_woken = False
         self.framing = framing
         self._wire = wire
         self._jobs = jobs
@@ -76,7 +79,6 @@ class Writer:
         self._fetch: Callable[[], Coroutine[object, object, None]] | None = None
         self._is_fetching = False
         self._is_blocked = False  # what was written has not left
-        self._is_woken = False  # the wire will call soon
         self._is_closed = False
         self._message_bytes = 0  # of what is queued
         self._leaving_bytes = 0  # of what was written and has not left
@@ -135,12 +137,9 @@ class Writer:
     def wake(self, *, at_once: bool = False) -> None:
         """Have what is queued sent, in one write with whatever else comes before others get their turn; at once where
         nothing else will come."""
-        if not (self.is_settling or self._is_woken or self.is_over):
-            self._is_woken = True
+        if not (self.is_settling or self.is_woken or self.is_over):
+            self.is_woken = True
             self._wire.wake(at_once)
-
-    def handle_wake(self) -> None:
-        self._is_woken = False
 
     # --- What is said -----------------------------------------------------------------------------------------------
 
