@@ -432,7 +432,6 @@ class Handshakes:
     def receive_listening(self, link: Link) -> None:
         """The stream is open, refused, or long in coming: requests need not wait for it any longer."""
         self._desk.timers.cancel(("listening", link.id))
-        self.receive_news_open(link)
         if link.upstream.state is not State.LISTENING:
             return
         link.upstream.step(Input.LISTENED)

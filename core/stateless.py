@@ -30,6 +30,7 @@ from .errors import (
     METHOD_NOT_FOUND,
     OVERLOADED,
     UNSUPPORTED_VERSION,
+    UPSTREAM_UNAVAILABLE,
     RemoteProtocolError,
 )
 from .exchange import Exchange, ExchangeKey, Reply
@@ -332,13 +333,15 @@ class Stateless:
 
     def close_pipe(self, channel: ChannelId, legs: Legs) -> None:
         """A pipe is gone, and with it everybody who spoke on it. A call that began elsewhere is cancelled, too, if it
-        went on here."""
+        went on here; whoever waits elsewhere for one that began here had no part in that, and hears what became of
+        it."""
         for session, exchange in legs.take_all():
             if exchange.reply.stream.channel == channel:
                 self.hang_up(session, exchange, exchange.reply)
         for affinity, session in list(self._by_affinity.items()):
             if affinity.group == channel and session.affinity is affinity:
-                self._clients.close_session(session, "client hung up")
+                why = "the connection that the call began on is gone"
+                self._clients.close_session(session, why, cut_off_code=UPSTREAM_UNAVAILABLE)
 
     # --- Sessions ---------------------------------------------------------------------------------------------------
 

@@ -380,6 +380,27 @@ def test_a_draft_left_alone_gives_its_room_back() -> None:
     fresh.begin(10)
 
 
+@pytest.mark.parametrize("comes", [True, False])
+def test_what_must_give_way_to_a_file_stays_until_all_of_that_is_there(comes: bool) -> None:
+    """It was only announced, and may never come: then nothing goes for it."""
+    world, client, tus = drafting(limits=Limits(session_storage_max_bytes=15))
+    tus.begin(10)
+    before = dict(tus.complete(tus.append(0, 10)).headers)["Upload-Handle"]
+    key = world.only(Save).key
+    world.wait(1.0)
+    later = Tus(world, ask_link(client, HELPER))
+    later.begin(10)
+    later.add(0, 9)
+    assert not world.every(Forget)
+    if comes:
+        later.complete(later.append(9, 1))
+    else:
+        assert later.reply(later.open(Verb.END)).status == 204
+    assert [order.key for order in world.every(Forget)] == [key] * comes
+    channel = client.request("1", "tools/call", json.dumps({"name": "eat", "arguments": {"path": before}}))
+    assert bool(world.sent[channel]) is comes, "what is gone is refused, and what is there is on its way"
+
+
 def test_a_draft_that_takes_too_long_is_stopped() -> None:
     world, _, tus = drafting(limits=Limits(upload_draft_max_s=300.0))
     tus.begin(10)

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from driving import GONE, notification
+from isthmus.core.errors import OUTCOME_UNKNOWN
 from isthmus.core.limits import Limits
 from stateless_driving import (
     ACCEPT,
@@ -78,6 +79,25 @@ def test_a_call_that_went_on_elsewhere_is_cancelled_where_its_client_hangs_up() 
     (told,) = world.heard
     assert told.frame["method"] == "notifications/cancelled"
     assert told.frame["params"]["requestId"] == heard.id
+
+
+@pytest.mark.parametrize("down", ["pipe", "http"])
+@pytest.mark.parametrize("up", ["pipe", "http"])
+def test_who_goes_on_elsewhere_with_a_call_hears_that_it_may_have_run_when_its_pipe_is_gone(up: str, down: str) -> None:
+    """Its session with the server ends with that pipe. Nothing was wrong with the request."""
+    world, client, _ = served(up, "pipe")
+    _, _, state = parked(world, client)
+    other = modern(world, up, down)
+    channel = other.call(requestState=state, inputResponses={"r1": ACCEPT})
+    assert client.pipe is not None
+    world.end(client.pipe, GONE)
+    why = "the connection that the call began on is gone"
+    assert other.answered(channel)["error"] == {
+        "code": OUTCOME_UNKNOWN,
+        "message": f"{why}: given up before the server answered; tools/call may have run",
+        "data": {"outcome": "unknown"},
+    }
+    assert world.sent[channel][-1].status == 200
 
 
 def test_answers_go_up_with_the_headers_that_came_with_them() -> None:

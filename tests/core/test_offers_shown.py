@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from driving import Client, connect, driver
 from isthmus.core.effects import PipeOpening
+from isthmus.core.eras import Era
 from isthmus.core.plan import Kind, Offer, ServerPlan, TaskRules
+from task_clients import handle
+from task_scenes import GRACE_S, scene
 
 DECLARED = {"a": "required", "b": "optional", "c": "forbidden", "d": None}
 TOOLS = [
@@ -78,3 +81,21 @@ def test_who_asks_for_the_proxy_itself_is_shown_what_the_server_says(offer: Offe
     """Whatever others are offered."""
     _, words = shown(TaskRules(offer=offer), has_tasks=has_tasks, revision="2025-11-25", is_own=True)
     assert words == DECLARED
+
+
+def test_who_must_declare_tasks_is_told_how_and_is_served_once_it_does() -> None:
+    """A tool that is called as a task only, where the plan is strict: what the refusal names is all that is missing."""
+    world = scene(Era.HANDSHAKE, has_tasks=True, strict=True)
+    party = world.party(Era.STATELESS, is_plain=True)
+    refused = world.ask(party.call("a", "must")).error
+    assert refused == {
+        "code": -32021,
+        "message": "Tool must requires task augmentation: call it as a task",
+        "data": {"requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}},
+    }
+    assert party.modern is not None
+    party.modern.capabilities = {**party.modern.capabilities, **refused["data"]["requiredCapabilities"]}
+    served = world.ask(party.call("b", "must"))
+    world.server.accept(world.server.work("b"))
+    world.wait(GRACE_S)
+    assert world.status(party, handle(served)) == "working"

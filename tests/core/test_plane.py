@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from driving import UNIX_AT_ZERO, Driver, connect, driver, request
-from file_scenes import Scene
+from file_scenes import Scene, artifacts
 from isthmus.core.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
 from isthmus.core.limits import Limits
 from isthmus.core.plan import ArtifactProducer, AutoFiles, Kind, ServerPlan, SharedFolder, UploadConsumer
@@ -178,3 +178,18 @@ def test_the_guide_is_on_the_last_page_of_resources(page: str, cursor: str | Non
 def test_a_session_without_adapters_has_the_guide_too() -> None:
     files = Scene(ServerPlan(id="s", kind=Kind.PIPE, auto_files=AutoFiles()))
     assert files.ask("resources/read", uri=GUIDE)["result"]["contents"]
+
+
+@pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
+def test_whose_resource_it_is_hears_who_subscribes_to_it(method: str) -> None:
+    """An artifact is the proxy's, and its server is not asked; what the server has is its own to tell of."""
+    files = Scene(
+        ServerPlan(id="s", kind=Kind.PIPE, auto_files=AutoFiles()),
+        capabilities='{"tools":{},"resources":{"subscribe":true}}',
+    )
+    (made,) = artifacts(files.call("make", writes={"a.txt": b"x"}))
+    assert files.ask(method, uri=made["artifact_uri"])["result"] == {}
+    assert not files.world.heard
+    channel = files.client.request("1", method, '{"uri":"a:b"}')
+    files.world.answer(files.world.hear(method), '{"x":1}')
+    assert files.said(channel) == {"x": 1}

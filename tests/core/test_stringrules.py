@@ -287,8 +287,8 @@ def test_subschemas_are_looked_at_so_often_only(
         ("iri", ("a:", "http://h/ä"), ("", "a", "ä", "a:b c")),
         ("uri-reference", ("", "a", "/p?q#f", "a:b", "%41"), ("b c", "ä", "#x#y", "%4")),
         ("iri-reference", ("", "a", "ä", "/p?q#f"), ("b c", "#x#y")),
-        ("path", ("", "a", "b c", "ä\n"), ()),
-        ("file-path", ("", "a", "b c", "ä\n"), ()),
+        ("path", ("", "a", "b c", "ä\n", "in/FAQ"), ()),
+        ("file-path", ("", "a", "b c", "ä\n", "in/FAQ"), ()),
     ],
 )
 def test_a_form_that_is_known_is_kept_or_missed_by_both(

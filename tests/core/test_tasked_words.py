@@ -157,6 +157,25 @@ def test_a_task_is_looked_at_less_and_less_once_nobody_waits_any_more() -> None:
     assert pauses == [2.0, 3.0, 4.5, 6.75]
 
 
+# --- What is said unasked ---------------------------------------------------------------------------------------------
+
+
+def test_a_server_without_sessions_may_say_by_itself_that_its_task_is_over() -> None:
+    """Who waits for the call has its answer at once, before the server would be looked at; nobody else hears of it."""
+    world = scene(MODERN, Kind.PIPE, has_tasks=True, insists=True)
+    party, asked, work = called(world, is_plain=True)
+    world.server.accept(work, poll_ms=20_000)
+    world.wait(1.0)
+    found = verbs(world)
+    world.server.finish(work, text("done"))
+    world.world.say(work.heard.channel, notification("notifications/tasks", json.dumps(world.server.shown(work))))
+    world.run()
+    assert asked.result["content"] == text("done")["content"]
+    world.wait(60.0)
+    assert found == [], "it is not looked at any more"
+    assert party.heard("notifications/tasks") == []
+
+
 # --- What a call leaves -----------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from isthmus.core.errors import OVERLOADED
 from isthmus.core.limits import Limits
 from isthmus.core.moments import format_time
 from isthmus.core.plan import Kind, Offer
+from stateless_driving import ACCEPT
 from task_clients import Party
 from task_scenes import GRACE_S, Scene, scene
 from task_servers import TASKS, Work, text
@@ -199,6 +200,29 @@ def test_a_task_comes_to_the_same_in_whichever_run(down: Era, up: Era, outcome: 
         return (kept,)
 
     assert shown(is_restarted=True) == shown(is_restarted=False)
+
+
+@pytest.mark.parametrize("down", ERAS)
+def test_what_a_task_that_goes_on_asks_is_asked_of_its_client(down: Era) -> None:
+    """As far as that says, in this run, that it can be asked; the answer reaches the server."""
+    world, id, work = going_on(MODERN, down)
+    party = world.party(down, principal="ann")
+    assert world.status(party, id) == "working"
+    if down is LEGACY:
+        party.result(id)
+    world.server.ask(work, "Who?")
+    world.wait(60.0)
+    said = world.ask(party.get(id)).result
+    assert said["status"] == "input_required"
+    if down is LEGACY:
+        (question,) = party.heard("elicitation/create")
+        party.reply(question["id"], ACCEPT)
+    else:
+        ((key, question),) = said["inputRequests"].items()
+        party.update(id, {key: ACCEPT})
+    assert question["params"]["message"] == "Who?"
+    world.run()
+    assert work.given["Who?"] == [ACCEPT]
 
 
 @pytest.mark.parametrize("up", ERAS)
