@@ -139,6 +139,16 @@ class Incoming:
             self._at = stop
         return buffer[at:stop]
 
+    def _take_repeated(self, raw: bytes, size_bytes: int) -> bytes | None:
+        """The body behind this head, if all that has arrived and was not read is the two: then the message is complete,
+        and all is told of it. None: nothing was done."""
+        buffer = self._buffer
+        if len(buffer) != len(raw) + size_bytes or self._at or not buffer.startswith(raw):
+            return None
+        self._reading, self._left = DONE, 0
+        self._buffer, self._searched_size = b"", 0
+        return buffer[len(raw) :]
+
     def _next_of_body(self) -> Data | Signal:
         """What comes behind a head.
 

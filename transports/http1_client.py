@@ -140,6 +140,18 @@ class ClientCodec(Incoming):
         self._begin_body(size)
         return head
 
+    def take_repeated(self, head: ResponseHead) -> bytes | None:
+        """The body of a response to a POST that begins with the very bytes of the last one, which were read as `head`,
+        if it is there in full and nothing else is: `next_event` and `take_rest` in one. None: nothing was done."""
+        known = self._known
+        if known is None or known[1] is not head or self._reading is not HEAD or self._post is None:
+            return None
+        size = known[2]
+        body = None if size is None or size < 0 or head.status in BODILESS else self._take_repeated(known[0], size)
+        if body is not None:
+            self._is_closing = self._is_closing or known[3]
+        return body
+
     def _hand_over(self) -> H11Client:
         """h11 takes the response that comes next, and the next request if none was made."""
         self._h11 = H11Client(head_size_max_bytes=self._head_size_max)

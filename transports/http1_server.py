@@ -85,6 +85,19 @@ class ServerCodec(Incoming):
         self._response.begin(head.method, is_closing=self._is_closing)
         return head
 
+    def take_repeated(self, head: RequestHead) -> bytes | None:
+        """The body of a request that begins with the very bytes of the last one, which were read as `head`, if it is
+        there in full and nothing else is: `next_event` and `take_rest` in one. None: nothing was done."""
+        known = self._known
+        if known is None or known[1] is not head or self._reading is not HEAD or self._h11 is not None:
+            return None
+        body = None if head.body_size is None else self._take_repeated(known[0], head.body_size)
+        if body is not None:
+            self._is_closing, self._awaits_continue = known[2], False
+            self._version = b"1.1"
+            self._response.begin(head.method, is_closing=known[2])
+        return body
+
     def _hand_over(self) -> H11Server:
         """h11 takes the request that comes next, and its response."""
         self._h11 = H11Server(head_size_max_bytes=self._head_size_max, version=self._version)

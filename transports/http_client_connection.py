@@ -224,7 +224,8 @@ class Connection:
         if not self._has_head:
             self._head_size += len(data)
         self._http.receive_data(data)
-        return self.advance()
+        step = self._receive_repeated(exchange)
+        return self.advance() if step is None else step
 
     def advance(self) -> Step:
         """Tell what has arrived, as far as it is wanted."""
@@ -306,6 +307,19 @@ class Connection:
         body = None if opened is None else self._http.take_rest()
         if opened is None or body is None:
             return None
+        return self._tell_document(exchange, opened, body)
+
+    def _receive_repeated(self, exchange: Exchange | None) -> Step | None:
+        """`_receive_document`, of one that begins as the last did, and is all that has arrived."""
+        head, opened = self._promise
+        if head is None or opened is None or exchange is None or self._has_head or not self._is_written:
+            return None
+        if not exchange.expects_document or exchange.is_paused or self._head_size > self._head_size_max:
+            return None
+        body = self._http.take_repeated(head)
+        return None if body is None else self._tell_document(exchange, opened, body)
+
+    def _tell_document(self, exchange: Exchange, opened: Connected, body: bytes) -> Step:
         self._exchange = exchange.connection = None
         if exchange.is_lasting:
             exchange.give_up_place()

@@ -59,6 +59,7 @@ class Connection:
         "_jobs",
         "_limits",
         "_on",
+        "_repeated",
         "_route",
         "_wire",
         "_writer",
@@ -76,6 +77,7 @@ class Connection:
         self._body_size_max = 0
         self._is_lost = False
         self._admitted: Admitted | None = None
+        self._repeated: Admitted | None = None  # the same, if the last request was a message, there in full
         self._framing.tell_wire()
 
     # --- What the driver says ---------------------------------------------------------------------------------------
@@ -157,7 +159,7 @@ class Connection:
         writer.is_settling = True
         framing.is_behind = False
         try:
-            if framing.phase in PARSED:
+            if framing.phase in PARSED and not self._repeat():
                 self._advance()
             for _ in range(TURN_REQUESTS):
                 if not writer.advance():
@@ -197,10 +199,25 @@ class Connection:
 
     # --- Requests ---------------------------------------------------------------------------------------------------
 
+    def _repeat(self) -> bool:
+        """Handle the request that has arrived, if it is one more like the last: nothing of its head need be judged, nor
+        its size. Else nothing is done."""
+        admitted = self._repeated
+        if admitted is None or self._framing.phase is not Phase.HEAD:
+            return False
+        body = self._framing.take_repeated(admitted.head)
+        if body is None:
+            return False
+        assert isinstance(admitted.route, McpRoute)
+        self._writer.shared_headers = admitted.shared_headers
+        self._tell(admitted.route, body)
+        return True
+
     def _begin(self, head: RequestHead) -> None:
         framing, writer = self._framing, self._writer
         framing.begin(head)
         self._body = b""
+        self._repeated = None
         admitted = self._admitted
         if admitted is None or not admitted.fits(head):
             admitted = self._on.admit(head)
@@ -232,6 +249,7 @@ class Connection:
             if body is None:
                 framing.ask_body()
             else:
+                self._repeated = self._admitted
                 self._handle(body)
 
     def _forward(self, route: ForwardRoute, head: RequestHead) -> None:

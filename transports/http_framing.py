@@ -218,6 +218,19 @@ class Framing:
         self._is_retimed = True
         self._is_late = False
 
+    def take_repeated(self, head: RequestHead) -> bytes | None:
+        """The body of a request that begins as the last one did, with `head`, and is there in full: then the request is
+        complete. None: nothing was done."""
+        body = self.codec.take_repeated(head)
+        if body is not None:
+            self.head = head
+            self.body_left = 0
+            self.phase = Phase.DONE
+            self._timeout_s = FOREVER
+            self._is_retimed = True
+            self._is_late = False
+        return body
+
     def rest(self) -> None:
         """The request is through, and its response is a stream that may last."""
         self.head = None

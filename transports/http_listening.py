@@ -39,21 +39,22 @@ class Admitted:
     """What a request's head came to. A client that asks again in the same words need not be judged again.
 
     Attributes:
+        head: the last that came to this.
         may_be_kept: nothing else than these words decided, and the client may well use them again.
     """
 
-    __slots__ = ("_head", "_named", "may_be_kept", "route", "shared_headers")
+    __slots__ = ("_named", "head", "may_be_kept", "route", "shared_headers")
 
     def __init__(self, head: RequestHead, route: Route, shared_headers: Headers, *, may_be_kept: bool) -> None:
         self.route = route
         self.shared_headers = shared_headers
         self.may_be_kept = may_be_kept
-        self._head = head
+        self.head = head
         self._named: Headers | None = None  # its headers but the length, once they were asked for
 
     def fits(self, head: RequestHead) -> bool:
         """Whether `head` says the same: only how long the body is may differ."""
-        known = self._head
+        known = self.head
         if head is known:  # a codec knew it again
             return True
         if self._named is None:
@@ -66,7 +67,7 @@ class Admitted:
             or _without_length(head.headers) != self._named
         ):
             return False
-        self._head = head
+        self.head = head
         return True
 
 

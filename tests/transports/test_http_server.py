@@ -406,6 +406,17 @@ async def test_oversize_is_refused_before_the_port_hears_of_it(chunked: bool) ->
         assert not w.port.openings
 
 
+async def test_a_head_that_comes_again_is_no_reason_to_take_what_is_too_large() -> None:
+    """Nor to refuse what is not."""
+    async with world(Limits(request_size_max_bytes=100)) as w:
+        w.port.on_message = echo
+        for size, status in ((100, 200), (101, 413), (101, 413), (100, 200), (100, 200), (101, 413), (7, 200), (7, 200)):
+            await w.client.send(post(b"x" * size))
+            answer = await w.client.read()
+            assert answer.status == status
+            assert status == 413 or answer.body == b"x" * size
+
+
 async def test_exactly_the_limit_passes() -> None:
     async with world(Limits(request_size_max_bytes=100)) as w:
         w.port.on_message = echo
