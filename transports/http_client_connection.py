@@ -224,7 +224,7 @@ class Connection:
         if not self._has_head:
             self._head_size += len(data)
         self._http.receive_data(data)
-        step = self._receive_repeated(exchange)
+        step = self._receive_repeated(exchange, data)
         return self.advance() if step is None else step
 
     def advance(self) -> Step:
@@ -273,7 +273,9 @@ class Connection:
             elif event is END:
                 return self._finish()
             elif isinstance(event, ResponseHead):
-                if self._is_written and self._head_size <= self._head_size_max:
+                if self._head_size > self._head_size_max:
+                    self._check_head_size(len(self._http.trailing_data[0]))
+                if self._is_written:
                     step = self._receive_document(event)
                     if step is not None:
                         return step
@@ -309,12 +311,12 @@ class Connection:
             return None
         return self._tell_document(exchange, opened, body)
 
-    def _receive_repeated(self, exchange: Exchange | None) -> Step | None:
-        """`_receive_document`, of one that begins as the last did, and is all that has arrived."""
+    def _receive_repeated(self, exchange: Exchange | None, data: bytes) -> Step | None:
+        """`_receive_document`, of one that begins as the last did, and came whole in this one read, however large."""
         head, opened = self._promise
         if head is None or opened is None or exchange is None or self._has_head or not self._is_written:
             return None
-        if not exchange.expects_document or exchange.is_paused or self._head_size > self._head_size_max:
+        if not exchange.expects_document or exchange.is_paused or self._head_size != len(data):
             return None
         body = self._http.take_repeated(head)
         return None if body is None else self._tell_document(exchange, opened, body)
@@ -330,8 +332,6 @@ class Connection:
     def _receive_head(self, head: ResponseHead) -> list[ReplyEvent] | None:
         """What it tells; None: the exchange is to be asked elsewhere, and has let go."""
         self._has_head = True
-        if self._head_size > self._head_size_max:
-            self._check_head_size(len(self._http.trailing_data[0]))
         exchange = self._exchange
         assert exchange is not None
         told = exchange.receive_head(head.status, head.headers)
