@@ -114,14 +114,18 @@ class ResponseWriter:
             return b"".join((*pieces, *self.encode_data(body), self.encode_end()))
         return b"".join(pieces)
 
-    def encode_document(self, status: int, headers: Headers, body: bytes) -> bytes:
+    def encode_document(self, status: int, headers: Headers, pieces: tuple[bytes, ...]) -> list[bytes]:
         known = self._known
         if known is None or known[0] is not headers or known[1] != status:
             known = self._known = _learn(status, headers)
         if known is None or self._writing is not HEAD or self.is_closing or self._is_head_only:
-            return self.encode_whole(status, (*headers, (b"content-length", b"%d" % len(body))), body)
+            body = b"".join(pieces)
+            return [self.encode_whole(status, (*headers, (b"content-length", b"%d" % len(body))), body)]
         self._writing = DONE
-        return b"%b%d\r\n\r\n%b" % (known[2], len(body), body)
+        first, *others = pieces
+        if not others:
+            return [b"%b%d\r\n\r\n%b" % (known[2], len(first), first)]
+        return [b"%b%d\r\n\r\n%b" % (known[2], sum(map(len, pieces)), first), *others]
 
     def encode_informational(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
         if self._writing is not HEAD or status == 101:

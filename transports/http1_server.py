@@ -206,18 +206,20 @@ class ServerCodec(Incoming):
         self._note_head()
         return encoded
 
-    def encode_document(self, status: int, headers: Headers, body: bytes) -> bytes:
+    def encode_document(self, status: int, headers: Headers, pieces: tuple[bytes, ...]) -> list[bytes]:
         """A whole response whose length is said for it: `encode_whole`, with a Content-Length behind `headers`.
 
         Args:
             headers: the same object as last time, on this connection, costs next to nothing.
+            pieces: the body's, of which only the first is copied, at least one.
         """
         if self._h11 is None and self._reading is not HEAD:
-            encoded = self._response.encode_document(status, headers, body)
+            encoded = self._response.encode_document(status, headers, pieces)
             self._awaits_continue = False
             self._is_closing = self._is_closing or self._response.is_closing
             return encoded
-        return self.encode_whole(status, (*headers, (b"content-length", b"%d" % len(body))), body)
+        body = b"".join(pieces)
+        return [self.encode_whole(status, (*headers, (b"content-length", b"%d" % len(body))), body)]
 
     def encode_informational(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
         """A 1xx response. After a 101, which the client must have asked for, what follows both ways is not HTTP."""

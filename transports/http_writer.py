@@ -191,11 +191,12 @@ class Writer:
         self.wake(at_once=exchange.is_ended and exchange.leaves_at_once)
 
     def _put_document(self, document: ReplyDocument, *, is_head_only: bool) -> None:
-        framing, data = self.framing, document.data
+        framing = self.framing
         if framing.phase is Phase.DONE and not (is_head_only or self._on.is_draining):  # as nearly always
             headers = self._on.dated(document.headers, self.shared_headers)
-            framing.queued.append(framing.codec.encode_document(document.status, headers, data))
+            framing.queued += framing.codec.encode_document(document.status, headers, document.pieces)
         else:
+            data = document.data
             sized = (*document.headers, (b"content-length", b"%d" % len(data)))
             headers = tuple(self._headers(ReplyHead(document.status, sized)))
             framing.put_whole(document.status, headers, b"" if is_head_only else data)

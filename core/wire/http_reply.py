@@ -85,12 +85,17 @@ class ReplyCut(msgspec.Struct, frozen=True, tag=True):
 
 
 class ReplyDocument(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """A whole reply with a body of known length: head, body and end in one. Its `headers` leave the length to the
-    framing; equal ones of two replies are the same object."""
+    """A whole reply with a body of known length, in one piece or several: head, body and end in one. Its `headers` leave
+    the length to the framing; equal ones of two replies are the same object."""
 
     headers: Headers
-    data: bytes
+    pieces: tuple[bytes, ...]
     status: int = 200
+
+    @property
+    def data(self) -> bytes:
+        """The body."""
+        return b"".join(self.pieces)
 
 
 Out = ReplyHead | ReplyBody | ReplyEnd | ReplyCut | ReplyDocument
@@ -187,6 +192,8 @@ class Reply:
             raise LocalProtocolError(f"got a part of {part_bytes} bytes while the reply is {before.value}")
         self._step(Input.LAST_PART if not left_bytes else Input.BEGUN if is_first else Input.PART)
         self.left_bytes = left_bytes
+        if before is State.SILENT and not left_bytes and self._accepts_json:
+            return [ReplyDocument(_TYPES[JSON], order.pieces)]
         out: list[Out] = []
         if is_first:
             self._is_event = before is State.STREAMING or not self._accepts_json
@@ -268,7 +275,7 @@ _EVENT_HEAD, _EVENT_END = encode_event(b"|").split(b"|")
 def _whole(order: Send, content_type: str, body: bytes) -> list[Out]:
     type = _TYPES[content_type]
     if order.session is None and not order.headers and order.status not in _DESCRIBED:  # as most are
-        return [ReplyDocument(type, body, order.status)]
+        return [ReplyDocument(type, (body,), order.status)]
     headers = (
         *((name.lower().encode(), value.encode()) for name, value in order.headers),
         *_session(order.session),
@@ -277,7 +284,7 @@ def _whole(order: Send, content_type: str, body: bytes) -> list[Out]:
     )
     if order.status == 204:
         return [ReplyHead(204, headers), ReplyEnd()]
-    return [ReplyDocument((*type, *headers), body, order.status)]
+    return [ReplyDocument((*type, *headers), (body,), order.status)]
 
 
 def _session(session: str | None) -> Headers:

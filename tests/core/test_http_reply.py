@@ -147,7 +147,8 @@ def test_a_message_in_parts_reads_as_it_would_whole(
         if index < len(parts) - 1:
             outs[broken] += broken.receive_pass(order)
     status, headers, messages = parse(outs[parted])
-    assert is_open or b"content-length" in headers
+    came_at_once = len(parts) == 1 and accepts_json
+    assert is_open or (b"content-length" in headers) is not came_at_once
     headers.pop(b"content-length", None)  # which a whole reply leaves to the framing
     assert (status, headers, messages) == parse(outs[whole])
     if len(parts) > 1:
@@ -282,7 +283,7 @@ PLAIN = ((b"content-type", b"application/json"),)
 def test_the_head_of_a_whole_reply(order: Send, headers: tuple[tuple[bytes, bytes], ...]) -> None:
     """Line by line: nothing is said of a body where there is none."""
     if order.message:
-        wanted: list[Out] = [ReplyDocument(headers, order.message, order.status)]
+        wanted: list[Out] = [ReplyDocument(headers, (order.message,), order.status)]
     else:
         wanted = [ReplyHead(order.status, headers), ReplyEnd()]
     assert Reply().receive_send(order) == wanted

@@ -271,7 +271,7 @@ class RequestWire:
         codec, written = self._codec, []
         for out in outs:
             if isinstance(out, ReplyDocument):
-                written.append(codec.encode_document(out.status, out.headers, out.data))
+                written += codec.encode_document(out.status, out.headers, out.pieces)
             elif isinstance(out, ReplyHead):
                 written.append(codec.encode_head(out.status, out.headers))
             elif isinstance(out, ReplyBody):
