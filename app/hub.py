@@ -343,6 +343,10 @@ class Hub:
                 self._engine.receive_at_once(channel, now, opening=opening, message=message, cause=ENDED_ORDERLY)
             )
 
+    def accepted(self, channel: ChannelId, opening: Connected) -> None:
+        if self._outlets.pop(channel, None) is not None:
+            self._apply(self._engine.receive_at_once(channel, self._now(), opening=opening, cause=ENDED_ORDERLY))
+
     def sent(self, channel: ChannelId, size_bytes: int) -> None:
         self._apply(self._engine.receive_sent(channel, size_bytes, self._now()))
 
@@ -363,12 +367,13 @@ class Hub:
         queue.extend(effects)
         if self._is_applying:
             return
-        self._is_applying = True
-        try:
-            while queue:
-                self._carry_out(queue.popleft())
-        finally:
-            self._is_applying = False
+        if queue:
+            self._is_applying = True
+            try:
+                while queue:
+                    self._carry_out(queue.popleft())
+            finally:
+                self._is_applying = False
         if self._change is not None:
             self._tell_change()
         if self._engine.earliest_at < self._alarm_at:

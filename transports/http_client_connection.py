@@ -298,7 +298,8 @@ class Connection:
         return Step.TURN
 
     def _receive_document(self, head: ResponseHead) -> Step | None:
-        """Tell of a response that is one document, and is there in full. None: it is not, and nothing was done."""
+        """Tell of a response that is one document, or none, and is there in full. None: it is not, and nothing was
+        done."""
         exchange = self._exchange
         if exchange is None or not exchange.expects_document or exchange.is_paused:
             return None

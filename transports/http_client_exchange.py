@@ -168,15 +168,18 @@ class Exchange:
 
     @property
     def expects_document(self) -> bool:
-        """Whether a success that is one document is all that is to be known of it: then no reader is needed."""
+        """Whether a success that is one document, or none, is all there is to know of it: no reader is needed then."""
         if self.post is None or self._reader is not None or self._redirects:
             return False
         return self._route is None or self._route.moved is None
 
     def report_document(self, opened: Connected, document: bytes) -> None:
-        """The response is this, and is there in full. Only if it `expects_document`."""
+        """The response is this, and is there in full; empty: what was sent was taken. Only if it `expects_document`."""
         self.is_over = True
-        self._port.replied(self._channel, opened, document)
+        if document:
+            self._port.replied(self._channel, opened, document)
+        else:
+            self._port.accepted(self._channel, opened)
 
     def receive_head(self, status: int, headers: Headers) -> list[ReplyEvent] | None:
         """What the head of the final response tells. None: the server wants to be asked elsewhere, and has done nothing

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from ..core.effects import Serve
@@ -103,7 +104,7 @@ class Listening:
         line_size = len(head.method) + len(head.target)
         if line_size + len("  HTTP/1.1") > limit:
             return Admitted(head, self.refuse_head(is_in_target=True), shared, may_be_kept=False)
-        size = line_size + sum(len(name) + len(value) + 4 for name, value in head.headers)
+        size = line_size + sum(map(len, chain.from_iterable(head.headers))) + len(": \r\n") * len(head.headers)
         if size > limit:
             # h11 looks at the limit only while a head is incomplete; how it was cut up must not show.
             return Admitted(head, self.refuse_head(is_in_target=False), shared, may_be_kept=False)

@@ -104,6 +104,9 @@ class Port(Protocol):
     def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
         """A channel that the engine dialled opened, said one message, and ended as it should."""
 
+    def accepted(self, channel: ChannelId, opening: Connected) -> None:
+        """A channel that the engine dialled opened, and ended as it should: what it was dialled with was taken."""
+
     def sent(self, channel: ChannelId, size_bytes: int) -> None:
         """So many bytes of messages (framing not counted) have left for the peer."""
 

@@ -254,6 +254,10 @@ class _Stream:
         self.message(channel, message)
         self.closed(channel, Cause(End.DONE))
 
+    def accepted(self, channel: ChannelId, opening: Connected) -> None:
+        self.opened(channel, opening)
+        self.closed(channel, Cause(End.DONE))
+
     def delivered(self, channel: ChannelId, size_bytes: int) -> None:
         """A request is sent whole."""
 

@@ -424,11 +424,15 @@ class ReplyReader:
 
 
 def promise_of(status: int, headers: Sequence[tuple[bytes, bytes]], *, size_max_bytes: int) -> Connected | None:
-    """What the head of a response to a `Post` tells that promises one JSON document of a known and allowed length, and
-    nothing else that is to be looked at. None: a `ReplyReader` has to."""
+    """What the head of a response to a `Post` tells that promises one JSON document of a known and allowed length, or
+    none because the message was taken, and nothing else that is to be looked at. None: a `ReplyReader` has to."""
     fields = dict(reversed(headers))
-    length = fields.get(b"content-length", b"0")
-    if status != 200 or b"set-cookie" in fields or b"content-encoding" in fields or not length.isdigit():
+    length = fields.get(b"content-length", b"")
+    if b"set-cookie" in fields or b"content-encoding" in fields or not length.isdigit():
+        return None
+    if length == b"0" and status in (200, 202):
+        return Connected(_session(fields))
+    if status != 200:
         return None
     if _PROMISES.get(fields.get(b"content-type", b"")) is not Input.PROMISED_DOCUMENT:
         return None

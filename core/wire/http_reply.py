@@ -85,8 +85,8 @@ class ReplyCut(msgspec.Struct, frozen=True, tag=True):
 
 
 class ReplyDocument(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """A whole reply with a body of known length, in one piece or several: head, body and end in one. Its `headers` leave
-    the length to the framing; equal ones of two replies are the same object."""
+    """A whole reply with a body of known length, in one piece or several: head, body and end in one. Its `headers`
+    leave the length to the framing; equal ones of two replies are the same object."""
 
     headers: Headers
     pieces: tuple[bytes, ...]

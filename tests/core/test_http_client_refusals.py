@@ -216,7 +216,13 @@ def test_a_reply_is_primed_by_an_id_before_any_message(target: Post | Listen, st
         (200, [*JSON, (b"content-length", b"5")], 5, True),
         (200, [*JSON, (b"content-length", b"5"), (b"mcp-session-id", b"s")], 5, True),
         (200, [*JSON, (b"content-length", b"6")], 5, False),
-        (200, [*JSON, (b"content-length", b"0")], 5, False),
+        (200, [*JSON, (b"content-length", b"0")], 5, True),
+        (200, [(b"content-length", b"0")], 5, True),
+        (202, [(b"content-length", b"0"), (b"mcp-session-id", b"s")], 5, True),
+        (202, [(b"content-length", b"0"), (b"set-cookie", b"a=b")], 5, False),
+        (202, [(b"content-length", b"5")], 5, False),
+        (202, [], 5, False),
+        (404, [(b"content-length", b"0")], 5, False),
         (200, [*JSON, (b"content-length", b"1")], 5, True),
         (200, JSON, 5, False),
         (201, [*JSON, (b"content-length", b"5")], 5, False),
@@ -227,7 +233,7 @@ def test_a_reply_is_primed_by_an_id_before_any_message(target: Post | Listen, st
         (200, [*JSON, (b"content-length", b"5"), (b"content-encoding", b"gzip")], 5, False),
     ],
 )
-def test_a_head_promises_a_document_where_nothing_else_is_to_be_looked_at(
+def test_a_head_promises_a_document_or_none_where_nothing_else_is_to_be_looked_at(
     status: int, headers: list[tuple[bytes, bytes]], size_max: int, is_promised: bool
 ) -> None:
     session = dict(headers).get(b"mcp-session-id", b"").decode() or None

@@ -633,7 +633,7 @@ OF_JSON, LENGTH = (b"content-type", b"application/json"), (b"content-length", b"
     [
         [OF_JSON],
         [LENGTH],
-        [OF_JSON, (b"content-length", b"0")],
+        [OF_JSON, (b"content-length", b"00")],
         [OF_JSON, (b"content-length", b"11")],
         [OF_JSON, (b"content-length", b"+9")],
         [(b"content-type", b"text/event-stream"), LENGTH],
@@ -653,3 +653,21 @@ def test_a_promise_of_a_document_tells_its_session() -> None:
     assert promise_of(200, plain[:2], size_max_bytes=10) == Connected()
     assert promise_of(202, plain, size_max_bytes=10) is None
     assert promise_of(200, plain, size_max_bytes=9) is None
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 205, 301, 404])
+@pytest.mark.parametrize("length", [b"0", b"00", b"1", None])
+@pytest.mark.parametrize("others", [[], [OF_JSON], [(b"mcp-session-id", b"S1")], [(b"set-cookie", b"a=b")]])
+def test_where_nothing_is_promised_the_message_was_taken(
+    status: int, length: bytes | None, others: list[tuple[bytes, bytes]]
+) -> None:
+    """A reader comes to the same, and says so at the head."""
+    headers = others if length is None else [*others, (b"content-length", length)]
+    promised = promise_of(status, headers, size_max_bytes=10)
+    told = ReplyReader(POST, Limits()).receive_head(status, headers)
+    if length == b"0" and promised is not None:
+        assert told == [Opened(promised.session), DONE]
+    elif promised is not None:
+        assert told == [Opened(promised.session)]
+    is_looked_at = others == [(b"set-cookie", b"a=b")]
+    assert (promised is not None) >= (status in (200, 202) and length == b"0" and not is_looked_at)

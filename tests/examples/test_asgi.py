@@ -330,7 +330,9 @@ def test_behind_uvicorn(folder: Path) -> None:
         said = ""
         while (found := re.search(r"http://127\.0\.0\.1:\d+", said)) is None:
             assert select.select([server.stderr], [], [], TIMEOUT_S)[0]
-            said += (read := os.read(server.stderr.fileno(), 65536).decode())  # past its buffer, which select cannot see
+            said += (
+                read := os.read(server.stderr.fileno(), 65536).decode()
+            )  # past its buffer, which select cannot see
             assert read, said
         assert visit({"url": found[0] + "/mcp"}, folder) == SEEN
         server.terminate()

@@ -90,6 +90,10 @@ class FakePort:
         self.message(channel, message)
         self.closed(channel, Cause(End.DONE))
 
+    def accepted(self, channel: ChannelId, opening: Connected) -> None:
+        self.opened(channel, opening)
+        self.closed(channel, Cause(End.DONE))
+
     def delivered(self, channel: ChannelId, size_bytes: int) -> None:
         raise AssertionError("no request is sent in parts")
 

@@ -152,6 +152,9 @@ class FakePort:
     def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
         raise AssertionError("nothing was dialled")
 
+    def accepted(self, channel: ChannelId, opening: Connected) -> None:
+        raise AssertionError("nothing was dialled")
+
     def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
         raise AssertionError("nothing was dialled")
 

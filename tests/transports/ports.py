@@ -46,6 +46,10 @@ class RecordingPort:
         self.message(channel, message)
         self.closed(channel, Cause(End.DONE))
 
+    def accepted(self, channel: ChannelId, opening: Connected) -> None:
+        self.opened(channel, opening)
+        self.closed(channel, Cause(End.DONE))
+
     def delivered(self, channel: ChannelId, size_bytes: int) -> None:
         self.sent(channel, size_bytes)
         self.closed(channel, Cause(End.DONE))

@@ -83,6 +83,9 @@ class Port:
     def replied(self, channel: ChannelId, opening: Opening, message: bytes) -> None:
         self.closed(channel, Cause(End.DONE))
 
+    def accepted(self, channel: ChannelId, opening: Opening) -> None:
+        self.closed(channel, Cause(End.DONE))
+
     def closed(self, channel: ChannelId, cause: Cause) -> None:
         assert channel not in self.ends
         self.ends[channel] = cause

@@ -410,7 +410,16 @@ async def test_a_head_that_comes_again_is_no_reason_to_take_what_is_too_large() 
     """Nor to refuse what is not."""
     async with world(Limits(request_size_max_bytes=100)) as w:
         w.port.on_message = echo
-        for size, status in ((100, 200), (101, 413), (101, 413), (100, 200), (100, 200), (101, 413), (7, 200), (7, 200)):
+        for size, status in (
+            (100, 200),
+            (101, 413),
+            (101, 413),
+            (100, 200),
+            (100, 200),
+            (101, 413),
+            (7, 200),
+            (7, 200),
+        ):
             await w.client.send(post(b"x" * size))
             answer = await w.client.read()
             assert answer.status == status
