@@ -136,6 +136,6 @@ WORKLOADS: Final = (
     Workload("http_churn", HTTP, (*OURS, *BYTES), sessions=8, load=("--churn",), calls_max=4000, is_quick=True),
     Workload("from_stdio_churn_shared", FROM_STDIO, ("isthmus-shared",), sessions=8, load=("--churn",), calls_max=4000),
     Workload("from_stdio_churn", FROM_STDIO, ("isthmus", *WRAPPERS), sessions=8, load=("--churn",), calls_max=200),
-    Workload("http_idle_1k", HTTP, (*OURS, *BYTES), idle=1000, calls_max=4000, is_fresh=True, rounds_max=1),
-    Workload("http_idle_10k", HTTP, ("isthmus", *BYTES), idle=9_984, calls_max=4000, is_fresh=True, rounds_max=1),
+    Workload("http_idle_1k", HTTP, (*OURS, *BYTES), idle=1000, calls_max=12_000, is_fresh=True, rounds_max=1),
+    Workload("http_idle_10k", HTTP, ("isthmus", *BYTES), idle=9_984, calls_max=12_000, is_fresh=True, rounds_max=1),
 )
