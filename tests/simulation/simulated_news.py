@@ -85,10 +85,11 @@ class Interest:
 
     Attributes:
         heard: the changes that it was told of.
+        channel: the one that it ends with, which the proxy may know to be over before the client does.
     """
 
-    def __init__(self, client: Client, uri: str, since: float) -> None:
-        self.client, self.uri, self.since = client, uri, since
+    def __init__(self, client: Client, uri: str, since: float, channel: Channel | None = None) -> None:
+        self.client, self.uri, self.since, self.channel = client, uri, since, channel
         self.until: float | None = None
         self.heard: set[int] = set()
 
@@ -182,8 +183,8 @@ class News:
         for number in list(self.listens):
             self.end_listen(number)
 
-    def _begin(self, uri: str) -> Interest:
-        interest = Interest(self.client, uri, self.network.now)
+    def _begin(self, uri: str, channel: Channel | None = None) -> Interest:
+        interest = Interest(self.client, uri, self.network.now, channel)
         self.paper.interests.append(interest)
         return interest
 
@@ -246,7 +247,7 @@ class News:
         params = frame.get("params", {})
         meta = params.get("_meta", {})
         if frame["method"] == "notifications/subscriptions/acknowledged":
-            self._receive_acknowledged(params, meta)
+            self._receive_acknowledged(channel, params, meta)
         elif frame["method"] == UPDATED:
             change = meta.get("change")
             if change is not None and self.paper.changes[change][1] != params["uri"]:
@@ -257,7 +258,7 @@ class News:
             else:
                 self._receive_updated(params["uri"], change)
 
-    def _receive_acknowledged(self, params: dict[str, Any], meta: dict[str, Any]) -> None:
+    def _receive_acknowledged(self, channel: Channel, params: dict[str, Any], meta: dict[str, Any]) -> None:
         found = self.listens.get(meta.get(SUBSCRIPTION, -1))
         if found is None:
             return  # it was given up meanwhile
@@ -265,7 +266,7 @@ class News:
         granted = frozenset(params["notifications"].get("resourceSubscriptions", ()))
         if interests or not granted <= uris:
             raise Wrong(f"{self.client.mark} listens to {sorted(uris)}, and was granted {sorted(granted)}")
-        interests += [self._begin(uri) for uri in sorted(granted)]
+        interests += [self._begin(uri, channel) for uri in sorted(granted)]
         self.client.outcomes["news subscribed"] += 1
 
     def _receive_listened(self, channel: Channel, uri: str, number: int | None, change: int | None) -> None:
@@ -293,6 +294,7 @@ class News:
         return any(
             one.uri == uri and one.client is not self.client and one.until is None and one.since < now - SURE_S
             for one in self.paper.interests
+            if one.channel is None or one.channel.is_open
         )
 
     def _hear(self, interests: list[Interest], uri: str, change: int | None) -> None:
