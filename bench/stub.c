@@ -289,7 +289,7 @@ static void leave(struct peer *p) {
     if (p->is_line) exit(0);
     if (!p->is_gone) close(p->in);
     p->is_gone = true;
-    if (p->streaming) stream_of[p->streaming] = NULL;
+    if (p->streaming && stream_of[p->streaming] == p) stream_of[p->streaming] = NULL;
     p->streaming = 0;
     if (p->pending) return; /* freed when its replies fall due */
     release(&p->read);

@@ -88,9 +88,10 @@ class Hearing:
         link = role.link
         if not isinstance(role, ChildRole):
             role.has_spoken = True
+        is_left = link.upstream.state is State.CLOSED
+        if is_left:
+            return
         if not jsonrpc.is_batch(message):
-            if link.upstream.state is State.CLOSED:
-                return
             self._receive_part(link, role, message)
             return
         try:

@@ -443,15 +443,17 @@ class UpStreamRole(Role):
     Attributes:
         dialled_at: when it was asked for.
         has_spoken: a message came.
+        is_open: the server has granted it.
         is_repeated: it was asked for before, on a connection found closed.
     """
 
-    __slots__ = ("dialled_at", "has_spoken", "incarnation", "is_repeated", "link", "names_session")
+    __slots__ = ("dialled_at", "has_spoken", "incarnation", "is_open", "is_repeated", "link", "names_session")
 
     def __init__(self, link: Link, dialled_at: float, *, is_repeated: bool = False) -> None:
         self.link = link
         self.dialled_at = dialled_at
         self.has_spoken = False
+        self.is_open = False
         self.is_repeated = is_repeated
         self.incarnation = link.upstream.incarnation
         self.names_session = link.upstream.session is not None

@@ -23,7 +23,7 @@ from .exchange import Exchange
 from .exchange import Input as ExchangeInput
 from .handshakes import Handshakes
 from .ids import ChannelId
-from .links import CANCEL, NO_QUEUE, NOTHING, Errand, FarewellRole, Link, UpPostRole
+from .links import CANCEL, NO_QUEUE, NOTHING, Errand, FarewellRole, Link, UpPostRole, UpStreamRole
 from .plan import Kind
 from .resuming import Resuming
 from .session import Ask, Session
@@ -81,7 +81,7 @@ class Losses:
         self._resuming = resuming
         self._handshakes = handshakes
         self._partings: dict[str, Delete] = {}  # farewells that are put off, by the links' ids
-        self._left_streams: set[ChannelId] = set()  # of sessions that are over, for their servers to end
+        self._left_streams: dict[ChannelId, str] = {}  # of sessions that are over, for these servers to end
 
     # --- A whole server ---------------------------------------------------------------------------------------------
 
@@ -207,23 +207,26 @@ class Losses:
 
     def say_farewell(self, link: Link) -> bool:
         """End a session that is no longer needed, as clients "SHOULD" (2025-03-26 basic/transports, "Session
-        Management"). Returns whether there is one to end."""
+        Management"). Returns whether its server is told now."""
         upstream = link.upstream
         if link.is_pipe or upstream.session is None or link.is_left or link.is_lent:
             return False
         target = Delete(link.plan.id, upstream.session, upstream.agreed_revision, link.headers, link.cookies.pairs)
         if link.parting:
             self._partings[link.id] = target  # what ends there must have reached it before
-        else:
-            self._part(target)
+            return False
+        self._part(target)
         return True
 
     def leave_stream(self, link: Link, reason: str, *, is_told: bool) -> None:
         """Close the GET stream; a server that is told that the session is over ends it by itself, if it is let, and
-        then its connection can be used again. No more are left than connections are kept."""
+        then its connection can be used again. Of a server no more are left than connections are kept."""
         stream, link.stream = link.stream, None
-        if stream is not None and is_told and len(self._left_streams) < self._desk.limits.pool_idle_max:
-            self._left_streams.add(stream)
+        role = None if stream is None else self._desk.role_if_open(stream)
+        left = list(self._left_streams.values()).count(link.plan.id)
+        is_left = is_told and isinstance(role, UpStreamRole) and role.is_open
+        if stream is not None and is_left and left < self._desk.limits.pool_idle_max:
+            self._left_streams[stream] = link.plan.id
             at = self._desk.now + self._desk.limits.stream_farewell_s
             self._desk.timers.set(("grace", stream), at, "end of an upstream event stream")
         else:
@@ -231,8 +234,7 @@ class Losses:
 
     def receive_left_stream(self, channel: ChannelId) -> None:
         """A GET stream of a session that is over has ended."""
-        if channel in self._left_streams:
-            self._left_streams.discard(channel)
+        if self._left_streams.pop(channel, None) is not None:
             self._desk.timers.cancel(("grace", channel))
 
     def leave(self, link: Link, reason: str) -> None:

@@ -95,10 +95,12 @@ class ServerChannels:
             if role.is_confirmation and is_current(role) and link.upstream.state is State.CONFIRMING:
                 self._uplink.receive_settled(role)  # it was to say 202 and said 200: taken is taken
                 self._handshakes.receive_confirmed(link)
-        elif is_current(role):
-            link.listen_failures = 0
-            link.has_listened = True
-            self._handshakes.receive_listening(link)
+        else:
+            role.is_open = True
+            if is_current(role):
+                link.listen_failures = 0
+                link.has_listened = True
+                self._handshakes.receive_listening(link)
 
     def receive_message(self, role: UpRole | SpareRole, channel: ChannelId, message: bytes) -> None:
         if isinstance(role, SpareRole):

@@ -24,7 +24,7 @@ from driving import (
     request,
     result,
 )
-from isthmus.core.effects import Cause, Connected, Delete, Dial, End, Listen, Post, Spawn
+from isthmus.core.effects import Cause, Connected, Delete, Dial, End, Listen, Post, Queued, Spawn
 from isthmus.core.exchange import SAFE_TO_REPEAT
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
@@ -793,6 +793,28 @@ def test_a_stream_that_its_server_does_not_end_is_closed() -> None:
     assert stream in world.closed
     world.end(stream)
     assert world.engine.next_timeout() is None
+
+
+@pytest.mark.parametrize("is_queued", [False, True])
+def test_a_stream_that_is_not_open_yet_is_not_left(is_queued: bool) -> None:
+    """It has no connection to give back, and would ask for what is over."""
+    world = driver()
+    client, stream = greeted(world)
+    if is_queued:
+        world.open(stream, Queued())
+    client.delete()
+    assert stream in world.closed
+
+
+@pytest.mark.parametrize("noise", [b"[", b'[{"jsonrpc":"2.0","id":7,"method":"roots/list"}', b"[\xff]"])
+def test_what_is_no_message_is_nobodys_concern_any_more(noise: bytes) -> None:
+    world = driver()
+    client = connect(world, "http", "http", listens=True)
+    stream = world.last_dial(Listen).channel
+    client.delete()
+    before = len(world.log)
+    world.say(stream, noise)
+    assert world.log[before:] == []
 
 
 def test_no_more_streams_are_left_than_connections_would_be_kept() -> None:

@@ -176,7 +176,7 @@ class Promises:
             whose == (client.server, client.principal, client.is_modern)
             and bool(handle.principal)
             and handle.until_unix > self.network.now_unix + SLACK_S
-            and not any(handle.says.encode() in data for data in self.network.disk.vanished)  # its outcome
+            and not any(_may_be_outcome(data, handle) for data in self.network.disk.vanished)
         )
 
     def receive_status(self, handle: Handle, status: str, *, was_over: bool) -> None:
@@ -201,3 +201,8 @@ class Promises:
         said = [block.get("text") for block in outcome.get("content", ())][:1]  # files may follow
         if "content" in outcome and not outcome.get("isError") and said != [handle.says]:
             raise Wrong(f"{handle} has come to {outcome}")
+
+
+def _may_be_outcome(data: bytes, handle: Handle) -> bool:
+    """Whether a task may have come to this: to what it was to say, or to an error, which says nothing of it."""
+    return handle.says.encode() in data or data.startswith(b'{"code":')
