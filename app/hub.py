@@ -336,16 +336,12 @@ class Hub:
                 self._engine.receive_part(channel, pieces, now, opening=opening, size_bytes=size_bytes, cause=cause)
             )
 
-    def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
+    def replied(self, channel: ChannelId, opening: Connected, message: bytes | None) -> None:
         if self._outlets.pop(channel, None) is not None:
             now = self._now()
             self._apply(
                 self._engine.receive_at_once(channel, now, opening=opening, message=message, cause=ENDED_ORDERLY)
             )
-
-    def accepted(self, channel: ChannelId, opening: Connected) -> None:
-        if self._outlets.pop(channel, None) is not None:
-            self._apply(self._engine.receive_at_once(channel, self._now(), opening=opening, cause=ENDED_ORDERLY))
 
     def sent(self, channel: ChannelId, size_bytes: int) -> None:
         self._apply(self._engine.receive_sent(channel, size_bytes, self._now()))

@@ -562,11 +562,6 @@ static void forget_peak(void) {
     }
 }
 
-static int by_size(const void *one, const void *other) {
-    double a = *(const double *)one, b = *(const double *)other;
-    return (a > b) - (a < b);
-}
-
 static int compare(const void *one, const void *other) {
     int64_t a = *(const int64_t *)one, b = *(const int64_t *)other;
     return (a > b) - (a < b);
@@ -704,7 +699,7 @@ int main(int count, char **arguments) {
     if (command) spawn(command);
 
     long idle_before_kb = memory_kb("VmRSS:");
-    double idle_us[PARTS];
+    int64_t idle_us[PARTS];
     if (options.idle) {
         open_sessions(options.sessions, slots);
         settle(REST_AFTER_OPENING_MS);
@@ -713,7 +708,7 @@ int main(int count, char **arguments) {
             settle(options.rest_ms);
             idle_us[i] = cpu_us() - from_us;
         }
-        qsort(idle_us, PARTS, sizeof *idle_us, by_size);
+        qsort(idle_us, PARTS, sizeof *idle_us, compare);
     }
     long idle_after_kb = memory_kb("VmRSS:");
     open_sessions(0, options.sessions);
@@ -721,7 +716,8 @@ int main(int count, char **arguments) {
     forget_peak();
     long before_kb = memory_kb("VmRSS:");
     double kernel_before_us = kernel_us();
-    double spent_us[PARTS], wall_s = 0;
+    int64_t spent_us[PARTS];
+    double wall_s = 0;
     for (int part = 0; part < parts; part++) {
         double from_us = cpu_us();
         int64_t began_ns = now_ns();
@@ -739,19 +735,19 @@ int main(int count, char **arguments) {
         is_measuring = false;
     }
     double in_kernel_us = kernel_us() - kernel_before_us;
-    qsort(spent_us, parts, sizeof *spent_us, by_size);
+    qsort(spent_us, parts, sizeof *spent_us, compare);
     long peak_kb = memory_kb("VmHWM:"), after_kb = memory_kb("VmRSS:");
     close_sessions();
     printf("{\"calls\":%ld,\"cpu_us\":%.3f,\"kernel_us\":%.3f,\"wall_s\":%.6f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"rss_kb\":%ld,"
            "\"peak_kb\":%ld,\"after_kb\":%ld",
-           calls, spent_us[parts / 2] * parts / calls, in_kernel_us / calls, wall_s, quantile_us(latencies, latency_count, 0.5),
+           calls, (double)spent_us[parts / 2] * parts / calls, in_kernel_us / calls, wall_s, quantile_us(latencies, latency_count, 0.5),
            quantile_us(latencies, latency_count, 0.99), before_kb, peak_kb, after_kb);
     if (options.pace_ms)
         printf(",\"delay_p50_us\":%.1f,\"delay_p99_us\":%.1f", quantile_us(delays, delay_count, 0.5),
                quantile_us(delays, delay_count, 0.99));
     if (options.idle)
         printf(",\"idle\":%ld,\"idle_kb\":%.3f,\"idle_cpu_us_per_s\":%.1f", options.idle,
-               (double)(idle_after_kb - idle_before_kb) / options.idle, idle_us[PARTS / 2] * 1000 / options.rest_ms);
+               (double)(idle_after_kb - idle_before_kb) / options.idle, idle_us[PARTS / 2] * 1000.0 / options.rest_ms);
     puts("}");
     fflush(stdout);
     if (command) { /* its end of input tells it to end */

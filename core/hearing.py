@@ -88,8 +88,7 @@ class Hearing:
         link = role.link
         if not isinstance(role, ChildRole):
             role.has_spoken = True
-        is_left = link.upstream.state is State.CLOSED
-        if is_left:
+        if link.upstream.is_over:
             return
         if not jsonrpc.is_batch(message):
             self._receive_part(link, role, message)

@@ -176,10 +176,7 @@ class Exchange:
     def report_document(self, opened: Connected, document: bytes) -> None:
         """The response is this, and is there in full; empty: what was sent was taken. Only if it `expects_document`."""
         self.is_over = True
-        if document:
-            self._port.replied(self._channel, opened, document)
-        else:
-            self._port.accepted(self._channel, opened)
+        self._port.replied(self._channel, opened, document or None)
 
     def receive_head(self, status: int, headers: Headers) -> list[ReplyEvent] | None:
         """What the head of the final response tells. None: the server wants to be asked elsewhere, and has done nothing

@@ -225,10 +225,7 @@ class Framing:
         if body is not None:
             self.head = head
             self.body_left = 0
-            self.phase = Phase.DONE
-            self._timeout_s = FOREVER
-            self._is_retimed = True
-            self._is_late = False
+            self.enter(Phase.DONE)
         return body
 
     def rest(self) -> None:

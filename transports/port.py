@@ -101,11 +101,8 @@ class Port(Protocol):
         """A part of a message that `passes`: the first with the opening of its channel and the message's size, the last
         with the channel's orderly end."""
 
-    def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
-        """A channel that the engine dialled opened, said one message, and ended as it should."""
-
-    def accepted(self, channel: ChannelId, opening: Connected) -> None:
-        """A channel that the engine dialled opened, and ended as it should: what it was dialled with was taken."""
+    def replied(self, channel: ChannelId, opening: Connected, message: bytes | None) -> None:
+        """A channel that the engine dialled opened, said one message or none, and ended as it should."""
 
     def sent(self, channel: ChannelId, size_bytes: int) -> None:
         """So many bytes of messages (framing not counted) have left for the peer."""

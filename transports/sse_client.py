@@ -249,13 +249,10 @@ class _Stream:
     def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
         raise AssertionError("nobody posts here")
 
-    def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
+    def replied(self, channel: ChannelId, opening: Connected, message: bytes | None) -> None:
         self.opened(channel, opening)
-        self.message(channel, message)
-        self.closed(channel, Cause(End.DONE))
-
-    def accepted(self, channel: ChannelId, opening: Connected) -> None:
-        self.opened(channel, opening)
+        if message is not None:
+            self.message(channel, message)
         self.closed(channel, Cause(End.DONE))
 
     def delivered(self, channel: ChannelId, size_bytes: int) -> None:

@@ -149,10 +149,7 @@ class FakePort:
     def arrived(self, channel: ChannelId, messages: Sequence[bytes]) -> None:
         raise AssertionError("nothing was dialled")
 
-    def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
-        raise AssertionError("nothing was dialled")
-
-    def accepted(self, channel: ChannelId, opening: Connected) -> None:
+    def replied(self, channel: ChannelId, opening: Connected, message: bytes | None) -> None:
         raise AssertionError("nothing was dialled")
 
     def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:

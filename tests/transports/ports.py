@@ -41,13 +41,10 @@ class RecordingPort:
         for message in messages:
             self.message(channel, message)
 
-    def replied(self, channel: ChannelId, opening: Connected, message: bytes) -> None:
+    def replied(self, channel: ChannelId, opening: Connected, message: bytes | None) -> None:
         self.opened(channel, opening)
-        self.message(channel, message)
-        self.closed(channel, Cause(End.DONE))
-
-    def accepted(self, channel: ChannelId, opening: Connected) -> None:
-        self.opened(channel, opening)
+        if message is not None:
+            self.message(channel, message)
         self.closed(channel, Cause(End.DONE))
 
     def delivered(self, channel: ChannelId, size_bytes: int) -> None:

@@ -80,10 +80,7 @@ class Port:
     def message(self, channel: ChannelId, message: bytes) -> None:
         pass
 
-    def replied(self, channel: ChannelId, opening: Opening, message: bytes) -> None:
-        self.closed(channel, Cause(End.DONE))
-
-    def accepted(self, channel: ChannelId, opening: Opening) -> None:
+    def replied(self, channel: ChannelId, opening: Opening, message: bytes | None) -> None:
         self.closed(channel, Cause(End.DONE))
 
     def closed(self, channel: ChannelId, cause: Cause) -> None:
