@@ -43,10 +43,10 @@ def say(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Print a line on stderr, if it takes one."""
+    """Print a line on stderr, if it takes one: in one write, as log lines may come between two."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
-            print(text, file=sys.stderr, flush=True)
+            print(f"{text}\n", end="", file=sys.stderr, flush=True)
 
 
 def plain(text: str) -> str:
