@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from .ids import Entropy, is_minted, mint
+from .plan import UPLOAD_SCHEME
 
-UPLOAD_SCHEME: Final = "upload://"
 ARTIFACT_SCHEME: Final = "artifact://"
 NONCES_MAX: Final = 4096
 """Upload links on offer at once. Each lives for minutes; above this the oldest stops working first."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import enum
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from .eras import Era
-from .handle import UPLOAD_SCHEME
 from .selection import Selection
+
+UPLOAD_SCHEME: Final = "upload://"
 
 
 class Kind(enum.Enum):
