@@ -99,11 +99,6 @@ def attach_error(result: bytes, reason: str) -> bytes:
     return add_members(result, "_meta", {"artifact_error": msgspec.json.encode(reason)})
 
 
-def tool_error(text: str) -> bytes:
-    """A tool result that says the call failed."""
-    return b'{"content":[%b],"isError":true}' % _text_block(text)
-
-
 def raw_block(filename: str, mime: str, data: bytes, uri: str) -> bytes:
     """A content block that holds the file itself: image, audio, or an embedded resource under `uri`."""
     kind = "" if is_text(mime) else mime.partition("/")[0]  # SVG is text to whoever cannot draw it

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from . import claims, delivery, hints
 from . import jsonrpc as rpc
-from .artifact import tool_error
+from .bridge.content import tool_error
 from .desk import Desk
 from .effects import Allocate, Allocated, StorageAnswer, Survey, Surveyed
 from .exchange import Exchange, ExchangeKey

@@ -13,7 +13,8 @@ from typing import Final, Protocol
 import msgspec
 
 from . import jsonrpc as rpc
-from .artifact import attach_error, tool_error
+from .artifact import attach_error
+from .bridge.content import tool_error
 from .claims import Claims, claims_of
 from .desk import Desk
 from .effects import (

@@ -13,7 +13,7 @@ import msgspec
 
 from . import catalog, handle
 from . import jsonrpc as rpc
-from .artifact import tool_error
+from .bridge.content import tool_error
 from .calls import Calls
 from .calls import Onward as CallsOnward
 from .desk import Desk

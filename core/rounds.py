@@ -14,9 +14,9 @@ from typing import Protocol
 import msgspec
 
 from . import jsonrpc
-from .artifact import tool_error
 from .bridge import questions
 from .bridge.capabilities import missing
+from .bridge.content import tool_error
 from .bridge.questions import Question
 from .courier import Courier
 from .desk import Desk

@@ -14,9 +14,9 @@ from typing import Final, Protocol
 
 from . import jsonrpc
 from .acquaintances import Acquaintances, audience_of
-from .artifact import tool_error
 from .bridge import envelope, questions
 from .bridge.capabilities import fingerprint
+from .bridge.content import tool_error
 from .bridge.discovery import server_info_of
 from .bridge.envelope import Envelope
 from .bridge.results import named

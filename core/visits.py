@@ -15,9 +15,9 @@ from typing import Final, Protocol
 import msgspec
 
 from . import jsonrpc
-from .artifact import tool_error
 from .bridge import questions
 from .bridge.capabilities import missing
+from .bridge.content import tool_error
 from .bridge.discovery import server_info_of
 from .bridge.seal import Claims, Kind, digest_of_value
 from .desk import Desk

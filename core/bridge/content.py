@@ -105,3 +105,8 @@ def _described(link: Draft) -> bytes | None:
     description = readable_text(link.get("description"))
     text = f"{name} <{uri}>" + (f": {description}" if description else "")
     return b'"type":"text","text":%b' % msgspec.json.encode(text)
+
+
+def tool_error(text: str) -> bytes:
+    """A tool result that says the call failed."""
+    return b'{"content":[{"type":"text","text":%b}],"isError":true}' % msgspec.json.encode(text)

@@ -14,7 +14,6 @@ from typing import Final
 
 import msgspec
 
-from ..artifact import tool_error
 from ..enrich import readable_elements, readable_members, readable_text
 from ..errors import (
     HEADER_MISMATCH,
@@ -30,6 +29,7 @@ from ..errors import (
     RemoteProtocolError,
 )
 from ..rewrite import take
+from .content import tool_error
 from .draft import Draft
 
 ORIGINAL_CODE: Final = "dev.isthmus/originalCode"

@@ -8,7 +8,8 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.artifact import Artifact, attach, attach_error, locate, raw_block, tool_error
+from isthmus.core.artifact import Artifact, attach, attach_error, locate, raw_block
+from isthmus.core.bridge.content import tool_error
 from isthmus.core.effects import FileSource, InlineSource
 from isthmus.core.plan import ArtifactProducer, LocatorMode, OutputLocator
 from isthmus.core.rewrite import members, take
