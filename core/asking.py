@@ -21,10 +21,11 @@ from .errors import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, RemotePro
 from .exchange import Exchange
 from .jsonrpc import Frame
 from .links import Link
+from .methods import MAY_ASK
 from .progress import further
 from .rewrite import members, set_member, take
 from .session import Ask, Session
-from .sharing import MAY_ASK, Crowd
+from .sharing import Crowd
 from .uplink import Uplink
 from .upstream import State
 from .visibility import hides

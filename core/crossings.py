@@ -34,6 +34,7 @@ from .jsonrpc import Frame
 from .levels import LEVELS
 from .links import Link
 from .listens import Listens
+from .methods import MAY_ASK
 from .news import News
 from .offers import shown_tools
 from .replay import Replays
@@ -41,7 +42,7 @@ from .rewrite import remove_member
 from .rounds import Rounds
 from .schooling import Schooling
 from .session import Session
-from .sharing import MAY_ASK, Crowd
+from .sharing import Crowd
 from .tasked import Tasked
 from .uplink import Uplink
 from .upstream import REMEMBERED

@@ -21,9 +21,9 @@ from .desk import Desk
 from .effects import Headers
 from .exchange import Exchange
 from .jsonrpc import Frame
+from .methods import MAY_ASK
 from .parking import asking, fallback
 from .session import Ask, Session
-from .sharing import MAY_ASK
 from .stating import Stating
 
 

@@ -13,6 +13,7 @@ from .effects import Headers
 from .ids import ChannelId
 from .jsonrpc import IdKey
 from .machine import Machine, Symbol
+from .methods import SAFE_TO_REPEAT
 from .park import Park
 from .remote import Remote
 from .round import Round
@@ -87,24 +88,6 @@ class ExchangeKey(NamedTuple):
 
     channel: ChannelId
     ordinal: int
-
-
-SAFE_TO_REPEAT: Final = frozenset(
-    {
-        "tools/list",
-        "prompts/list",
-        "prompts/get",
-        "resources/list",
-        "resources/templates/list",
-        "resources/read",
-        "resources/subscribe",
-        "resources/unsubscribe",
-        "completion/complete",
-        "logging/setLevel",
-    }
-)
-"""Requests that read, or set something to a value: running one twice is the same as once. A tool call is not among
-them: one whose fate is unknown is never repeated."""
 
 
 class Wish(NamedTuple):

@@ -28,11 +28,11 @@ from .exchange import Exchange, Reply
 from .exchange import State as ExchangeState
 from .jsonrpc import Frame
 from .levels import LEVELS
+from .methods import MAY_ASK
 from .park import Park, State, Wanted, invalid_state
 from .replay import digests, take_answer
 from .rewrite import set_member
 from .session import Ask, Session
-from .sharing import MAY_ASK
 from .stating import Stating
 from .stream import Stream
 

@@ -12,7 +12,7 @@ from typing import Final
 from . import jsonrpc
 from .effects import Cause, End
 from .errors import RemoteProtocolError
-from .exchange import SAFE_TO_REPEAT
+from .methods import SAFE_TO_REPEAT
 
 SAFE_NOTICES: Final = frozenset(
     {"notifications/initialized", "notifications/cancelled", "notifications/roots/list_changed"}

@@ -34,6 +34,7 @@ from .legwork import Legwork
 from .links import Link, Notice, UpPostRole
 from .listens import Listens, OwnNews
 from .losses import Losses, Memory
+from .methods import MAY_ASK
 from .news import News
 from .passing import Passing
 from .plan import Kind, ServerPlan, Sharing
@@ -44,7 +45,7 @@ from .rounds import Rounds
 from .schooling import Pupil
 from .server_channels import Folders, ServerChannels
 from .session import Ask, Session
-from .sharing import MAY_ASK, Crowd, Share, greeting
+from .sharing import Crowd, Share, greeting
 from .tasked import Tasked
 from .tasking import Tasking
 from .taskruns import TaskTable

@@ -27,9 +27,6 @@ NEEDED: Final = {
 }
 """The client capability without which a question is refused in its name."""
 
-MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
-"""Requests in the course of which servers ask their client; with serial sharing, one of them is under way at a time."""
-
 GHOSTS_MAX: Final = 256
 """Cancelled requests remembered as possible askers."""
 

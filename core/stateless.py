@@ -38,11 +38,11 @@ from .ids import ChannelId
 from .jsonrpc import Frame
 from .legs import Legs
 from .legwork import Legwork
+from .methods import MAY_ASK
 from .plan import Affinity
 from .replay import Replays, answers
 from .rewrite import remove_members
 from .session import Affinities, Audience, Session
-from .sharing import MAY_ASK
 from .verdicts import Verdict
 from .wire.annotations import Mirror
 

@@ -25,9 +25,9 @@ from driving import (
     result,
 )
 from isthmus.core.effects import Cause, Connected, Delete, Dial, End, Listen, Post, Queued, Spawn
-from isthmus.core.exchange import SAFE_TO_REPEAT
 from isthmus.core.ids import ChannelId
 from isthmus.core.limits import Limits
+from isthmus.core.methods import SAFE_TO_REPEAT
 from isthmus.core.plan import Kind, ServerPlan
 
 DIED = Cause(End.BROKEN, detail="exit 1: out of memory")

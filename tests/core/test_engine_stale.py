@@ -10,7 +10,7 @@ import json
 import pytest
 from driving import NO_STREAM, Driver, connect, driver, newcomer, notification, request, result
 from isthmus.core.effects import Cause, Connected, Delete, Dial, Effect, End, Join, Listen
-from isthmus.core.exchange import SAFE_TO_REPEAT
+from isthmus.core.methods import SAFE_TO_REPEAT
 from isthmus.core.plan import Kind, ServerPlan
 from isthmus.core.repeating import SAFE_NOTICES, may_send_again
 

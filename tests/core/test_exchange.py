@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from isthmus.core.exchange import NO_WISH, SAFE_TO_REPEAT, Exchange, ExchangeKey, Input, Reply, State, Wish
+from isthmus.core.exchange import NO_WISH, Exchange, ExchangeKey, Input, Reply, State, Wish
 from isthmus.core.ids import ChannelId
+from isthmus.core.methods import SAFE_TO_REPEAT
 from isthmus.core.stream import Stream
 
 

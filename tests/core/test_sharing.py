@@ -12,9 +12,10 @@ from isthmus.core.ids import ChannelId
 from isthmus.core.levels import LEVELS
 from isthmus.core.limits import Limits
 from isthmus.core.links import Errand, Link
+from isthmus.core.methods import MAY_ASK
 from isthmus.core.plan import Kind, ServerPlan
 from isthmus.core.session import Session
-from isthmus.core.sharing import GHOSTS_MAX, MAY_ASK, NEEDED, Crowd, Share, greeting
+from isthmus.core.sharing import GHOSTS_MAX, NEEDED, Crowd, Share, greeting
 from isthmus.core.stream import Stream
 
 
