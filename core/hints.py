@@ -8,7 +8,7 @@ recognises, and another try.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +17,7 @@ from .enrich import readable_elements, readable_members, readable_text
 from .mentions import LABEL_MAX_CHARS
 from .patterns import Pattern
 from .rewrite import take
+from .tool_hints import Hints
 
 NODES_MAX: Final = 1000
 """Schemas within the schema of one tool that are looked at. The largest of real tools have about a hundred."""
@@ -28,11 +29,6 @@ TEXT_MAX_CHARS: Final = 16 * 1024
 """Of an error, or of a description. What matters stands at the beginning."""
 
 _FORMATS: Final = frozenset(("uri", "uri-reference", "iri", "iri-reference", "url"))
-_INDEX: Final = Pattern(r"\[\d+\]")
-_URI_NAME: Final = Pattern(
-    r"(?:(?i:(?:^|[_\-.\s]|file|image|img|doc|document|source|src|media|video|audio|pdf|page|data)(?:uri|iri|url))"
-    r"|(?<=[a-z0-9])(?:Uri|URI|Iri|IRI|Url|URL))[sS]?$"
-)
 _URI_WORD: Final = Pattern(r"(?<![\w-])(?:URI|IRI|URL)s?(?![\w-])", re.IGNORECASE)
 _PATH_WORD: Final = Pattern(r"(?<![A-Za-z])(?:file)?paths?(?![A-Za-z])", re.IGNORECASE)
 _FILE_NAME: Final = Pattern(
@@ -46,25 +42,6 @@ _SOURCE_WORD: Final = Pattern(r"(?<![A-Za-z])(?:read|load|input|open|source|uplo
 _FILE_URI: Final = Pattern(r"(?<![\w-])file:/|(?<![\w-])file:(?=[^.\n]{0,80}\bUR[IL])")
 _SCHEME: Final = Pattern(r"(?<![\w-])(?:schemes?|URIs?|IRIs?|URLs?)(?![\w-])|(?<![\w-])file:(?!/+\w)", re.IGNORECASE)
 _REFUSAL: Final = Pattern(r"unsupported|not supported|unknown url type|without a base", re.IGNORECASE)
-
-
-class Hints(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one tool; nothing, by default.
-
-    Attributes:
-        is_harmless: it says that calling it twice is as calling it once.
-        output_schema: the JSON of its `outputSchema`.
-        verdicts: which arguments the schema says to want a URI, and which a path, by labels without indices.
-    """
-
-    is_harmless: bool = False
-    output_schema: bytes | None = None
-    verdicts: Mapping[str, bool] = {}
-
-    def wants_uri(self, label: str, key: str) -> bool:
-        """Whether the argument (as in `mentions.Mention`) takes URIs, as far as its schema, or else its name, says."""
-        verdict = self.verdicts.get(_INDEX.sub("", label))
-        return _URI_NAME.search(key) is not None if verdict is None else verdict
 
 
 def read_hints(result: bytes) -> dict[str, Hints]:

@@ -13,13 +13,13 @@ from .delivery import ArgumentProblem, Reference
 from .desk import Desk
 from .effects import Fetch, Fetched, Materialize, Materialized, StorageAnswer
 from .folders import Folders
-from .hints import Hints
 from .job import Input, Job
 from .labels import link_to, uri_of
 from .mentions import Mention
 from .plan import Deliver
 from .shared_paths import to_there
 from .shelf import Shelf
+from .tool_hints import Hints
 from .waiting import Waiting, reason_of
 
 ON_DISK: Final = frozenset({Deliver.PATH, Deliver.FILE_URI})

@@ -14,7 +14,6 @@ from .desk import Role
 from .effects import Cause, Delete, Headers
 from .eras import Era
 from .exchange import Exchange
-from .hints import Hints
 from .ids import ChannelId
 from .jsonrpc import Frame
 from .limits import Limits
@@ -22,6 +21,7 @@ from .listen import Filter
 from .plan import Kind, ServerPlan, Sharing
 from .rare import NONE
 from .session import Session
+from .tool_hints import Hints
 from .upstream import State, Upstream
 from .wire.annotations import Mirror
 from .wire.cookies import CookieStore

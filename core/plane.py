@@ -19,7 +19,7 @@ from .calls import Onward as CallsOnward
 from .desk import Desk
 from .errors import INVALID_PARAMS, RemoteProtocolError
 from .exchange import Exchange, ExchangeKey
-from .hints import Hints, read_hints
+from .hints import read_hints
 from .jsonrpc import Frame
 from .labels import base_url
 from .links import Errand, Link
@@ -30,6 +30,7 @@ from .reading import Reading
 from .session import Session
 from .shared_paths import to_there
 from .shelf import Shelf
+from .tool_hints import Hints
 
 SUBSCRIPTIONS: Final = ("resources/subscribe", "resources/unsubscribe")
 

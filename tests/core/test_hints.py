@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from isthmus.core.hints import NODES_MAX, Hints, read_hints, says_uri, takes_files
+from isthmus.core.hints import NODES_MAX, read_hints, says_uri, takes_files
+from isthmus.core.tool_hints import Hints
 
 
 def hints(properties: object = None, **more: object) -> Hints:

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from isthmus.core.hints import Hints, read_hints, says_uri, takes_files
+from isthmus.core.hints import read_hints, says_uri, takes_files
+from isthmus.core.tool_hints import Hints
 
 
 def hints(schema: object, **more: object) -> Hints:
