@@ -18,7 +18,6 @@ from .exchange import NO_WISH, Exchange, Reply
 from .exchange import Input as ExchangeInput
 from .ids import ChannelId
 from .jsonrpc import Frame
-from .legwork import Legwork
 from .rewrite import set_member
 from .session import Ask, Held, Session
 from .session import State as SessionState
@@ -66,6 +65,26 @@ class Upward(Protocol):
         """The session is over; `asks` are the server's requests that it has not answered."""
 
 
+class StatelessReplies(Protocol):
+    """How clients without sessions are given answers, questions and notifications."""
+
+    def holds(self, session: Session) -> bool: ...
+
+    def keeps(self, session: Session, exchange: Exchange, message: bytes) -> bool: ...
+
+    def shown(self, session: Session, exchange: Exchange, message: bytes) -> bytes: ...
+
+    def deliver(self, session: Session, method: str, message: bytes, related: Exchange | None) -> None: ...
+
+    def tell_progress(self, session: Session, exchange: Exchange, message: bytes) -> None: ...
+
+    def ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None: ...
+
+    def unask(self, session: Session, number: int) -> None: ...
+
+    def cancel(self, session: Session, exchange: Exchange) -> None: ...
+
+
 class Tasks(Protocol):
     """Calls that no request of a client waits for any more."""
 
@@ -93,7 +112,7 @@ class TaskQuestions(Protocol):
 class Courier:
     """The way down to clients."""
 
-    def __init__(self, desk: Desk, streams: Streams, legwork: Legwork) -> None:
+    def __init__(self, desk: Desk, streams: Streams, legwork: StatelessReplies) -> None:
         self.up: Upward
         self.over: Callable[[Session], None]
         self.tasks: Tasks
@@ -109,7 +128,7 @@ class Courier:
 
     def keeps(self, session: Session) -> bool:
         """Whether something is kept here that its client may come for."""
-        return session.is_stateless and self._legwork.parking.holds(session)
+        return session.is_stateless and self._legwork.holds(session)
 
     # --- Answers ------------------------------------------------------------------------------------------------
 

@@ -54,6 +54,10 @@ class Legwork:
 
     # --- Answers ----------------------------------------------------------------------------------------------------
 
+    def holds(self, session: Session) -> bool:
+        """Whether something is kept here that its client may come for."""
+        return self.parking.holds(session)
+
     def keeps(self, session: Session, exchange: Exchange, message: bytes) -> bool:
         """A call is over. True if its client is away, and is given the answer when it comes back."""
         return self.parking.settle(session, exchange, message)
