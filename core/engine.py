@@ -136,7 +136,10 @@ class Engine:
         legwork.parking = Parking(desk, stating, legwork, courier)
         legwork.visits = Visits(desk, stating, courier)
         legwork.deferring = Deferring(desk, stating, courier)
-        self._servers = servers = Servers(desk, self._clients, courier, legwork, tasking, store, table)
+        self._servers = servers = Servers(
+            desk, self._clients, courier, legwork, legwork.deferring, legwork.visits, tasking, store, table
+        )
+        legwork.listens = servers.listens
         legwork.parking.up = legwork.visits.up = legwork.deferring.up = servers
         legwork.parking.deferring, legwork.deferring.parking = legwork.deferring, legwork.parking
         verdicts = servers.handshakes.verdicts

@@ -20,6 +20,7 @@ from .calling import Calling
 from .clients import Clients
 from .courier import Courier
 from .crossings import Crossings
+from .deferring import Deferring
 from .desk import Desk
 from .effects import Headers
 from .eras import LATEST_LEGACY, LEGACY, Era, features_of
@@ -30,9 +31,8 @@ from .exchange import State as ExchangeState
 from .handshakes import Adaptation, Handshakes
 from .hearing import Hearing, Results, is_current
 from .jsonrpc import Frame
-from .legwork import Legwork
 from .links import Link, Notice, UpPostRole
-from .listens import Listens, OwnNews
+from .listens import Listens, OwnNews, Telling
 from .losses import Losses, Memory
 from .methods import MAY_ASK
 from .news import News
@@ -53,6 +53,7 @@ from .taskstore import TaskStore
 from .taskverbs import TaskVerbs
 from .uplink import Uplink
 from .upstream import Input, State
+from .visits import Visits
 
 
 class FileRules(Adaptation, Results, Memory, Folders, Pupil, OwnNews, Protocol):
@@ -76,6 +77,7 @@ class Servers:
     Attributes:
         links: by their ids.
         by_sid: those of sessions, by the public names of these.
+        listens: subscriptions of clients without sessions.
         channels: what is told of the channels of servers.
         passing: large answers that come on them.
     """
@@ -85,7 +87,9 @@ class Servers:
         desk: Desk,
         clients: Clients,
         courier: Courier,
-        legwork: Legwork,
+        telling: Telling,
+        deferring: Deferring,
+        visits: Visits,
         tasking: Tasking,
         store: TaskStore,
         table: TaskTable,
@@ -95,7 +99,7 @@ class Servers:
         self._desk = desk
         self._clients = clients
         self._courier = courier
-        self._legwork = legwork
+        self._deferring = deferring
         self.by_sid: dict[str, Link] = {}
         self._shared: dict[str, Link] = {}  # by server
         self.uplink = self._uplink = uplink = Uplink(desk)
@@ -109,7 +113,7 @@ class Servers:
         self._asking = Asking(desk, courier, uplink, handshakes.crowds, roots_of=roots_of)
         self._rounds = Rounds(desk, courier, roots_of=roots_of)
         self._news = news = News(desk, uplink, resuming, self._asking)
-        self._listens = listens = Listens(desk, uplink, legwork, courier, handshakes.crowds)
+        self.listens = listens = Listens(desk, uplink, telling, courier, handshakes.crowds)
         self.tasked = tasked = Tasked(desk, uplink, courier, roots_of=roots_of, need=handshakes.need)
         self.crossings = crossings = Crossings(
             desk, uplink, self._rounds, news, listens, tasked, handshakes.crowds, write=self._send_up
@@ -137,8 +141,7 @@ class Servers:
         news.readiness = handshakes
         news.listens = listens
         listens.news = news
-        legwork.listens = listens
-        crossings.visits = legwork.visits
+        crossings.visits = visits
         crossings.onward = news.onward = self._rounds.onward = self
         self._due: Final[dict[str, Callable[[Link], None]]] = {
             "start": handshakes.handle_start_timeout,
@@ -157,7 +160,7 @@ class Servers:
         """Let the file plane have its say."""
         self._files = self.handshakes.files = self._losses.files = files
         self._hearing.files = self.channels.files = files
-        self._listens.files = self.crossings.schooling.files = files
+        self.listens.files = self.crossings.schooling.files = files
 
     # --- From the downstream half ---------------------------------------------------------------------------------
 
@@ -288,7 +291,7 @@ class Servers:
         self._uplink.write(link, exchange, params, mirrored)
         session = link.session_of(exchange)
         if session.is_stateless:
-            self._legwork.deferring.receive_sent(session, exchange)
+            self._deferring.receive_sent(session, exchange)
 
     def resend(self, link: Link, exchange: Exchange) -> None:
         """It goes up once more, with what its server wanted to know."""
@@ -572,7 +575,7 @@ class Servers:
             self._rounds.handle_pause(link, key)
 
     def handle_ack(self, session: Session, key: ExchangeKey) -> None:
-        self._listens.handle_ack(session, key)
+        self.listens.handle_ack(session, key)
 
     def handle_resume(self, id: str, number: int) -> None:
         if (link := self.links.get(id)) is not None:
