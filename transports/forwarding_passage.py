@@ -28,7 +28,7 @@ from ..core.wire.http_routes import ForwardRoute, Head
 from .clock import loop_clock
 from .dialling import LOST
 from .forwarding_link import Link
-from .http_files import BodySource
+from .port import BodySource
 
 if TYPE_CHECKING:
     from .forwarding import Forwarder

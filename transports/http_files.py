@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import anyio
 import h11
@@ -17,21 +17,12 @@ from ..core.wire.http_reply import ReplyBody, ReplyEnd, ReplyHead
 from ..core.wire.http_routes import Refused
 from .http_replies import FileExchange
 from .http_wire import Gone, Silent
-from .port import UploadRefused
+from .port import BodySource, UploadRefused
 from .traffic import Traffic
 
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("isthmus.http")
-
-
-class BodySource(Protocol):
-    async def receive_body(self) -> bytes | None:
-        """The next bytes of an upload's body; None at its end.
-
-        Raises:
-            Gone, Silent, h11.RemoteProtocolError: there will be no end.
-        """
 
 
 class UploadBody:

@@ -147,3 +147,12 @@ class FileService(Protocol):
 
     def give_out(self, order: Serve, start: int, stop: int) -> AsyncIterator[bytes | bytearray]:
         """The bytes `start:stop` of the blob, in chunks of at most 512 KiB."""
+
+
+class BodySource(Protocol):
+    async def receive_body(self) -> bytes | None:
+        """The next bytes of an upload's body; None at its end.
+
+        Raises:
+            Gone, Silent, h11.RemoteProtocolError: there will be no end.
+        """
