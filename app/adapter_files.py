@@ -17,9 +17,9 @@ from ..core.wire.http_headers import is_loopback
 from ..core.wire.http_pages import find_page
 from ..core.wire.http_passing import may_pass
 from . import adapter_shapes as theirs
+from .addresses import host_of
 from .documents import Problem
 from .file_settings import Adapter, ArtifactProducerAdapter, OutputLocator, UploadConsumerAdapter
-from .listening import host_of
 from .settings import Artifacts, Core, Filter, Server, Sessions, Settings, Storage, Uploads, Upstream
 
 FOREVER_S: Final = 365 * 86_400.0

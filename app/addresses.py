@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from typing import Final
+from urllib.parse import urlsplit
 
-from .settings import Transport
+from ..core.wire.http_headers import is_loopback
+from .settings import Core, Transport
 
 SCHEMES: Final[dict[Transport, tuple[str, ...]]] = {
     "auto": ("http", "https", "sse+http", "sse+https", "ws", "wss", "unix"),
@@ -39,3 +41,18 @@ def unix_path(url: str) -> str | None:
     """The path of a `unix:///path` URL; None if it is no such URL, or its path is not absolute."""
     found = re.fullmatch(r"(?i:unix)://(/[^?#\0]+)", url)
     return None if found is None else found[1]
+
+
+def is_for_this_machine(core: Core) -> bool:
+    """Whether nobody elsewhere reaches this listener, neither directly nor through what stands in front of it."""
+    names = [] if core.port is None else [core.host]
+    names += [urlsplit(core.public_base_url).hostname or ""] if core.public_base_url else []
+    return all(is_loopback(host_of(name)) for name in names)
+
+
+def host_of(name: str) -> str:
+    """A host as `Surface` wants it, whatever people write: lower case, no port, IPv6 in brackets."""
+    name = name.lower()
+    if name.startswith("["):
+        return name.partition("]")[0] + "]"
+    return f"[{name}]" if name.count(":") > 1 else name.partition(":")[0]

@@ -11,11 +11,10 @@ import msgspec
 
 from ..core.plan import Affinity
 from ..core.wire.http_headers import is_loopback
-from .addresses import SCHEMES, scheme_of
+from .addresses import SCHEMES, host_of, scheme_of
 from .documents import without_credentials
 from .file_lines import file_lines
 from .fitting import awaits_clients, misfits, own_tools, visible_tools
-from .listening import host_of
 from .probe import ServerReport
 from .screen import plain as _plain
 from .screen import short

@@ -14,10 +14,10 @@ import anyio
 from ..core.effects import PipeOpening
 from ..core.limits import Limits
 from ..core.wire.forward_target import ForwardTarget
-from ..core.wire.http_headers import is_loopback
 from ..core.wire.http_pages import Management
 from ..core.wire.http_routes import Surface
 from ..transports.unix_listener import LineListener, http_listener
+from .addresses import host_of, is_for_this_machine
 from .errors import StartError
 from .hub import Hub
 from .settings import Core, Settings
@@ -124,18 +124,3 @@ def _management(core: Core) -> Management | None:
     if core.management.token is not None:
         return Management.with_token(core.management.token)
     return Management() if is_for_this_machine(core) else None
-
-
-def is_for_this_machine(core: Core) -> bool:
-    """Whether nobody elsewhere reaches this listener, neither directly nor through what stands in front of it."""
-    names = [] if core.port is None else [core.host]
-    names += [urlsplit(core.public_base_url).hostname or ""] if core.public_base_url else []
-    return all(is_loopback(host_of(name)) for name in names)
-
-
-def host_of(name: str) -> str:
-    """A host as `Surface` wants it, whatever people write: lower case, no port, IPv6 in brackets."""
-    name = name.lower()
-    if name.startswith("["):
-        return name.partition("]")[0] + "]"
-    return f"[{name}]" if name.count(":") > 1 else name.partition(":")[0]

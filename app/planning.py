@@ -25,9 +25,8 @@ from ..core.plan import (
 from ..core.wire.forward_target import ForwardTarget
 from ..core.wire.forwarding import HeaderRules
 from ..core.wire.http_passing import AUTHORIZATION
-from .addresses import settle
+from .addresses import is_for_this_machine, settle
 from .file_settings import ArtifactProducerAdapter, UploadConsumerAdapter
-from .listening import is_for_this_machine
 from .settings import Server, ServerTasks, Settings, Upstream
 
 LINK_KEY_MIN_BYTES: Final = 16

@@ -37,10 +37,10 @@ from command import (
     until,
 )
 from isthmus.app import banner, cli, demo, logs, stopping, translations
+from isthmus.app.addresses import host_of
 from isthmus.app.checks import check
 from isthmus.app.file_settings import ArtifactProducerAdapter, Files, UploadConsumerAdapter
 from isthmus.app.fitting import misfits
-from isthmus.app.listening import host_of
 from isthmus.app.planning import to_plan
 from isthmus.app.probe import ServerReport
 from isthmus.app.settings import (
