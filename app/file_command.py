@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..core import handle
+from ..core.plan import UPLOAD_SCHEME
 from .config import ConfigError
 from .errors import Failed
 from .file_export import export
@@ -97,7 +98,7 @@ def find(files: Files, given: Sequence[str]) -> list[Json]:
 
 
 def _id_of(text: str) -> str:
-    for parse in (handle.parse_artifact, lambda uri: handle.parse_upload(uri, handle.UPLOAD_SCHEME)):
+    for parse in (handle.parse_artifact, lambda uri: handle.parse_upload(uri, UPLOAD_SCHEME)):
         try:
             return parse(text)[1]
         except handle.HandleError:

@@ -17,9 +17,9 @@ from .artifact import Artifact, resource_item
 from .delivery import tool_named
 from .dotted import EACH, parse_path
 from .enrich import add_items, add_members, readable_elements, readable_members, readable_text
-from .handle import ARTIFACT_SCHEME, UPLOAD_SCHEME, format_upload
+from .handle import ARTIFACT_SCHEME, format_upload
 from .hints import takes_files
-from .plan import Deliver, ServerPlan, UploadConsumer
+from .plan import UPLOAD_SCHEME, Deliver, ServerPlan, UploadConsumer
 from .rewrite import Edit, Span, set_member, splice, take
 
 _NUMBER: Final = re.compile(rb"[0-9]{1,300}")

@@ -20,9 +20,9 @@ from .effects import InlineSource
 from .enrich import readable_elements, readable_members, readable_text
 from .errors import RemoteProtocolError
 from .filename import safe_filename, suffix_of
-from .handle import ARTIFACT_SCHEME, UPLOAD_SCHEME
+from .handle import ARTIFACT_SCHEME
 from .pathtext import PATH_MAX_CHARS, mentions, reads_as_path, spellings
-from .plan import AutoFiles, LocatorMode, OutputLocator
+from .plan import UPLOAD_SCHEME, AutoFiles, LocatorMode, OutputLocator
 from .rewrite import take
 
 STRINGS_MAX: Final = 4096

@@ -18,9 +18,9 @@ import msgspec
 from .dotted import Place, walk
 from .enrich import readable_text
 from .errors import RemoteProtocolError
-from .handle import ARTIFACT_SCHEME, UPLOAD_SCHEME, HandleError, parse_artifact, parse_upload
+from .handle import ARTIFACT_SCHEME, HandleError, parse_artifact, parse_upload
 from .jsonrpc import text_of
-from .plan import Deliver, UploadConsumer
+from .plan import UPLOAD_SCHEME, Deliver, UploadConsumer
 from .rewrite import Edit, elements, members, set_member, splice, take
 
 REFERENCES_MAX: Final = 256

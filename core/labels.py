@@ -7,11 +7,12 @@ from urllib.parse import quote, urlencode
 from . import handle
 from .artifact import Artifact
 from .desk import Desk
+from .plan import UPLOAD_SCHEME
 from .session import Session
 from .shelf import StoredArtifact, StoredUpload
 
 
-def uri_of(record: StoredArtifact | StoredUpload, scheme: str = handle.UPLOAD_SCHEME) -> str:
+def uri_of(record: StoredArtifact | StoredUpload, scheme: str = UPLOAD_SCHEME) -> str:
     """What clients call the file.
 
     Args:

@@ -17,9 +17,9 @@ import msgspec
 from .delivery import ArgumentProblem, form
 from .enrich import readable_text
 from .errors import RemoteProtocolError
-from .handle import ARTIFACT_SCHEME, UPLOAD_SCHEME
+from .handle import ARTIFACT_SCHEME
 from .patterns import Pattern
-from .plan import Deliver
+from .plan import UPLOAD_SCHEME, Deliver
 from .rewrite import Edit, Span, elements, members, splice
 
 DEPTH_MAX: Final = 64

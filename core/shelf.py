@@ -24,7 +24,7 @@ from .effects import Discard, Forget, Save
 from .entry import Entry, Kept, Shelved, Upload
 from .eviction import choose
 from .filerecord import FileEnds, FileKind, FileStatus, StoredArtifact, StoredUpload, artifact_key
-from .plan import Eviction
+from .plan import UPLOAD_SCHEME, Eviction
 from .tombs import Ending, Owner, Tombs
 
 __all__ = ["Change", "Hold", "Kept", "Shelf", "Shelved", "StoredArtifact", "StoredUpload", "Upload", "artifact_key"]
@@ -386,7 +386,7 @@ class Shelf:
             uri, tool = handle.format_artifact(record.sid, record.aid, record.filename), record.tool
         else:
             server = self._desk.servers.get(record.server)
-            scheme = handle.UPLOAD_SCHEME if server is None else server.upload_scheme
+            scheme = UPLOAD_SCHEME if server is None else server.upload_scheme
             uri, tool = handle.format_upload(record.sid, record.uid, scheme), ""
         return FileStatus(
             id=record.id,

@@ -13,7 +13,6 @@ from urllib.parse import quote
 from isthmus.core.filename import NAME_MAX_BYTES, is_text, mime_type_of, safe_filename, with_suffix
 from isthmus.core.handle import (
     ARTIFACT_SCHEME,
-    UPLOAD_SCHEME,
     HandleError,
     check_download,
     check_draft,
@@ -28,6 +27,7 @@ from isthmus.core.handle import (
     sign_upload,
 )
 from isthmus.core.pathtext import CANDIDATES_MAX, mentions, reads_as_path, spellings
+from isthmus.core.plan import UPLOAD_SCHEME
 
 KEY = b"the key of this target"
 ONE, OTHER = "0123456789abcdef" * 2, "fedcba9876543210" * 2

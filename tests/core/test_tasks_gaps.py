@@ -551,7 +551,7 @@ def test_each_of_several_subscriptions_to_a_task_is_told_as_long_as_it_lasts() -
     first, second = (party.ask("subscriptions/listen", notifications={"taskIds": [id]}) for _ in range(2))
     world.run()
     party.hang_up(first)
-    assert world.engine._servers._listens.is_watched(id)
+    assert world.engine._servers.listens.is_watched(id)
     before = len(world.world.messages(first.channel))
     world.server.finish(work, text("done"))
     world.run()
@@ -561,7 +561,7 @@ def test_each_of_several_subscriptions_to_a_task_is_told_as_long_as_it_lasts() -
     assert statuses[-1] == "completed"
     assert len(world.world.messages(first.channel)) == before
     party.hang_up(second)
-    assert not world.engine._servers._listens.is_watched(id)
+    assert not world.engine._servers.listens.is_watched(id)
 
 
 GARBAGE = [
