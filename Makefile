@@ -98,7 +98,7 @@ leaks: $(STAMP)
 	@$(BIN)/python tests/chaos/leaks.py
 
 # Small faults put into the core one at a time, and which of them no test sees. SECONDS=3600 tries more of them, COUNT=500
-# so many, SEED=2 others, ONLY='core/timers.py core/wire' those of a part, JOBS=2 at once; AGAIN=1 those that survived the
+# so many, SEED=2 others, ONLY='core/base/timers.py core/wire' those of a part, JOBS=2 at once; AGAIN=1 those that survived the
 # last time, EQUIVALENT=1 those that are named as no faults, TESTS=200 before so many seconds of tests each. Not part of
 # the tests.
 mutants: $(STAMP)

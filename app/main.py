@@ -9,7 +9,7 @@ from typing import NoReturn
 def main() -> NoReturn:
     """Run the command line. What loading makes stays: there is nothing to collect in it, now or later."""
     gc.disable()
-    from . import cli
+    from .cli import cli
 
     gc.freeze()
     gc.enable()

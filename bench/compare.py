@@ -43,7 +43,7 @@ def check_out(base: str) -> Path:
 
 
 def at_base(starter: Starter, folder: Path) -> Starter:
-    was = MODULE if (folder / "isthmus/app/main.py").exists() else "isthmus.app.cli"  # as it was called once
+    was = MODULE if (folder / "isthmus/app/main.py").exists() else "isthmus.app.cli.cli"  # as it was called once
 
     def start(route: Route, port: int, upstream: str | list[str], scratch: Path) -> Start | None:
         found = starter(route, port, upstream, scratch)

@@ -14,18 +14,7 @@ from collections import Counter as Tally
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from . import jsonrpc
-from .archive import Archive
-from .bridge.seal import Seal
-from .calls import Calls
-from .clients import Clients
-from .counter import Counter, UploadRole
-from .courier import Courier
-from .deferring import Deferring
-from .deposit import Deposits
-from .desk import Desk
-from .drafts import AppendRole, Drafts
-from .effects import (
+from .base.effects import (
     Cause,
     Connected,
     DeleteOpening,
@@ -43,40 +32,51 @@ from .effects import (
     StorageAnswer,
     UploadOpening,
 )
-from .errors import OVERLOADED, LocalProtocolError
-from .exchange import ExchangeKey
-from .filerecord import FileEnds, FileStatus, StoredArtifact, StoredUpload
-from .folders import Folders
-from .handle import Nonces
-from .ids import ChannelId, Entropy, Ticket
-from .legwork import Legwork
-from .limits import Limits
-from .links import ChildRole, FarewellRole, UpPostRole, UpStreamRole
-from .nursery import SpareRole
-from .own_resources import OwnResources
-from .parking import Parking
-from .pipes import Pipes
-from .plan import Plan
-from .plane import FilePlane
-from .posts import Posts
-from .progress import row_at
-from .reading import Reading
-from .report import Command, Status, report
-from .roles import MessageRole, PipeRole, PostRole, StreamRole
-from .servers import Servers
-from .session import Session
-from .shelf import Shelf
-from .shortway import ShortWay
-from .stateless import Stateless
-from .stating import Stating
-from .streams import Streams
-from .tasking import Tasking
-from .taskrecord import StoredTask, TaskStatus
-from .taskruns import TaskTable
-from .taskstore import TaskStore
-from .timers import Deadline
-from .visits import Visits
-from .waiting import Waiting
+from .base.errors import OVERLOADED, LocalProtocolError
+from .base.ids import ChannelId, Entropy, Ticket
+from .base.limits import Limits
+from .base.plan import Plan
+from .base.timers import Deadline
+from .bridge.request_state import Seal
+from .downstream.event_store import Archive
+from .downstream.event_streams import Streams
+from .downstream.responder import Courier
+from .downstream.sessions import Clients
+from .endpoints.channels import MessageRole, PipeRole, PostRole, StreamRole
+from .endpoints.fast_path import ShortWay
+from .endpoints.pipes import Pipes
+from .endpoints.stateless import Stateless
+from .endpoints.stateless_responder import Legwork
+from .endpoints.streamable_http import Posts
+from .files.calls.calls import Calls
+from .files.calls.linked_resources import Reading
+from .files.plane import FilePlane
+from .files.resources import OwnResources
+from .files.store.handles import Nonces
+from .files.store.records import FileEnds, FileStatus, StoredArtifact, StoredUpload
+from .files.store.store import Shelf
+from .files.store.workspaces import Folders
+from .files.transfer.admission import Deposits
+from .files.transfer.resumable import AppendRole, Drafts
+from .files.transfer.transfers import Counter, UploadRole
+from .input_required.call_state import Stating
+from .input_required.deferred_questions import Deferring
+from .input_required.suspended_calls import Parking
+from .input_required.url_elicitation import Visits
+from .jsonrpc import message as jsonrpc
+from .routing.router import Servers
+from .state.context import Desk
+from .state.exchange import ExchangeKey
+from .state.link import ChildRole, FarewellRole, UpPostRole, UpStreamRole
+from .state.session import Session
+from .state.storage_orders import Waiting
+from .status import Command, Status, report
+from .tasks.local_tasks import Tasking
+from .tasks.record import StoredTask, TaskStatus
+from .tasks.store import TaskStore
+from .tasks.table import TaskTable
+from .upstream.progress import row_at
+from .upstream.warm_pool import SpareRole
 from .wire.websocket import GOING_AWAY
 
 LINK_KEY_MIN_BYTES: Final = 16

@@ -15,16 +15,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from .effects import Cause, Connected, Effect, Opening, StorageAnswer
+from .base.effects import Cause, Connected, Effect, Opening, StorageAnswer
+from .base.errors import LocalProtocolError
+from .base.ids import ChannelId, Entropy, Ticket
+from .base.limits import Limits
+from .base.plan import Plan
+from .base.timers import Deadline
 from .engine import Engine
-from .errors import LocalProtocolError
-from .filerecord import FileEnds, FileStatus, StoredArtifact, StoredUpload
-from .ids import ChannelId, Entropy, Ticket
-from .limits import Limits
-from .plan import Plan
-from .report import Command, Status
-from .taskrecord import StoredTask, TaskStatus
-from .timers import Deadline
+from .files.store.records import FileEnds, FileStatus, StoredArtifact, StoredUpload
+from .status import Command, Status
+from .tasks.record import StoredTask, TaskStatus
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -18,15 +18,17 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
-from isthmus.app.file_settings import (
+from isthmus.app.base.sizes import GIB, KIB, MIB
+from isthmus.app.commands.losses import LOSSES
+from isthmus.app.config.file_settings import (
     ArtifactProducerAdapter,
     Files,
     OutputLocator,
     SharedFolder,
     UploadConsumerAdapter,
 )
-from isthmus.app.planning import to_limits
-from isthmus.app.settings import (
+from isthmus.app.config.plan import to_limits
+from isthmus.app.config.settings import (
     Filter,
     Forwarding,
     Management,
@@ -36,24 +38,22 @@ from isthmus.app.settings import (
     Settings,
     Upstream,
 )
-from isthmus.app.sizes import GIB, KIB, MIB
-from isthmus.core.bridge.lossy import LOSSES
-from isthmus.core.limits import Limits
+from isthmus.core.base.limits import Limits
 from isthmus.core.oracle import METHODS, RULES, Severity
 
 DOCS: Final = Path(__file__).parent
 
 MACHINES: Final = {
-    "exchange": "isthmus.core.exchange",
-    "session": "isthmus.core.session",
-    "upstream": "isthmus.core.upstream",
-    "listen": "isthmus.core.listen",
-    "park": "isthmus.core.park",
-    "task": "isthmus.core.task",
-    "drafts": "isthmus.core.drafts",
-    "http_reply": "isthmus.core.wire.http_reply",
-    "http_client": "isthmus.core.wire.http_client",
-    "sse_client": "isthmus.core.wire.sse_client",
+    "exchange": "isthmus.core.state.exchange",
+    "session": "isthmus.core.state.session",
+    "upstream": "isthmus.core.state.upstream_session",
+    "listen": "isthmus.core.state.listen",
+    "park": "isthmus.core.state.suspended_call",
+    "task": "isthmus.core.state.task",
+    "drafts": "isthmus.core.files.transfer.resumable",
+    "http_reply": "isthmus.core.wire.http.reply",
+    "http_client": "isthmus.core.wire.http.response",
+    "sse_client": "isthmus.core.wire.http.legacy_sse_client",
 }
 
 SECTIONS: Final = ("core", "storage", "sessions", "uploads", "artifacts", "tasks")

@@ -16,15 +16,15 @@ from contextlib import suppress
 from typing import Any
 
 from asgi_servers import Channel, run
-from mcp_engine.effects import Cause, Close, Dial, Effect, End, GetOpening, Pass, Pause, Resume, Send
+from mcp_engine.base.effects import Cause, Close, Dial, Effect, End, GetOpening, Pass, Pause, Resume, Send
+from mcp_engine.base.ids import ChannelId
+from mcp_engine.base.limits import Limits
+from mcp_engine.base.plan import Kind, Offer, Plan, ServerPlan, TaskRules
 from mcp_engine.engine import Engine
-from mcp_engine.ids import ChannelId
-from mcp_engine.limits import Limits
-from mcp_engine.plan import Kind, Offer, Plan, ServerPlan, TaskRules
-from mcp_engine.wire.http_refusals import not_found, refusal
-from mcp_engine.wire.http_reply import Out, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead, State
-from mcp_engine.wire.http_routes import Head, McpRoute, Refused, Surface
-from mcp_engine.wire.http_server import judge, reply_to, shared_headers
+from mcp_engine.wire.http.error_responses import not_found, refusal
+from mcp_engine.wire.http.reply import Out, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead, State
+from mcp_engine.wire.http.routes import Head, McpRoute, Refused, Surface
+from mcp_engine.wire.http.server import judge, reply_to, shared_headers
 
 LIMITS = Limits()
 

@@ -17,11 +17,11 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import IO, Any
 
-from mcp_engine import effects
+from mcp_engine.base import effects
+from mcp_engine.base.ids import ChannelId
+from mcp_engine.base.limits import Limits
+from mcp_engine.base.plan import Kind, Offer, Plan, ServerPlan, TaskRules
 from mcp_engine.engine import Engine
-from mcp_engine.ids import ChannelId
-from mcp_engine.limits import Limits
-from mcp_engine.plan import Kind, Offer, Plan, ServerPlan, TaskRules
 from mcp_engine.wire.ndjson import Line, LineReader, encode_line
 from mcp_engine.wire.oversize import answer_for
 

@@ -20,9 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from unittest.mock import patch
 
-from isthmus.core import jsonrpc, passing
-from isthmus.core.edges import EDGE_BYTES
-from isthmus.core.effects import (
+from isthmus.core.base.effects import (
     Allocate,
     Allocated,
     Append,
@@ -69,10 +67,9 @@ from isthmus.core.effects import (
     Surveyed,
     UploadOpening,
 )
-from isthmus.core.engine import Engine
-from isthmus.core.ids import ChannelId
-from isthmus.core.limits import Limits
-from isthmus.core.plan import (
+from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import (
     ArtifactProducer,
     AutoFiles,
     Kind,
@@ -83,9 +80,13 @@ from isthmus.core.plan import (
     Sharing,
     UploadConsumer,
 )
-from isthmus.core.report import Command
-from isthmus.core.wire.http_client import ENDED_ORDERLY
-from isthmus.core.wire.mirroring import headers_for
+from isthmus.core.engine import Engine
+from isthmus.core.jsonrpc import message as jsonrpc
+from isthmus.core.jsonrpc.envelope_edges import EDGE_BYTES
+from isthmus.core.routing import passthrough as passing
+from isthmus.core.status import Command
+from isthmus.core.wire.http.mcp_headers import headers_for
+from isthmus.core.wire.http.response import ENDED_ORDERLY
 
 SERVERS: Final = ("own", "web", "shared", "files", "auto")
 PLAN: Final = Plan(

@@ -9,9 +9,9 @@ refusal, with h11's hint.
 from __future__ import annotations
 
 import h11
-from isthmus.core.wire.http1 import CLOSED, END, NEED_DATA, PAUSED, ClientEvent, Data, RequestHead, ServerEvent
-from isthmus.transports.http1_client import ClientCodec
-from isthmus.transports.http1_server import ServerCodec
+from isthmus.core.wire.http1.events import CLOSED, END, NEED_DATA, PAUSED, ClientEvent, Data, RequestHead, ServerEvent
+from isthmus.transports.http1.client import ClientCodec
+from isthmus.transports.http1.server import ServerCodec
 
 REQUEST = ((b"host", b"x"), (b"content-length", b"2"))
 CLOSING = (*REQUEST, (b"connection", b"close"))

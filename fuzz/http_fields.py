@@ -11,17 +11,17 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from isthmus.core.effects import Serve
-from isthmus.core.errors import RemoteProtocolError
-from isthmus.core.ids import ChannelId
-from isthmus.core.limits import Limits
-from isthmus.core.wire import cors, tus
-from isthmus.core.wire.cookies import COOKIE_MAX_BYTES, CookieStore, cookie_header, read_cookies
-from isthmus.core.wire.dates import format_date, parse_date
-from isthmus.core.wire.download import plan_download
-from isthmus.core.wire.http_headers import Headers, accepts
-from isthmus.core.wire.ranges import PARTS_MAX, parse_ranges
-from isthmus.core.wire.upload_routes import decode_name, read_sha256
+from isthmus.core.base.effects import Serve
+from isthmus.core.base.errors import RemoteProtocolError
+from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.limits import Limits
+from isthmus.core.wire.headers import Headers, accepts
+from isthmus.core.wire.http import cors, tus
+from isthmus.core.wire.http.cookies import COOKIE_MAX_BYTES, CookieStore, cookie_header, read_cookies
+from isthmus.core.wire.http.dates import format_date, parse_date
+from isthmus.core.wire.http.download import plan_download
+from isthmus.core.wire.http.ranges import PARTS_MAX, parse_ranges
+from isthmus.core.wire.http.upload import decode_name, read_sha256
 
 SHA256: Final = "5e" * 32
 

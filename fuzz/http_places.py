@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote, urljoin, urlsplit
 
-from isthmus.core.errors import RemoteProtocolError
-from isthmus.core.wire.endpoint_event import EndpointRewriter
-from isthmus.core.wire.forward_target import ForwardTarget
-from isthmus.core.wire.http_target import decode_segment, parse_query, split_target
-from isthmus.core.wire.redirects import Redirect, judge_redirect
-from isthmus.core.wire.url import DEFAULT_PORTS, parse_url
+from isthmus.core.base.errors import RemoteProtocolError
+from isthmus.core.wire.http.endpoint_rewrite import EndpointRewriter
+from isthmus.core.wire.http.redirects import Redirect, judge_redirect
+from isthmus.core.wire.http.request_target import decode_segment, parse_query, split_target
+from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
+from isthmus.core.wire.http.url import DEFAULT_PORTS, parse_url
 
 BASE = "http://up.example:8080/base/mcp"
 WAYS = (

@@ -8,17 +8,9 @@ Accepted outcomes: at most one `Opened`, first; at most one `Primed`, any number
 
 from __future__ import annotations
 
-from isthmus.core.effects import Delete, End, Listen, Post
-from isthmus.core.limits import Limits
-from isthmus.core.wire.http_client import (
-    Arrived,
-    Dropped,
-    Ended,
-    Opened,
-    Primed,
-    ReplyEvent,
-    ReplyReader,
-)
+from isthmus.core.base.effects import Delete, End, Listen, Post
+from isthmus.core.base.limits import Limits
+from isthmus.core.wire.http.response import Arrived, Dropped, Ended, Opened, Primed, ReplyEvent, ReplyReader
 
 TARGETS = (Post("s", b"{}"), Listen("s"), Delete("s", session="x"), Post("s", b"[]", session="y"))
 OVERHEAD_BYTES = 400

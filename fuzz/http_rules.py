@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 
-from isthmus.core.wire.forward_target import ForwardTarget
-from isthmus.core.wire.forwarding import HeaderRules, Sender, request_headers, response_headers
-from isthmus.core.wire.http_headers import Headers
-from isthmus.core.wire.http_pages import Management
-from isthmus.core.wire.http_routes import (
+from isthmus.core.wire.headers import Headers
+from isthmus.core.wire.http.admin_routes import Management
+from isthmus.core.wire.http.reverse_proxy import HeaderRules, Sender, request_headers, response_headers
+from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
+from isthmus.core.wire.http.routes import (
     DownloadRoute,
     ForwardRoute,
     Head,
@@ -24,7 +24,7 @@ from isthmus.core.wire.http_routes import (
     Surface,
     UploadRoute,
 )
-from isthmus.core.wire.http_server import judge, reply_to, shared_headers
+from isthmus.core.wire.http.server import judge, reply_to, shared_headers
 
 HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 WAY = ForwardTarget("raw", "http://up.example/base?own=1", b"key of this target")

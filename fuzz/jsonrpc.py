@@ -10,9 +10,9 @@ import json
 import re
 from typing import NoReturn
 
-from isthmus.core import jsonrpc
-from isthmus.core.errors import RemoteProtocolError
-from isthmus.core.jsonrpc import Frame
+from isthmus.core.base.errors import RemoteProtocolError
+from isthmus.core.jsonrpc import message as jsonrpc
+from isthmus.core.jsonrpc.message import Frame
 
 
 class Pairs(list[tuple[str, object]]):

@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from isthmus.core.delivery import ArgumentProblem
-from isthmus.core.mentions import Mention, find_mentions, replace
-from isthmus.core.plan import Deliver
+from isthmus.core.base.plan import Deliver
+from isthmus.core.files.calls.arguments import ArgumentProblem
+from isthmus.core.files.calls.mentions import Mention, find_mentions, replace
 
 SID, ID = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 UPLOAD, ARTIFACT = f"upload://sessions/{SID}/{ID}", f"artifact://sessions/{SID}/{ID}"

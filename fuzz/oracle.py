@@ -8,7 +8,7 @@ rules that there are, by somebody who can break them, in the revision that their
 
 from __future__ import annotations
 
-from isthmus.core.errors import LocalProtocolError
+from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.oracle import PIPE_CHANNEL, RULES, AnyObservation, Oracle, Role, Said, Transport, decode_observation
 
 REVISIONS = (None, "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28", "1999-01-01")

@@ -10,11 +10,11 @@ import asyncio
 import logging
 import random
 
-from isthmus.app.stored import left_behind
-from isthmus.core.effects import Cause, DownloadOpening, End, Load, Loaded, Send, Serve
+from isthmus.app.disk.restore import left_behind
+from isthmus.core.base.effects import Cause, DownloadOpening, End, Load, Loaded, Send, Serve
+from isthmus.core.base.plan import ArtifactProducer, Kind, Plan, ServerPlan
 from isthmus.core.engine import Engine
-from isthmus.core.handle import sign_download
-from isthmus.core.plan import ArtifactProducer, Kind, Plan, ServerPlan
+from isthmus.core.files.store.handles import sign_download
 from isthmus.storage.memory import MemoryRecords
 
 LOOP = asyncio.new_event_loop()
@@ -23,7 +23,7 @@ PLAN = Plan(servers=(ServerPlan(id="ops", kind=Kind.PIPE, producers=(ArtifactPro
 NOW_UNIX = 1_000_000_000.0
 FOREVER_S = 1e12
 SID, AID = "0123456789abcdef" * 2, "fedcba9876543210" * 2
-LOG = logging.getLogger("isthmus.app.stored")
+LOG = logging.getLogger("isthmus.app.disk.restore")
 
 
 def test_one_input(data: bytes) -> None:

@@ -11,12 +11,28 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from isthmus.core.bridge import capabilities, discovery, faults, forms, questions, results, support
-from isthmus.core.bridge.envelope import Envelope, add, read, strip
-from isthmus.core.bridge.related import related_id, with_related, without_related
-from isthmus.core.eras import LEGACY, MODERN
-from isthmus.core.errors import RemoteProtocolError
-from isthmus.core.jsonrpc import usable_error
+from isthmus.core.base.errors import RemoteProtocolError
+from isthmus.core.base.revisions import LEGACY, MODERN
+from isthmus.core.bridge import (
+    capabilities,
+    discovery,
+    results,
+)
+from isthmus.core.bridge import (
+    elicitation as forms,
+)
+from isthmus.core.bridge import (
+    errors as faults,
+)
+from isthmus.core.bridge import (
+    input_requests as questions,
+)
+from isthmus.core.bridge import (
+    task_support as support,
+)
+from isthmus.core.bridge.related_task import related_id, with_related, without_related
+from isthmus.core.bridge.request_meta import Envelope, add, read, strip
+from isthmus.core.jsonrpc.message import usable_error
 
 METHODS: Final = ("tools/call", "tools/list", "prompts/get", "resources/read", "acme/own")
 MODERN_ONE: Final = MODERN["2026-07-28"]

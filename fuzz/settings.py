@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import random
 
-from isthmus.app.config import ConfigError, loads
-from isthmus.app.listening import surface_of
-from isthmus.app.planning import to_forward_target, to_header_rules, to_limits, to_plan
+from isthmus.app.config.load import ConfigError, loads
+from isthmus.app.config.plan import to_forward_target, to_header_rules, to_limits, to_plan
+from isthmus.app.runtime.listeners import surface_of
 from isthmus.core.engine import Engine
-from isthmus.core.wire.http_routes import Head
-from isthmus.core.wire.http_server import judge
+from isthmus.core.wire.http.routes import Head
+from isthmus.core.wire.http.server import judge
 
 KEY = b"the key of this target, long enough"
 SECRET = "a-secret-of-the-environment"

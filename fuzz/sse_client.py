@@ -7,10 +7,10 @@ alone.
 
 from __future__ import annotations
 
-from isthmus.core.limits import Limits
-from isthmus.core.wire.http_client import Arrived, Dropped, Ended, Opened, ReplyEvent
-from isthmus.core.wire.sse_client import SseSession
-from isthmus.core.wire.url import parse_url
+from isthmus.core.base.limits import Limits
+from isthmus.core.wire.http.legacy_sse_client import SseSession
+from isthmus.core.wire.http.response import Arrived, Dropped, Ended, Opened, ReplyEvent
+from isthmus.core.wire.http.url import parse_url
 
 URL = "http://host:81/a/sse"
 LIMITS = Limits(reply_size_max_bytes=300)

@@ -12,10 +12,10 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from isthmus.core.base.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
 from isthmus.core.bridge import tasks
-from isthmus.core.bridge.questions import embed
+from isthmus.core.bridge.input_requests import embed
 from isthmus.core.bridge.tasks import Detailed, Task
-from isthmus.core.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
 
 T = TypeVar("T")
 

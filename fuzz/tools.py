@@ -10,24 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from isthmus.core.catalog import (
-    announced_problem,
-    extend_capabilities,
-    extend_resources,
-    extend_tools,
-    helper_name,
-)
-from isthmus.core.claims import argument_paths, claims_of, contents_of
-from isthmus.core.delivery import (
-    ArgumentProblem,
-    deliver,
-    find_all_references,
-    place_output,
-    requested_filename,
-)
-from isthmus.core.enrich import readable_elements, readable_members
-from isthmus.core.hints import LABEL_MAX_CHARS, read_hints, says_uri, takes_files
-from isthmus.core.plan import (
+from isthmus.core.base.plan import (
     ArtifactProducer,
     AutoFiles,
     Kind,
@@ -36,7 +19,24 @@ from isthmus.core.plan import (
     ServerPlan,
     UploadConsumer,
 )
-from isthmus.core.rewrite import take
+from isthmus.core.files.calls.arguments import (
+    ArgumentProblem,
+    deliver,
+    find_all_references,
+    place_output,
+    requested_filename,
+)
+from isthmus.core.files.calls.claims import argument_paths, claims_of, contents_of
+from isthmus.core.files.calls.offers import (
+    announced_problem,
+    extend_capabilities,
+    extend_resources,
+    extend_tools,
+    helper_name,
+)
+from isthmus.core.files.calls.tool_hints import LABEL_MAX_CHARS, read_hints, says_uri, takes_files
+from isthmus.core.jsonrpc.append import readable_elements, readable_members
+from isthmus.core.jsonrpc.splice import take
 
 CONSUMERS: Final = (
     UploadConsumer(tools=("eat",), file_path_argument=("path", "all[*].p")),

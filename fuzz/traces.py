@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from isthmus.core.plan import Kind, Plan, ServerPlan
+from isthmus.core.base.plan import Kind, Plan, ServerPlan
 from isthmus.core.trace import Recorder, replay
 
 BEGIN: list[bytes] = []

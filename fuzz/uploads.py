@@ -13,11 +13,11 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
-from isthmus.app.blob_files import BlobFiles
-from isthmus.core.effects import RawFile, Receive, UploadManifest
-from isthmus.core.ids import ChannelId
+from isthmus.app.disk.blob_files import BlobFiles
+from isthmus.core.base.effects import RawFile, Receive, UploadManifest
+from isthmus.core.base.ids import ChannelId
 from isthmus.storage.interface import BlobStat
-from isthmus.transports.port import UploadRefused
+from isthmus.transports.base.port import UploadRefused
 
 CODES = {
     400: {

@@ -9,7 +9,7 @@ message cannot be inflated just as it passes the limit, it is the one failure or
 from __future__ import annotations
 
 from isthmus.core.wire.websocket import Deflate, may_close_with
-from isthmus.transports.websocket_frames import Closed, Failed, FrameEvent, Frames, Part, Ping, Text
+from isthmus.transports.websocket.frames import Closed, Failed, FrameEvent, Frames, Part, Ping, Text
 
 
 def events(frames: Frames, chunks: list[bytes]) -> list[FrameEvent]:

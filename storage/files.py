@@ -21,9 +21,9 @@ from typing import Final, NamedTuple
 from anyio import CancelScope, Lock, to_thread
 from anyio.lowlevel import checkpoint
 
-from .copying import copy_in_kernel
 from .file_drafts import WRITE_SIZE, FileDraft, FileDraftWriter, as_storage_errors
 from .interface import CHUNK_SIZE_MAX, BlobStat, BlobWriter, Chunk, DraftWriter, NotStored, StorageError, StorageFull
+from .kernel_copy import copy_in_kernel
 from .keys import check_key
 
 _NAME: Final = re.compile(r"(?P<key>[A-Za-z0-9._+-]+)~(?P<serial>[0-9a-f]{1,16})~(?P<sha256>[0-9a-f]{64})")

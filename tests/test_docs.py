@@ -21,15 +21,17 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 import pytest
-from isthmus.app import arguments, metrics
-from isthmus.app.config import loads, schema
-from isthmus.app.settings import Settings
-from isthmus.app.sizes import parse_size
-from isthmus.core import artifact, catalog
-from isthmus.core.bridge.lossy import LOSSES, Fate
-from isthmus.core.filerecord import FileStatus
-from isthmus.core.limits import Limits
-from isthmus.core.taskrecord import TaskStatus
+from isthmus.app.admin import metrics
+from isthmus.app.base.sizes import parse_size
+from isthmus.app.cli import arguments
+from isthmus.app.commands.losses import LOSSES, Fate
+from isthmus.app.config.load import loads, schema
+from isthmus.app.config.settings import Settings
+from isthmus.core.base.limits import Limits
+from isthmus.core.files.calls import artifact
+from isthmus.core.files.calls import offers as catalog
+from isthmus.core.files.store.records import FileStatus
+from isthmus.core.tasks.record import TaskStatus
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/changes.d/*.md")])
@@ -509,7 +511,7 @@ def talk(stdin: int, stdout: int) -> list[Any]:
     return results
 
 
-DEMO_SERVER = [sys.executable, "-m", "isthmus.app.demo_server"]
+DEMO_SERVER = [sys.executable, "-m", "isthmus.app.commands.demo_server"]
 
 
 def test_the_blocking_driver_is_a_proxy(tmp_path: Path, environment: dict[str, str]) -> None:

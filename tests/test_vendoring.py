@@ -18,7 +18,8 @@ import random
 import sys
 
 sys.path.insert(0, sys.argv[1])
-from acme_gateway.proxy import effects, plan, trace
+from acme_gateway.proxy import trace
+from acme_gateway.proxy.base import effects, plan
 from acme_gateway.proxy.engine import Engine
 
 lines = []
@@ -151,7 +152,8 @@ def test_a_copy_is_not_this_package(vendored: Path) -> None:
     """The copy fails where this package is named absolutely: the check above can fail."""
     engine = vendored / "acme_gateway" / "proxy" / "engine.py"
     engine.write_text(
-        engine.read_text(encoding="utf-8").replace("from .desk", "from isthmus.core.desk"), encoding="utf-8"
+        engine.read_text(encoding="utf-8").replace("from .state.context", "from isthmus.core.state.context"),
+        encoding="utf-8",
     )
     with pytest.raises(AssertionError, match="isthmus"):
         converse(vendored, 1)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import anyio
 
-from ..core.effects import Cause, Close, Connected, End, PipeOpening, Send
-from ..core.errors import LocalProtocolError
-from ..core.ids import ChannelId
-from .gate import Gate
-from .port import Port
+from ..core.base.effects import Cause, Close, Connected, End, PipeOpening, Send
+from ..core.base.errors import LocalProtocolError
+from ..core.base.ids import ChannelId
+from .base.gate import Gate
+from .base.port import Port
 
 
 class MemoryPeer:

@@ -10,16 +10,17 @@ from types import FrameType
 from typing import Final
 
 from ...core.oracle import Rule
-from .. import logs, screen
-from ..config import ConfigError
-from ..errors import Failed
-from . import report
-from .findings import C, Finding, Outcome
-from .judging import CLIENT_RULES, SERVER_RULES, is_severe
-from .server_trial import server_trial
-from .steps import REVISIONS
-from .targets import spec_of, target_of
-from .trials import Effort, Trial, run
+from ..base import logs
+from ..base import output as screen
+from ..base.errors import Failed
+from ..config.load import ConfigError
+from .clients.targets import spec_of, target_of
+from .script.steps import REVISIONS
+from .search.server_trial import server_trial
+from .search.trial import Effort, Trial, run
+from .verdict import report
+from .verdict.findings import C, Finding, Outcome
+from .verdict.servers import CLIENT_RULES, SERVER_RULES, is_severe
 
 TOLD: Final = "what is played again is told on stdout only"
 UNPLAYED: Final = {
@@ -76,7 +77,11 @@ def _check(options: argparse.Namespace, rules: Mapping[str, Rule]) -> None:
 
 
 def _test_client(options: argparse.Namespace, command: list[str]) -> bool:
-    from .client_trial import CLIENT_ANSWER_S, ClientTarget, client_trial  # what it needs no test of a server needs
+    from .search.client_trial import (  # what it needs no test of a server needs
+        CLIENT_ANSWER_S,
+        ClientTarget,
+        client_trial,
+    )
 
     if options.target is not None or not command:
         raise ConfigError("got no command with --client, expected -- COMMAND ARG…, with {url} or {server} in it")

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from ...transports.stdio import ChildSpec
-from ..config import ConfigError
-from ..errors import Failed
-from ..settings import Transport as Named
-from . import report
-from .behaviour import Behaviour
-from .client_trial import CLIENT_ANSWER_S, ClientTarget, client_trial
-from .findings import C, Outcome
-from .judging import is_severe
-from .server_trial import server_trial
-from .steps import REVISIONS, Conversation
-from .targets import ANSWER_S, TRANSPORTS, by_command, by_url
-from .trials import STOPPED, Effort, Trial, run
+from ...transports.stdio.server_process import ChildSpec
+from ..base.errors import Failed
+from ..config.load import ConfigError
+from ..config.settings import Transport as Named
+from .clients.targets import ANSWER_S, TRANSPORTS, by_command, by_url
+from .script.behaviour import Behaviour
+from .script.steps import REVISIONS, Conversation
+from .search.client_trial import CLIENT_ANSWER_S, ClientTarget, client_trial
+from .search.server_trial import server_trial
+from .search.trial import STOPPED, Effort, Trial, run
+from .verdict import report
+from .verdict.findings import C, Outcome
+from .verdict.servers import is_severe
 
 EXAMPLES, SECONDS = 100, 60.0
 

@@ -14,10 +14,10 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from ..eras import Features
-from ..errors import INVALID_PARAMS, RemoteProtocolError
-from ..jsonrpc import member_of, text_of
-from ..rewrite import build_object, members, remove_members, set_member
+from ..base.errors import INVALID_PARAMS, RemoteProtocolError
+from ..base.revisions import Features
+from ..jsonrpc.message import member_of, text_of
+from ..jsonrpc.splice import build_object, members, remove_members, set_member
 from .sampling import uses_tools
 
 CLIENT_KEPT: Final = ("roots", "sampling", "elicitation", "experimental", "extensions")

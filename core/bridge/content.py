@@ -12,11 +12,11 @@ from typing import Final
 
 import msgspec
 
-from ..enrich import readable_text
-from ..eras import Features
-from ..jsonrpc import text_of
-from .draft import Draft
-from .sameness import is_same
+from ..base.revisions import Features
+from ..jsonrpc.append import readable_text
+from ..jsonrpc.equality import is_same
+from ..jsonrpc.message import text_of
+from ..jsonrpc.object_editor import Draft
 
 ORIGINAL: Final = "dev.isthmus/original"
 """The member of a stand-in's `_meta` that holds what it stands for."""

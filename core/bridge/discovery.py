@@ -14,13 +14,13 @@ from typing import Final
 
 import msgspec
 
-from ..eras import MODERN, Features, features_of
-from ..errors import INTERNAL_ERROR, UNSUPPORTED_VERSION, RemoteProtocolError
-from ..jsonrpc import member_of, text_of
-from ..memo import remembered
-from ..rewrite import build_object, elements, members, remove_members, set_member, take
+from ..base.errors import INTERNAL_ERROR, UNSUPPORTED_VERSION, RemoteProtocolError
+from ..base.memoize import remembered
+from ..base.revisions import MODERN, Features, features_of
+from ..jsonrpc.message import member_of, text_of
+from ..jsonrpc.splice import build_object, elements, members, remove_members, set_member, take
 from .capabilities import client_to_legacy, client_to_modern, server_to_legacy, server_to_modern
-from .envelope import PREFIX, Envelope, is_implementation
+from .request_meta import PREFIX, Envelope, is_implementation
 
 SERVER_INFO: Final = PREFIX + "serverInfo"
 

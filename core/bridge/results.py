@@ -17,15 +17,15 @@ from typing import Final
 
 import msgspec
 
-from ..enrich import readable_elements, readable_members, readable_text
-from ..eras import Features
-from ..errors import INTERNAL_ERROR, RemoteProtocolError
-from ..jsonrpc import text_of
-from ..rewrite import extend_array, take
+from ..base.errors import INTERNAL_ERROR, RemoteProtocolError
+from ..base.revisions import Features
+from ..jsonrpc.append import readable_elements, readable_members, readable_text
+from ..jsonrpc.equality import is_same
+from ..jsonrpc.message import text_of
+from ..jsonrpc.object_editor import Draft, each
+from ..jsonrpc.splice import extend_array, take
 from .content import TRACE, block_to, knows_all, restored
-from .draft import Draft, each
-from .sameness import is_same
-from .schemas import needs_wrap, wrap_schema, wrap_value
+from .output_schema import needs_wrap, wrap_schema, wrap_value
 
 CACHEABLE: Final = frozenset(
     {

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from ..eras import Features
-from ..jsonrpc import member_of, text_of
-from ..rewrite import items_of, remove_members, set_member
+from ..base.revisions import Features
+from ..jsonrpc.message import member_of, text_of
+from ..jsonrpc.splice import items_of, remove_members, set_member
 
 TOOL_BLOCKS: Final = frozenset({"tool_use", "tool_result"})
 """Content that only a client with `sampling.tools` understands."""

@@ -17,18 +17,18 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ..decimals import SAFE_INTEGER_MAX
-from ..enrich import readable_text
-from ..errors import INTERNAL_ERROR, INVALID_PARAMS, RemoteProtocolError
-from ..jsonrpc import described, member_of, text_of
-from ..moments import format_time as format_time
-from ..moments import parse_time as parse_time
-from ..rewrite import Span, build_object, insert_members, members, remove_members, take
-from .questions import Question, read_questions
-from .related import ID_SIZE_MAX_CHARS, id_of, without_related
-from .related import RELATED as RELATED
-from .related import related_id as related_id
-from .related import with_related as with_related
+from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, RemoteProtocolError
+from ..base.timestamps import format_time as format_time
+from ..base.timestamps import parse_time as parse_time
+from ..jsonrpc.append import readable_text
+from ..jsonrpc.message import described, member_of, text_of
+from ..jsonrpc.number_text import SAFE_INTEGER_MAX
+from ..jsonrpc.splice import Span, build_object, insert_members, members, remove_members, take
+from .input_requests import Question, read_questions
+from .related_task import ID_SIZE_MAX_CHARS, id_of, without_related
+from .related_task import RELATED as RELATED
+from .related_task import related_id as related_id
+from .related_task import with_related as with_related
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
 """The extension, as capabilities name it."""

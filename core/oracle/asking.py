@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..errors import RESOURCE_NOT_FOUND, URL_REQUIRED
+from ..base.errors import RESOURCE_NOT_FOUND, URL_REQUIRED
 from .methods import V5
 from .observations import Role, Transport
 from .seen import Ask, Breach, Frame, Kind, State, key_of, shown

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..eras import (
+from ..base.revisions import (
     DEFAULT_HTTP_REVISION,
     LATEST_LEGACY,
     LATEST_MODERN,

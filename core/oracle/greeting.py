@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from ..eras import is_known_modern
+from ..base.revisions import is_known_modern
 from .book import Book
 from .methods import V5
 from .observations import Role

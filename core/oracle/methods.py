@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ..eras import LEGACY, MODERN
+from ..base.revisions import LEGACY, MODERN
 from .observations import Role
 
 V1, V2, V3, V4 = LEGACY

@@ -9,24 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from ..errors import LocalProtocolError
+from ..base.errors import LocalProtocolError
 from .abilities import Abilities
 from .asking import Asking
 from .book import Book
 from .greeting import Greeting
 from .listens import Listens
 from .methods import V2
-from .observations import (
-    PIPE_CHANNEL,
-    AnyObservation,
-    Ended,
-    Head,
-    Opened,
-    Role,
-    Said,
-    Transport,
-    Violation,
-)
+from .observations import PIPE_CHANNEL, AnyObservation, Ended, Head, Opened, Role, Said, Transport, Violation
 from .progress import Progress
 from .reading import Reading, read
 from .refusals import Refusals

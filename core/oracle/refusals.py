@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..eras import is_older
+from ..base.revisions import is_older
 from .methods import HANDSHAKE
 from .observations import Role
 from .seen import Breach, Stream, shown

@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from ..eras import LATEST_LEGACY
+from ..base.revisions import LATEST_LEGACY
 from .observations import Headers, Role, Said, Verb
 
 Id = str | int

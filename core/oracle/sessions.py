@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ..eras import is_known_modern
+from ..base.revisions import is_known_modern
 from .book import Book
 from .methods import NAMED, V5
 from .observations import Headers, Role, Verb

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ..effects import (
+from ..base.effects import (
     Cause,
     Close,
     Connected,
@@ -36,7 +36,7 @@ from ..effects import (
     SendEvents,
     Spawn,
 )
-from ..eras import is_known_modern
+from ..base.revisions import is_known_modern
 from .observations import PIPE_CHANNEL, AnyObservation, Ended, Head, Opened, Role, Said, Transport, Verb, Violation
 from .oracle import REMEMBERED_MAX, Oracle
 from .seen import VERSION, Memory

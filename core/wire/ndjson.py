@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from ..errors import LocalProtocolError
-from .remains import HEAD_SIZE_MAX_BYTES, TAIL_SIZE_MAX_BYTES
+from ..base.errors import LocalProtocolError
+from .truncated import HEAD_SIZE_MAX_BYTES, TAIL_SIZE_MAX_BYTES
 
 BOM: Final = b"\xef\xbb\xbf"
 CRUMB_SIZE_MAX_BYTES: Final = 4096

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ..errors import OVERLOADED
+from ..base.errors import OVERLOADED
 
 NOBODYS: Final = b"null"
 

@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 
-from ..errors import LocalProtocolError
-from .pieces import Pieces
-from .remains import HEAD_SIZE_MAX_BYTES, Remains
+from ..base.errors import LocalProtocolError
+from .chunks import Pieces
+from .truncated import HEAD_SIZE_MAX_BYTES, Remains
 
 BOM: Final = b"\xef\xbb\xbf"
 PLAIN: Final = b"event: message\ndata: "

@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
-from ..errors import RemoteProtocolError
-from .http_headers import Headers
+from ..base.errors import RemoteProtocolError
+from .headers import Headers
 
 SUBPROTOCOL: Final = "mcp"
 VERSION: Final = "13"

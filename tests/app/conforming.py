@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from faulty_http import Faulty
-from isthmus.app import cli
+from isthmus.app.cli import cli
 
 FAULTY = str(Path(__file__).parent / "faulty.py")
 KNOWN = ("--revision", "2025-06-18", "--log-level", "error")

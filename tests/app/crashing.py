@@ -39,10 +39,10 @@ import anyio._backends._asyncio  # otherwise each run would import it
 import anyio.lowlevel
 import msgspec
 from anyio import to_thread
-from isthmus.app.blob_files import BlobFiles
-from isthmus.app.holding import LOCK_NAME, holding
-from isthmus.app.workspaces import Workspaces
-from isthmus.core.effects import (
+from isthmus.app.disk.blob_files import BlobFiles
+from isthmus.app.disk.lock import LOCK_NAME, holding
+from isthmus.app.disk.workspaces import Workspaces
+from isthmus.core.base.effects import (
     Allocate,
     Allocated,
     Append,
@@ -68,8 +68,8 @@ from isthmus.core.effects import (
     Surveyed,
     Sweep,
 )
-from isthmus.core.ids import ChannelId, Ticket, mint
-from isthmus.core.limits import Limits
+from isthmus.core.base.ids import ChannelId, Ticket, mint
+from isthmus.core.base.limits import Limits
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.sqlite import SqliteRecords
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from anyio.from_thread import start_blocking_portal
-from isthmus.app.file_settings import UploadConsumerAdapter
-from isthmus.app.service import running
-from isthmus.app.settings import Core, Server, Settings, Storage, Uploads, Upstream
+from isthmus.app.config.file_settings import UploadConsumerAdapter
+from isthmus.app.config.settings import Core, Server, Settings, Storage, Uploads, Upstream
+from isthmus.app.gateway import running
 
 TOOLBOX = str(Path(__file__).parent / "peers" / "toolbox.py")
 PATIENCE_S = 20.0

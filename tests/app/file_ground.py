@@ -17,10 +17,10 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 from anyio.from_thread import start_blocking_portal
-from isthmus.app.file_settings import ArtifactProducerAdapter, OutputLocator, UploadConsumerAdapter
-from isthmus.app.service import Service, running
-from isthmus.app.settings import Core, Server, Settings, Storage, Upstream
-from isthmus.core.plan import LocatorMode
+from isthmus.app.config.file_settings import ArtifactProducerAdapter, OutputLocator, UploadConsumerAdapter
+from isthmus.app.config.settings import Core, Server, Settings, Storage, Upstream
+from isthmus.app.gateway import Service, running
+from isthmus.core.base.plan import LocatorMode
 
 PATIENCE_S: Final = 20.0
 PUPPET: Final = str(Path(__file__).parent / "peers" / "puppet.py")

@@ -12,9 +12,9 @@ from typing import Any
 import anyio
 import msgspec
 from anyio.from_thread import start_blocking_portal
-from isthmus.app.service import Service, running
-from isthmus.app.settings import Core, Management, Server, Settings, Storage, Upstream
-from isthmus.core.filerecord import StoredArtifact, StoredUpload
+from isthmus.app.config.settings import Core, Management, Server, Settings, Storage, Upstream
+from isthmus.app.gateway import Service, running
+from isthmus.core.files.store.records import StoredArtifact, StoredUpload
 from isthmus.storage.files import FileBlobs
 from isthmus.storage.sqlite import SqliteRecords
 

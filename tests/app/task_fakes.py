@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from isthmus.core.effects import Effect
+from isthmus.core.base.effects import Effect
+from isthmus.core.base.errors import LocalProtocolError
 from isthmus.core.engine import Engine
-from isthmus.core.errors import LocalProtocolError
-from isthmus.core.taskrecord import StoredTask, TaskStatus
+from isthmus.core.tasks.record import StoredTask, TaskStatus
 
 OVER = ("completed", "failed", "cancelled")
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import ClassVar, Final
 
-from isthmus.app.service import running
-from isthmus.app.settings import Core, Server, Settings, Storage, Upstream
+from isthmus.app.config.settings import Core, Server, Settings, Storage, Upstream
+from isthmus.app.gateway import running
 
 PATIENCE_S: Final = 30.0
 

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "app"))
 
 from command import Run
 from file_caller import BODY, TOOLBOX, TUS, Caller
-from isthmus.app.sizes import parse_size
+from isthmus.app.base.sizes import parse_size
 
 MIB: Final = 1024 * 1024
 GROWTH_MAX_BYTES: Final = 32 * MIB

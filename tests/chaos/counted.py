@@ -14,7 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
-from isthmus.app.cli import main
+from isthmus.app.cli.cli import main
 
 
 def count(number: int, frame: object) -> None:

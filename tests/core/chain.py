@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driving import Driver, driver, newcomer
-from isthmus.core.effects import (
+from isthmus.core.base.effects import (
     Cause,
     Close,
     Connected,
@@ -26,9 +26,9 @@ from isthmus.core.effects import (
     Send,
     Spawn,
 )
-from isthmus.core.eras import Era
-from isthmus.core.ids import ChannelId
-from isthmus.core.plan import Kind, ServerPlan
+from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.plan import Kind, ServerPlan
+from isthmus.core.base.revisions import Era
 
 
 @dataclass

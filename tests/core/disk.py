@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from driving import UNIX_AT_ZERO, Driver
-from isthmus.core.effects import (
+from isthmus.core.base.effects import (
     Allocate,
     Allocated,
     Collect,

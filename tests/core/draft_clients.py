@@ -8,9 +8,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 from driving import Client, Driver, ask_link, connect, driver
-from isthmus.core.effects import Appended, DraftOpening, RawFile, Save, Saved, Send, Verb
-from isthmus.core.ids import ChannelId
-from isthmus.core.plan import Kind, ServerPlan, UploadConsumer
+from isthmus.core.base.effects import Appended, DraftOpening, RawFile, Save, Saved, Send, Verb
+from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.plan import Kind, ServerPlan, UploadConsumer
 
 HELPER = "f_get_upload_url"
 CONSUMER = UploadConsumer(tools=("eat",), file_path_argument="path")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
-from isthmus.core.effects import (
+from isthmus.core.base.effects import (
     Cause,
     Close,
     Connected,
@@ -44,11 +44,11 @@ from isthmus.core.effects import (
     Surveyed,
     UploadOpening,
 )
+from isthmus.core.base.ids import ChannelId, Ticket
+from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import Kind, Plan, ServerPlan
 from isthmus.core.engine import Engine
-from isthmus.core.filerecord import StoredArtifact, StoredUpload
-from isthmus.core.ids import ChannelId, Ticket
-from isthmus.core.limits import Limits
-from isthmus.core.plan import Kind, Plan, ServerPlan
+from isthmus.core.files.store.records import StoredArtifact, StoredUpload
 from overheard import Overheard
 
 LINK_KEY = b"0123456789abcdef"

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 from disk import ORDERS, Disk
 from driving import GONE, LATEST, LINK_KEY, NO_STREAM, UNIX_AT_ZERO, Client, Driver, Heard
-from isthmus.core.effects import (
+from isthmus.core.base.effects import (
     Allocate,
     Collect,
     Connected,
@@ -33,12 +33,12 @@ from isthmus.core.effects import (
     StorageFailed,
     Survey,
 )
+from isthmus.core.base.ids import ChannelId, Ticket
+from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import Eviction, Plan, ServerPlan
+from isthmus.core.base.revisions import Era
 from isthmus.core.engine import Engine
-from isthmus.core.eras import Era
-from isthmus.core.filerecord import StoredArtifact, StoredUpload
-from isthmus.core.ids import ChannelId, Ticket
-from isthmus.core.limits import Limits
-from isthmus.core.plan import Eviction, Plan, ServerPlan
+from isthmus.core.files.store.records import StoredArtifact, StoredUpload
 from stateless_driving import Modern, settle
 
 FALLIBLE = (Allocate, Collect, Fetch, Materialize, Survey, Save)

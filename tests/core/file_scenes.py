@@ -7,9 +7,9 @@ from typing import Any
 
 from disk import Disk
 from driving import Client, Driver, Heard, connect, driver, upload
-from isthmus.core.ids import ChannelId
-from isthmus.core.limits import Limits
-from isthmus.core.plan import Kind, ServerPlan
+from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import Kind, ServerPlan
 
 BOTH = '{"tools":{},"resources":{}}'
 

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
-from isthmus.core.effects import Cause, Connected, Effect, Opening
+from isthmus.core.base.effects import Cause, Connected, Effect, Opening
+from isthmus.core.base.ids import ChannelId
 from isthmus.core.engine import Engine
-from isthmus.core.ids import ChannelId
 from isthmus.core.oracle import AnyObservation, Ended, Role, Said, Violation
 from isthmus.core.oracle.wires import Wire, Wires
-from isthmus.core.upstream import State
+from isthmus.core.state.upstream_session import State
 
 MADE_MAX: Final = 64
 """Engines of one test: a property makes one for each example."""

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driving import GONE, LATEST, Client, Driver, Heard, driver, notification, request, result
-from isthmus.core import jsonrpc
-from isthmus.core.desk import Desk
-from isthmus.core.effects import Connected, Headers, Join, PipeOpening, PostOpening, Spawn
-from isthmus.core.effects import Listen as Get
-from isthmus.core.ids import ChannelId
-from isthmus.core.limits import Limits
-from isthmus.core.links import FarewellRole, UpPostRole, UpStreamRole
-from isthmus.core.plan import Kind, ServerPlan
-from isthmus.core.upstream import State
-from isthmus.core.wire.mirroring import headers_for
+from isthmus.core.base.effects import Connected, Headers, Join, PipeOpening, PostOpening, Spawn
+from isthmus.core.base.effects import Listen as Get
+from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import Kind, ServerPlan
+from isthmus.core.jsonrpc import message as jsonrpc
+from isthmus.core.state.context import Desk
+from isthmus.core.state.link import FarewellRole, UpPostRole, UpStreamRole
+from isthmus.core.state.upstream_session import State
+from isthmus.core.wire.http.mcp_headers import headers_for
 
 REVISION = "2026-07-28"
 K = "io.modelcontextprotocol/"

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from driving import Heard, request
-from isthmus.core.effects import Listen as Get
-from isthmus.core.effects import Spawn
-from isthmus.core.ids import ChannelId
-from isthmus.core.limits import Limits
+from isthmus.core.base.effects import Listen as Get
+from isthmus.core.base.effects import Spawn
+from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.limits import Limits
 from stateless_driving import (
     ACCEPT,
     ask,

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from driving import Client, Driver, Heard, driver, newcomer, notification, request, result
-from isthmus.core.effects import Cause, Connected, Dial, End, Headers, Join, Post, PostOpening, Spawn
-from isthmus.core.eras import LATEST_MODERN, Era
-from isthmus.core.ids import ChannelId
-from isthmus.core.plan import Kind, ServerPlan
-from isthmus.core.rewrite import set_member
-from isthmus.core.wire.mirroring import headers_for
+from isthmus.core.base.effects import Cause, Connected, Dial, End, Headers, Join, Post, PostOpening, Spawn
+from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.plan import Kind, ServerPlan
+from isthmus.core.base.revisions import LATEST_MODERN, Era
+from isthmus.core.jsonrpc.splice import set_member
+from isthmus.core.wire.http.mcp_headers import headers_for
 
 META = "io.modelcontextprotocol/"
 LISTENING = '{"tools":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"logging":{}}'

@@ -56,7 +56,8 @@ def path_of(nodeid: str) -> Path:
     plain = re.sub(r"[^A-Za-z0-9_.,=\[\]-]", "_", name)
     if plain != name or len(plain) > 120:
         plain = f"{plain[:110]}~{hashlib.sha256(name.encode()).hexdigest()[:6]}"
-    return FOLDER / Path(file).stem.removeprefix("test_") / f"{plain}.jsonl"
+    place = Path(file.partition("tests/core/")[2])
+    return FOLDER / place.parent / place.stem.removeprefix("test_") / f"{plain}.jsonl"
 
 
 class Told:

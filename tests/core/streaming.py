@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from driving import GONE, Client, Driver, Heard, notification, request
-from isthmus.core.effects import Connected, Send, Spawn
-from isthmus.core.ids import ChannelId
+from isthmus.core.base.effects import Connected, Send, Spawn
+from isthmus.core.base.ids import ChannelId
 
 LOG = "notifications/message"
 WITH_TOKEN = '{"_meta":{"progressToken":"t"}}'

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 from driving import DONE, GONE, LATEST, Client, Driver, newcomer, notification, result
-from isthmus.core.eras import Era
-from isthmus.core.ids import ChannelId
+from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.revisions import Era
 from stateless_driving import ABLE, Modern, modern
 from task_servers import TASKS
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driving import LATEST, LINK_KEY, UNIX_AT_ZERO, Driver
+from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import Kind, Offer, Plan, ServerPlan, TaskRules
+from isthmus.core.base.revisions import Era
 from isthmus.core.engine import Engine
-from isthmus.core.eras import Era
-from isthmus.core.limits import Limits
-from isthmus.core.plan import Kind, Offer, Plan, ServerPlan, TaskRules
 from task_clients import Asked, Party, handle
 from task_servers import TaskServer, Work
 from task_store import Store

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from driving import DONE, LATEST, NO_STREAM, UNIX_AT_ZERO, Driver, Heard, notification, request, result
-from isthmus.core.effects import Cause, Connected, Delete, Dial, End, Join, Listen, Spawn
-from isthmus.core.eras import Era
-from isthmus.core.ids import ChannelId
+from isthmus.core.base.effects import Cause, Connected, Delete, Dial, End, Join, Listen, Spawn
+from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.revisions import Era
 from stateless_driving import QUESTIONS, K
 from stateless_server import asking, discovery, failure, grant, refused
 

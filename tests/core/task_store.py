@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 from driving import Driver
-from isthmus.core.effects import (
+from isthmus.core.base.effects import (
     Collect,
     Collected,
     CollectedFile,
@@ -25,8 +25,8 @@ from isthmus.core.effects import (
     StorageAnswer,
     StorageFailed,
 )
-from isthmus.core.ids import Ticket
-from isthmus.core.taskrecord import PREFIX, StoredTask
+from isthmus.core.base.ids import Ticket
+from isthmus.core.tasks.record import PREFIX, StoredTask
 
 
 @dataclass

@@ -9,16 +9,24 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core import effects
-from isthmus.core.effects import Cause, End
+from isthmus.core.base import effects
+from isthmus.core.base.effects import Cause, End
+from isthmus.core.base.ids import ChannelId, Ticket
+from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import (
+    ArtifactProducer,
+    Kind,
+    LocatorMode,
+    OutputLocator,
+    Plan,
+    ServerPlan,
+    UploadConsumer,
+)
 from isthmus.core.engine import Engine
-from isthmus.core.filerecord import StoredUpload
-from isthmus.core.ids import ChannelId, Ticket
-from isthmus.core.limits import Limits
-from isthmus.core.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, Plan, ServerPlan, UploadConsumer
-from isthmus.core.report import Command
-from isthmus.core.task import State
-from isthmus.core.taskrecord import StoredTask
+from isthmus.core.files.store.records import StoredUpload
+from isthmus.core.state.task import State
+from isthmus.core.status import Command
+from isthmus.core.tasks.record import StoredTask
 from isthmus.core.trace import Recorder, replay
 
 PLAN = Plan(

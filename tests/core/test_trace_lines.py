@@ -10,17 +10,18 @@ from typing import Any
 import msgspec
 import pytest
 from driving import connect, driver
-from isthmus.core import effects
-from isthmus.core.effects import Cause, End
+from isthmus.core.base import effects
+from isthmus.core.base.effects import Cause, End
+from isthmus.core.base.ids import ChannelId, Ticket
+from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import Kind, Plan, ServerPlan
 from isthmus.core.engine import Engine
-from isthmus.core.filerecord import StoredArtifact
-from isthmus.core.ids import ChannelId, Ticket
-from isthmus.core.limits import Limits
-from isthmus.core.plan import Kind, Plan, ServerPlan
-from isthmus.core.report import Command
+from isthmus.core.files.store.records import StoredArtifact
+from isthmus.core.status import Command
 from isthmus.core.trace import Line, Recorder, replay
 from stateless_driving import ACCEPT, ask, bridge, modern, rise, rounds
-from test_trace import FILE, INITIALIZE, PLAN, TASK, changed
+
+from tests.core.test_trace import FILE, INITIALIZE, PLAN, TASK, changed
 
 MADE = StoredArtifact(
     server="files",

@@ -5,18 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from isthmus.core.eras import MODERN
-from isthmus.core.oracle import (
-    PIPE_CHANNEL,
-    AnyObservation,
-    Ended,
-    Head,
-    Opened,
-    Role,
-    Said,
-    Transport,
-    Verb,
-)
+from isthmus.core.base.revisions import MODERN
+from isthmus.core.oracle import PIPE_CHANNEL, AnyObservation, Ended, Head, Opened, Role, Said, Transport, Verb
 
 CLIENT, SERVER = Role.CLIENT, Role.SERVER
 K = "io.modelcontextprotocol/"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 import rig
-from isthmus.app.conform.shapes import schema_of
+from isthmus.app.conform.script.schema import schema_of
 from validators import FOLDER
 
 PROSE: Final = ("description", "$comment", "examples", "title", "format", "deprecated", "default")

@@ -18,7 +18,7 @@ from mutators import Mutant
 ROOT = Path(__file__).parents[2]
 FOLDERS: Final = ("core", "simulation", "storage", "transports")
 """Of tests, those that run the core in their own process."""
-OF_ALL: Final = "member_names"
+OF_ALL: Final = "enum_values"
 """The tests of tables that every module may have: in the name of their file."""
 TEST_MAX_S = 20.0
 """Slower tests are not asked: a mutant would wait for them longest."""
@@ -29,8 +29,8 @@ FILE_S = 0.2
 class Cover(NamedTuple):
     """Attributes:
     tests: the ids of all.
-    lines: by module, such as `core/timers.py`, and line, the tests that run it, by their places in `tests`: there are
-        millions of these.
+    lines: by module, such as `core/base/timers.py`, and line, the tests that run it, by their places in `tests`:
+        there are millions of these.
     seconds: of CPU that each test took.
     imported: by module, the lines that run when it is imported.
     """
@@ -84,7 +84,7 @@ class Cover(NamedTuple):
 
 
 def test_files() -> list[str]:
-    found = (path for folder in FOLDERS for path in sorted((ROOT / "tests" / folder).glob("test_*.py")))
+    found = (path for folder in FOLDERS for path in sorted((ROOT / "tests" / folder).rglob("test_*.py")))
     return [path.relative_to(ROOT).as_posix() for path in found]
 
 
@@ -167,7 +167,7 @@ class _Watch:
 
 
 def _cache(folder: Path, file: str) -> Path:
-    return folder / f"{Path(file).parent.name}.{Path(file).stem}.json"
+    return folder / f"{file.replace('/', '.')}.json"
 
 
 def _digest(file: str) -> str:

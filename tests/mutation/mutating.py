@@ -1,6 +1,6 @@
 """Puts small faults into the core, one at a time, and says which of them no test sees.
 
-    make mutants SECONDS=600 ONLY='core/timers.py core/wire'
+    make mutants SECONDS=600 ONLY='core/base/timers.py core/wire'
 
 A fault that survives is a test that is missing, or changes nothing that matters: such are named in `equivalent.toml`,
 each with its reason. The faults are drawn at random by SEED, all with the same chance, so that the share of those that

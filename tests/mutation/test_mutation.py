@@ -64,7 +64,7 @@ def test_which_faults_are_made() -> None:
     )
 
 
-@pytest.mark.parametrize("module", ["core/timers.py", "core/wire/ndjson.py"])
+@pytest.mark.parametrize("module", ["core/base/timers.py", "core/wire/ndjson.py"])
 def test_a_mutant_has_its_one_fault(module: str) -> None:
     """Each compiles, differs from the module, and from all others; its name says which it is."""
     source = (ROOT / module).read_text(encoding="utf-8")
@@ -182,7 +182,7 @@ from mutating import ROOT
 from mutators import mutants_of, mutated
 
 os.chdir(ROOT)
-path = ROOT / "core" / "selection.py"
+path = ROOT / "core" / "base" / "name_filter.py"
 source = path.read_text()
 (fault,) = (one for one in mutants_of(source) if one.change.startswith("entry == name ->"))
 tests = sys.argv[2:]
@@ -198,7 +198,7 @@ from mutators import mutants_of, mutated
 from rehearsing import Rehearsal
 
 os.chdir(ROOT)
-module, tests = "core/selection.py", sys.argv[2:]
+module, tests = "core/base/name_filter.py", sys.argv[2:]
 source = (ROOT / module).read_text()
 with Rehearsal([tests[0].partition("::")[0]], dict.fromkeys(tests, 0.1)) as rehearsal:
     print("none", rehearsal.judge(module, compile(source, module, "exec"), tests))
@@ -225,7 +225,8 @@ def _said(script: str, *arguments: str) -> str:
 
 def test_tests_are_shown_the_mutant() -> None:
     """And not the module, which passes."""
-    said = _said(TRIAL, "tests/core/test_selection.py::test_of_that_name")  # none: those it does not know run as well
+    # There is no such test: those it does not know run as well.
+    said = _said(TRIAL, "tests/core/base/test_name_filter.py::test_of_that_name")
     assert said.split() == ["SURVIVED", "KILLED", "UNSEEN"]
 
 
@@ -237,7 +238,7 @@ def test_who_fails_without_the_fault_has_not_seen_it(tmp_path: Path) -> None:
 
 def test_tests_that_are_read_already_are_shown_the_mutant() -> None:
     """In one process, one after the other; what is in no function is not shown."""
-    file = "tests/core/test_selection.py::"
+    file = "tests/core/base/test_name_filter.py::"
     blind, seeing = (
         f"{file}test_single_names[R12 none-include0-exclude0-anything-True]",
         f"{file}test_single_names[brackets in a name-include5-exclude5-get[1]-True]",
@@ -301,13 +302,13 @@ def test_every_equivalent_is_a_mutant_with_a_reason() -> None:
 
 
 def test_modules_are_chosen_by_file_and_folder() -> None:
-    assert modules(["core/timers.py"]) == ["core/timers.py"]
+    assert modules(["core/base/timers.py"]) == ["core/base/timers.py"]
     assert set(modules(["core/wire/"])) == set(modules(["core/wire"])) < set(modules([]))
 
 
 def test_a_fault_in_a_table_is_shown_to_those_named_after_it() -> None:
     """They run none of its lines; nor does anyone a module of tables alone. Nor do those that look at all tables."""
-    tests = [f"tests/core/test_{name}" for name in ("part_rules.py::a", "member_names.py::c", "other.py::b")]
+    tests = [f"tests/core/test_{name}" for name in ("part_rules.py::a", "enum_values.py::c", "other.py::b")]
     cover = Cover(tests, {"core/part.py": {}}, dict.fromkeys(tests, 1.0), {"core/part.py": {1, 7}})
     for line, shown in ((1, tests[:2]), (7, tests[:2]), (3, [])):
         mutant = Mutant("", "", line, (0, 0), (range(line, line + 1), range(line, line + 1)))

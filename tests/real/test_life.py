@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import rig
-from isthmus.app.stopping import SAME_SIGNAL_S
+from isthmus.app.runtime.signals import SAME_SIGNAL_S
 from rig import EVERYTHING, PATIENCE_S, Proxy, everything_over_http, isthmus, until, wrap
 
 pytestmark = pytest.mark.real

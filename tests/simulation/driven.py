@@ -13,12 +13,29 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from driven_wires import CRUMB_BYTES, FILLERS, LARGE_BYTES, PARTS_MIN_BYTES, DrivenLines, DrivenResponse
-from isthmus.core import edges, jsonrpc, passing
-from isthmus.core.edges import EDGE_BYTES
-from isthmus.core.effects import Cause, Close, Delete, Dial, Effect, End, Join, Listen, Pass, Post, PostOpening, Send
-from isthmus.core.plan import Kind, Offer, ServerPlan, TaskRules
-from isthmus.core.wire import http_client, ndjson, pieces
-from isthmus.core.wire.http_client import ENDED_ORDERLY
+from isthmus.core.base.effects import (
+    Cause,
+    Close,
+    Delete,
+    Dial,
+    Effect,
+    End,
+    Join,
+    Listen,
+    Pass,
+    Post,
+    PostOpening,
+    Send,
+)
+from isthmus.core.base.plan import Kind, Offer, ServerPlan, TaskRules
+from isthmus.core.jsonrpc import envelope_edges as edges
+from isthmus.core.jsonrpc import message as jsonrpc
+from isthmus.core.jsonrpc.envelope_edges import EDGE_BYTES
+from isthmus.core.routing import passthrough as passing
+from isthmus.core.wire import chunks as pieces
+from isthmus.core.wire import ndjson
+from isthmus.core.wire.http import response as http_client
+from isthmus.core.wire.http.response import ENDED_ORDERLY
 from simulated_network import Channel, Wrong, filler_of
 from simulated_servers import HANDSHAKES, Server
 from simulated_wires import Heard, Item, SocketWire, cut

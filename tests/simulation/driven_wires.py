@@ -6,9 +6,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from isthmus.core.effects import Connected, Delete, Listen, Post
-from isthmus.core.wire import http_client
-from isthmus.core.wire.http_client import ENDED_ORDERLY, Arrived, Begun, Ended, Opened, Piece
+from isthmus.core.base.effects import Connected, Delete, Listen, Post
+from isthmus.core.wire.http import response as http_client
+from isthmus.core.wire.http.response import ENDED_ORDERLY, Arrived, Begun, Ended, Opened, Piece
 from isthmus.core.wire.ndjson import Line, LineReader
 from simulated_wires import Item, LineWire, ResponseWire, together
 

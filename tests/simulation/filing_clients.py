@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from filing_servers import MISSING
-from isthmus.core.effects import (
+from isthmus.core.base.effects import (
     Cause,
     Close,
     DownloadOpening,

@@ -6,9 +6,8 @@ import base64
 from typing import Any, Final
 
 from disk import ROOT
-from isthmus.core.effects import Dial, Spawn
-from isthmus.core.eras import Era
-from isthmus.core.plan import (
+from isthmus.core.base.effects import Dial, Spawn
+from isthmus.core.base.plan import (
     ArtifactProducer,
     AutoFiles,
     Deliver,
@@ -19,6 +18,7 @@ from isthmus.core.plan import (
     TaskRules,
     UploadConsumer,
 )
+from isthmus.core.base.revisions import Era
 from lasting_network import LastingNetwork
 from simulated_network import Channel
 from simulated_servers import LASTING, SCHEMA, TOOLS, Server, Session

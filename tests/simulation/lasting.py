@@ -15,12 +15,12 @@ import masks
 import msgspec
 from filing_clients import FILING_KINDS, LINK_TTL_S, TASK_TTL_S, UNKNOWN, UPLOAD_TTL_S, Filing, FilingHttp, FilingPipe
 from filing_servers import FilingServer, filing_plan
-from isthmus.core.effects import Dial
+from isthmus.core.base.effects import Dial
+from isthmus.core.base.plan import Affinity, Eviction, Kind, Offer, Plan, TaskRules
+from isthmus.core.base.revisions import Era
 from isthmus.core.engine import Engine
-from isthmus.core.eras import Era
 from isthmus.core.oracle import Violation
 from isthmus.core.oracle.wires import Wire
-from isthmus.core.plan import Affinity, Eviction, Kind, Offer, Plan, TaskRules
 from lasting_network import DYING, LastingNetwork
 from overheard import Overheard
 from promises import Promises

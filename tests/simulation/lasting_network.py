@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import msgspec
-from isthmus.core.effects import (
+from isthmus.core.base.effects import (
     Append,
     Appended,
     Cause,
@@ -26,9 +26,9 @@ from isthmus.core.effects import (
     StoredFile,
     UploadManifest,
 )
+from isthmus.core.base.ids import ChannelId, Ticket
+from isthmus.core.base.plan import Plan
 from isthmus.core.engine import Engine
-from isthmus.core.ids import ChannelId, Ticket
-from isthmus.core.plan import Plan
 from simulated_disk import Left, StormyDisk
 from simulated_network import Channel, Network, Wrong
 

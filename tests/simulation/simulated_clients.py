@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from isthmus.core.effects import (
+from isthmus.core.base.effects import (
     Cause,
     Close,
     DeleteOpening,
@@ -25,7 +25,7 @@ from isthmus.core.effects import (
     PostOpening,
     Send,
 )
-from isthmus.core.ids import ChannelId
+from isthmus.core.base.ids import ChannelId
 from simulated_network import Channel, Network, Wrong, filler_of
 from simulated_news import News
 from simulated_servers import ABILITIES, BATCHING, GARBAGE, HANDSHAKES, MODERN, VERSION

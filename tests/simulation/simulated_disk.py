@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from disk import ORDERS, Disk, File
-from isthmus.core.effects import (
+from isthmus.core.base.effects import (
     Allocate,
     Collect,
     Discard,
@@ -25,8 +25,8 @@ from isthmus.core.effects import (
     StorageFailed,
     Sweep,
 )
-from isthmus.core.filerecord import StoredArtifact, StoredUpload
-from isthmus.core.taskrecord import StoredTask
+from isthmus.core.files.store.records import StoredArtifact, StoredUpload
+from isthmus.core.tasks.record import StoredTask
 
 if TYPE_CHECKING:
     from lasting_network import LastingNetwork

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
-from isthmus.core.effects import (
+from isthmus.core.base.effects import (
     Cause,
     Close,
     Dial,
@@ -36,8 +36,8 @@ from isthmus.core.effects import (
     StorageAnswer,
     Sweep,
 )
+from isthmus.core.base.ids import ChannelId, Ticket
 from isthmus.core.engine import Engine
-from isthmus.core.ids import ChannelId, Ticket
 
 FAULTS: Final = (
     *("far", "stalls", "cuts", "crashes", "garbage", "rude", "late", "never", "twice", "forgets", "errors"),

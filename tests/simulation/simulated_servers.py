@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable
 from typing import Any, Final
 
-from isthmus.core.effects import Cause, Close, Connected, Delete, Dial, End, Listen, Post, Send
-from isthmus.core.plan import Kind, ServerPlan, Sharing
+from isthmus.core.base.effects import Cause, Close, Connected, Delete, Dial, End, Listen, Post, Send
+from isthmus.core.base.plan import Kind, ServerPlan, Sharing
 from simulated_network import Channel, Network, Wrong
 from simulated_news import Newsroom
 from simulated_streams import OWN, EventStream, Streams

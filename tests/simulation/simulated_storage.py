@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 
-from isthmus.core.effects import (
+from isthmus.core.base.effects import (
     Collect,
     Collected,
     CollectedFile,

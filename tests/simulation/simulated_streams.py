@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from isthmus.core.effects import Cause, Connected, End, Listen
+from isthmus.core.base.effects import Cause, Connected, End, Listen
 from simulated_network import Channel
 
 if TYPE_CHECKING:

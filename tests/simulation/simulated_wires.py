@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import h11
 import msgspec
-from isthmus.core.effects import (
+from isthmus.core.base.effects import (
     Cause,
     Close,
     Connected,
@@ -32,18 +32,18 @@ from isthmus.core.effects import (
     Send,
     SendEvents,
 )
-from isthmus.core.limits import Limits
-from isthmus.core.wire import http_client
-from isthmus.core.wire.http1 import Data, RequestHead, ResponseHead, Signal
-from isthmus.core.wire.http_client import Arrived, Dropped, Ended, Opened, ReplyReader
-from isthmus.core.wire.http_reply import Out, Reply, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead, State
-from isthmus.core.wire.http_request import RequestForms
-from isthmus.core.wire.http_routes import Head, McpRoute, Surface
-from isthmus.core.wire.http_server import judge, reply_to
+from isthmus.core.base.limits import Limits
+from isthmus.core.wire.http import response as http_client
+from isthmus.core.wire.http.reply import Out, Reply, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead, State
+from isthmus.core.wire.http.request import RequestForms
+from isthmus.core.wire.http.response import Arrived, Dropped, Ended, Opened, ReplyReader
+from isthmus.core.wire.http.routes import Head, McpRoute, Surface
+from isthmus.core.wire.http.server import judge, reply_to
+from isthmus.core.wire.http1.events import Data, RequestHead, ResponseHead, Signal
 from isthmus.core.wire.ndjson import Line, LineReader, encode_lines
-from isthmus.transports.http1_client import ClientCodec
-from isthmus.transports.http1_server import ServerCodec
-from isthmus.transports.websocket_frames import Frames, Text
+from isthmus.transports.http1.client import ClientCodec
+from isthmus.transports.http1.server import ServerCodec
+from isthmus.transports.websocket.frames import Frames, Text
 from simulated_network import Wrong
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import TextMessage

@@ -18,13 +18,13 @@ from typing import Final
 
 import masks
 import msgspec
-from isthmus.core.effects import Dial
+from isthmus.core.base.effects import Dial
+from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import Affinity, Kind, Offer, Plan, ServerPlan, Sharing, TaskRules
+from isthmus.core.base.revisions import Era
 from isthmus.core.engine import Engine
-from isthmus.core.eras import Era
-from isthmus.core.limits import Limits
 from isthmus.core.oracle import Violation
 from isthmus.core.oracle.wires import Wire
-from isthmus.core.plan import Affinity, Kind, Offer, Plan, ServerPlan, Sharing, TaskRules
 from overheard import Overheard
 from simulated_clients import KINDS, Client, ModernHttpClient
 from simulated_network import FAULTS, STRANGE, Channel, Network, Wrong

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from isthmus.core.effects import Collect, Effect, Forget, InlineSource, Save, StorageAnswer
-from isthmus.core.ids import ChannelId, Ticket
-from isthmus.core.plan import Kind, ServerPlan
-from isthmus.core.shelf import Shelf
+from isthmus.core.base.effects import Collect, Effect, Forget, InlineSource, Save, StorageAnswer
+from isthmus.core.base.ids import ChannelId, Ticket
+from isthmus.core.base.plan import Kind, ServerPlan
+from isthmus.core.files.store.store import Shelf
+from isthmus.core.wire.chunks import Pieces
 from isthmus.core.wire.ndjson import LineReader
-from isthmus.core.wire.pieces import Pieces
 from lasting import LASTING_FAULTS, LastingWorld
 from simulated_disk import StormyDisk
 from simulated_network import Channel

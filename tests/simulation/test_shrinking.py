@@ -9,7 +9,7 @@ import masks
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.hearing import Hearing
+from isthmus.core.routing.dispatcher import Hearing
 from shrinking import shrink
 from simulation import run_world
 
@@ -52,7 +52,7 @@ def test_a_planted_fault_is_shown_in_a_small_world(monkeypatch: pytest.MonkeyPat
     _keep_what_was_answered(monkeypatch)
     run = partial(run_world, is_heard=False)
     failed = run("4")
-    assert failed.checker.startswith("LocalProtocolError machine.py step")
+    assert failed.checker.startswith("LocalProtocolError state_machine.py step")
     smallest = shrink(failed, run=run)
     assert smallest.parts[0] == "twice"
     assert len(smallest.who) == 2

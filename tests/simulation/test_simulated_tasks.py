@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from isthmus.core import taskverbs
+from isthmus.core.tasks import requests as taskverbs
 from simulated_clients import Client, HttpClient, ModernPipeClient, PipeClient
 from simulated_network import Wrong
 from simulated_tasks import Book

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from isthmus.core.effects import Send
-from isthmus.core.ids import ChannelId
+from isthmus.core.base.effects import Send
+from isthmus.core.base.ids import ChannelId
 from simulated_clients import PipeClient
 from simulated_network import FAULTS, Channel, Wrong
 from simulation import World, run_world

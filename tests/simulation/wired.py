@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isthmus.core.wire.http_routes import Surface
+from isthmus.core.wire.http.routes import Surface
 from lasting import LastingWorld
 from wired_network import WiredNetwork
 

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from isthmus.core.effects import (
+from isthmus.core.base.effects import (
     Cause,
     Close,
     Connected,
@@ -23,7 +23,7 @@ from isthmus.core.effects import (
     Post,
     Send,
 )
-from isthmus.core.wire.http_routes import Surface
+from isthmus.core.wire.http.routes import Surface
 from lasting_network import LastingNetwork
 from simulated_network import Channel, Peer, Wrong
 from simulated_wires import HTTP_OPENINGS, Item, LineWire, RequestWire, ResponseWire, SocketWire, TwoWay, cut

@@ -8,12 +8,12 @@ import logging
 from client_fakes import FakePort, Peer, Told, new_client, until
 from client_fakes import anyio_backend as anyio_backend
 from client_fakes import in_order as in_order
-from isthmus.core.effects import Cause, Close, Delete, End, Listen, Post
-from isthmus.core.ids import ChannelId
-from isthmus.core.limits import Limits
-from isthmus.transports.http_client import HttpClient
-from isthmus.transports.http_endpoint import Endpoint
-from isthmus.transports.port import Outlet
+from isthmus.core.base.effects import Cause, Close, Delete, End, Listen, Post
+from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.limits import Limits
+from isthmus.transports.base.endpoint import Endpoint
+from isthmus.transports.base.port import Outlet
+from isthmus.transports.http_client.client import HttpClient
 
 DONE = Cause(End.DONE)
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{}}'

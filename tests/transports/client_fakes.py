@@ -12,12 +12,12 @@ import anyio
 import pytest
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.tls import TLSListener
-from isthmus.core.effects import Cause, Connected, End, Opening, PostOpening, Primed, Queued
-from isthmus.core.ids import ChannelId
-from isthmus.core.limits import Limits
-from isthmus.transports.http_client import HttpClient
-from isthmus.transports.http_endpoint import Endpoint
-from isthmus.transports.port import Outlet
+from isthmus.core.base.effects import Cause, Connected, End, Opening, PostOpening, Primed, Queued
+from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.limits import Limits
+from isthmus.transports.base.endpoint import Endpoint
+from isthmus.transports.base.port import Outlet
+from isthmus.transports.http_client.client import HttpClient
 
 PATIENCE_S = 30.0
 

@@ -11,13 +11,13 @@ import anyio
 import pytest
 from anyio.abc import ByteStream
 from http_fakes import WAIT_S, Client, MemoryStream, World, stream_pair, world
-from isthmus.core.limits import Limits
-from isthmus.core.wire.forward_target import ForwardTarget
-from isthmus.core.wire.forwarding import HeaderRules
-from isthmus.core.wire.http_routes import Surface
-from isthmus.transports.dialling import Dialler
-from isthmus.transports.forwarding import Forwarder, Transparent
-from isthmus.transports.http_endpoint import Endpoint
+from isthmus.core.base.limits import Limits
+from isthmus.core.wire.http.reverse_proxy import HeaderRules
+from isthmus.core.wire.http.reverse_proxy_target import ForwardTarget
+from isthmus.core.wire.http.routes import Surface
+from isthmus.transports.base.dialer import Dialler
+from isthmus.transports.base.endpoint import Endpoint
+from isthmus.transports.reverse_proxy.forwarder import Forwarder, Transparent
 
 URL = "http://up.example/base"
 HOSTS = frozenset({"localhost"})

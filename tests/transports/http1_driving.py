@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import h11
-from isthmus.core.wire.http1 import (
+from isthmus.core.wire.http1.events import (
     CLOSED,
     END,
     NEED_DATA,
@@ -20,8 +20,8 @@ from isthmus.core.wire.http1 import (
     ServerEvent,
     Signal,
 )
-from isthmus.transports.http1_client import ClientCodec
-from isthmus.transports.http1_server import ServerCodec
+from isthmus.transports.http1.client import ClientCodec
+from isthmus.transports.http1.server import ServerCodec
 
 LIMIT = 300
 Fields = tuple[tuple[bytes, bytes], ...]

@@ -14,16 +14,16 @@ import anyio.lowlevel
 import h11
 import pytest
 from anyio.abc import ByteStream, TaskGroup
-from isthmus.core.effects import Append, Cause, Connected, End, Opening, PostOpening, Receive, Serve
-from isthmus.core.ids import ChannelId
-from isthmus.core.limits import Limits
-from isthmus.core.wire.http_pages import Page
-from isthmus.core.wire.http_refusals import page_answer
-from isthmus.core.wire.http_routes import PageRoute, Refused, Surface
-from isthmus.transports.forwarding import Forwarder
-from isthmus.transports.http_replies import Exchange, FileExchange
-from isthmus.transports.http_server import HttpServer
-from isthmus.transports.port import Outlet
+from isthmus.core.base.effects import Append, Cause, Connected, End, Opening, PostOpening, Receive, Serve
+from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.limits import Limits
+from isthmus.core.wire.http.admin_routes import Page
+from isthmus.core.wire.http.error_responses import page_answer
+from isthmus.core.wire.http.routes import PageRoute, Refused, Surface
+from isthmus.transports.base.port import Outlet
+from isthmus.transports.http_server.replies import Exchange, FileExchange
+from isthmus.transports.http_server.server import HttpServer
+from isthmus.transports.reverse_proxy.forwarder import Forwarder
 
 WAIT_S = 30.0
 """No wait of a test lasts longer."""

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 import anyio
-from isthmus.core.effects import Cause, Connected, End, Opening, PostOpening
-from isthmus.core.ids import ChannelId
-from isthmus.transports.port import Outlet
+from isthmus.core.base.effects import Cause, Connected, End, Opening, PostOpening
+from isthmus.core.base.ids import ChannelId
+from isthmus.transports.base.port import Outlet
 
 PATIENCE_S = 20.0
 

@@ -6,11 +6,11 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.effects import Cause, Close, Connected, End, Opening, PipeOpening, Send
-from isthmus.core.errors import LocalProtocolError
-from isthmus.core.ids import ChannelId
+from isthmus.core.base.effects import Cause, Close, Connected, End, Opening, PipeOpening, Send
+from isthmus.core.base.errors import LocalProtocolError
+from isthmus.core.base.ids import ChannelId
+from isthmus.transports.base.port import Outlet
 from isthmus.transports.memory import MemoryClient, MemoryPeer, MemoryServer
-from isthmus.transports.port import Outlet
 from ports import PATIENCE_S, RecordingPort
 
 DIALLED = ChannelId(7)

@@ -1,0 +1,146 @@
+"""What can be counted of a running proxy, in the text format of Prometheus.
+
+All is made anew for each request out of what the engine tells: nothing is counted here, and nothing is kept. Labels say
+servers and states only, since what is scraped is stored for long, and read by many: no task, file, session or person
+has a name there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeHistogramMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from ...core.files.store.records import FileEnds, FileStatus
+from ...core.status import Status
+from ...core.tasks.record import TaskStatus
+from ...transports.base.traffic import Counts
+from .file_metrics import of_files
+from .tasks import OVER, STATUSES
+from .traffic_metrics import TrafficMetrics
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+KINDS: Final = ("proxied", "local")
+AGES_S: Final = (1, 10, 60, 300, 1800, 3600, 4 * 3600, 24 * 3600)
+"""Up to what a call takes, a conversation, the usual time to live, and the longest."""
+
+
+def exposition(
+    version: str,
+    servers: Sequence[Status],
+    tasks: Iterable[TaskStatus],
+    now_unix: float,
+    *,
+    files: Iterable[FileStatus] = (),
+    ends: Iterable[FileEnds] = (),
+    traffic: Counts | None = None,
+) -> bytes:
+    """What `GET /metrics` answers.
+
+    Args:
+        now_unix: wall time, which ages of tasks are counted to.
+        traffic: what the listener has counted of files.
+    """
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Counts(version, servers, tasks, now_unix))
+    registry.register(_Given(list(of_files(servers, files, ends))))
+    registry.register(TrafficMetrics(traffic or Counts(), [server.id for server in servers]))
+    return generate_latest(registry)
+
+
+class _Given(Collector):
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        return iter(self._metrics)
+
+
+class _Counts(Collector):
+    """One pass over the tasks: what is told of them fits together."""
+
+    def __init__(self, version: str, servers: Sequence[Status], tasks: Iterable[TaskStatus], now_unix: float) -> None:
+        self._version = version
+        self._servers = servers
+        self._numbers = {(server.id, status, kind): 0 for server in servers for status in STATUSES for kind in KINDS}
+        self._oldest_s = {server.id: 0.0 for server in servers}
+        self._stored_bytes = {server.id: 0 for server in servers}
+        self._by_age = {status: [0] * (len(AGES_S) + 1) for status in STATUSES}
+        self._age_sums_s = dict.fromkeys(STATUSES, 0.0)
+        for task in tasks:
+            self._count(task, max(0.0, now_unix - task.created_at_unix))
+
+    def _count(self, task: TaskStatus, age_s: float) -> None:
+        """A task may be of a server that the configuration has no more."""
+        key = (task.server, task.status, task.kind)
+        self._numbers[key] = self._numbers.get(key, 0) + 1
+        if task.status not in OVER:
+            self._oldest_s[task.server] = max(self._oldest_s.get(task.server, 0.0), age_s)
+        self._stored_bytes[task.server] = self._stored_bytes.get(task.server, 0) + task.size_bytes
+        self._by_age[task.status][bisect_left(AGES_S, age_s)] += 1
+        self._age_sums_s[task.status] += age_s
+
+    def collect(self) -> Iterator[Metric]:
+        yield InfoMetricFamily("isthmus", "The running isthmus.", {"version": self._version})
+        yield from self._of_servers()
+        yield from self._of_tasks()
+
+    def _of_servers(self) -> Iterator[Metric]:
+        for name, about, value in (
+            ("isthmus_sessions", "Clients' sessions.", "sessions"),
+            ("isthmus_requests_in_flight", "Requests sent to a server and not answered yet.", "in_flight"),
+            ("isthmus_server_processes", "Processes, those that are ending included.", "processes"),
+        ):
+            gauge = GaugeMetricFamily(name, about, labels=["server"])
+            for server in self._servers:
+                gauge.add_metric([server.id], getattr(server, value))
+            yield gauge
+        for name, about, value in (
+            ("isthmus_server_starts", "Processes or connections begun.", "starts"),
+            ("isthmus_server_failures", "Those of them that failed.", "failures"),
+        ):
+            counter = CounterMetricFamily(name, about, labels=["server"])
+            for server in self._servers:
+                counter.add_metric([server.id], getattr(server, value))
+            yield counter
+
+    def _of_tasks(self) -> Iterator[Metric]:
+        numbers = GaugeMetricFamily(
+            "isthmus_tasks",
+            "Tasks that are kept. Kind proxied: the server's own; local: a call that goes on here.",
+            labels=["server", "status", "kind"],
+        )
+        for key, number in self._numbers.items():
+            numbers.add_metric(key, number)
+        yield numbers
+        oldest = GaugeMetricFamily(
+            "isthmus_task_age_seconds", "Age of the oldest task that is not over.", labels=["server"]
+        )
+        for server, age_s in self._oldest_s.items():
+            oldest.add_metric([server], age_s)
+        yield oldest
+        ages = GaugeHistogramMetricFamily(
+            "isthmus_tasks_by_age_seconds", "Tasks by the time since they began.", labels=["status"]
+        )
+        for status, counts in self._by_age.items():
+            bounds = [*(f"{age_s}.0" for age_s in AGES_S), "+Inf"]
+            sums = [float(sum(counts[: i + 1])) for i in range(len(counts))]
+            ages.add_metric([status], list(zip(bounds, sums, strict=True)), self._age_sums_s[status])
+        yield ages
+        stored = GaugeMetricFamily(
+            "isthmus_tasks_stored_bytes", "Results and errors kept for clients to fetch.", labels=["server"]
+        )
+        for server, size_bytes in self._stored_bytes.items():
+            stored.add_metric([server], size_bytes)
+        yield stored

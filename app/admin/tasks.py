@@ -1,0 +1,79 @@
+"""What an operator sees of the tasks over HTTP: all of them, and a way to end one.
+
+A task's name is what its client proves itself with, if nothing else does, so these pages are for those who look after
+the gateway and for nobody else (`core.wire.http_pages`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from ...core.state.task import TRANSITIONS, State
+from ...core.tasks.record import TaskStatus
+from ...core.wire.http.error_responses import page_answer, page_error
+from ...core.wire.http.routes import Refused
+from ..runtime.hub import Hub
+
+STATUSES: Final = tuple(state.value for state in State)
+OVER: Final = tuple(state.value for state, row in TRANSITIONS.items() if not row)
+
+FILTERS: Final = ("server", "status", "session")
+
+
+class TaskPages:
+    """Args:
+    servers: the ids of all servers.
+    """
+
+    def __init__(self, hub: Hub, servers: Sequence[str]) -> None:
+        self._hub = hub
+        self._servers = servers
+
+    def show_all(self, query: Mapping[str, str]) -> Refused:
+        tasks = self._hub.tasks()
+        choices = {"server": {*self._servers, *(task.server for task in tasks)}, "status": STATUSES}
+        for name, value in query.items():
+            if name not in FILTERS:
+                return page_error(400, f"got the filter {name[:80]!r}, expected one of {', '.join(FILTERS)}")
+            if name in choices and value not in choices[name]:
+                known = ", ".join(choices[name] if name == "status" else sorted(choices[name]))
+                return page_error(400, f"got the {name} {value[:80]!r}, expected one of {known}")
+        chosen = (task for task in tasks if all(getattr(task, name) == value for name, value in query.items()))
+        return _said({"tasks": [self._describe(task) for task in chosen]})
+
+    def show(self, id: str) -> Refused:
+        task = self._find(id)
+        return _unknown(id) if task is None else _said(self._describe(task))
+
+    def cancel(self, id: str) -> Refused:
+        task = self._find(id)
+        if task is None:
+            return _unknown(id)
+        if task.status in OVER:
+            return page_error(409, f"the task {id} is over already: {task.status}")
+        self._hub.cancel_task(id)
+        task = self._find(id)
+        left = None if task is None else self._describe(task)
+        return _said({"id": id, "action": "cancel", "status": "success", "task": left})
+
+    def _find(self, id: str) -> TaskStatus | None:
+        return next((task for task in self._hub.tasks() if task.id == id), None)
+
+    def _describe(self, task: TaskStatus) -> dict[str, object]:
+        now_unix = self._hub.now_unix()
+        return {
+            **msgspec.structs.asdict(task),
+            "age_s": round(max(0.0, now_unix - task.created_at_unix), 3),
+            "expires_in_s": round(max(0.0, task.expires_at_unix - now_unix), 3),
+        }
+
+
+def _unknown(id: str) -> Refused:
+    return page_error(404, f"got the task {id[:80]!r}, expected one that is kept: it may have expired")
+
+
+def _said(body: Mapping[str, object]) -> Refused:
+    return page_answer(200, msgspec.json.encode(body))

@@ -1,0 +1,42 @@
+"""Files on their way in and out over HTTP, for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ...transports.base.traffic import Counts, Direction, Outcome, Way
+
+
+class TrafficMetrics(Collector):
+    """What was counted since the listener began.
+
+    Args:
+        servers: those of the configuration; of each there are all numbers, from 0 on.
+    """
+
+    def __init__(self, counts: Counts, servers: Sequence[str]) -> None:
+        self._counts = counts
+        self._ways = [Way(server, direction) for server in servers for direction in Direction]
+
+    def collect(self) -> Iterator[Metric]:
+        going = GaugeMetricFamily(
+            "isthmus_transfers_in_progress",
+            "Uploads (direction in) and downloads (out) that go on now.",
+            labels=["server", "direction"],
+        )
+        moved = CounterMetricFamily(
+            "isthmus_transferred_bytes", "What they brought so far.", labels=["server", "direction"]
+        )
+        over = CounterMetricFamily(
+            "isthmus_transfers", "Requests for them that have ended.", labels=["server", "direction", "outcome"]
+        )
+        for way in self._ways:
+            labels = [way.server, way.direction.value]
+            going.add_metric(labels, self._counts.under_way[way])
+            moved.add_metric(labels, self._counts.size_bytes[way])
+            for outcome in Outcome:
+                over.add_metric([*labels, outcome.value], self._counts.over[way, outcome])
+        yield from (going, moved, over)

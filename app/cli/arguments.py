@@ -1,0 +1,366 @@
+"""What may stand on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from ..admin.files import KINDS
+from ..admin.tasks import STATUSES
+from ..base import logs
+from ..base.durations import parse_duration
+from ..base.sizes import parse_size
+from ..base.version import VERSION
+from ..config.load import ConfigError
+from ..config.value_checks import check_token
+from .targets import DEFAULT_LISTEN, how_to_wrap
+
+CONFIG_NAMES = ("isthmus.yaml", "isthmus.yml", "isthmus.toml", "isthmus.json")
+TOKEN_VARIABLE: Final = "ISTHMUS_TOKEN"
+T = TypeVar("T")
+AS_JSON: Final = "print what it tells as JSON, instead of a table"
+
+
+def token_of(given: str | None) -> str | None:
+    """The secret that an isthmus is to be shown: `given`, or that of the environment.
+
+    Raises:
+        ConfigError: it cannot be one.
+    """
+    token = given or os.environ.get(TOKEN_VARIABLE) or None
+    for problem in check_token(TOKEN_VARIABLE if given is None else "--token", token):
+        raise ConfigError(f"{problem.key}: {problem.seen}, expected {problem.expected}")
+    return token
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of all commands, and what each takes."""
+    # Accepted before and after the command, hence without defaults: what is absent must not undo what is there.
+    shared = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    shared.add_argument("--log-level", choices=logs.LEVELS, help="least level that is logged to stderr")
+    shared.add_argument("--log-format", choices=("text", "json"), help="how log lines look; default text")
+    isthmus = argparse.ArgumentParser(
+        prog="isthmus",
+        parents=[shared],
+        description="A proxy for the Model Context Protocol: joins transports, and carries files across machines.",
+        epilog="Exit codes: 0 done, 1 failed, 2 usage or configuration.",
+    )
+    isthmus.add_argument("--version", action="version", version=f"isthmus {VERSION}")
+    commands = isthmus.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    trace = argparse.ArgumentParser(add_help=False)
+    trace.add_argument(
+        "--trace", metavar="FILE", help="record the run as JSON Lines; it holds all that crossed the wire, secrets too"
+    )
+
+    config_help = f"YAML, TOML or JSON; default: the first of {', '.join(CONFIG_NAMES)} in this folder"
+    serve = commands.add_parser(
+        "serve",
+        parents=[shared, trace],
+        help="run the gateway of a configuration file",
+        description="Serve every server of a configuration file over HTTP, until SIGINT, SIGTERM or SIGHUP.",
+    )
+    serve.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
+
+    wrap = commands.add_parser(
+        "wrap",
+        parents=[shared, trace],
+        help="put one server on another transport, without a configuration file",
+        usage="isthmus wrap [options] URL | isthmus wrap [options] -- COMMAND [ARG …]",
+        description="Relay one server untouched: over HTTP (/mcp, /sse, /ws), or on stdin and stdout with "
+        "--listen stdio; with --files, have files cross.",
+        epilog="Examples: isthmus wrap -- npx -y @modelcontextprotocol/server-everything; "
+        "isthmus wrap --listen stdio --header 'Authorization: Bearer …' https://host/mcp. "
+        f"Where {TOKEN_VARIABLE} is set it is what `isthmus ps` must show.",
+    )
+    wrap.add_argument(
+        "target",
+        nargs="?",
+        metavar="URL",
+        help="where the server listens: http(s)://…, sse+http(s)://…, ws(s)://…, or unix:///…",
+    )
+    wrap.add_argument(
+        "--listen",
+        default=DEFAULT_LISTEN,
+        metavar="HOST:PORT|stdio|unix:PATH",
+        help=f"default {DEFAULT_LISTEN}; port 0 picks one; stdio: serve one client on stdin and stdout; "
+        "unix:PATH: HTTP on a Unix domain socket; stdio+unix:PATH: many clients there, each as on stdio",
+    )
+    wrap.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the command")
+    wrap.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="header sent to the URL")
+    wrap.add_argument(
+        "--no-inspect", action="store_true", help="pass on all requests to the URL as they are; ws:// and wss:// too"
+    )
+    for option, about in (
+        ("--include-tool", "tool that clients see, or a pattern such as 'get_*'; no other is seen then"),
+        ("--exclude-tool", "tool that clients do not see, or a pattern"),
+    ):
+        wrap.add_argument(option, action="append", default=[], metavar="NAME", help=about)
+    wrap.add_argument(
+        "--era",
+        choices=("auto", "handshake", "stateless"),
+        default="auto",
+        help="how the server is spoken to: with initialize and sessions, or as 2026-07-28 has it; default auto, as "
+        "each client speaks if the server can",
+    )
+    wrap.add_argument(
+        "--tasks",
+        choices=("auto", "always", "own", "never"),
+        default="own",
+        help="which calls may run as tasks: own, those of a server that has tasks; auto, those of any other too; "
+        "always, at once for clients of 2026-07-28 that know them; default own",
+    )
+    wrap.add_argument(
+        "--files",
+        action="store_true",
+        help="carry files for all tools: handles in arguments become paths, what they write becomes artifact:// "
+        "resources. The command runs in a folder of its session; {ws}, {in}, {out} and {tmp} in it are such folders. "
+        "With --listen stdio there is no address to upload to: what tools write can be read, and handed back to them",
+    )
+    wrap.add_argument(
+        "--artifact-root",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="with --files: folder, beside the session's own, whose files are taken in when a tool names them",
+    )
+    wrap.add_argument("--storage", metavar="DIR", help="keep files and records there; default: until it ends")
+    wrap.add_argument("--cwd", metavar="DIR", help="working directory of the command")
+    wrap.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
+    wrap.add_argument(
+        "--allow-host", action="append", default=[], metavar="HOST", help="Host header accepted beside --listen's own"
+    )
+    wrap.add_argument(
+        "--allow-origin", action="append", default=[], metavar="ORIGIN", help="origin of web pages that may call"
+    )
+
+    check_about = "Validate a configuration, ask every upstream, say what is wired."
+    check = commands.add_parser(
+        "check",
+        parents=[shared],
+        help=_as_help(check_about),
+        description=f"{check_about} Exit code 1: a server does not answer, or lacks a tool or argument it is to have.",
+    )
+    check.add_argument("config", nargs="?", metavar="CONFIG", help=config_help)
+    running = argparse.ArgumentParser(add_help=False)
+    _add_running(running)
+    ps_about = "Show how the servers of a running isthmus fare."
+    ps = commands.add_parser("ps", parents=[shared, running], help=_as_help(ps_about), description=ps_about)
+    ps.add_argument("--json", action="store_true", help=AS_JSON)
+    for name, about in (
+        ("start", "Start a server of a running isthmus, and keep it running."),
+        ("stop", "Stop a server of a running isthmus; it stays stopped until it is started."),
+        ("restart", "Stop a server of a running isthmus, and start it."),
+    ):
+        order = commands.add_parser(name, parents=[shared, running], help=_as_help(about), description=about)
+        order.add_argument("id", metavar="ID", help="the server's id, as `isthmus ps` shows it")
+
+    verbs = _add_tasks(commands.add_parser, shared, running) + _add_files(commands.add_parser, shared, running)
+
+    _add_conform(commands.add_parser, shared)
+    _add_replay(commands.add_parser, shared)
+
+    for name, about in (
+        ("demo", "Upload, use, produce and read back a file, step by step."),
+        ("schema", "Print the JSON Schema of the configuration file."),
+    ):
+        commands.add_parser(name, parents=[shared], help=_as_help(about), description=about)
+    for each in (*commands.choices.values(), *verbs):
+        each.set_defaults(complain=each.error)  # with its own usage
+    return isthmus
+
+
+def _add_running(to: argparse.ArgumentParser, default: str = f"http://{DEFAULT_LISTEN}") -> None:
+    to.add_argument(
+        "--url",
+        default=default,
+        metavar="URL",
+        help=f"where isthmus listens, http(s)://HOST:PORT or unix:PATH; default http://{DEFAULT_LISTEN}",
+    )
+    to.add_argument(
+        "--token",
+        default=argparse.SUPPRESS if default == argparse.SUPPRESS else None,
+        metavar="TOKEN",
+        help=f"its core.management.token; default: what {TOKEN_VARIABLE} is set to",
+    )
+
+
+def _add_choice(to: argparse.ArgumentParser, default: str | None = None) -> None:
+    to.add_argument("--server", default=default, metavar="ID", help="only tasks of this server")
+    to.add_argument("--status", default=default, choices=STATUSES, help="only tasks with this status")
+
+
+def _add_tasks(
+    add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser, running: argparse.ArgumentParser
+) -> list[argparse.ArgumentParser]:
+    """`isthmus tasks`, and what may follow it. An option may stand on either side of that, so only the first has
+    defaults: what is absent after it must not undo what is there before."""
+    about = "Show the tasks of a running isthmus, or cancel one."
+    usage = "isthmus tasks [options] [list | show ID | cancel ID]"
+    tasks = add("tasks", parents=[shared, running], help=_as_help(about), usage=usage, description=about)
+    _add_choice(tasks)
+    tasks.add_argument("--json", action="store_true", help=AS_JSON)
+    again = argparse.ArgumentParser(add_help=False)
+    _add_running(again, argparse.SUPPRESS)
+    again.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=AS_JSON)
+
+    verbs = tasks.add_subparsers(dest="verb", required=False, metavar="VERB", prog="isthmus tasks", help="default list")
+    tasks.set_defaults(verb="list")
+    for name, about in (
+        ("list", "Show all tasks, the oldest first."),
+        ("show", "Show all that is known of a task, but not its result."),
+        ("cancel", "Cancel a task that is not over; its client sees so, and its server is told."),
+    ):
+        verb = verbs.add_parser(name, parents=[shared, again], help=_as_help(about), description=about)
+        if name == "list":
+            _add_choice(verb, argparse.SUPPRESS)
+        else:
+            verb.add_argument("id", metavar="ID", help="the task's id, or at least its first 8 characters")
+    return list(verbs.choices.values())
+
+
+def _add_conform(add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:
+    about = "Test a server or client: make up conversations, and say which clauses of the specification it breaks."
+    conform = add(
+        "conform",
+        parents=[shared],
+        help=_as_help(about),
+        usage="isthmus conform [options] URL | isthmus conform [options] [--client] -- COMMAND [ARG …]",
+        description=f"{about} It calls the server's tools with made-up arguments, unless --safe says otherwise.",
+        epilog="Exit codes: 0 nothing that must be kept is broken, 1 something is, or it cannot be tested, 2 usage. "
+        "Example: isthmus conform --safe -- npx -y @modelcontextprotocol/server-everything",
+    )
+    conform.add_argument(
+        "target",
+        nargs="?",
+        metavar="URL",
+        help="where the server listens: http(s)://…, sse+http(s)://… or ws(s)://…",
+    )
+    conform.add_argument(
+        "--client",
+        action="store_true",
+        help="test a client: {url} or {server} (stdio) in its command stands for our end",
+    )
+    conform.add_argument("--safe", action="store_true", help="call only tools whose annotations say readOnlyHint true")
+    conform.add_argument(
+        "--examples", type=int, default=200, metavar="N", help="conversations that are made up; default 200"
+    )
+    conform.add_argument("--seconds", type=float, metavar="N", help="begin no new conversation after so many seconds")
+    conform.add_argument("--seed", type=int, default=0, metavar="N", help="what all choices follow from; default 0")
+    _add_playing(conform)
+    conform.add_argument("--revision", metavar="R", help="speak this one only; default: all that the server speaks")
+    conform.add_argument("--json", metavar="FILE", help="write what was found as JSON, too")
+    conform.add_argument("--junit", metavar="FILE", help="write a test case for each rule, as JUnit has it, too")
+    conform.add_argument("--record", metavar="FILE", help="write the conversations that broke a rule, as JSON Lines")
+    conform.add_argument("--replay", metavar="FILE", help="play the conversations of such a file again, and no other")
+
+
+def _add_playing(command: argparse.ArgumentParser) -> None:
+    """How a server, or a client, is spoken to and judged."""
+    command.add_argument(
+        "--transport",
+        choices=("auto", "streamable_http", "sse", "websocket"),
+        default="auto",
+        help="what is spoken at the URL; default auto: what the URL says, and HTTP+SSE (sse) with a server that "
+        "refuses Streamable HTTP; to a client Streamable HTTP",
+    )
+    command.add_argument("--timeout", type=float, metavar="N", help="seconds for an answer; default 20, of a client 10")
+    command.add_argument("--only", action="append", default=[], metavar="RULE", help="look for this rule only")
+    command.add_argument("--ignore", action="append", default=[], metavar="RULE", help="do not look for this rule")
+    command.add_argument("--strict", action="store_true", help="fail for what should be kept, too")
+    command.add_argument("--header", action="append", default=[], metavar="NAME: VALUE", help="header sent to the URL")
+    command.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="environment of the command")
+    command.add_argument("--inherit-env", action="store_true", help="hand this whole environment on to the command")
+    command.add_argument("--cwd", metavar="DIR", help="working directory of the command")
+
+
+def _add_replay(add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser) -> None:
+    about = "Play again what was recorded: conversations that broke a rule, or a trace."
+    replay = add(
+        "replay",
+        parents=[shared],
+        help=_as_help(about),
+        usage="isthmus replay [options] RECORD URL | isthmus replay [options] RECORD -- COMMAND [ARG …] | "
+        "isthmus replay TRACE",
+        description=about,
+        epilog="A record of `isthmus conform` is played with the server, or with the client, in whose command {url} or "
+        "{server} stands for our end, to see which of its rules are still broken; a trace of `isthmus serve` or `wrap` "
+        "is played by itself, to see whether this version does the same. Exit codes: 0 nothing that must be kept is "
+        "broken, or nothing differs; 1 something is or does, or it cannot be tested; 2 usage. "
+        "Example: isthmus replay broken.jsonl -- python my_server.py",
+    )
+    replay.add_argument("file", metavar="FILE", help="what `conform --record` or `--trace` has written")
+    replay.add_argument("target", nargs="?", metavar="URL", help="where the server of a record listens: http(s)://…")
+    _add_playing(replay)
+
+
+def _add_files(
+    add: Callable[..., argparse.ArgumentParser], shared: argparse.ArgumentParser, running: argparse.ArgumentParser
+) -> list[argparse.ArgumentParser]:
+    """`isthmus files`, and what may follow it, as in `_add_tasks`."""
+    about = "Show the stored files of a running isthmus, copy them here, or delete them."
+    usage = "isthmus files [options] [list | show ID | export ID [PATH] | delete [ID …]]"
+    files = add("files", parents=[shared, running], help=_as_help(about), usage=usage, description=about)
+    again = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    _add_running(again, argparse.SUPPRESS)
+    for parser, default in ((files, None), (again, argparse.SUPPRESS)):
+        parser.add_argument(
+            "--root", default=default, metavar="DIR", help="ask the storage folder of one that does not run instead"
+        )
+        parser.add_argument("--server", default=default, metavar="ID", help="only files of this server")
+        parser.add_argument("--session", default=default, metavar="ID", help="only files of this session, by its name")
+        parser.add_argument("--kind", default=default, choices=KINDS, help="only files of this kind")
+        parser.add_argument(
+            "--older-than", default=default, metavar="TIME", type=_typed(parse_duration), help="such as 90s, 2h or 7d"
+        )
+        parser.add_argument(
+            "--larger-than", default=default, metavar="SIZE", type=_typed(parse_size), help="such as 512k or 10MB"
+        )
+        parser.add_argument("--json", action="store_true", default=False if default is None else default, help=AS_JSON)
+
+    verbs = files.add_subparsers(dest="verb", required=False, metavar="VERB", prog="isthmus files", help="default list")
+    files.set_defaults(verb="list")
+    id_help = "the file's id, at least its first 8 characters, or its URI"
+    listing, showing, exporting, deleting = (
+        verbs.add_parser(name, parents=[shared, again], help=_as_help(about), description=about)
+        for name, about in (
+            ("list", "Show all files, those used last last."),
+            ("show", "Show all that is known of a file, but not its content."),
+            ("export", "Copy the content of a file to PATH, a folder, or - for stdout; default: here, as it is named."),
+            ("delete", "Delete the files that are named, or those that the options choose."),
+        )
+    )
+    showing.add_argument("id", metavar="ID", help=id_help)
+    exporting.add_argument("id", metavar="ID", help=id_help)
+    exporting.add_argument("path", nargs="?", metavar="PATH", help="where to; a file there stays as it is")
+    exporting.add_argument("--force", action="store_true", help="replace a file that is there")
+    deleting.add_argument("id", nargs="*", metavar="ID", help=id_help)
+    deleting.add_argument("--yes", action="store_true", help="delete what options choose, instead of showing it")
+    return [listing, showing, exporting, deleting]
+
+
+def _typed(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """As argparse wants it: what is wrong is then said with the option's name."""
+
+    def typed(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return typed
+
+
+def why_unknown(options: argparse.Namespace, unknown: list[str], arguments: list[str]) -> str:
+    """What is said of arguments that no parser took. They may hold secrets: only names of options are repeated."""
+    first, target = unknown[0], getattr(options, "target", None)
+    is_option = first.startswith("-")
+    if target is not None and "://" not in target:
+        if not is_option or arguments.index(target) < arguments.index(first):
+            return how_to_wrap(target, has_more=True)
+    return f"unknown option {first.partition('=')[0]}" if is_option else "too many arguments"
+
+
+def _as_help(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:].removesuffix(".")

@@ -1,0 +1,340 @@
+"""The command line: `isthmus serve`, `wrap`, `check`, and what else `_COMMANDS` has."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+import anyio
+import msgspec
+
+from ...core.base.effects import PipeOpening
+from ...transports.stdio.client import serve_pipe
+from ...transports.stdio.exit_reason import LAST_WORDS, last_words
+from ..base import logs
+from ..base import output as screen
+from ..base.errors import Failed, StartError
+from ..base.version import VERSION
+from ..commands import banner
+from ..commands.check_adapters import awaits_clients, misfits
+from ..config.load import ConfigError, load, schema
+from ..config.plan import era_of
+from ..config.settings import Core, Management, Server, Settings
+from ..config.value_checks import check_host, check_origin
+from ..gateway import Service, running
+from ..runtime.event_loop import loop_of
+from ..runtime.garbage_collector import collect_rarely
+from ..runtime.probe import ServerReport, probe
+from ..runtime.signals import Stop, stoppable
+from . import wrap as wrapping
+from .arguments import CONFIG_NAMES, parser, token_of, why_unknown
+from .targets import address_of, target_of
+
+DONE, FAILED, USAGE = 0, 1, 2
+T = TypeVar("T")
+
+WAITING_LINE_S = 2
+PROBE_TIMEOUT_S = 600.0
+"""A bound beyond every server's own start time limit, which is what normally ends a wait."""
+
+
+_log = logging.getLogger("isthmus.cli")
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    screen.set_up()
+    try:
+        sys.exit(_run_command(argv))
+    finally:
+        screen.finish()  # also after `--help`
+
+
+def _run_command(argv: Sequence[str] | None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command: list[str] = []
+    if "--" in arguments:
+        at = arguments.index("--")
+        arguments, command = arguments[:at], arguments[at + 1 :]
+    before = argparse.Namespace(log_level=None, log_format="text")
+    options, unknown = parser().parse_known_args(arguments, before)
+    if unknown:
+        options.complain(why_unknown(options, unknown, arguments))
+    logs.set_up(options.log_level or "warning", options.log_format)
+    try:
+        return _COMMANDS[options.command](options, command)
+    except ConfigError as error:
+        _complain(str(error))
+        return USAGE
+    except (StartError, screen.Unheard, Failed) as error:
+        _complain(str(error))
+        return FAILED
+    except KeyboardInterrupt:
+        return FAILED
+
+
+# --- serve and wrap -------------------------------------------------------------------------------------------------
+
+
+def _serve(options: argparse.Namespace, command: list[str]) -> int:
+    _no_command(command, "serve")
+    settings = load(_config_path(options.config))
+    logs.set_up(options.log_level or settings.core.log_level, options.log_format)
+    return _run(partial(_serve_http, settings, options.trace, is_lasting=True, is_logged=True), if_stopped=DONE)
+
+
+def _wrap(options: argparse.Namespace, command: list[str]) -> int:
+    upstream, id = target_of(options, command)
+    is_inspected = not options.no_inspect
+    if options.listen == "stdio":
+        if options.no_inspect:
+            raise ConfigError("got --no-inspect with --listen stdio, expected it with HOST:PORT only")
+        if options.allow_host or options.allow_origin:
+            raise ConfigError(
+                "got --allow-host or --allow-origin with --listen stdio, expected them with HOST:PORT only"
+            )
+        settings = wrapping.to_settings(options, upstream, id, Core(), is_inspected=True)
+        is_lasting = options.storage is not None
+        return _run(partial(_wrap_stdio, settings, options.trace, is_lasting=is_lasting), if_stopped=DONE)
+    host, port, path, is_lines = address_of(options.listen)
+    hosts, origins = tuple(options.allow_host), tuple(options.allow_origin)
+    for option, check, values in (("host", check_host, hosts), ("origin", check_origin, origins)):
+        for value in values:
+            for problem in check(f"--allow-{option}", value):
+                raise ConfigError(f"got {problem.key} {value!r}, expected {problem.expected}")
+    http_path, lines_path = (None, path) if is_lines else (path, None)
+    core = Core(
+        host=host,
+        port=port,
+        unix_socket=http_path,
+        allowed_hosts=hosts,
+        allowed_origins=origins,
+        management=Management(token=token_of(None)),
+    )
+    settings = wrapping.to_settings(options, upstream, id, core, is_inspected=is_inspected, unix_socket=lines_path)
+    is_lasting = options.storage is not None
+    work = partial(_serve_http, settings, options.trace, is_lasting=is_lasting, is_logged=False)
+    return _run(work, if_stopped=DONE)
+
+
+async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool, is_logged: bool) -> int:
+    async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace) as service:
+        reports = await _probe_all(service, is_logged=is_logged)
+        try:
+            screen.say(banner.listening(service, reports))
+        except screen.Unheard as error:
+            _log.warning("nobody sees the banner: %s", error)
+        collect_rarely()
+        await anyio.sleep_forever()
+    return DONE
+
+
+async def _wrap_stdio(settings: Settings, trace: str | None, stop: Stop, *, is_lasting: bool) -> int:
+    async with running(settings, listen=False, is_lasting=is_lasting, trace_path=trace) as service:
+        collect_rarely()
+        is_stopping = anyio.Event()
+        stop.order = is_stopping.set
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_drain_when, is_stopping, service, tasks.cancel_scope)
+            opening = PipeOpening(server=service.server_ids[0])
+            hub = service.hub
+            await serve_pipe(
+                hub, opening, service.limits, wait_answered=hub.wait_answered, protocols=hub.drive.protocols
+            )
+            tasks.cancel_scope.cancel()
+    return DONE
+
+
+async def _drain_when(is_stopping: anyio.Event, service: Service, scope: anyio.CancelScope) -> None:
+    """Only while stdout is still served can it carry the answers of the calls in flight."""
+    await is_stopping.wait()
+    await service.hub.drain(service.limits.drain_s)
+    await anyio.sleep(service.limits.stop_grace_s)  # for a client that does not read them
+    scope.cancel()
+
+
+async def _probe_all(service: Service, *, is_logged: bool, in_both_eras: bool = False) -> list[ServerReport]:
+    """Ask every upstream; say what is slow to answer while it is.
+
+    Args:
+        is_logged: whether the log warns of failures, which are in the reports as well.
+        in_both_eras: whether those that may have two are asked in either.
+    """
+    reports: dict[str, ServerReport] = {}
+
+    async def ask(server: Server) -> None:
+        if not server.inspect:
+            problem = await service.forwarder.probe(server.id)
+            reports[server.id] = ServerReport(id=server.id, problem=problem, is_transparent=True)
+            return
+        wired = [tool for adapter in server.adapters for tool in adapter.tools]
+        is_asked_twice = in_both_eras and era_of(server.upstream) is None
+        report = await probe(
+            service.hub,
+            server.id,
+            VERSION,
+            with_schemas=["*"] if server.auto_files is not None else wired,
+            in_both_eras=is_asked_twice,
+            timeout_s=PROBE_TIMEOUT_S,
+        )
+        stderr = service.stderr.get(server.id)
+        if report.problem and stderr and LAST_WORDS not in report.problem:  # it went on running
+            report = msgspec.structs.replace(report, problem=f"{report.problem}; {last_words(stderr)}")
+        if report.problem and server.upstream.era != "auto":
+            said = f"{report.problem}; its era is said to be {server.upstream.era}, so no other was tried"
+            report = msgspec.structs.replace(report, problem=said)
+        if not report.problem:
+            service.tool_counts[server.id] = sum(map(server.tools.selection.admits, report.tools))
+        reports[server.id] = report
+
+    with contextlib.nullcontext() if is_logged else _without_warnings():
+        async with anyio.create_task_group() as waiting:
+            waiting.start_soon(_say_waiting, service, reports)
+            async with anyio.create_task_group() as tasks:
+                for server in service.settings.servers:
+                    tasks.start_soon(ask, server)
+            waiting.cancel_scope.cancel()
+    return [reports[id] for id in service.server_ids]
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Whoever asked for more than warnings gets them all the same."""
+    log = logging.getLogger("isthmus.hub")
+    if not log.isEnabledFor(logging.INFO):
+        log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(logging.NOTSET)
+
+
+async def _say_waiting(service: Service, reports: dict[str, ServerReport]) -> None:
+    seconds = 0
+    while len(reports) < len(service.server_ids):
+        await anyio.sleep(WAITING_LINE_S)
+        seconds += WAITING_LINE_S
+        waiting = [id for id in service.server_ids if id not in reports]
+        if waiting:
+            logs.say(f"starting {', '.join(waiting)} … {seconds} s")
+
+
+# --- check, demo, schema --------------------------------------------------------------------------------------------
+
+
+def _check(options: argparse.Namespace, command: list[str]) -> int:
+    _no_command(command, "check")
+    path = _config_path(options.config)
+    settings = load(path)
+    screen.say(f"{path}: valid, {len(settings.servers)} server{'s' if len(settings.servers) != 1 else ''}")
+    return _run(partial(_check_upstreams, settings), if_stopped=FAILED)
+
+
+async def _check_upstreams(settings: Settings, stop: Stop) -> int:
+    from ..commands import describe_eras as translations  # nothing else tells of them
+
+    async with running(settings, listen=False, is_lasting=False) as service:
+        reports = await _probe_all(service, is_logged=False, in_both_eras=True)
+    is_good, is_translated = True, False
+    for server, report in zip(settings.servers, reports, strict=True):
+        crossing = translations.describe(report)
+        screen.say("\n".join([*banner.describe(settings, server, report), *crossing]))
+        is_translated = is_translated or bool(crossing)
+        is_answered = not report.problem or awaits_clients(server, report)
+        is_good = is_good and is_answered and not misfits(server, report)
+    if is_translated:
+        screen.say("what becomes of each thing that is not carried as it is: docs/eras.md")
+    screen.say("all is wired" if is_good else "not all is wired: see above")
+    return DONE if is_good else FAILED
+
+
+def _demo(options: argparse.Namespace, command: list[str]) -> int:
+    from ..commands.demo import demonstrate  # what it needs is needed by nothing else
+
+    _no_command(command, "demo")
+    return _run(demonstrate, if_stopped=FAILED)
+
+
+def _conform(options: argparse.Namespace, command: list[str]) -> int:
+    from ..conform.command import conform  # what it needs is needed by nothing else
+
+    return DONE if conform(options, command) else FAILED
+
+
+def _replay(options: argparse.Namespace, command: list[str]) -> int:
+    from .replay import replay  # what it needs is needed by nothing else
+
+    return DONE if replay(options, command) else FAILED
+
+
+def _schema(options: argparse.Namespace, command: list[str]) -> int:
+    _no_command(command, "schema")
+    screen.say(msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode())
+    return DONE
+
+
+def _ask(options: argparse.Namespace, command: list[str]) -> int:
+    from .remote import answer  # what it needs no proxy needs
+
+    _no_command(command, options.command)
+    return DONE if answer(options) else FAILED
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace, list[str]], int]] = {
+    "serve": _serve,
+    "wrap": _wrap,
+    "check": _check,
+    "ps": _ask,
+    "start": _ask,
+    "stop": _ask,
+    "restart": _ask,
+    "tasks": _ask,
+    "files": _ask,
+    "conform": _conform,
+    "replay": _replay,
+    "demo": _demo,
+    "schema": _schema,
+}
+
+
+# --- Arguments ------------------------------------------------------------------------------------------------------
+
+
+def _config_path(given: str | None) -> Path:
+    if given is not None:
+        return Path(given)
+    for name in CONFIG_NAMES:
+        if os.path.exists(name):
+            return Path(name)
+    raise ConfigError(f"no configuration given, and none of {', '.join(CONFIG_NAMES)} is in this folder")
+
+
+def _no_command(command: list[str], name: str) -> None:
+    if command:
+        raise ConfigError(f"got a command after --, which `isthmus {name}` does not take")
+
+
+def _run(work: Callable[[Stop], Awaitable[int]], if_stopped: int) -> int:
+    try:
+        return anyio.run(stoppable, work, if_stopped, **loop_of(os.environ))
+    except* (StartError, screen.Unheard) as group:
+        raise _first(group) from None
+
+
+def _first(group: BaseExceptionGroup[Exception]) -> Exception:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _complain(text: str) -> None:
+    screen.complain(f"isthmus: {text}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""`isthmus ps`, `start`, `stop`, `restart`, `tasks` and `files`, which ask a running isthmus or its storage.
+
+Apart from the other commands: what they need, an HTTP client for one, a proxy would load for nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from ...transports.base.endpoint import Endpoint
+from ..base import output as screen
+from ..commands import (
+    files as file_command,
+)
+from ..commands import (
+    files_on_disk as local_files,
+)
+from ..commands import (
+    http_client as remote,
+)
+from ..commands import (
+    tasks as remote_tasks,
+)
+from ..commands.files_over_http import RemoteFiles
+from ..config.addresses import scheme_of
+from ..config.documents import without_credentials
+from ..config.load import ConfigError
+from .arguments import token_of
+
+T = TypeVar("T")
+
+
+def answer(options: argparse.Namespace) -> bool:
+    """Do what `options` say. False if something of it could not be done, which was said.
+
+    Raises:
+        ConfigError: the options do not go together. Nothing was done.
+        Failed: it cannot be done.
+    """
+    return _COMMANDS[options.command](options)
+
+
+def _ps(options: argparse.Namespace) -> bool:
+    servers = _isthmus(options).servers()
+    _say_told(options, servers, remote.table)
+    return True
+
+
+def _order(options: argparse.Namespace) -> bool:
+    _isthmus(options).act(options.command, options.id)
+    screen.say(f"{options.id} {remote.DONE[options.command]}")
+    return True
+
+
+def _tasks(options: argparse.Namespace) -> bool:
+    isthmus = _isthmus(options)
+    filters = {name: value for name in ("server", "status") if (value := getattr(options, name)) is not None}
+    if options.verb == "list":
+        _say_told(options, remote_tasks.listed(isthmus, filters), remote_tasks.table)
+        return True
+    if filters:
+        raise ConfigError(
+            f"got --{next(iter(filters))} with `tasks {options.verb}`, expected it with `tasks list` only"
+        )
+    if len(options.id) < remote.PREFIX_MIN_CHARS:
+        right = f"the task's id, or at least its first {remote.PREFIX_MIN_CHARS} characters"
+        raise ConfigError(f"got the id {options.id!r}, expected {right}")
+    task = remote_tasks.find(isthmus, options.id)
+    if options.verb == "show":
+        _say_told(options, task, remote_tasks.description)
+        return True
+    told = remote_tasks.cancel(isthmus, task["id"])
+    _say_told(options, told, lambda _: f"{screen.plain(task['id'])} is cancelled")
+    return True
+
+
+def _files(options: argparse.Namespace) -> bool:
+    say_told = partial(_say_told, options)
+    if options.root is None:
+        is_done = file_command.run(options, RemoteFiles(_isthmus(options)), say_told)
+    else:
+        with local_files.held(options.root) as files:
+            is_done = file_command.run(options, files, say_told)
+    return is_done
+
+
+def _say_told(options: argparse.Namespace, told: T, for_people: Callable[[T], str]) -> None:
+    screen.say(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() if options.json else for_people(told))
+
+
+def _isthmus(options: argparse.Namespace) -> remote.Isthmus:
+    url = options.url
+    if url.startswith("unix:") and url.strip("/") != "unix:":
+        return remote.Isthmus(url, url.removeprefix("unix:"), token_of(options.token))
+    shown = without_credentials(url)
+    if scheme_of(url) not in ("http", "https") or "?" in url:
+        raise ConfigError(f"got --url {shown}, expected http(s)://HOST:PORT or unix:PATH")
+    try:
+        address = Endpoint(url).address()
+    except ValueError as error:
+        raise ConfigError(f"got --url {shown}: {error}") from error
+    return remote.Isthmus(shown, address, token_of(options.token))
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace], bool]] = {
+    "ps": _ps,
+    "start": _order,
+    "stop": _order,
+    "restart": _order,
+    "tasks": _tasks,
+    "files": _files,
+}

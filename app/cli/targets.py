@@ -1,0 +1,112 @@
+"""What `isthmus wrap` is told: which server, and where to listen for it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from pathlib import PurePath
+from typing import Final
+
+from ...transports.base.endpoint import Endpoint
+from ..config.addresses import settle
+from ..config.documents import without_credentials
+from ..config.load import ConfigError
+from ..config.settings import Upstream
+from ..config.value_checks import UNIX_PATH_MAX_BYTES
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_LISTEN = f"{DEFAULT_HOST}:8932"
+
+
+def how_to_wrap(program: str, *, has_more: bool) -> str:
+    if not re.fullmatch(r"[\w@.~/][\w@.~/+-]*", program):  # an option of several words is taken for a target, too
+        program = "COMMAND"
+    return f"to wrap a command, write -- before it: isthmus wrap -- {program}{' …' if has_more else ''}"
+
+
+def target_of(options: argparse.Namespace, command: list[str]) -> tuple[Upstream, str]:
+    url = options.target
+    if (url is None) == (not command):
+        said = "nothing" if url is None else "both a URL and a command"
+        raise ConfigError(f"got {said} to wrap, expected a URL, or -- COMMAND ARG…")
+    if url is not None:
+        known = r"(https?|wss?)://[^/]" if options.no_inspect else r"((sse\+)?https?|wss?)://[^/]|unix:///."
+        if not re.match(known, url):
+            if "://" not in url:
+                raise ConfigError(f"got no URL; {how_to_wrap(url, has_more=False)}")
+            expected = "http(s)://… or ws(s)://…"
+            if not options.no_inspect:
+                expected = "http(s)://…, sse+http(s)://…, ws(s)://… or unix:///…"
+            raise ConfigError(f"got the URL {without_credentials(url)}, expected {expected}")
+        if options.env or options.cwd or options.inherit_env:
+            raise ConfigError("got --env, --inherit-env or --cwd with a URL, expected them with a command only")
+        headers = dict(_pair(text, ":", "--header", "NAME: VALUE") for text in options.header)
+        url, transport = settle(url, None)
+        if transport == "unix":
+            if headers:
+                raise ConfigError("got --header with a unix:// URL, expected it with an http or ws URL only")
+            return Upstream(url=url, transport=transport), _id_from(PurePath(url).stem)
+        try:
+            Endpoint(url, tuple(headers.items()))
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        id = _id_from(url.partition("://")[2].split("/")[0])
+        return Upstream(url=url, transport=transport, headers=headers), id
+    if options.no_inspect:
+        raise ConfigError("got --no-inspect with a command, expected it with a URL only")
+    if options.header:
+        raise ConfigError("got --header with a command, expected it with a URL only")
+    env = dict(_pair(text, "=", "--env", "NAME=VALUE") for text in options.env)
+    upstream = Upstream(command=tuple(command), env=env, cwd=options.cwd, inherit_env=options.inherit_env)
+    return upstream, id_of(command)
+
+
+def _pair(text: str, separator: str, option: str, form: str) -> tuple[str, str]:
+    """What `text` says is not repeated: it may be a secret, whatever is wrong with it."""
+    name, found, value = text.partition(separator)
+    if not found or not name.strip():
+        lacks = "a name" if found else f"a {separator}"
+        raise ConfigError(f"got {option} without {lacks}, expected {form}")
+    return name.strip(), value.strip()
+
+
+_RUNNERS: Final = frozenset({"npx", "uvx", "bunx", "pnpx", "node", "python", "python3", "uv", "pipx", "run"})
+_VAGUE: Final = frozenset(
+    {"app", "bin", "build", "cli", "dist", "index", "lib", "local", "main", "out", "server", "src", "start", "usr"}
+)
+
+
+def id_of(command: list[str]) -> str:
+    """What a wrapped command is called."""
+    return _id_from(_program(command))
+
+
+def _program(command: list[str]) -> str:
+    """What the command runs: `thing` of `npx -y @scope/thing@1.2 --flag` and of `node /srv/thing/dist/index.js`."""
+    before = ["", *command]  # what follows -c or -e is code
+    parts = [part for part, last in zip(command, before, strict=False) if last not in ("-c", "-e")]
+    paths = [path for part in parts if not part.startswith("-") and (path := PurePath(part)).name]
+    meant = next((path for path in paths if path.name not in _RUNNERS), paths[0] if paths else PurePath("server"))
+    telling = (path for path in (meant, *meant.parents) if path.name and path.stem not in _VAGUE)
+    name = next(telling, meant).name
+    return name.rsplit("@", 1)[0] or name
+
+
+def _id_from(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:64] or "server"
+
+
+def address_of(text: str) -> tuple[str, int | None, str | None, bool]:
+    """Host, port, path of a Unix socket, and whether that is for messages as on stdio."""
+    socket = re.fullmatch(r"(stdio\+)?unix:([^\0]+)", text)
+    if socket is not None:
+        path = os.path.abspath(socket[2])
+        if len(path.encode()) > UNIX_PATH_MAX_BYTES:
+            raise ConfigError(f"got --listen {text}, expected a path of at most {UNIX_PATH_MAX_BYTES} bytes")
+        return DEFAULT_HOST, None, path, socket[1] is not None
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:]*)):([0-9]{1,5})", text)
+    if match is None or int(match[3]) > 65535:
+        expected = f"HOST:PORT, such as {DEFAULT_LISTEN}, stdio, unix:PATH or stdio+unix:PATH"
+        raise ConfigError(f"got --listen {text}, expected {expected}")
+    return match[1] or match[2] or DEFAULT_HOST, int(match[3]), None, False

@@ -1,0 +1,97 @@
+"""What `isthmus wrap` is told becomes settings: those of one server, as a configuration file would say them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+
+import msgspec
+
+from ..base import logs
+from ..config.load import ConfigError
+from ..config.settings import Core, Filter, Server, ServerTasks, Settings, Storage, Upstream
+from ..config.value_checks import check_selection
+
+_CODE_FOLLOWS = ("-c", "-e", "-m")
+
+
+def to_settings(
+    options: argparse.Namespace,
+    upstream: Upstream,
+    id: str,
+    core: Core,
+    *,
+    is_inspected: bool,
+    unix_socket: str | None = None,
+) -> Settings:
+    """Raises:
+    ConfigError: options that contradict each other.
+    """
+    tools = Filter(include=tuple(options.include_tool), exclude=tuple(options.exclude_tool))
+    for problem in check_selection("tools", tools.selection):
+        raise ConfigError(f"got --include-tool or --exclude-tool with an empty value, expected {problem.expected}")
+    if not is_inspected and tools.selection:
+        raise ConfigError("got --include-tool or --exclude-tool with --no-inspect, which looks into nothing")
+    if not is_inspected and unix_socket is not None:
+        raise ConfigError("got --no-inspect with --listen stdio+unix:…, expected it with HTTP only")
+    if not is_inspected and options.era != "auto":
+        raise ConfigError("got --era with --no-inspect, which translates nothing")
+    if not is_inspected and options.tasks != "own":
+        raise ConfigError("got --tasks with --no-inspect, which looks into nothing")
+    if not is_inspected and options.files:
+        raise ConfigError("got --files with --no-inspect, which looks into nothing")
+    if not is_inspected and options.storage is not None:
+        raise ConfigError("got --storage with --no-inspect, which keeps nothing")
+    if upstream.transport == "sse" and options.era == "stateless":
+        raise ConfigError("got --era stateless with an sse+ URL, expected auto or handshake: HTTP+SSE is of 2024-11-05")
+    roots = _artifact_roots(options)
+    upstream = msgspec.structs.replace(upstream, era=options.era)
+    if options.files:
+        upstream = _settled(upstream)
+    server = Server(
+        id=id,
+        upstream=upstream,
+        inspect=is_inspected,
+        tools=tools,
+        tasks=ServerTasks(offer=options.tasks) if is_inspected else ServerTasks(),
+        files="auto" if options.files else "none",
+        artifact_roots=roots,
+        unix_socket=unix_socket,
+    )
+    storage = Storage() if options.storage is None else Storage(root=os.path.abspath(options.storage))
+    return Settings(core=core, storage=storage, servers=(server,))
+
+
+def _artifact_roots(options: argparse.Namespace) -> tuple[str, ...]:
+    if options.artifact_root and not options.files:
+        raise ConfigError("got --artifact-root without --files, expected it with --files only")
+    for folder in options.artifact_root:
+        if not os.path.isdir(folder):
+            raise ConfigError(f"got --artifact-root {folder}, expected a folder that exists")
+    return tuple(map(os.path.abspath, options.artifact_root))
+
+
+def _settled(upstream: Upstream) -> Upstream:
+    """It starts elsewhere, in a folder of its session: what names something from here says so in full, unless a working
+    directory is given."""
+    if upstream.command is None:
+        return upstream
+    if upstream.cwd is not None:
+        is_placed = upstream.cwd.startswith("{")
+        return upstream if is_placed else msgspec.structs.replace(upstream, cwd=os.path.abspath(upstream.cwd))
+    return msgspec.structs.replace(upstream, command=absolute_files(upstream.command))
+
+
+def absolute_files(command: Sequence[str]) -> tuple[str, ...]:
+    """`command` with its arguments that are paths of regular files from here made absolute, and each said aloud; so is
+    the program, if it has a slash in it. What follows -c, -e or -m is no path."""
+    settled = list(command)
+    for i, argument in enumerate(command):
+        is_program = i == 0
+        if os.path.isabs(argument) or (is_program and "/" not in argument) or (i and command[i - 1] in _CODE_FOLLOWS):
+            continue
+        if "\0" not in argument and os.path.isfile(argument):
+            settled[i] = os.path.abspath(argument)
+            logs.say(f"{argument} is handed on as {settled[i]}, for the command runs in a folder of its session")
+    return tuple(settled)

@@ -1,0 +1,117 @@
+"""What people see on start: what listens where, what is behind it, and the line to paste into a client."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from ...core.base.plan import Affinity
+from ...core.wire.headers import is_loopback
+from ..base.output import plain as _plain
+from ..base.output import short
+from ..base.version import VERSION
+from ..config.addresses import SCHEMES, host_of, scheme_of
+from ..config.documents import without_credentials
+from ..config.settings import Server, Settings, Transport
+from ..gateway import Service
+from ..runtime.probe import ServerReport
+from .check_adapters import awaits_clients, misfits, own_tools, visible_tools
+from .describe_files import file_lines
+
+TOOLS_SHOWN = 12
+
+_SHOWN: Final[Mapping[Transport | None, str]] = {"sse": "sse", "websocket": "websocket", "unix": "unix"}
+"""How transports at a URL are named; all others are http."""
+
+
+def listening(service: Service, reports: list[ServerReport]) -> str:
+    """One screen for the HTTP listener."""
+    settings = service.settings
+    core, is_only = settings.core, len(settings.servers) == 1
+    suffixes = {id: "" if is_only else f"/{id}" for id in service.server_ids}
+    places = [place for place in (core.port is not None and service.base_url, core.unix_socket) if place]
+    lines = [f"isthmus {VERSION} listens on {' and '.join(places)}" if places else f"isthmus {VERSION}"]
+    if core.port is not None and not is_loopback(host_of(core.host)):
+        lines.append(f"WARNING open to other machines, as {core.host}, and nobody is asked who they are")
+    if settings.sessions.affinity is None and service.plan.affinity is Affinity.REQUEST:
+        lines.append(
+            "WARNING other machines may call: each request of a client without sessions gets a session with its"
+        )
+        lines.append(
+            "        server, or a process, of its own, and finds nothing that an earlier one left there, unless"
+        )
+        lines.append("        sessions.affinity says shared")
+    lines.append("")
+    for server, report in zip(settings.servers, reports, strict=True):
+        lines += describe(settings, server, report)
+        if report.problem and not awaits_clients(server, report):
+            occasion = "request" if report.is_transparent else "session that a client opens"
+            lines.append(f"    again   with each {occasion}")
+        if places:
+            base = _base_for(server, service.base_url) if core.port is not None else ""
+            lines.append(f"    at      {base}/mcp{suffixes[server.id]}")
+        if places and server.inspect:
+            suffix = suffixes[server.id]
+            lines.append(f"    also    /sse{suffix} (HTTP+SSE) and /ws{suffix} (WebSocket)")
+        if server.unix_socket is not None:
+            lines.append(f"    socket  {server.unix_socket}, as on stdio")
+        lines.append("")
+    bases = {server.id: _base_for(server, core.public_base_url or service.base_url) for server in settings.servers}
+    urls = {id: f"{bases[id]}/mcp{suffix}" for id, suffix in suffixes.items()}
+    if core.port is None:
+        urls = {server.id: f"unix://{server.unix_socket}" for server in settings.servers if server.unix_socket}
+    else:
+        lines += ["for a client's configuration:", _paste_line({id: {"url": url} for id, url in urls.items()})]
+    if urls:
+        program = _own_path()
+        commands = {id: {"command": program, "args": ["wrap", "--listen", "stdio", url]} for id, url in urls.items()}
+        lines += [
+            "or, for a client that only starts commands:" if core.port is not None else "for a client's configuration:"
+        ]
+        lines += [_paste_line(commands), ""]
+    return "\n".join(lines)
+
+
+def _base_for(server: Server, base_url: str) -> str:
+    """Clients of a server that is passed on speak to us what it speaks; all others can begin with HTTP."""
+    is_websocket = not server.inspect and scheme_of(server.upstream.url or "") in SCHEMES["websocket"]
+    return f"ws{base_url.removeprefix('http')}" if is_websocket else base_url
+
+
+def _own_path() -> str:
+    """The running `isthmus`: clients with a window know no virtual environment's PATH."""
+    started, beside_python = Path(sys.argv[0]).absolute(), Path(sys.executable).with_name("isthmus")
+    found = (str(path) for path in (started, beside_python) if path.name == "isthmus" and path.is_file())
+    return next(found, "isthmus")
+
+
+def _paste_line(entries: Mapping[str, object]) -> str:
+    return "  " + msgspec.json.encode({"mcpServers": entries}).decode()
+
+
+def describe(settings: Settings, server: Server, report: ServerReport) -> list[str]:
+    """A server in a few lines: who it is, what it can, what is done with its files, what is wrong."""
+    kind = "stdio" if server.upstream.command is not None else _SHOWN.get(server.upstream.transport, "http")
+    lines = [f"  {server.id}"]
+    if awaits_clients(server, report):
+        lines.append(f"    server  answers only clients with credentials of their own (HTTP status {report.status})")
+    elif report.problem:
+        lines.append(f"    FAILED  {_plain(report.problem)}")
+    elif report.is_transparent:
+        lines.append(f"    server  transparent, at {_plain(without_credentials(server.upstream.url or ''))}")
+    else:
+        name = " ".join(short(part) for part in (report.name, report.version) if part) or "without a name"
+        eras = "; ".join(f"{era} era, revision {revision or 'unknown'}" for era, revision in report.eras.items())
+        lines.append(_plain(f"    server  {name} ({kind}, {eras})"))
+        tools = visible_tools(server, report)
+        hidden = f" ({hidden_count} hidden)" if (hidden_count := len(own_tools(server, report)) - len(tools)) else ""
+        shown = _plain(", ".join(short(tool) for tool in tools[:TOOLS_SHOWN]))
+        more = f" and {len(tools) - TOOLS_SHOWN} more" if len(tools) > TOOLS_SHOWN else ""
+        lines.append(f"    tools   {len(tools)}: {shown}{more}{hidden}" if tools else f"    tools   none{hidden}")
+    lines += [f"    files   {line}" for line in file_lines(settings, server)]
+    lines += [f"    WARNING {_plain(line)}" for line in misfits(server, report)]
+    return lines

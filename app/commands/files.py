@@ -1,0 +1,196 @@
+"""`isthmus files`: the stored files of an isthmus that runs, or of the storage folder of one that does not."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from ...core.base.plan import UPLOAD_SCHEME
+from ...core.files.store import handles as handle
+from ..admin.files import FILTERS
+from ..base.errors import Failed
+from ..base.output import complain, plain, say, short
+from ..base.sizes import told_size
+from ..config.load import ConfigError
+from .file_export import export
+from .http_client import PREFIX_MIN_CHARS, Json, aligned, duration, moment, named, shown
+
+
+class Files(Protocol):
+    """Where the files are: `name` is its URL, or its folder.
+
+    Each method raises `Failed` if it cannot do what it is asked for.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def listed(self, filters: Mapping[str, str]) -> list[Json]:
+        """Each as `GET /files` tells it."""
+
+    def content(self, id: str) -> Iterator[bytes]: ...
+
+    def delete(self, id: str) -> None: ...
+
+
+def run(options: argparse.Namespace, files: Files, say_told: Callable[[Any, Callable[[Any], str]], None]) -> bool:
+    """Do what `options` say. False if something of it could not be done, which was said.
+
+    Args:
+        say_told: called with what is told and how it is written for people.
+
+    Raises:
+        ConfigError: the options do not go together. Nothing was done.
+        Failed: it cannot be done.
+    """
+    filters = {name: value for name in FILTERS if (value := getattr(options, name)) is not None}
+    is_narrowed = bool(filters) or options.older_than is not None or options.larger_than is not None
+    is_named = options.verb in ("show", "export") or (options.verb == "delete" and options.id)
+    if is_narrowed and is_named:
+        raise ConfigError(f"got an ID and what narrows a list with `files {options.verb}`, expected one of the two")
+    if options.verb == "delete" and not is_named and not is_narrowed:
+        raise ConfigError("got `files delete` without a file, expected its ID, or options that say which are meant")
+    if options.verb == "show":
+        say_told(find(files, [options.id])[0], description)
+        return True
+    if options.verb == "export":
+        export_one(files, options.id, options.path, may_replace=options.force)
+        return True
+    chosen = find(files, options.id) if is_named else choose(files, filters, options.older_than, options.larger_than)
+    if options.verb == "list":
+        say_told(chosen, table)
+        return True
+    if chosen and not is_named and not options.yes:
+        say(table(chosen))
+        complain(f"isthmus: nothing was deleted: say --yes to delete {summary(chosen)}")
+        return False
+    gone = delete_all(files, chosen)
+    say_told(gone, lambda gone: f"deleted {summary(gone)}")
+    return len(gone) == len(chosen)
+
+
+def choose(files: Files, filters: Mapping[str, str], older_than_s: float | None, larger_than: int | None) -> list[Json]:
+    """Those that are meant. One of unknown age is not older than anything."""
+    return [
+        file
+        for file in files.listed(filters)
+        if (older_than_s is None or (_number(file.get("age_s")) or 0.0) > older_than_s)
+        and (larger_than is None or (_number(file.get("size_bytes")) or 0.0) > larger_than)
+    ]
+
+
+def find(files: Files, given: Sequence[str]) -> list[Json]:
+    """The files that these are: ids, their beginnings, or URIs.
+
+    Raises:
+        Failed: one is none, or more than one.
+    """
+    told = files.listed({})
+    found = []
+    for text in given:
+        id = _id_of(text)
+        missing = f"{files.name} has no file {plain(id)}: it may have expired"
+        file = named(told, id, "files", missing)
+        if file not in found:
+            found.append(file)
+    return found
+
+
+def _id_of(text: str) -> str:
+    for parse in (handle.parse_artifact, lambda uri: handle.parse_upload(uri, UPLOAD_SCHEME)):
+        try:
+            return parse(text)[1]
+        except handle.HandleError:
+            continue
+    if len(text) < PREFIX_MIN_CHARS:
+        right = f"a file's id or URI, or at least the id's first {PREFIX_MIN_CHARS} characters"
+        raise Failed(f"got {plain(text)!r}, expected {right}")
+    return text
+
+
+def export_one(files: Files, given: str, path: str | None, *, may_replace: bool) -> None:
+    (file,) = find(files, [given])
+    where = export(file, files.content(file["id"]), path, may_replace=may_replace)
+    if path != "-":
+        say(f"{plain(where)}: {told_size(int(file['size_bytes']))}")
+
+
+def delete_all(files: Files, chosen: Sequence[Json]) -> list[Json]:
+    """Returns those that are gone; why others are not is said."""
+    gone = []
+    for file in chosen:
+        try:
+            files.delete(file["id"])
+        except Failed as failed:
+            complain(f"isthmus: {failed}")
+        else:
+            gone.append(file)
+
+    return gone
+
+
+def summary(files: Sequence[Json]) -> str:
+    size = told_size(sum(int(_number(file.get("size_bytes")) or 0) for file in files))
+    return f"{len(files)} file{'' if len(files) == 1 else 's'} ({size})"
+
+
+def table(files: Sequence[Json]) -> str:
+    """A line for each file, below one of headings."""
+    return aligned([["ID", "SERVER", "KIND", "NAME", "SIZE", "AGE", "EXPIRES IN", "USED"], *map(_row, files)])
+
+
+def _row(file: Json) -> list[str]:
+    cells = [
+        file["id"],
+        file.get("server"),
+        file.get("kind"),
+        short(str(file.get("filename") or "")),
+        _size(file.get("size_bytes")),
+        _duration(file.get("age_s")),
+        _duration(file.get("expires_in_s")),
+        "now" if file.get("pins") else _duration(file.get("idle_s"), " ago"),
+    ]
+    return list(map(shown, cells))
+
+
+def description(file: Json) -> str:
+    """A file in full, a line for each thing known of it."""
+    bearer = "whoever of its principal names it" if file.get("is_bearer") else "its session"
+    session = f"{file.get('session')} ({'goes on' if file.get('is_live') else 'over'})"
+    lines = [
+        ("id", file["id"]),
+        ("uri", file.get("uri")),
+        ("kind", file.get("kind")),
+        ("server", file.get("server")),
+        ("tool", file.get("tool")),
+        ("name", file.get("filename")),
+        ("type", file.get("mime_type")),
+        ("size", _size(file.get("size_bytes"))),
+        ("sha256", file.get("sha256")),
+        ("principal", file.get("principal")),
+        ("session", session),
+        ("for", bearer),
+        ("stored", _moment(file.get("stored_at_unix"), file.get("age_s"), "ago")),
+        ("used", _moment(file.get("used_at_unix"), file.get("idle_s"), "ago")),
+        ("expires", _moment(file.get("expires_at_unix"), file.get("expires_in_s"), "left")),
+        ("in use by", f"{file['pins']} calls" if file.get("pins") else None),
+    ]
+    return aligned([[name, shown(value)] for name, value in lines])
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, (int, float)) else None
+
+
+def _duration(seconds: object, suffix: str = "") -> str | None:
+    number = _number(seconds)
+    return None if number is None else duration(number) + suffix
+
+
+def _size(size_bytes: object) -> str | None:
+    return told_size(size_bytes) if isinstance(size_bytes, int) else None
+
+
+def _moment(at_unix: object, away_s: object, direction: str) -> str | None:
+    return moment(at_unix, away_s, direction) if at_unix else None

@@ -1,0 +1,181 @@
+"""What must hold of a configuration beyond the types of its keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from .documents import Problem
+from .file_checks import check_files
+from .settings import Core, Forwarding, Server, ServerTasks, Settings, Tasks
+from .upstream_checks import check_mcp_server, check_upstream, check_usable
+from .value_checks import (
+    HEADER_NAME,
+    check_further_path,
+    check_header_name,
+    check_headers,
+    check_host,
+    check_origin,
+    check_path,
+    check_secret,
+    check_selection,
+    check_socket_path,
+    check_token,
+    check_url,
+)
+from .value_types import ID_PATTERN
+
+
+def check(settings: Settings, is_sound: Callable[[str], bool]) -> list[Problem]:
+    """Everything that is wrong with `settings`, which have just been read: `mcp_servers` stand apart.
+
+    Args:
+        is_sound: whether what was read at a dotted key is what its type says. What is not is passed over.
+    """
+    return list(_check(settings, is_sound))
+
+
+def _check(settings: Settings, is_sound: Callable[[str], bool]) -> Iterator[Problem]:
+    if is_sound("core"):
+        yield from _core(settings.core)
+    if is_sound("storage"):
+        yield from check_path("storage.root", settings.storage.root)
+    if is_sound("sessions.request_state_keys"):
+        for i, secret in enumerate(settings.sessions.request_state_keys):
+            yield from check_secret(f"sessions.request_state_keys[{i}]", secret)
+    if is_sound("tasks"):
+        yield from _tasks(settings.tasks)
+    if is_sound("servers") and is_sound("mcpServers") and not settings.servers:
+        if not settings.mcp_servers:
+            yield Problem("servers", "at least one server", "no server here or in mcpServers")
+        elif all(entry.disabled for entry in settings.mcp_servers.values()):
+            yield Problem("mcpServers", "at least one server that is to run", "every server is disabled")
+    seen: dict[str, str] = {}
+    paths: dict[str, str] = {}
+    for i, server in enumerate(settings.servers or ()):
+        if server:  # some of what could not be read is None
+            if is_sound(f"servers[{i}].id"):
+                yield from _id(f"servers[{i}].id", server.id, seen)
+            yield from _server(f"servers[{i}]", server, is_sound)
+            if is_sound(f"servers[{i}].further_path") and server.further_path is not None:
+                yield from _further_path(f"servers[{i}].further_path", server.further_path, paths)
+    for name, entry in (settings.mcp_servers or {}).items():
+        yield from _id(f"mcpServers.{name}", name, seen)
+        if is_sound(f"mcpServers.{name}"):
+            yield from check_mcp_server(f"mcpServers.{name}", entry)
+
+
+def _core(core: Core) -> Iterator[Problem]:
+    if core.public_base_url is not None:
+        yield from check_url("core.public_base_url", core.public_base_url, may_query=False)
+    if core.unix_socket is not None:
+        yield from check_socket_path("core.unix_socket", core.unix_socket)
+    elif core.port is None:
+        yield Problem("core.port", "a port, or a unix_socket to listen on instead")
+    for i, origin in enumerate(core.allowed_origins):
+        yield from check_origin(f"core.allowed_origins[{i}]", origin)
+    for i, host in enumerate(core.allowed_hosts):
+        yield from check_host(f"core.allowed_hosts[{i}]", host)
+    if core.further_upload_path is not None:
+        yield from check_further_path("core.further_upload_path", core.further_upload_path)
+    if core.management is not None:  # what could not be read is None
+        yield from check_token("core.management.token", core.management.token)
+
+
+def _tasks(tasks: Tasks) -> Iterator[Problem]:
+    if tasks.ttl_seconds > tasks.max_ttl_seconds:
+        right = f"at most tasks.max_ttl_seconds, which is {tasks.max_ttl_seconds:g}"
+        yield Problem("tasks.ttl_seconds", right, f"is {tasks.ttl_seconds:g}")
+
+
+def _id(key: str, id: str, seen: dict[str, str]) -> Iterator[Problem]:
+    if re.fullmatch(ID_PATTERN, id) is None:
+        right = "1 to 64 letters, digits, dots, dashes and underscores, the first a letter or digit"
+        yield Problem(key, right, f"got the id {id!r}")
+    if id in seen:
+        yield Problem(key, f"an id of its own ({seen[id]} has this one)", f"got the id {id!r}")
+    seen[id] = key
+
+
+def _further_path(key: str, path: str, seen: dict[str, str]) -> Iterator[Problem]:
+    yield from check_further_path(key, path)
+    if path in seen:
+        yield Problem(key, f"a path of its own ({seen[path]} has this one)", f"got {path!r}")
+    seen.setdefault(path, key)
+
+
+def _server(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterator[Problem]:
+    is_inspected = server.inspect or not is_sound(f"{key}.inspect")
+    if is_sound(f"{key}.upstream"):
+        yield from check_upstream(f"{key}.upstream", server.upstream, is_inspected=is_inspected)
+        if not is_inspected and server.upstream.command is not None:
+            yield Problem(f"{key}.inspect", "false beside an upstream.url only", "got false for a command")
+    if is_sound(f"{key}.forwarding"):
+        yield from _forwarding(f"{key}.forwarding", server.forwarding, is_inspected=is_inspected)
+    if not is_inspected:
+        yield from _uninspected(key, server, is_sound)
+    if is_sound(f"{key}.unix_socket") and server.unix_socket is not None:
+        yield from check_socket_path(f"{key}.unix_socket", server.unix_socket)
+        if not server.inspect:
+            yield Problem(f"{key}.unix_socket", "none for a server with inspect: false")
+    yield from check_files(key, server, is_sound)
+    if is_sound(f"{key}.required_headers"):
+        for i, name in enumerate(server.required_headers):
+            yield from check_header_name(f"{key}.required_headers[{i}]", name)
+    for kind in ("tools", "prompts", "resources"):
+        if is_sound(f"{key}.{kind}"):
+            yield from check_selection(f"{key}.{kind}", getattr(server, kind).selection)
+    if is_sound(f"{key}.tasks"):
+        for tool in server.tasks.tools:
+            if not tool.strip():
+                yield Problem(f"{key}.tasks.tools", "names of tools, or patterns such as get_*", "got an empty one")
+    if is_sound(f"{key}.upstream"):
+        yield from _process(key, server)
+
+
+def _uninspected(key: str, server: Server, is_sound: Callable[[str], bool]) -> Iterator[Problem]:
+    """What could not be kept, and would be believed to be: a filter above all."""
+    right = "none: with inspect: false nobody looks into what passes"
+    for name in ("adapters", "artifact_roots"):
+        if getattr(server, name):
+            yield Problem(f"{key}.{name}", right, "got some")
+    if is_sound(f"{key}.files") and server.auto_files is not None:
+        yield Problem(f"{key}.files", "none with inspect: false: nobody looks into what passes", "got auto")
+    for kind in ("tools", "prompts", "resources"):
+        if is_sound(f"{key}.{kind}") and getattr(server, kind).selection:
+            yield Problem(f"{key}.{kind}", right, "got a filter")
+    if is_sound(f"{key}.tasks") and server.tasks != ServerTasks():
+        yield Problem(f"{key}.tasks", "none with inspect: false: the server's own tasks pass as they are", "got some")
+    if is_sound(f"{key}.upstream") and server.upstream.pass_headers:
+        yield Problem(f"{key}.upstream.pass_headers", "none with inspect: false: forwarding.allow says what passes")
+    if is_sound(f"{key}.upstream") and server.upstream.era != "auto":
+        yield Problem(f"{key}.upstream.era", "auto with inspect: false: clients are not served in another era than its")
+    if server.start_timeout_seconds is not None:
+        yield Problem(f"{key}.start_timeout_seconds", "none with inspect: false: nobody greets the server")
+
+
+def _process(key: str, server: Server) -> Iterator[Problem]:
+    """What is said of how its processes are used."""
+    url = server.upstream.url
+    if server.share != "none" and server.has_files:
+        what = "adapters" if server.adapters else "files: auto"
+        yield Problem(f"{key}.share", f"none, for a server with {what}: each session has folders of its own")
+    if server.share != "none" and url is not None and url.startswith(("http:", "https:")):
+        yield Problem(f"{key}.share", "share beside a command only, and this server has a url")
+    if url is not None:
+        for name in ("warm", "idle_stop_seconds"):
+            if getattr(server, name):
+                yield Problem(f"{key}.{name}", f"{name} beside a command only, and this server has a url")
+    if server.share != "none" and server.warm:
+        yield Problem(f"{key}.warm", "0 for a server that is shared: all sessions use one process")
+
+
+def _forwarding(key: str, forwarding: Forwarding, *, is_inspected: bool) -> Iterator[Problem]:
+    if is_inspected and forwarding != Forwarding():
+        yield Problem(key, "it with inspect: false only", "got it for a server that is inspected")
+    for kind in ("allow", "deny"):
+        for i, name in enumerate(getattr(forwarding, kind) or ()):
+            if HEADER_NAME.fullmatch(name) is None:  # which takes a * as well
+                yield Problem(f"{key}.{kind}[{i}]", "a header name, or a glob such as x-mine-*")
+    found = list(check_headers(f"{key}.set", forwarding.set))
+    yield from found or check_usable(f"{key}.set", "http://localhost", forwarding.set)

@@ -1,0 +1,340 @@
+"""From the text of a configuration to structs, with every fault found and named by its dotted key.
+
+The structs' annotations lead the way through the document, for only they tell an unknown key from a server's name, and
+whether `"8932"` out of a variable is meant as a number. Text that was written as text never turns into one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import json
+import re
+import types
+from collections.abc import Collection, Mapping
+from typing import Annotated, Final, Literal, NamedTuple, NoReturn, Union, get_args, get_origin
+
+import msgspec
+
+from ..base.sizes import parse_size
+
+_PLAIN_NAMES: Final = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false"}
+_TYPE_NAME: Final = re.compile(rf"\b({'|'.join(_PLAIN_NAMES)})\b")
+_UNIONS: Final = (Union, types.UnionType)
+_UNKNOWN: Final = "unknown key"
+_SECRET: Final = re.compile(
+    r"\.(env|(static_|pass_)?headers)\.|\.(token|password|signing_secret)$|\.request_state_keys\b"
+)
+FORMATS: Final = ("yaml", "toml", "json")
+
+
+class Problem(NamedTuple):
+    """One fault: the dotted key, what would be right there, and what was seen ("": what the document says there)."""
+
+    key: str
+    expected: str
+    seen: str = ""
+
+
+class MalformedDocument(Exception):
+    """The text is not of its format. The message has line and column where the parser tells them."""
+
+
+def parse(text: str, format: str) -> object:
+    """The document as plain mappings, lists and scalars.
+
+    Raises:
+        MalformedDocument: not of this format, or a key appears twice in one mapping.
+    """
+    assert format in FORMATS
+    try:  # what only one format needs is loaded only for it: a start without a document shall not wait for it
+        if format == "yaml":
+            from .yaml_documents import read_yaml
+
+            return read_yaml(text)
+        if format == "toml":
+            import tomllib
+
+            return tomllib.loads(text)
+        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise MalformedDocument(str(error)) from error
+    except RecursionError as error:
+        raise MalformedDocument("nested too deeply") from error
+
+
+def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    mapping: dict[str, object] = {}
+    for key, value in pairs:
+        if key in mapping:
+            raise ValueError(f"key {key!r} appears twice in one object")
+        mapping[key] = value
+    return mapping
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DOLLAR = re.compile(r"\$\$|\$\{(?P<inside>[^}]*)(?P<end>\}?)")
+_INSIDE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-.*)?", re.DOTALL)
+
+
+def expand(text: str, environ: Mapping[str, str]) -> str:
+    """`text` with `${NAME}` and `${NAME:-default}` replaced and `$$` as `$`; every other `$` stays.
+
+    As in a shell, the default also stands in for a variable that is set and empty.
+
+    Raises:
+        ValueError: a variable is not set and has no default, or a `${` is not closed or holds no name.
+    """
+
+    def replacement(match: re.Match[str]) -> str:
+        if match["inside"] is None:
+            return "$"
+        inside = _INSIDE.fullmatch(match["inside"])
+        if inside is None or not match["end"]:
+            raise ValueError("${NAME} or ${NAME:-default}, with $${ for a literal ${")
+        value = environ.get(inside["name"])
+        if inside["default"] is not None:
+            return value or inside["default"][2:].replace("$$", "$")
+        if value is None:
+            name = inside["name"]
+            raise ValueError(f"the environment variable {name} to be set, or a default as in ${{{name}:-text}}")
+        return value
+
+    return _DOLLAR.sub(replacement, text)
+
+
+class Reader:
+    """Reads a document into structs and gathers what is wrong with it.
+
+    Args:
+        ignored: keys that are passed over, by the struct they stand in.
+
+    Attributes:
+        problems: what was found so far. While there is none, what `read` returned is sound.
+        passed_over: the dotted keys that were.
+    """
+
+    def __init__(
+        self, environ: Mapping[str, str], ignored: Mapping[type[msgspec.Struct], Collection[str]] | None = None
+    ) -> None:
+        self.problems: list[Problem] = []
+        self.passed_over: list[str] = []
+        self._environ = environ
+        self._ignored = ignored or {}
+        self._written: dict[str, object] = {}
+
+    def read(self, value: object, kind: object, key: str = "") -> object:
+        """`value` as what the annotation `kind` says, or anything at all where a problem was noted."""
+        self._written[key] = value
+        bare, metas, is_optional = _unwrap(kind)
+        if value is None and is_optional:
+            return None
+        options = get_args(bare) if get_origin(bare) in _UNIONS else (bare,)
+        if all(isinstance(option, type) and issubclass(option, msgspec.Struct) for option in options):
+            return self._read_struct(value, options, key)
+        if len(options) > 1:
+            shapes = {_shape(option): option for option in options}
+            bare = shapes.get(type(value) if isinstance(value, (list, dict)) else None)
+            if bare is None:
+                return self._note(key, _one_shape_of(shapes))
+            if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
+                return self._read_struct(value, (bare,), key)
+            kind = bare
+        if get_origin(bare) is tuple:
+            if not isinstance(value, list):
+                return self._note(key, "a list")
+            return tuple(self.read(item, get_args(bare)[0], f"{key}[{i}]") for i, item in enumerate(value))
+        if get_origin(bare) is dict:
+            if not self._is_mapping(value, key):
+                return None
+            assert isinstance(value, dict)
+            return {name: self.read(item, get_args(bare)[1], _join(key, name)) for name, item in value.items()}
+        return self._read_leaf(value, kind, bare, metas, key)
+
+    def is_sound(self, key: str) -> bool:
+        """Whether what was read at `key`, and below, can be judged further; that is so of nothing below what could not
+        be read. Keys that nobody knows are nowhere."""
+        faulty = [problem.key for problem in self.problems if problem.seen != _UNKNOWN]
+        return not any(_is_below(one, key) or _is_below(key, one) for one in faulty)
+
+    def render(self, problem: Problem) -> str:
+        """One line for people. Of environment variables, headers and tokens it shows no value, of URLs no
+        credentials."""
+        key, expected, seen = problem
+        if not seen and key in self._written:
+            seen = f"got {_show(self._written[key], key)}"
+        return f"{key or 'the document'}: {seen or 'missing'}, expected {expected}"
+
+    def _read_struct(self, value: object, options: tuple[type[msgspec.Struct], ...], key: str) -> object:
+        if not self._is_mapping(value, key):
+            return None
+        assert isinstance(value, dict)
+        members = dict(value)
+        shape = options[0]
+        if len(options) > 1:
+            tags = {str(option.__struct_config__.tag): option for option in options}
+            tag = members.pop("type", None)
+            if "type" in value:
+                self._written[_join(key, "type")] = tag
+            if not isinstance(tag, str) or tag not in tags:
+                return self._note(_join(key, "type"), _one_of(tags))
+            shape = tags[tag]
+        else:
+            assert shape.__struct_config__.tag is None
+        fields = {entry.encode_name: entry for entry in msgspec.structs.fields(shape)}
+        built: dict[str, object] = {}
+        for name, item in members.items():
+            if name in fields:
+                built[fields[name].name] = self.read(item, fields[name].type, _join(key, name))
+            elif name in self._ignored.get(shape, ()):
+                self.passed_over.append(_join(key, name))
+            else:
+                near = difflib.get_close_matches(name, fields, n=1)
+                known = f"{near[0]} (the nearest known key)" if near else _one_of(fields)
+                self._note(_join(key, name), known, _UNKNOWN)
+        missing = [name for name, entry in fields.items() if entry.required and entry.name not in built]
+        for name in missing:
+            self._note(_join(key, name), "a value, for it has no default")
+        return None if missing else shape(**built)
+
+    def _read_leaf(self, value: object, kind: object, bare: object, metas: list[msgspec.Meta], key: str) -> object:
+        is_expanded, instead = False, ""
+        if isinstance(value, str):
+            try:
+                expanded = expand(value, self._environ)
+            except ValueError as error:
+                return self._note(key, str(error))
+            is_expanded = "${" in value
+            instead = self._instead(value)
+            value = expanded
+        if isinstance(value, str) and any((meta.extra or {}).get("unit") == "bytes" for meta in metas):
+            try:
+                value = parse_size(value)
+            except ValueError:
+                return self._note(key, f"a byte size such as 1048576, 512k, 10Mi, 5MB or 1.5GiB{instead}")
+        choices = _choices(bare)
+        if choices and value not in choices:
+            return self._note(key, _one_of(choices) + instead)
+        if isinstance(value, str) and not _is_unicode(value):
+            return self._note(key, f"Unicode text, without half a surrogate pair{instead}", "got other text")
+        try:
+            return msgspec.convert(value, kind, strict=not is_expanded)
+        except msgspec.ValidationError as error:
+            expected = str(error).removeprefix("Expected ").split(", got ")[0].replace("`", "")
+            expected = _TYPE_NAME.sub(lambda match: _PLAIN_NAMES[match[0]], expected)
+            if bare is str and isinstance(value, (bool, int, float)):
+                expected += " (in quotes)"
+            return self._note(key, expected + instead)
+
+    def _instead(self, text: str) -> str:
+        """Which variables made of `text` what it is not to be. What they hold may be a secret."""
+        inside = (_INSIDE.fullmatch(match["inside"]) for match in _DOLLAR.finditer(text) if match["inside"])
+        names = sorted({match["name"] for match in inside if match and match["name"] in self._environ})
+        if not names:
+            return ""
+        hold = "holds" if len(names) == 1 else "hold"
+        return f"; the environment variable{'s' * (len(names) > 1)} {', '.join(names)} {hold} something else"
+
+    def _is_mapping(self, value: object, key: str) -> bool:
+        if not isinstance(value, dict):
+            self._note(key, "a mapping of keys to values")
+            return False
+        odd = [name for name in value if not isinstance(name, str)]
+        for name in odd:
+            self._note(_join(key, str(name)), "a key that is text (in quotes)", f"got {_show(name)} as a key")
+        return not odd
+
+    def _note(self, key: str, expected: str, seen: str = "") -> object:
+        """Returns None, what a value with a problem is read as."""
+        self.problems.append(Problem(key, expected, seen))
+        return None
+
+
+def _is_below(key: str, other: str) -> bool:
+    """Whether `key` is the other key or one below it."""
+    return key.startswith(other) and key[len(other) :][:1] in ("", ".", "[")
+
+
+def _is_unicode(text: str) -> bool:
+    """Not so what a JSON document's lone escapes make, or bytes of the environment that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _unwrap(kind: object) -> tuple[object, list[msgspec.Meta], bool]:
+    """The type inside `Annotated[…]` and `… | None`, the metas met on the way, and whether None was allowed."""
+    metas: list[msgspec.Meta] = []
+    is_optional = False
+    while True:
+        arguments = get_args(kind)
+        if get_origin(kind) is Annotated:
+            metas += [meta for meta in arguments[1:] if isinstance(meta, msgspec.Meta)]
+            kind = arguments[0]
+        elif get_origin(kind) in _UNIONS and types.NoneType in arguments:
+            (kind,) = (argument for argument in arguments if argument is not types.NoneType)
+            is_optional = True
+        else:
+            return kind, metas, is_optional
+
+
+def _shape(option: object) -> type | None:
+    """What a value has to be in the document to be meant as `option`: None is a single one."""
+    if get_origin(option) is tuple:
+        return list
+    is_struct = isinstance(option, type) and issubclass(option, msgspec.Struct)
+    return dict if is_struct or get_origin(option) is dict else None
+
+
+def _one_shape_of(shapes: Mapping[type | None, object]) -> str:
+    told = [_single(shapes[None])] if None in shapes else []
+    told += [name for shape, name in ((list, "a list"), (dict, "a mapping")) if shape in shapes]
+    return ", or ".join(told)
+
+
+def _single(option: object) -> str:
+    choices = _choices(option)
+    return _one_of(choices) if choices else _PLAIN_NAMES.get(getattr(option, "__name__", ""), "another value")
+
+
+def _choices(bare: object) -> list[str]:
+    if get_origin(bare) is Literal:
+        return list(get_args(bare))
+    if isinstance(bare, type) and issubclass(bare, enum.Enum):
+        return [member.value for member in bare]
+    return []
+
+
+def _one_of(choices: Mapping[str, object] | list[str]) -> str:
+    return f"one of {', '.join(choices)}"
+
+
+def _join(key: str, name: str) -> str:
+    return f"{key}.{name}" if key else name
+
+
+def _show(value: object, key: str = "") -> str:
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if _SECRET.search(key) or not isinstance(value, (str, int, float)):
+        return f"a value of type {type(value).__name__}"
+    if isinstance(value, str) and key.endswith("url"):
+        value = without_credentials(value)
+    shown = json.dumps(value, ensure_ascii=False)
+    return shown if len(shown) <= 80 else f"{shown[:76]}…"
+
+
+def without_credentials(url: str) -> str:
+    """What may be shown of what was meant as a URL: neither user-info nor query nor fragment."""
+    bare = re.sub(r"[?#].*", "?…", url, count=1, flags=re.DOTALL)
+    before, at, after = bare.rpartition("@")
+    return f"{before.partition('//')[0]}//…@{after}" if at and "//" in before else f"…@{after}" if at else bare

@@ -1,0 +1,234 @@
+"""What the engine needs of the settings: a `Plan` to decide by, and `Limits` to keep."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from ...core.base.limits import Limits
+from ...core.base.plan import (
+    Affinity,
+    ArtifactProducer,
+    AutoFiles,
+    Eviction,
+    Kind,
+    Offer,
+    OutputLocator,
+    Plan,
+    ServerPlan,
+    SharedFolder,
+    Sharing,
+    TaskRules,
+    UploadConsumer,
+)
+from ...core.base.revisions import Era
+from ...core.wire.http.header_forwarding import AUTHORIZATION
+from ...core.wire.http.reverse_proxy import HeaderRules
+from ...core.wire.http.reverse_proxy_target import ForwardTarget
+from .addresses import is_for_this_machine, settle
+from .file_settings import ArtifactProducerAdapter, UploadConsumerAdapter
+from .settings import Server, ServerTasks, Settings, Upstream
+
+LINK_KEY_MIN_BYTES: Final = 16
+
+
+def to_plan(
+    settings: Settings,
+    link_key: bytes,
+    workspaces_path: str,
+    fallback_base_url: str,
+    version: str = "0",
+    *,
+    state_key: bytes = b"",
+    tmp_prefix: str = "",
+) -> Plan:
+    """The plan of `settings` as `config.load` returned them.
+
+    Args:
+        link_key: what signs links, at least 16 bytes.
+        workspaces_path: absolute path of the sessions' folders.
+        fallback_base_url: what links start with when neither the settings nor the client's request say.
+        version: of this proxy, for servers that ask.
+        tmp_prefix: what their temporary folders' paths begin with, up to the workspaces' names.
+        state_key: what signs `requestState` if the settings have no keys for that; empty: one of this run's own.
+    """
+    assert len(link_key) >= LINK_KEY_MIN_BYTES
+    given_keys = tuple(key.encode() for key in settings.sessions.request_state_keys)
+    retries = settings.sessions.upstream_session_termination_retries
+    return Plan(
+        servers=tuple(_server_plan(server, retries) for server in settings.servers if server.inspect),
+        workspaces_path=workspaces_path,
+        tmp_prefix=tmp_prefix,
+        public_base_url=settings.core.public_base_url or "",
+        fallback_base_url=fallback_base_url,
+        link_key=link_key,
+        uploads_enabled=settings.uploads.enabled,
+        downloads_enabled=settings.core.allow_artifacts_download,
+        require_sha256=settings.uploads.require_sha256,
+        artifacts_enabled=settings.artifacts.enabled,
+        expose_as_resources=settings.artifacts.expose_as_resources,
+        eviction=Eviction(settings.sessions.eviction_policy),
+        mirrors_polling=settings.sessions.mirror_polling,
+        stores_events=settings.sessions.event_store == "sqlite",
+        version=version,
+        affinity=affinity_of(settings),
+        state_keys=given_keys or ((state_key,) if state_key else ()),
+    )
+
+
+def affinity_of(settings: Settings) -> Affinity:
+    """Which clients without sessions share one of a server's. Nobody knows who they are: where others than the people
+    of this machine can call, what a server remembers of one must not be seen by the next."""
+    chosen = settings.sessions.affinity
+    if chosen is not None:
+        return Affinity(chosen)
+    return Affinity.SHARED if is_for_this_machine(settings.core) else Affinity.REQUEST
+
+
+def to_limits(settings: Settings) -> Limits:
+    """The limits of `settings`; what they leave open stays as `Limits` has it."""
+    defaults = Limits()
+    sessions, uploads, artifacts, tasks = settings.sessions, settings.uploads, settings.artifacts, settings.tasks
+    return Limits(
+        request_size_max_bytes=settings.core.max_request_bytes,
+        sessions_max=sessions.max_active,
+        children_max=sessions.max_processes,
+        session_idle_ttl_s=sessions.idle_ttl_seconds,
+        exchanges_per_session_max=sessions.max_in_flight_per_session,
+        session_storage_max_bytes=sessions.max_total_session_size or defaults.session_storage_max_bytes,
+        tombstone_ttl_s=sessions.tombstone_ttl_seconds,
+        storage_max_bytes=settings.storage.max_size or defaults.storage_max_bytes,
+        upload_size_max_bytes=uploads.max_file_bytes,
+        upload_files_max=uploads.max_files_per_request,
+        upload_ttl_s=uploads.ttl_seconds,
+        upload_link_ttl_s=uploads.link_ttl_seconds,
+        artifact_size_max_bytes=artifacts.max_file_bytes,
+        artifact_ttl_s=artifacts.ttl_seconds,
+        artifacts_per_session_max=artifacts.max_per_session,
+        inline_size_max_bytes=artifacts.max_inline_bytes,
+        task_ttl_s=tasks.ttl_seconds,
+        task_ttl_max_s=tasks.max_ttl_seconds,
+        task_poll_s=tasks.poll_interval_ms / 1000,
+        task_after_s=tasks.after_seconds,
+        tasks_max=tasks.max_total,
+        tasks_per_principal_max=tasks.max_per_principal,
+        tasks_per_session_max=tasks.max_per_session,
+        keep_alive_s=settings.core.keep_alive_seconds,
+        drain_s=settings.core.drain_seconds,
+    )
+
+
+def to_forward_target(settings: Settings, server: Server, link_key: bytes) -> ForwardTarget:
+    """What the paths of a server that is not inspected stand for."""
+    url = server.upstream.url
+    assert url is not None and not server.inspect
+    scheme, _, rest = url.partition("#")[0].partition("://")
+    base_url = f"{scheme.lower().replace('ws', 'http')}://{rest}"  # a WebSocket begins as a request like any other
+    return ForwardTarget(server.id, base_url, link_key, urlsplit(settings.core.public_base_url or "").path.rstrip("/"))
+
+
+def to_header_rules(server: Server) -> HeaderRules:
+    """Which headers reach a server that is not inspected."""
+    forwarding = server.forwarding
+    fixed = {name.lower(): value for name, value in (server.upstream.headers | forwarding.set).items()}
+    return HeaderRules(
+        allow=None if forwarding.allow is None else tuple(name.lower() for name in forwarding.allow),
+        deny=tuple(name.lower() for name in forwarding.deny),
+        set=tuple((name.encode("ascii"), value.encode("latin-1")) for name, value in fixed.items()),
+        x_forwarded=forwarding.x_forwarded,
+        forwarded=forwarding.forwarded,
+    )
+
+
+def _server_plan(server: Server, retries: int) -> ServerPlan:
+    return ServerPlan(
+        id=server.id,
+        kind=_kind(server.upstream),
+        consumers=tuple(_consumer(entry) for entry in server.adapters if isinstance(entry, UploadConsumerAdapter)),
+        producers=tuple(_producer(entry) for entry in server.adapters if isinstance(entry, ArtifactProducerAdapter)),
+        sharing=Sharing(server.share),
+        may_fall_back=_kind(server.upstream) is Kind.HTTP and server.upstream.transport in (None, "auto"),
+        spares=server.warm,
+        idle_stop_s=server.idle_stop_seconds,
+        session_retries=retries,
+        start_timeout_s=server.start_timeout_seconds,
+        reply_timeout_s=server.call_timeout_seconds,
+        tools=server.tools.selection,
+        prompts=server.prompts.selection,
+        resources=server.resources.selection,
+        passes_authorization=any(
+            (name.lower(), sent.lower()) == (AUTHORIZATION, AUTHORIZATION) for name, sent in server.upstream.passes
+        ),
+        era=era_of(server.upstream),
+        tasks=_task_rules(server.tasks),
+        forwards_roots=server.roots == "client",
+        auto_files=_auto_files(server),
+        cwd=server.upstream.cwd or "",
+        shared=tuple(SharedFolder(folder.here, folder.there) for folder in server.shared_folders),
+        stage=server.stage or ("in" if server.auto_files is None else "ws"),
+    )
+
+
+def _auto_files(server: Server) -> AutoFiles | None:
+    files = server.auto_files
+    if files is None:
+        return None
+    return AutoFiles(
+        rewrite_text=files.rewrite_text,
+        inline_text_bytes=files.inline_text_bytes,
+        expose_as_resource=files.expose_as_resource,
+    )
+
+
+def _task_rules(tasks: ServerTasks) -> TaskRules:
+    return TaskRules(
+        offer=Offer(tasks.offer),
+        tools=tuple((pattern, Offer(offer)) for pattern, offer in tasks.tools.items()),
+        strict=tasks.strict,
+    )
+
+
+def era_of(upstream: Upstream) -> Era | None:
+    """How a server is spoken to; None: that is found out. HTTP+SSE is of a revision that has sessions."""
+    if upstream.era != "auto":
+        return Era(upstream.era)
+    is_event_pipe = upstream.url is not None and settle(upstream.url, upstream.transport)[1] == "sse"
+    return Era.HANDSHAKE if is_event_pipe else None
+
+
+def _kind(upstream: Upstream) -> Kind:
+    if upstream.command is not None:
+        return Kind.PIPE
+    _, transport = settle(upstream.url or "", upstream.transport)
+    return Kind.SOCKET if transport in ("sse", "websocket", "unix") else Kind.HTTP
+
+
+def _consumer(adapter: UploadConsumerAdapter) -> UploadConsumer:
+    return UploadConsumer(
+        tools=adapter.tools,
+        file_path_argument=adapter.file_path_argument,
+        uri_scheme=adapter.uri_scheme,
+        deliver=adapter.delivery,
+        accept_other=adapter.accept_other,
+    )
+
+
+def _producer(adapter: ArtifactProducerAdapter) -> ArtifactProducer:
+    locator = adapter.output_locator
+    return ArtifactProducer(
+        tools=adapter.tools,
+        output_path_argument=adapter.output_path_argument,
+        output_locator=OutputLocator(
+            mode=locator.mode,
+            output_path_key=locator.output_path_key,
+            output_path_regexes=locator.output_path_regexes,
+            path_arguments=locator.path_arguments,
+        ),
+        persist=adapter.persist,
+        expose_as_resource=adapter.expose_as_resource,
+        allow_raw_output=adapter.allow_raw_output,
+        required=adapter.required,
+        move=adapter.move,
+        rewrite_text=adapter.rewrite_text,
+        inline_text_bytes=adapter.inline_text_bytes,
+    )

@@ -1,0 +1,150 @@
+"""What must hold of how a server is reached: its command, or its URL and the headers sent there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from ...core.wire.http.header_forwarding import may_pass
+from ...transports.base.endpoint import Endpoint, is_websocket
+from .addresses import SCHEMES, scheme_of, settle, unix_path
+from .documents import Problem
+from .settings import McpServer, Upstream
+from .value_checks import HEADER_NAME, UNIX_PATH_MAX_BYTES, check_headers, check_path, check_url
+
+_HTTP_TYPES: Final = ("http", "streamable-http", "streamable_http", "streamableHttp")
+_SSE_SCHEMES: Final = ("sse+http", "sse+https")
+_SOCKET_TYPES: Final = ("websocket", "ws")
+_ANY_URL: Final = (
+    "an http://, https://, sse+http://, sse+https://, ws:// or wss:// URL with a host, "
+    "or unix:/// and the path of a socket"
+)
+_SERVER_SCHEMES: Final = ("http", "https", "ws", "wss")
+
+
+def check_upstream(key: str, upstream: Upstream, *, is_inspected: bool = True) -> Iterator[Problem]:
+    if upstream.command is None and upstream.url is None:
+        yield Problem(key, "one of command and url", "neither command nor url")
+    elif upstream.command is not None and upstream.url is not None:
+        yield Problem(key, "one of command and url", "both command and url")
+    elif upstream.command is not None:
+        yield from _command(key, upstream)
+    elif upstream.url is not None:
+        yield from _endpoint(key, upstream, upstream.url, is_inspected=is_inspected)
+        yield from _pass_headers(key, upstream)
+        for name in ("env", "cwd", "inherit_env"):
+            if getattr(upstream, name):
+                yield Problem(f"{key}.{name}", f"{name} beside a command only, and this server has a url")
+        if upstream.ca_file is not None:
+            yield from check_path(f"{key}.ca_file", upstream.ca_file)
+
+
+def _endpoint(key: str, upstream: Upstream, url: str, *, is_inspected: bool) -> Iterator[Problem]:
+    transport, headers = upstream.transport, upstream.headers
+    schemes, seen = SCHEMES[transport or "auto"], scheme_of(url)
+    if seen not in schemes and seen != "sse":
+        right = f"a URL with {' or '.join(f'{one}://' for one in schemes)}, for transport {transport}"
+        yield Problem(f"{key}.url", _ANY_URL if schemes is SCHEMES["auto"] else right)
+        return
+    if not is_inspected and (transport not in (None, "auto") or seen in (*_SSE_SCHEMES, "unix")):
+        yield Problem(f"{key}.url", "a URL without a transport beside inspect: false: nothing is looked into")
+        return
+    url, settled = settle(url, transport)
+    if settled == "sse" and upstream.era == "stateless":
+        yield Problem(f"{key}.era", "auto or handshake: HTTP+SSE is a transport of revision 2024-11-05")
+    if settled == "unix":
+        yield from _unix(key, url, headers)
+        return
+    found = [*check_url(f"{key}.url", url, schemes=_SERVER_SCHEMES), *check_headers(f"{key}.headers", headers)]
+    yield from found or check_usable(key, url, headers)
+
+
+def _unix(key: str, url: str, headers: Mapping[str, str]) -> Iterator[Problem]:
+    path = unix_path(url)
+    if path is None:
+        yield Problem(f"{key}.url", "unix:// and the absolute path of a socket, such as unix:///run/server.sock")
+    elif len(path.encode()) > UNIX_PATH_MAX_BYTES:
+        yield Problem(f"{key}.url", f"a socket's path of at most {UNIX_PATH_MAX_BYTES} bytes")
+    if headers:
+        yield Problem(f"{key}.headers", "headers beside an http or ws URL only: a Unix socket carries none")
+
+
+def check_usable(key: str, url: str, headers: Mapping[str, str]) -> Iterator[Problem]:
+    try:
+        Endpoint(url, tuple(headers.items()))
+    except ValueError as error:  # "got this, expected that", or only what is wrong
+        problem, _, right = str(error).replace("; expected ", ", expected ").partition(", expected ")
+        yield Problem(key, right or "others", problem)
+
+
+def _command(key: str, upstream: Upstream) -> Iterator[Problem]:
+    assert upstream.command is not None
+    if not upstream.command or not upstream.command[0].strip():
+        yield Problem(f"{key}.command", "a program to start, and its arguments")
+    elif upstream.command[0].startswith("~"):
+        yield Problem(f"{key}.command", "another program: write ${HOME} for ~", "got a program that begins with ~")
+    elif any("\0" in argument for argument in upstream.command):
+        yield Problem(f"{key}.command", "arguments without NUL characters", "got one with NUL")
+    for name, value in upstream.env.items():
+        if not name or "=" in name or "\0" in name + value:
+            yield Problem(f"{key}.env.{name}", "a name without =, and no NUL in name or value")
+    if upstream.cwd is not None:
+        yield from check_path(f"{key}.cwd", upstream.cwd)
+    for name in ("transport", "headers", "pass_headers", "ca_file"):
+        if getattr(upstream, name):
+            yield Problem(f"{key}.{name}", f"{name} beside a url only, and this server has a command")
+    if not upstream.verify_tls:
+        yield Problem(f"{key}.verify_tls", "verify_tls beside a url only, and this server has a command")
+
+
+def _pass_headers(key: str, upstream: Upstream) -> Iterator[Problem]:
+    """Each header has one way to the server, and none of them is for the proxy to set."""
+    at = f"{key}.pass_headers"
+    owners = {name.lower(): f"{key}.headers" for name in upstream.headers}
+    read: set[str] = set()
+    for i, (name, sent) in enumerate(upstream.passes):
+        where = f"{at}.{name}" if isinstance(upstream.pass_headers, dict) else f"{at}[{i}]"
+        for spelled in dict.fromkeys((name, sent)):
+            if HEADER_NAME.fullmatch(spelled) is None or "*" in spelled:  # it may be a secret in the wrong place
+                seen = f"got the name {name!r}" if spelled == name else "got other text"
+                yield Problem(where, "the whole name of a header: letters, digits and dashes", seen)
+            elif not may_pass(spelled):
+                right = "another header: this one is set anew for each request, and never handed on"
+                yield Problem(where, right, f"got {spelled}")
+        if name.lower() in read:
+            yield Problem(where, "each header once", f"got {name} again")
+        elif sent.lower() in owners:
+            yield Problem(where, f"a header of its own ({owners[sent.lower()]} sets this one)", f"got {sent}")
+        read.add(name.lower())
+        owners.setdefault(sent.lower(), where)
+
+
+def check_mcp_server(key: str, entry: McpServer) -> Iterator[Problem]:
+    if entry.type in _HTTP_TYPES and entry.url is not None and scheme_of(entry.url) in _SSE_SCHEMES:
+        yield Problem(f"{key}.type", "sse beside an sse+http:// or sse+https:// URL")
+    elif entry.type is not None:
+        yield from _type(f"{key}.type", entry.type, entry)
+    if entry.args and entry.command is None:
+        yield Problem(f"{key}.args", "args beside a command only")
+    yield from check_upstream(key, upstream_of(entry))
+
+
+def _type(key: str, type: str, entry: McpServer) -> Iterator[Problem]:
+    if type not in ("stdio", "sse", *_HTTP_TYPES, *_SOCKET_TYPES):
+        yield Problem(key, "stdio, http, sse or websocket")
+    elif (type == "stdio") != (entry.command is not None):
+        yield Problem(key, "stdio beside a command, http, sse or websocket beside a url")
+    elif entry.url is not None and type != "sse" and (type in _SOCKET_TYPES) != is_websocket(entry.url):
+        yield Problem(key, "http beside an http:// or https:// URL, websocket beside a ws:// or wss:// URL")
+
+
+def upstream_of(entry: McpServer) -> Upstream:
+    """The same server in the form of `servers[].upstream`."""
+    return Upstream(
+        command=None if entry.command is None else (entry.command, *entry.args),
+        env=entry.env,
+        cwd=entry.cwd,
+        url=entry.url,
+        transport="sse" if entry.type == "sse" and entry.command is None else None,
+        headers=entry.headers,
+    )

@@ -1,0 +1,247 @@
+"""Uploads: multipart bodies become blobs as they arrive.
+
+Nothing is held but the chunk in hand. A limit is met before the chunk that would pass it is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+from multipart import (
+    MultipartError,
+    MultipartSegment,
+    ParserError,
+    ParserLimitReached,
+    PushMultipartParser,
+    parse_options_header,
+)
+
+from ...core.base.effects import RawFile, Receive, StoredFile, UploadManifest
+from ...core.files.store.filenames import HEAD_BYTES
+from ...storage.interface import Blobs
+from ...transports.base.port import UploadRefused
+
+HEADER_SIZE_MAX_BYTES: Final = 4096
+"""One header of a part. File names end at 255 bytes on most systems, three times that when percent-encoded."""
+HEADERS_MAX: Final = 16
+"""Headers of a part. RFC 7578 knows three."""
+SHA256_SIZE_MAX_BYTES: Final = 128
+"""A hash has 64 digits; the rest is room for white space."""
+
+_BOUNDARY: Final = re.compile(r"[!-~]([ -~]{0,198}[!-~])?")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_MIME_TYPE: Final = re.compile(r"[a-z0-9!#$&^_.+-]{1,127}/[a-z0-9!#$&^_.+-]{1,127}")
+_QUOTED: Final = re.compile(r'"(?:\\.|[^"\\])*"')
+_FILENAME_EXTENDED: Final = re.compile(r";\s*filename\*\s*=\s*utf-8'[^';]*'([^\s;]+)", re.IGNORECASE)
+
+
+class _Head(NamedTuple):
+    """What the headers of a part say."""
+
+    name: str
+    filename: str | None
+    mime_type: str | None
+
+
+_Event = _Head | bytes | None
+
+
+class Intake:
+    """One upload on its way in: see `BlobFiles.take_in`."""
+
+    def __init__(self, order: Receive, blobs: Blobs) -> None:
+        self.begun: list[str] = []
+        """Keys that may hold something: noted before the first write, for a commit can fail half way."""
+        self._order = order
+        self._blobs = blobs
+        self._files: list[StoredFile] = []
+        self._hashes: list[str] = []
+        self._size_bytes = 0
+
+    async def take(self, events: AsyncGenerator[_Event, None]) -> bytes:
+        async for head in events:
+            assert isinstance(head, _Head)
+            if head.name == "file":
+                await self._take_file(head, events)
+            elif head.name == "sha256":
+                await self._take_hash(events)
+            else:
+                detail = f"got a field {_shown(head.name)}, expected only file and sha256"
+                raise UploadRefused(400, "unknown_field", detail)
+        self._check_files()
+        return msgspec.json.encode(UploadManifest(tuple(self._files)))
+
+    async def _take_file(self, head: _Head, events: AsyncGenerator[_Event, None]) -> None:
+        order = self._order
+        if len(self._files) == len(order.blobs):
+            raise UploadRefused(400, "too_many_files", f"got more than {len(order.blobs)} files, expected at most that")
+        if not head.filename:
+            # Else a forgotten @ would store the path as if it were the file.
+            raise UploadRefused(400, "no_file", "a file field has no filename; with curl write -F file=@PATH")
+        async with aclosing(_content(events)) as content:
+            await self._store(head.filename, head.mime_type, content)
+
+    async def take_raw(self, raw: RawFile, body: AsyncIterator[bytes]) -> bytes:
+        await self._store(raw.filename, raw.mime_type, body)
+        if raw.sha256:
+            self._hashes.append(raw.sha256)
+        self._check_files()
+        return msgspec.json.encode(UploadManifest(tuple(self._files)))
+
+    async def _store(self, filename: str, mime_type: str | None, content: AsyncIterator[bytes]) -> None:
+        order = self._order
+        key = order.blobs[len(self._files)]
+        self.begun.append(key)
+        size_bytes, head = 0, b""
+        async with self._blobs.create(key, size_max_bytes=order.file_size_max_bytes) as writer:
+            async for chunk in content:
+                size_bytes += len(chunk)
+                self._size_bytes += len(chunk)
+                if size_bytes > order.file_size_max_bytes:
+                    detail = f"{_shown(filename)} is larger than the {order.file_size_max_bytes} bytes a file may have"
+                    raise UploadRefused(413, "file_too_large", detail)
+                if self._size_bytes > order.total_size_max_bytes:
+                    detail = f"the files have over {order.total_size_max_bytes} bytes, all that there is room for"
+                    raise UploadRefused(413, "request_too_large", detail)
+                head += chunk[: HEAD_BYTES - len(head)]
+                await writer.write(chunk)
+            stat = await writer.commit()
+        self._files.append(StoredFile(filename, stat.size_bytes, stat.sha256, mime_type, head))
+
+    async def _take_hash(self, events: AsyncGenerator[_Event, None]) -> None:
+        written = bytearray()
+        while (chunk := await anext(events)) is not None:
+            assert isinstance(chunk, bytes)
+            written += chunk
+            if len(written) > SHA256_SIZE_MAX_BYTES:
+                raise _malformed(f"a sha256 field has over {SHA256_SIZE_MAX_BYTES} bytes, expected 64 digits")
+        digits = written.decode("ascii", "replace").strip().lower()
+        if not digits:
+            return
+        if _SHA256.fullmatch(digits) is None:
+            raise _malformed(f"got {_shown(digits)} as sha256, expected 64 hexadecimal digits")
+        if len(self._hashes) == len(self._order.blobs):
+            raise _sha256_count(f"over {len(self._hashes)}", f"at most {len(self._hashes)} files")
+        self._hashes.append(digits)
+
+    def _check_files(self) -> None:
+        """What can be told at the end only: fields come in any order."""
+        if not self._files:
+            raise UploadRefused(400, "no_file", "got no file, expected one or more fields named file")
+        if self._hashes and len(self._hashes) != len(self._files):
+            raise _sha256_count(str(len(self._hashes)), f"{len(self._files)} files")
+        if self._order.require_sha256 and not self._hashes:
+            detail = "got no sha256 field, expected one for each file, in the order of the files"
+            raise UploadRefused(400, "sha256_required", detail)
+        for file, digits in zip(self._files, self._hashes, strict=False):
+            if file.sha256 != digits:
+                detail = f"{_shown(file.filename)} arrived with the SHA-256 {file.sha256}, expected {digits}"
+                raise UploadRefused(400, "sha256_mismatch", detail)
+
+
+async def _content(events: AsyncGenerator[_Event, None]) -> AsyncGenerator[bytes, None]:
+    """The content of the part whose head came last."""
+    while (chunk := await anext(events)) is not None:
+        assert isinstance(chunk, bytes)
+        yield chunk
+
+
+class _Parser(PushMultipartParser):  # type: ignore[misc]
+    """Judges a line of a part's head by its bytes. The library's verdict on some depends on where they were cut."""
+
+    def _on_segment_headerline(self, line: bytes) -> None:
+        if b"\n" in line or b"\r" in line:
+            raise ParserError("a line in the head of a part has a bare line end in it")
+        if len(line) >= self.max_header_size:
+            raise ParserLimitReached(f"a line in the head of a part has {self.max_header_size} bytes or more")
+        super()._on_segment_headerline(line)
+
+
+async def parts_of(boundary: bytes, body: AsyncIterator[bytes], overhead_max: int) -> AsyncGenerator[_Event, None]:
+    """For each part its head, its content in non-empty chunks, and None."""
+    parser = _Parser(boundary, max_header_size=2 * HEADER_SIZE_MAX_BYTES, max_header_count=HEADERS_MAX)
+    opening = b"--" + boundary
+    begin: bytes | None = b""  # until it is long enough to be judged
+    overhead_bytes = 0
+    try:
+        async for chunk in body:
+            overhead_bytes += len(chunk)
+            if begin is not None:
+                begin += chunk
+                if len(begin) < len(opening) + 2:
+                    continue
+                # A preamble would be legal and is never sent; the parser's verdict on one depends on how it is cut.
+                if not begin.startswith((opening, b"\r\n" + opening)):
+                    raise _malformed("the body does not begin with the boundary that its Content-Type names")
+                chunk, begin = begin, None
+            if chunk:  # an empty one would mean the end
+                for event in parser.parse(chunk):
+                    if isinstance(event, bytes):
+                        overhead_bytes -= len(event)
+                    yield _head(event) if isinstance(event, MultipartSegment) else event
+            if overhead_bytes > overhead_max:
+                detail = f"over {overhead_max} bytes of the body are not content of files"
+                raise UploadRefused(413, "request_too_large", detail)
+        parser.close()
+    except MultipartError as error:
+        raise _malformed(f"not multipart/form-data: {error.args[0]}") from error
+
+
+def boundary_of(content_type: str) -> bytes:
+    """That of a multipart/form-data body.
+
+    Raises:
+        UploadRefused: 415 unsupported_media_type, 400 malformed.
+    """
+    media_type, options = parse_options_header(content_type)
+    if media_type != "multipart/form-data":
+        detail = f"got Content-Type {_shown(media_type)}, expected multipart/form-data; with curl write -F file=@PATH"
+        raise UploadRefused(415, "unsupported_media_type", detail)
+    boundary = options.get("boundary", "")
+    if _BOUNDARY.fullmatch(boundary) is None:
+        raise _malformed("Content-Type: multipart/form-data has no usable boundary; let the HTTP client write it")
+    return str(boundary).encode("ascii")
+
+
+def _head(segment: MultipartSegment) -> _Head:
+    for name, value in segment.headerlist:
+        if len(value.encode()) > HEADER_SIZE_MAX_BYTES:
+            raise _malformed(f"the header {name} of a part has over {HEADER_SIZE_MAX_BYTES} bytes")
+        if name == "Content-Transfer-Encoding" and value.strip().lower() not in ("binary", "8bit", "7bit"):
+            # RFC 7578, 4.7 deprecates it; to store what it encodes as if it were the file would be worse.
+            raise _malformed(f"got Content-Transfer-Encoding {_shown(value)}, expected none")
+    mime_type = segment.content_type
+    if mime_type is not None and _MIME_TYPE.fullmatch(mime_type) is None:
+        mime_type = None
+    return _Head(segment.name, _filename(segment), mime_type)
+
+
+def _filename(segment: MultipartSegment) -> str | None:
+    """The name as sent. RFC 7578, 4.2 forbids `filename*`; where clients send it, it alone has the letters right."""
+    disposition = _QUOTED.sub('""', segment.header("Content-Disposition"))
+    extended = _FILENAME_EXTENDED.search(disposition)
+    if extended is not None:
+        try:
+            return unquote(extended[1], errors="strict")
+        except UnicodeDecodeError:
+            pass  # the plain name beside it has to do
+    name: str | None = segment.filename
+    return name
+
+
+def _malformed(detail: str) -> UploadRefused:
+    return UploadRefused(400, "malformed", detail)
+
+
+def _sha256_count(hashes: str, files: str) -> UploadRefused:
+    detail = f"got {hashes} sha256 fields for {files}, expected one for each file or none"
+    return UploadRefused(400, "sha256_count", detail)
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:79]}…")

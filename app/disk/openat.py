@@ -1,0 +1,189 @@
+"""Opening and making files without following a symbolic link anywhere on the way.
+
+A path that was checked and is then opened by name can lead elsewhere by then: whoever may write to one of its folders
+may put a link there in between. So a path is resolved once, judged as text, and then walked from `/` one component at
+a time, each opened relative to the one before and refused if it is a link. What is opened so is what was judged.
+
+All functions block, and raise `OSError` for what the file system says. They are called in worker threads.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import stat
+from contextlib import suppress
+from typing import BinaryIO, Final
+
+from ...storage.kernel_copy import copy_in_kernel
+
+# O_PATH, where there is one, needs no permission to list the folder.
+_FOLDER: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_SAME: Final = ("st_dev", "st_ino", "st_mode", "st_size", "st_mtime_ns")
+# Not to wait for a FIFO's writer, nor to adopt a terminal, if one was put there after it was looked at.
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def is_within(path: str, folder: str) -> bool:
+    """Whether `path` is `folder`, or lies in it at some depth. Both are absolute and resolved; nothing is looked up."""
+    return path == folder or path.startswith(folder if folder.endswith("/") else folder + "/")
+
+
+def is_plain(filename: str) -> bool:
+    """Whether `filename` is one component that names a file in the folder it is put in."""
+    try:
+        filename.encode()
+    except UnicodeEncodeError:
+        return False
+    return filename not in ("", ".", "..") and "/" not in filename and "\0" not in filename
+
+
+def reason_of(error: OSError) -> str:
+    """What went wrong, without the path that the error's own text names."""
+    if error.filename is None and error.strerror:
+        return error.strerror
+    return os.strerror(error.errno) if error.errno is not None else "unknown error"
+
+
+def open_folder(path: str, *, make: bool = False) -> int:
+    """Open the folder at the absolute, resolved `path`, to be used as `dir_fd`. The caller closes it.
+
+    Args:
+        make: make each folder that is missing, with mode 0700.
+    """
+    assert path.startswith("/")
+    folder = os.open("/", _FOLDER)
+    try:
+        for name in path.split("/"):
+            if name:
+                inner = _open_inner(folder, name, make=make)
+                os.close(folder)
+                folder = inner
+    except BaseException:
+        os.close(folder)
+        raise
+    return folder
+
+
+def _open_inner(folder: int, name: str, *, make: bool) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=folder)
+    except FileNotFoundError:
+        if not make:
+            raise
+    with suppress(FileExistsError):  # somebody else just made it: as good
+        os.mkdir(name, 0o700, dir_fd=folder)
+    return os.open(name, _FOLDER, dir_fd=folder)
+
+
+def open_regular(path: str) -> BinaryIO:
+    """Open the regular file at the absolute, resolved `path` for reading, unbuffered.
+
+    Raises:
+        IsADirectoryError: it is a folder.
+        PermissionError: it is a link, a device, a FIFO or a socket, or may not be read.
+    """
+    folder = open_folder(os.path.dirname(path))
+    name = os.path.basename(path)
+    try:
+        # Looked at before it is opened, since opening some devices already does something.
+        _check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False))
+        file = os.fdopen(os.open(name, _FILE, dir_fd=folder), "rb", buffering=0)
+    finally:
+        os.close(folder)
+    try:
+        _check_regular(os.fstat(file.fileno()))
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def remove_regular(path: str, was: os.stat_result) -> bool:
+    """Remove the file at the absolute, resolved `path` if it is the one that `was` tells of, and was not written since.
+
+    Between looking and removing somebody may put another file there, for as long as two calls of the system take.
+
+    Returns:
+        Whether it was removed.
+    """
+    folder = open_folder(os.path.dirname(path))
+    name = os.path.basename(path)
+    try:
+        now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if any(getattr(now, field) != getattr(was, field) for field in _SAME):
+            return False
+        os.unlink(name, dir_fd=folder)
+        return True
+    finally:
+        os.close(folder)
+
+
+def _check_regular(found: os.stat_result) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(found.st_mode):
+        raise PermissionError(errno.EPERM, "not a regular file")
+
+
+class Placement:
+    """A new file that appears in its folder under its name whole, or not at all.
+
+    Args:
+        folder: absolute and resolved; made as far as it is missing.
+        filename: see `is_plain`.
+
+    Attributes:
+        is_there: a regular file has that name already; it is left alone and `file` is not to be written.
+        stat: of the file that is there, or was finished.
+    """
+
+    def __init__(self, folder: str, filename: str) -> None:
+        assert is_plain(filename)
+        self._filename = filename
+        self._temporary: str | None = None
+        self._folder = open_folder(folder, make=True)
+        try:
+            self.stat = self._look()
+            self.is_there = self.stat is not None
+            if not self.is_there:
+                name = f".{secrets.token_hex(16)}.part"
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                self.file = os.fdopen(os.open(name, flags, 0o600, dir_fd=self._folder), "wb")
+                self._temporary = name
+        except BaseException:
+            os.close(self._folder)
+            raise
+
+    def _look(self) -> os.stat_result | None:
+        try:
+            found = os.stat(self._filename, dir_fd=self._folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return found if stat.S_ISREG(found.st_mode) else None
+
+    def copy_from(self, path: str) -> None:
+        """Write all of the file at `path`, which we own; sharing its blocks where the file system can."""
+        with open(path, "rb", buffering=0) as source:
+            copy_in_kernel(source.fileno(), self.file.fileno(), os.fstat(source.fileno()).st_size)
+            shutil.copyfileobj(source, self.file, 1024 * 1024)
+
+    def finish(self) -> None:
+        """Give the file its name, replacing a link or whatever else but a folder has it."""
+        assert self._temporary is not None
+        self.file.flush()
+        self.stat = os.fstat(self.file.fileno())
+        self.file.close()
+        os.replace(self._temporary, self._filename, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        self._temporary = None
+
+    def close(self) -> None:
+        """Let go. A file that was not finished is removed."""
+        if self._temporary is not None:
+            with suppress(OSError):
+                self.file.close()
+            with suppress(OSError):
+                os.unlink(self._temporary, dir_fd=self._folder)
+        os.close(self._folder)

@@ -1,0 +1,331 @@
+"""Carries out the engine's storage orders: records, blobs, and the folders that upstreams read and write.
+
+Each session's workspace is a folder of its own below one root, which belongs to one process. An upstream is trusted
+with its own workspace and nothing else: what it says it wrote is taken in only from there or from its server's
+`artifact_roots`, and whatever it puts into its folders, links above all, is never followed out of them.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from ...core.base.effects import (
+    Allocate,
+    Allocated,
+    Collect,
+    Discard,
+    Fetch,
+    Fetched,
+    Forget,
+    ForgetAll,
+    InlineSource,
+    Load,
+    Loaded,
+    Materialize,
+    Materialized,
+    Remove,
+    Save,
+    Saved,
+    StorageAnswer,
+    StorageFailed,
+    StorageOrder,
+    Survey,
+    Surveyed,
+    Sweep,
+)
+from ...core.base.ids import is_minted
+from ...core.base.limits import Limits
+from ...storage.interface import Blobs, NotStored, Records, StorageError, StorageFull
+from .collect import Capture, remove_taken, too_large
+from .openat import Placement, is_plain, open_folder, reason_of
+from .permissions import Reach
+from .remove_tree import remove_tree
+from .survey import stamp_of, survey
+
+_log = logging.getLogger(__name__)
+
+
+class Folders(NamedTuple):
+    """A workspace's folders, as absolute paths.
+
+    Attributes:
+        ws: the server's working directory, unless it is configured with another.
+        in_: what clients uploaded, one folder an upload.
+        out: what the server is told to write, one folder an artifact.
+        tmp: the server's TMPDIR. Not below the root, for its path must be short: a Unix socket's has at most 107 bytes,
+            and programs put sockets below their TMPDIR (Chromium's takes 45 more bytes; without one it dies).
+    """
+
+    ws: str
+    in_: str
+    out: str
+    tmp: str
+
+    def place(self, text: str) -> str:
+        """`text` with the folders in place of `{ws}`, `{in}`, `{out}` and `{tmp}`."""
+        text = text.replace("{ws}", self.ws).replace("{in}", self.in_)
+        return text.replace("{out}", self.out).replace("{tmp}", self.tmp)
+
+    def area(self, name: str) -> str:
+        """The folder that orders call `name`: "ws", "in" or "out"."""
+        return {"ws": self.ws, "in": self.in_, "out": self.out}[name]
+
+
+class _Owner(msgspec.Struct):
+    """The part of a record's value that says which blob lives as long as it."""
+
+    blob: str | None = None
+
+
+class Workspaces:
+    """Carries out storage orders. Call `start_up` first.
+
+    Args:
+        root: the folder that holds the workspaces, and nothing else; made if it is missing. Links in it are resolved
+            now, so that paths handed to upstreams are real ones.
+        artifact_roots: for each server, further folders it may name files in.
+        working_directories: for each server, what its relative paths start from, which may hold the placeholders of
+            `Folders.place`; None: its workspace's `ws`.
+        private_paths: files and folders, such as the state database and the blobs, that are never handed out, even
+            where an artifact root contains them. The root is one of them, but for the session's own workspace.
+        tmp_root: the folder in which each workspace has its `tmp`; None: the system's.
+        now_unix: seconds of wall time.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        records: Records,
+        blobs: Blobs,
+        *,
+        artifact_roots: Mapping[str, Sequence[str]],
+        working_directories: Mapping[str, str | None],
+        limits: Limits,
+        private_paths: Sequence[str] = (),
+        tmp_root: str | None = None,
+        now_unix: Callable[[], float] = time.time,
+    ) -> None:
+        self.root = os.path.realpath(root)
+        self._tmp_root = os.path.realpath(tmp_root or tempfile.gettempdir())
+        self._records = records
+        self._blobs = blobs
+        self._capture = Capture(blobs)
+        self._artifact_roots = {
+            server: tuple(os.path.realpath(path) for path in paths) for server, paths in artifact_roots.items()
+        }
+        self._private = (self.root, *(os.path.realpath(path) for path in private_paths))
+        self._working_directories = dict(working_directories)
+        self._limits = limits
+        self._now_unix = now_unix
+
+    async def start_up(self) -> None:
+        """Remove what earlier runs left: workspaces, expired records, blobs that no record owns, and records whose blob
+        is gone. A record owns the blob that the member `blob` of its JSON object names.
+
+        The caller holds the root (`holding`) and goes on holding it: another process would lose its workspaces.
+
+        Raises:
+            StorageError, OSError: the storage cannot be used.
+        """
+        await to_thread.run_sync(functools.partial(os.makedirs, self.root, mode=0o700, exist_ok=True))
+        await self._records.purge(self._now_unix())
+        await self._blobs.sweep()
+        stored = {blob async for blob in self._blobs.keys()}  # noqa: SIM118 (not a mapping)
+        owners = [(key, _owned_blob(record.value)) async for key, record in self._records.scan("")]
+        for blob in stored.difference(blob for _, blob in owners if blob is not None):
+            await self._blobs.delete(blob)
+        for key, owned in owners:
+            if owned is not None and owned not in stored:
+                await self._records.delete(key)
+        for name in await to_thread.run_sync(os.listdir, self.root):
+            if is_minted(name):
+                await self.carry_out(Sweep(name))
+
+    @property
+    def tmp_prefix(self) -> str:
+        """What the path of each workspace's `tmp` begins with; its name follows."""
+        return tmp_folder(self._tmp_root, "")
+
+    def folders(self, workspace: str) -> Folders:
+        assert is_minted(workspace)
+        ws, in_, out = (os.path.join(self.root, workspace, name) for name in ("ws", "in", "out"))
+        return Folders(ws, in_, out, tmp_folder(self._tmp_root, workspace))
+
+    async def prepare(self, workspace: str) -> Folders:
+        """Make a workspace's folders, as far as they are missing.
+
+        Raises:
+            OSError: one cannot be made.
+        """
+        folders = self.folders(workspace)
+        for folder in folders:
+            await to_thread.run_sync(_make_folder, folder)
+        return folders
+
+    async def carry_out(self, order: StorageOrder) -> StorageAnswer | None:
+        """Do it. Returns the answer, or None for the orders that have none, whose failures are logged.
+
+        Whatever goes wrong with records, blobs or files becomes a `StorageFailed`, the time limit for storage orders
+        included; an order that failed has left no file behind, and a record as it was or as it was to be.
+        """
+        match order:
+            case Forget() | ForgetAll() | Discard() | Remove() | Sweep():
+                failed = await self._attempt(order, None)
+                if isinstance(failed, StorageFailed):
+                    _log.warning("%s could not be carried out: %s", type(order).__name__, failed.reason)
+                return None
+            case _:
+                return await self._attempt(order, self._limits.storage_timeout_s)
+
+    async def _attempt(self, order: StorageOrder, timeout_s: float | None) -> StorageAnswer | None:
+        try:
+            with anyio.move_on_after(timeout_s):
+                return await self._dispatch(order)
+            return StorageFailed(f"the storage took longer than {timeout_s} s")
+        except StorageFull as error:
+            return StorageFailed(str(error), is_full=True)
+        except NotStored as error:
+            return StorageFailed(str(error), is_missing=True)
+        except StorageError as error:
+            return StorageFailed(str(error))
+        except OSError as error:
+            return StorageFailed(reason_of(error), is_full=error.errno in (errno.ENOSPC, errno.EDQUOT))
+        except Exception:  # a defect in one order must not take every other session with it
+            _log.exception("%s failed", type(order).__name__)
+            return StorageFailed("internal error")
+
+    async def _dispatch(self, order: StorageOrder) -> StorageAnswer | None:
+        match order:
+            case Load(key=key):
+                record = await self._records.load(key)
+                return Loaded(None if record is None else record.value)
+            case Save(key=key, value=value, expires_at_unix=expires_at_unix):
+                await self._records.save(key, value, expires_at_unix=expires_at_unix)
+                return Saved()
+            case Forget(key=key):
+                await self._records.delete(key)
+                return None
+            case ForgetAll(prefix=prefix):
+                await self._records.delete_all(prefix)
+                return None
+            case Allocate():
+                return await self._allocate(order)
+            case Collect(workspace=""):
+                assert all(isinstance(source, InlineSource) for source in order.sources)
+                return await self._capture.collect(order, None)
+            case Collect(server=server, workspace=workspace):
+                return await self._capture.collect(order, self._reach(server, workspace))
+            case Remove(server=server, workspace=workspace):
+                await to_thread.run_sync(remove_taken, order, self._reach(server, workspace))
+                return None
+            case Survey():
+                return await self._survey(order)
+            case Materialize():
+                return await self._materialize(order)
+            case Fetch():
+                return await self._fetch(order)
+            case Discard(blob=blob):
+                await self._blobs.delete(blob)
+                return None
+            case Sweep(workspace=workspace):
+                await self._sweep(workspace)
+                return None
+
+    # --- What upstreams read and write ------------------------------------------------------------------------------
+
+    def _reach(self, server: str, workspace: str) -> Reach:
+        folders = self.folders(workspace)
+        return Reach(
+            own=folders,
+            start=folders.place(self._working_directories.get(server) or "{ws}"),
+            roots=self._artifact_roots.get(server, ()),
+            private=self._private,
+            private_prefix=self.tmp_prefix,
+        )
+
+    async def _survey(self, order: Survey) -> Surveyed:
+        folders = self.folders(order.workspace)
+        areas = [folders.area(name) for name in order.areas]
+        look = functools.partial(survey, now_unix=self._now_unix())
+        return await to_thread.run_sync(look, order, self._reach(order.server, order.workspace), areas)
+
+    async def _allocate(self, order: Allocate) -> StorageAnswer:
+        assert is_minted(order.artifact)
+        folder = os.path.join(self.folders(order.workspace).out, order.artifact)
+        if not is_plain(order.filename):
+            return _unsafe(order.filename)
+        await to_thread.run_sync(_make_folder, folder)
+        return Allocated(os.path.join(folder, order.filename))
+
+    async def _materialize(self, order: Materialize) -> StorageAnswer:
+        """A copy, never a hard link: an upstream that edits its file must not edit the blob."""
+        assert is_minted(order.upload)
+        folder = os.path.join(self.folders(order.workspace).area(order.folder), order.upload)
+        if not is_plain(order.filename):
+            return _unsafe(order.filename)
+        if await self._blobs.stat(order.blob) is None:
+            raise NotStored(f"there is no blob {order.blob}")
+        placement = await to_thread.run_sync(Placement, folder, order.filename)
+        try:
+            if not placement.is_there:
+                path = self._blobs.path_for(order.blob)
+                if path is not None:
+                    try:
+                        await to_thread.run_sync(placement.copy_from, path)
+                    except FileNotFoundError as error:
+                        raise NotStored(f"the file of blob {order.blob} is gone") from error
+                else:
+                    async for chunk in self._blobs.read(order.blob):
+                        await to_thread.run_sync(placement.file.write, chunk)
+                await to_thread.run_sync(placement.finish)
+        finally:
+            placement.close()
+        assert placement.stat is not None
+        return Materialized(os.path.join(folder, order.filename), stamp_of(placement.stat))
+
+    async def _sweep(self, workspace: str) -> None:
+        assert is_minted(workspace)
+        # In this order: as long as the last one is there, the next start knows that there is something to remove.
+        paths = (self.folders(workspace).tmp, os.path.join(self.root, workspace))
+        for path in paths:
+            await to_thread.run_sync(remove_tree, path)
+        if any(os.path.lexists(path) for path in paths):
+            raise StorageError(f"workspace {workspace} could not be removed whole; the next start tries again")
+
+    async def _fetch(self, order: Fetch) -> StorageAnswer:
+        stat = await self._blobs.stat(order.blob)
+        if stat is None:
+            raise NotStored(f"there is no blob {order.blob}")
+        if stat.size_bytes > order.size_max_bytes:
+            return StorageFailed(too_large(stat.size_bytes, order.size_max_bytes))
+        return Fetched(b"".join([chunk async for chunk in self._blobs.read(order.blob, 0, order.size_max_bytes)]))
+
+
+def tmp_folder(tmp_root: str, workspace: str) -> str:
+    return os.path.join(tmp_root, f"isthmus-{workspace}")
+
+
+def _make_folder(path: str) -> None:
+    os.close(open_folder(path, make=True))
+
+
+def _owned_blob(value: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(value, type=_Owner).blob
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # no JSON, no object, or no blob's name
+        return None
+
+
+def _unsafe(filename: str) -> StorageFailed:
+    return StorageFailed(f"got the file name {filename[:255]!r}, expected one without slashes that is not . or ..")

@@ -1,0 +1,489 @@
+"""The hub owns the engine: it tells it what happens, and carries out what it orders.
+
+One rule keeps it free of locks: nothing is awaited between calling the engine and queueing all that it returned. An
+order may cause another input at once (a queue that reports a message sent); its effects then wait for their turn, so
+that effects are always carried out in the order in which they were given.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ...core.base.effects import (
+    Append,
+    Cause,
+    Cease,
+    Close,
+    Connected,
+    Dial,
+    Discard,
+    Effect,
+    End,
+    Forget,
+    ForgetAll,
+    Note,
+    Opening,
+    Pass,
+    Pause,
+    PostOpening,
+    Receive,
+    Remove,
+    Resume,
+    Send,
+    SendEvents,
+    Serve,
+    StorageAnswer,
+    StorageFailed,
+    StorageOrder,
+    Sweep,
+)
+from ...core.base.errors import LocalProtocolError
+from ...core.base.ids import ChannelId, Ticket
+from ...core.base.limits import Limits
+from ...core.base.plan import Plan
+from ...core.base.timers import Deadline
+from ...core.files.store.records import FileEnds, FileStatus
+from ...core.status import Command, Status
+from ...core.tasks.record import TaskStatus
+from ...core.wire.http.response import ENDED_ORDERLY
+from ...transports.base.clock import loop_clock
+from ...transports.base.driver import DRIVE, Drive
+from ...transports.base.port import FileOutlet, Outlet, ReplyOutlet
+from ...transports.http_client.client import HttpClient
+from ...transports.memory import MemoryServer
+from ...transports.stdio.server_process import Child
+from ..disk.workspaces import Workspaces
+from .upstreams import UpstreamAddress, Upstreams
+
+STORAGE_GRACE_S: Final = 10.0
+"""How long, when everything else has stopped, what remains to be stored or removed may take. The next start removes
+what is left then."""
+
+_log = logging.getLogger("isthmus.hub")
+
+
+class EngineLike(Protocol):
+    """`core.engine.Engine`, or a `core.trace.Recorder` before one."""
+
+    @property
+    def session_count(self) -> int: ...
+    @property
+    def exchange_count(self) -> int: ...
+    @property
+    def earliest_at(self) -> float: ...
+    def owes(self, channel: ChannelId) -> bool: ...
+    def report(self) -> tuple[Status, ...]: ...
+    def tasks(self) -> tuple[TaskStatus, ...]: ...
+    def files(self) -> tuple[FileStatus, ...]: ...
+    def file_ends(self) -> tuple[FileEnds, ...]: ...
+    def next_timeout(self) -> Deadline | None: ...
+    def new_channel(self) -> ChannelId: ...
+    def receive_open(self, channel: ChannelId, opening: Opening, now: float) -> list[Effect]: ...
+    def receive_message(self, channel: ChannelId, message: bytes, now: float) -> list[Effect]: ...
+    def receive_messages(self, channel: ChannelId, messages: Sequence[bytes], now: float) -> list[Effect]: ...
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool: ...
+    def receive_pieces(self, channel: ChannelId, pieces: tuple[bytes, ...], now: float) -> list[Effect]: ...
+    def receive_part(
+        self,
+        channel: ChannelId,
+        pieces: tuple[bytes, ...],
+        now: float,
+        *,
+        opening: Connected | None = None,
+        size_bytes: int = 0,
+        cause: Cause | None = None,
+    ) -> list[Effect]: ...
+    def receive_close(self, channel: ChannelId, cause: Cause, now: float) -> list[Effect]: ...
+    def receive_answer(self, ticket: Ticket, answer: StorageAnswer, now: float) -> list[Effect]: ...
+    def receive_sent(self, channel: ChannelId, size_bytes: int, now: float) -> list[Effect]: ...
+    def receive_at_once(
+        self,
+        channel: ChannelId,
+        now: float,
+        *,
+        opening: Opening | None = None,
+        message: bytes | None = None,
+        size_bytes: int = 0,
+        cause: Cause | None = None,
+    ) -> list[Effect]: ...
+    def receive_drain(self, now: float) -> list[Effect]: ...
+    def receive_stop(self, now: float) -> list[Effect]: ...
+    def receive_command(self, server: str, command: Command, now: float) -> list[Effect]: ...
+    def receive_task_cancel(self, id: str, now: float) -> list[Effect]: ...
+    def receive_file_delete(self, id: str, now: float) -> list[Effect]: ...
+    def handle_timeout(self, now: float) -> list[Effect]: ...
+
+
+class Hub:
+    """A `transports.port.Port` over one engine.
+
+    Args:
+        make_engine: called once, inside the event loop, with the wall time at which its clock was 0.
+        upstreams: for each server of the plan, how to reach it.
+        log_server: called with each line that a child writes to stderr, and with what else is to be said of a server:
+            (server, line).
+        drive: how all transports move their bytes.
+    """
+
+    def __init__(
+        self,
+        make_engine: Callable[[float], EngineLike],
+        plan: Plan,
+        upstreams: Mapping[str, UpstreamAddress],
+        workspaces: Workspaces,
+        limits: Limits,
+        *,
+        log_server: Callable[[str, str], None],
+        drive: Drive = DRIVE,
+    ) -> None:
+        self.drive = drive
+        self._make_engine = make_engine
+        self._plan = {server.id: server for server in plan.servers}
+        self._upstreams = dict(upstreams)
+        self._workspaces = workspaces
+        self._limits = limits
+        self._log_server = log_server
+        self._outlets: dict[ChannelId, Outlet] = {}
+        self._owners: dict[ChannelId, str] = {}  # whose process a channel is
+        self._effects: deque[Effect] = deque()
+        self._is_applying = False
+        self._storing = 0  # storage orders under way
+        self._alarm_at = float("inf")
+        self._alarm = anyio.Event()
+        self._all_done = anyio.Event()
+        self._change: anyio.Event | None = None  # somebody waits for things to change
+        self._now: Callable[[], float]
+        self._unix_at_zero: float
+        self._engine: EngineLike
+        self._tasks: TaskGroup
+        self._servers: Upstreams
+
+    @property
+    def engine(self) -> EngineLike:
+        return self._engine
+
+    @property
+    def child_pids(self) -> list[int]:
+        """The server processes that run now."""
+        return [pid for server in self._plan for pid in self.pids_of(server)]
+
+    def pids_of(self, server: str) -> list[int]:
+        """The processes of a server that run now, those that are ending included."""
+        return [child.pid for child in self._children_of(server) if child.pid is not None]
+
+    def process_count(self, server: str) -> int:
+        """How many these are, together with those that are just being started."""
+        return len(self._children_of(server))
+
+    def _children_of(self, server: str) -> list[Child]:
+        outlets = [self._outlets[channel] for channel, owner in self._owners.items() if owner == server]
+        return [outlet for outlet in outlets if isinstance(outlet, Child)]
+
+    def now(self) -> float:
+        """The engine's clock."""
+        return self._now()
+
+    def now_unix(self) -> float:
+        """The wall time that it takes this for."""
+        return self._unix_at_zero + self._now()
+
+    def order(self, server: str, command: Command) -> None:
+        """Give the engine an operator's order."""
+        self._apply(self._engine.receive_command(server, command, self._now()))
+
+    def tasks(self) -> tuple[TaskStatus, ...]:
+        """Every task that is kept, the oldest first."""
+        return self._engine.tasks()
+
+    def cancel_task(self, id: str) -> None:
+        """Give the engine an operator's order.
+
+        Raises:
+            LocalProtocolError: there is no such task, or it is over.
+        """
+        self._apply(self._engine.receive_task_cancel(id, self._now()))
+
+    def files(self) -> tuple[FileStatus, ...]:
+        """Every file that is stored, those that were used last last."""
+        return self._engine.files()
+
+    def delete_file(self, id: str) -> None:
+        """Give the engine an operator's order.
+
+        Raises:
+            LocalProtocolError: there is no such file, or a call uses it.
+        """
+        self._apply(self._engine.receive_file_delete(id, self._now()))
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Work until `stop` is through, or until cancelled; then every upstream is gone."""
+        self._now = loop_clock()
+        self._unix_at_zero = time.time() - self._now()
+        self._engine = self._make_engine(self._unix_at_zero)
+        client = HttpClient(self._limits, protocols=self.drive.protocols, only_h11=self.drive.only_h11)
+        async with client, anyio.create_task_group() as self._tasks:
+            self._servers = Upstreams(
+                self._plan,
+                self._upstreams,
+                self._workspaces,
+                self._limits,
+                self,
+                client,
+                log_server=self._log_server,
+                protocols=self.drive.protocols,
+            )
+            self._tasks.start_soon(self._ring)
+            task_status.started()
+            await self._all_done.wait()
+            self._tasks.cancel_scope.cancel()
+
+    async def stop(self, grace_s: float) -> None:
+        """`drain`, then let go of every upstream and end `run`."""
+        await self.drain(grace_s)
+        # Children close their stdin, then get TERM, then KILL: each of these takes stop_grace_s at most.
+        with anyio.move_on_after(3 * self._limits.stop_grace_s + 2):
+            while self._outlets:
+                await self._wait_change()
+        # What sessions leave is removed only when their servers are gone: files that users uploaded among it.
+        with anyio.move_on_after(STORAGE_GRACE_S):
+            while self._storing:
+                await self._wait_change()
+        self._all_done.set()
+
+    async def drain(self, grace_s: float) -> None:
+        """Take no new work, let what runs finish within `grace_s`, then end every session. Safe to call again."""
+        self._apply(self._engine.receive_drain(self._now()))
+        with anyio.move_on_after(grace_s):
+            await self.wait_idle()
+        self._apply(self._engine.receive_stop(self._now()))
+
+    async def wait_idle(self) -> None:
+        """Return when no client is owed an answer."""
+        await self.wait_until(lambda: not self._engine.exchange_count)
+
+    async def wait_answered(self, channel: ChannelId) -> None:
+        """Return when the client of a pipe is owed no answer."""
+        await self.wait_until(lambda: not self._engine.owes(channel))
+
+    async def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Return when something holds of the engine, or of what was dialled."""
+        while not holds():
+            await self._wait_change()
+
+    async def _wait_change(self) -> None:
+        if self._change is None:
+            self._change = anyio.Event()  # one for all who wait
+        await self._change.wait()
+
+    def _tell_change(self) -> None:
+        if self._change is not None:
+            self._change.set()
+            self._change = None
+
+    # --- The port ---------------------------------------------------------------------------------------------------
+
+    def open(self, opening: Opening, outlet: Outlet) -> ChannelId:
+        channel = self._engine.new_channel()
+        effects = self._engine.receive_open(channel, opening, self._now())
+        self._outlets[channel] = outlet
+        self._apply(effects)
+        return channel
+
+    def posted(self, opening: PostOpening, message: bytes, outlet: Outlet) -> ChannelId:
+        channel = self._engine.new_channel()
+        effects = self._engine.receive_at_once(channel, self._now(), opening=opening, message=message)
+        self._outlets[channel] = outlet
+        self._apply(effects)
+        return channel
+
+    def opened(self, channel: ChannelId, opening: Opening) -> None:
+        if channel in self._outlets:
+            self._apply(self._engine.receive_open(channel, opening, self._now()))
+
+    def message(self, channel: ChannelId, message: bytes) -> None:
+        self._apply(self._engine.receive_message(channel, message, self._now()))
+
+    def arrived(self, channel: ChannelId, messages: Sequence[bytes]) -> None:
+        self._apply(self._engine.receive_messages(channel, messages, self._now()))
+
+    def pieces(self, channel: ChannelId, pieces: tuple[bytes, ...]) -> None:
+        self._apply(self._engine.receive_pieces(channel, pieces, self._now()))
+
+    def passes(self, channel: ChannelId, beginning: bytes, size_bytes: int) -> bool:
+        return self._engine.passes(channel, beginning, size_bytes)
+
+    def part(
+        self,
+        channel: ChannelId,
+        pieces: tuple[bytes, ...],
+        *,
+        opening: Connected | None = None,
+        size_bytes: int = 0,
+        is_last: bool = False,
+    ) -> None:
+        cause = ENDED_ORDERLY if is_last else None
+        if (self._outlets.pop(channel, None) if is_last else self._outlets.get(channel)) is not None:
+            now = self._now()
+            self._apply(
+                self._engine.receive_part(channel, pieces, now, opening=opening, size_bytes=size_bytes, cause=cause)
+            )
+
+    def replied(self, channel: ChannelId, opening: Connected, message: bytes | None) -> None:
+        if self._outlets.pop(channel, None) is not None:
+            now = self._now()
+            self._apply(
+                self._engine.receive_at_once(channel, now, opening=opening, message=message, cause=ENDED_ORDERLY)
+            )
+
+    def sent(self, channel: ChannelId, size_bytes: int) -> None:
+        self._apply(self._engine.receive_sent(channel, size_bytes, self._now()))
+
+    def delivered(self, channel: ChannelId, size_bytes: int) -> None:
+        if self._outlets.pop(channel, None) is not None:
+            now = self._now()
+            self._apply(self._engine.receive_at_once(channel, now, size_bytes=size_bytes, cause=ENDED_ORDERLY))
+
+    def closed(self, channel: ChannelId, cause: Cause) -> None:
+        if self._outlets.pop(channel, None) is not None:
+            self._owners.pop(channel, None)
+            self._apply(self._engine.receive_close(channel, cause, self._now()))
+
+    # --- Effects ----------------------------------------------------------------------------------------------------
+
+    def _apply(self, effects: list[Effect]) -> None:
+        queue = self._effects
+        queue.extend(effects)
+        if self._is_applying:
+            return
+        if queue:
+            self._is_applying = True
+            try:
+                while queue:
+                    self._carry_out(queue.popleft())
+            finally:
+                self._is_applying = False
+        if self._change is not None:
+            self._tell_change()
+        if self._engine.earliest_at < self._alarm_at:
+            self._alarm.set()
+
+    def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            outlet = self._outlets.get(effect.channel)
+            if outlet is not None:
+                outlet.send(effect)
+            return
+        if isinstance(effect, SendEvents):
+            reply: ReplyOutlet | None = self._outlets.get(effect.channel)  # type: ignore[assignment]
+            if reply is not None:
+                reply.send_events(effect)
+            return
+        if isinstance(effect, Dial):
+            self._dial(effect)
+            return
+        match effect:
+            case Pass():
+                reply_outlet: ReplyOutlet | None = self._outlets.get(effect.channel)  # type: ignore[assignment]
+                if reply_outlet is not None:
+                    reply_outlet.pass_on(effect)
+            case Close():
+                outlet = self._outlets.get(effect.channel)
+                if outlet is not None:
+                    outlet.close(effect)
+            case Pause() | Resume():
+                outlet = self._outlets.get(effect.channel)
+                if outlet is not None:
+                    outlet.pause() if isinstance(effect, Pause) else outlet.resume()
+            case Note():
+                level = logging.getLevelNamesMapping()[effect.level.upper()]
+                _log.log(level, "%s: %s" if effect.server else "%s%s", effect.server, effect.text)
+            case Receive() | Append() | Cease() | Serve():
+                self._carry_out_file_order(effect)
+            case _:
+                assert isinstance(effect, StorageOrder), effect
+                self._storing += 1
+                self._tasks.start_soon(self._store, effect)
+
+    def _carry_out_file_order(self, effect: Receive | Append | Cease | Serve) -> None:
+        outlet = self._outlets.get(effect.channel)
+        if outlet is None:
+            return
+        file_outlet: FileOutlet = outlet  # type: ignore[assignment]  # only HTTP file requests are ordered this
+        match effect:
+            case Receive():
+                file_outlet.receive(effect)
+            case Append():
+                file_outlet.append(effect)
+            case Cease():
+                file_outlet.cease(effect)
+            case Serve():
+                file_outlet.serve(effect)
+
+    def _dial(self, order: Dial) -> None:
+        channel = order.channel
+        try:
+            outlet, run = self._servers.reach(order.target, channel)
+        except LocalProtocolError as error:  # what a peer said is to go into a header, and cannot
+            cause = Cause(End.UNREACHABLE, str(error), unsent=True)
+            self._apply(self._engine.receive_close(channel, cause, self._now()))
+            return
+        self._outlets[channel] = outlet
+        if isinstance(outlet, Child):
+            self._owners[channel] = order.target.server
+        elif isinstance(outlet, MemoryServer):
+            outlet.connect(channel)
+        if run is not None:
+            self._tasks.start_soon(self._look_after, run, channel)
+
+    async def _look_after(self, run: Callable[[], Awaitable[None]], channel: ChannelId) -> None:
+        try:
+            await run()
+        except Exception:  # a defect met with one server must not take the others with it
+            _log.exception("a server could not be looked after")
+            self.closed(channel, Cause(End.BROKEN, "internal error"))
+
+    async def _store(self, order: StorageOrder) -> None:
+        try:
+            answer = await self._workspaces.carry_out(order)
+        except Exception:  # a defect met with one order must not take every session with it
+            _log.exception("%s failed", type(order).__name__)
+            answer = StorageFailed("internal error")
+        finally:
+            self._storing -= 1
+        try:
+            if answer is not None and not isinstance(order, Forget | ForgetAll | Discard | Remove | Sweep):
+                self._apply(self._engine.receive_answer(order.ticket, answer, self._now()))
+        except Exception:
+            _log.exception("the answer to %s could not be taken in", type(order).__name__)
+        finally:
+            self._tell_change()
+
+    # --- Time -------------------------------------------------------------------------------------------------------
+
+    async def _ring(self) -> None:
+        """One wake-up for all deadlines of the engine; asleep until the earliest."""
+        while True:
+            self._alarm = anyio.Event()
+            deadline = self._engine.next_timeout()
+            self._alarm_at = float("inf") if deadline is None else deadline.at
+            while True:
+                with anyio.move_on_at(self._alarm_at):
+                    await self._alarm.wait()
+                if not self._alarm.is_set():
+                    break
+                # What is due sooner may be off before that: at the latest then it is looked at again.
+                self._alarm = anyio.Event()
+                self._alarm_at = min(self._alarm_at, self._engine.earliest_at)
+            if self._now() >= self._alarm_at:
+                try:
+                    self._apply(self._engine.handle_timeout(self._now()))
+                except Exception:  # a mistake of ours over one session must not end the others; what was due is off
+                    _log.exception("a deadline could not be handled")

@@ -1,0 +1,126 @@
+"""Where the proxy listens, and by which names it may be reached there."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import ipaddress
+import logging
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import anyio
+
+from ...core.base.effects import PipeOpening
+from ...core.base.limits import Limits
+from ...core.wire.http.admin_routes import Management
+from ...core.wire.http.reverse_proxy_target import ForwardTarget
+from ...core.wire.http.routes import Surface
+from ...transports.unix.listener import LineListener, http_listener
+from ..base.errors import StartError
+from ..config.addresses import host_of, is_for_this_machine
+from ..config.settings import Core, Settings
+from .hub import Hub
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+_log = logging.getLogger("isthmus.server")
+
+
+async def open_listeners(settings: Settings) -> tuple[list[anyio.abc.Listener[anyio.abc.SocketStream]], str]:
+    """What HTTP is served on, and how it is reached."""
+    path, port = settings.core.unix_socket, settings.core.port
+    listeners: list[anyio.abc.Listener[anyio.abc.SocketStream]] = []
+    base_url = "http://localhost"
+    if port is not None:
+        listener, base_url = await _listener(settings, port)
+        listeners.append(listener)
+    if path is not None:
+        try:
+            listeners.append(await http_listener(path))
+        except OSError as error:
+            raise StartError(f"cannot listen on {path}: {error.strerror or error}") from error
+    return listeners, base_url
+
+
+async def serve_lines(
+    server: str,
+    path: str,
+    hub: Hub,
+    limits: Limits,
+    scope: anyio.CancelScope,
+    *,
+    task_status: anyio.abc.TaskStatus[None],
+) -> None:
+    log = functools.partial(_log.warning, "%s: %s", path)
+    try:
+        opening = PipeOpening(server=server)
+        listener = LineListener(
+            path, hub, opening, limits, wait_answered=hub.wait_answered, log=log, protocols=hub.drive.protocols
+        )
+    except OSError as error:
+        raise StartError(f"cannot listen on {path}: {error.strerror or error}") from error
+    with scope:
+        await listener.serve(task_status=task_status)
+
+
+async def _listener(settings: Settings, port: int) -> tuple[anyio.abc.Listener[anyio.abc.SocketStream], str]:
+    host = settings.core.host
+    try:
+        listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
+    except OSError as error:
+        raise StartError(_why_not_listening(host, port, error)) from error
+    bound = listener.extra(anyio.abc.SocketAttribute.local_port)
+    shown = "127.0.0.1" if is_wildcard(host) else host
+    return listener, f"http://{f'[{shown}]' if ':' in shown else shown}:{bound}"
+
+
+def _why_not_listening(host: str, port: int, error: OSError) -> str:
+    inner = error.__cause__ if isinstance(error.__cause__, OSError) else error
+    if errno.EADDRINUSE in (error.errno, inner.errno) or "in use" in str(error):
+        return f"port {port} on {host} is taken by another program: choose another one, or 0 for any that is free"
+    if errno.EACCES in (error.errno, inner.errno):
+        return f"port {port} may not be opened by this user: choose one above 1023"
+    return f"cannot listen on {host}:{port}: {error.strerror or error}"
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether the address means every interface."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def surface_of(settings: Settings, transparent: Mapping[str, ForwardTarget] | None = None) -> Surface:
+    core = settings.core
+    hosts = {*LOOPBACK_NAMES, *map(host_of, core.allowed_hosts)}
+    if not is_wildcard(core.host):
+        hosts.add(host_of(core.host))
+    if core.public_base_url:
+        hosts.add(host_of(urlsplit(core.public_base_url).hostname or ""))
+    aliases = {server.further_path: f"/mcp/{server.id}" for server in settings.servers if server.further_path}
+    if core.further_upload_path:
+        aliases |= {f"{core.further_upload_path}/{server.id}": f"/upload/{server.id}" for server in settings.servers}
+    return Surface(
+        servers=tuple(server.id for server in settings.servers),
+        hosts=frozenset(hosts),
+        origins=frozenset(origin.lower() for origin in core.allowed_origins),
+        any_host=core.any_host,
+        prefix=urlsplit(core.public_base_url or "").path.rstrip("/"),
+        management=_management(core),
+        transparent=dict(transparent or {}),
+        upload_size_max_bytes=settings.uploads.max_file_bytes,
+        passes={server.id: server.upstream.passes for server in settings.servers if server.upstream.passes},
+        required={server.id: server.required_headers for server in settings.servers if server.required_headers},
+        aliases=aliases,
+    )
+
+
+def _management(core: Core) -> Management | None:
+    """Without a token nobody else may reach this listener, neither directly nor through what stands in front of it."""
+    if not core.management.enabled:
+        return None
+    if core.management.token is not None:
+        return Management.with_token(core.management.token)
+    return Management() if is_for_this_machine(core) else None

@@ -1,0 +1,146 @@
+"""How servers are reached: what carries each channel that the engine dials."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio
+
+from ...core.base.effects import Cause, End, Join, Spawn, Target
+from ...core.base.ids import ChannelId
+from ...core.base.limits import Limits
+from ...core.base.plan import ServerPlan
+from ...transports.base.dialer import Dialler
+from ...transports.base.endpoint import Endpoint, is_websocket
+from ...transports.base.port import Outlet, Port
+from ...transports.http_client.client import HttpClient
+from ...transports.memory import MemoryServer, MemoryUpstream
+from ...transports.sse.client import SseUpstream
+from ...transports.stdio.server_process import Child, ChildSpec
+from ...transports.unix.client import UnixAddress, UnixServer
+from ..disk.workspaces import Folders, Workspaces
+
+if TYPE_CHECKING:
+    from ...transports.websocket.client import SocketServer
+
+UpstreamAddress = ChildSpec | Endpoint | UnixAddress | MemoryUpstream
+
+_log = logging.getLogger("isthmus.hub")
+
+
+class Upstreams:
+    """Args:
+    plans: of all servers, by their ids, and so `addresses`.
+    client: open as long as this is used.
+    log_server: called with each line that a child writes to stderr, and with what else is to be said of a server:
+        (server, line).
+    protocols: as in `transports.driver`.
+    """
+
+    def __init__(
+        self,
+        plans: Mapping[str, ServerPlan],
+        addresses: Mapping[str, UpstreamAddress],
+        workspaces: Workspaces,
+        limits: Limits,
+        port: Port,
+        client: HttpClient,
+        *,
+        log_server: Callable[[str, str], None],
+        protocols: bool | None = None,
+    ) -> None:
+        self._protocols = protocols
+        self._plans = plans
+        self._addresses = addresses
+        self._workspaces = workspaces
+        self._limits = limits
+        self._port = port
+        self._client = client
+        self._log_server = log_server
+        self._diallers: dict[str, Dialler] = {}  # of servers that are joined
+
+    def reach(self, target: Target, channel: ChannelId) -> tuple[Outlet, Callable[[], Awaitable[None]] | None]:
+        """The writing end of a new channel, and what to run for it, if anything.
+
+        Raises:
+            LocalProtocolError: what is to be said there cannot be. Nothing was begun.
+        """
+        upstream = self._addresses[target.server]
+        if isinstance(upstream, MemoryUpstream):
+            server = MemoryServer(self._port)
+            return server, partial(_serve_memory, upstream, server)
+        if isinstance(target, Spawn):
+            assert isinstance(upstream, ChildSpec)
+            return self._spawn(upstream, target, channel)
+        if isinstance(target, Join):
+            assert isinstance(upstream, Endpoint | UnixAddress)
+            joined = self._join(upstream, target, channel)
+            return joined, joined.run
+        assert isinstance(upstream, Endpoint)
+        return self._client.dial(upstream, target, channel, self._port), None
+
+    def _spawn(
+        self, spec: ChildSpec, target: Spawn, channel: ChannelId
+    ) -> tuple[Outlet, Callable[[], Awaitable[None]]]:
+        has_files = self._plans[target.server].has_files
+        if has_files:
+            spec = _placed(spec, self._workspaces.folders(target.workspace))
+        child = Child(
+            spec,
+            channel,
+            self._port,
+            self._limits,
+            log=lambda line: self._log_server(target.server, line),
+            protocols=self._protocols,
+        )
+        return child, partial(self._run_child, child, channel, target.workspace) if has_files else child.run
+
+    async def _run_child(self, child: Child, channel: ChannelId, workspace: str) -> None:
+        try:
+            await self._workspaces.prepare(workspace)
+        except OSError as error:
+            detail = f"the session's folders cannot be made: {error.strerror}"
+            self._port.closed(channel, Cause(End.UNREACHABLE, detail=detail, unsent=True))
+            return
+        await child.run()
+
+    def _join(
+        self, endpoint: Endpoint | UnixAddress, target: Join, channel: ChannelId
+    ) -> SocketServer | SseUpstream | UnixServer:
+        """Connect to a server's two-way stream, of the kind that its URL names: an http one is that of HTTP+SSE."""
+        log = partial(self._log_server, target.server)
+        if isinstance(endpoint, UnixAddress):
+            return UnixServer(endpoint, channel, self._port, self._limits, log=log, protocols=self._protocols)
+        if is_websocket(endpoint.url):
+            from ...transports.websocket.client import SocketServer  # with the first WebSocket: wsproto loads slowly
+
+            dialler = self._diallers.get(target.server)
+            if dialler is None:
+                dialler = self._diallers[target.server] = Dialler(endpoint, endpoint.address(), self._limits)
+            return SocketServer(dialler, endpoint, target.headers, channel, self._port, self._limits)
+        return SseUpstream(endpoint, target, channel, self._port, self._limits, self._client, log=log)
+
+
+async def _serve_memory(upstream: MemoryUpstream, server: MemoryServer) -> None:
+    try:
+        await upstream.serve(server)
+    except (anyio.EndOfStream, anyio.BrokenResourceError):
+        pass  # the engine closed the channel
+    except Exception:  # a server in our own process must not take the proxy with it
+        _log.exception("a server in this process failed")
+    finally:
+        server.leave()
+
+
+def _placed(spec: ChildSpec, folders: Folders) -> ChildSpec:
+    """The child in its session's folders: `{ws}`, `{in}`, `{out}` and `{tmp}` stand for them in its command,
+    environment and working directory; without one it runs in `{ws}`, and its TMPDIR is `{tmp}`."""
+    return ChildSpec(
+        command=tuple(folders.place(part) for part in spec.command),
+        env={"TMPDIR": folders.tmp} | {name: folders.place(value) for name, value in spec.env.items()},
+        cwd=folders.place(spec.cwd or "{ws}"),
+        inherit_env=spec.inherit_env,
+    )

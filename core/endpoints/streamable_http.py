@@ -1,0 +1,373 @@
+"""The endpoint of Streamable HTTP as clients use it: POST, GET and DELETE, and the session rules that go with them.
+
+Source: 2025-03-26, 2025-06-18 and 2025-11-25 basic/transports, "Streamable HTTP".
+"""
+
+from __future__ import annotations
+
+from ..base.effects import Cause, DeleteOpening, End, GetOpening, PostOpening
+from ..base.errors import HEADER_MISMATCH, INVALID_REQUEST, OVERLOADED, LocalProtocolError, RemoteProtocolError
+from ..base.ids import ChannelId
+from ..base.revisions import is_known_legacy, is_known_modern
+from ..bridge.request_meta import may_name_sender, revision_of
+from ..downstream.event_streams import Streams
+from ..downstream.responder import Courier
+from ..downstream.sessions import Clients
+from ..jsonrpc import message as jsonrpc
+from ..jsonrpc.message import Frame
+from ..state.context import Desk
+from ..state.exchange import ExchangeKey, Reply
+from ..state.session import Session
+from ..state.session import State as SessionState
+from ..state.stream import Stream
+from ..wire.http.mcp_headers import check, check_revision
+from .channels import PostRole, RefusedRole, StreamRole
+from .fast_path import ShortWay
+from .stateless import Stateless, read_leg, unsupported
+
+NO_ROOM = "too much was sent that is not taken yet: wait, and try again"
+
+
+class Posts:
+    """Clients of Streamable HTTP.
+
+    Attributes:
+        short: for those of their calls that can take it.
+    """
+
+    def __init__(self, desk: Desk, courier: Courier, clients: Clients, streams: Streams, stateless: Stateless) -> None:
+        self.short: ShortWay | None = None
+        self._desk = desk
+        self._courier = courier
+        self._clients = clients
+        self._streams = streams
+        self._stateless = stateless
+
+    # --- Channels open and close ------------------------------------------------------------------------------------
+
+    def open_post(self, channel: ChannelId, opening: PostOpening) -> None:
+        self._desk.register(channel, PostRole(opening))
+
+    def open_stream(self, channel: ChannelId, opening: GetOpening) -> None:
+        """GET: a stream of the session's own, or the rest of one that was cut off. Refused with 400 or 404; otherwise
+        it is open, with or without a first message.
+
+        A client "MAY remain connected to multiple SSE streams" (2025-03-26 basic/transports, "Multiple Connections");
+        and one that reconnects often has a dead stream that nobody has noticed yet.
+        """
+        session = self._session_for(channel, opening)
+        if session is None:
+            return
+        if opening.last_event_id is not None:
+            self._resume(channel, session, opening.last_event_id)
+            return
+        stream = Stream(channel, may_resume=session.features.event_ids, is_listening=True)
+        self._desk.register(channel, StreamRole(session, stream))
+        self._listen(session, stream)
+        self._streams.prime(session, stream)
+        self._courier.release_held(session)
+        session.rest()
+
+    def _listen(self, session: Session, stream: Stream) -> None:
+        session.streams.append(stream)
+        if len(session.streams) > self._desk.limits.streams_per_session_max:
+            oldest = session.streams.pop(0)
+            self._desk.close(oldest.channel, reason="this session has opened many event streams since")
+
+    def _resume(self, channel: ChannelId, session: Session, last_event_id: str) -> None:
+        """The server "MAY use this header to replay messages that would have been sent after the last event ID, *on
+        the stream that was disconnected*" (2025-11-25 basic/transports, "Resumability and Redelivery"). A stream that
+        is not known any more is refused: an empty one would hide the loss."""
+        found = self._streams.find(session, last_event_id)
+        if found is None:
+            self._desk.register(channel, RefusedRole())
+            text = "got a Last-Event-ID that is unknown here, or too old, expected that of a recent event"
+            self._refuse(channel, 400, INVALID_REQUEST, text)
+            return
+        stream, ordinal = found
+        self._desk.register(channel, StreamRole(session, stream))
+        self._courier.touch(session)
+        self._streams.resume(
+            session, stream, ordinal, channel, lambda seen: self._courier.receive_resumed(session, stream, seen)
+        )
+        self._courier.receive_resumed(session, stream, ordinal)
+        if stream.is_listening:
+            if stream in session.streams:
+                session.streams.remove(stream)
+            self._listen(session, stream)
+            self._courier.release_held(session)
+
+    def open_delete(self, channel: ChannelId, opening: DeleteOpening) -> None:
+        session = self._session_for(channel, opening)
+        if session is None:
+            return
+        self._desk.register(channel, RefusedRole())
+        self._clients.close_session(session, "session terminated")
+        self._desk.close(channel, status=204)
+
+    def receive_post_close(self, role: PostRole, channel: ChannelId, cause: Cause) -> None:
+        """A client hung up. That cancels nothing (2025-03-26 basic/transports, "Sending Messages": a disconnection
+        "SHOULD NOT be interpreted as the client cancelling its request"), except a handshake: nobody knows the id of
+        that session. Without sessions it cancels (2026-07-28 basic/patterns/cancellation)."""
+        if role.leg is not None and cause.end is not End.DONE:
+            self._stateless.hang_up(*role.leg)
+        if role.stream is not None:
+            self._streams.detach(role.stream, channel)
+        if role.session is not None and cause.end is not End.DONE:
+            if role.session.state in (SessionState.OPENING, SessionState.INITIALIZED):
+                self._clients.close_session(role.session, "client hung up before it was told its session")
+
+    def receive_stream_close(self, role: StreamRole, channel: ChannelId) -> None:
+        session, stream = role.session, role.stream
+        if stream.channel != channel:
+            return  # it goes on elsewhere
+        self._streams.detach(stream, channel)
+        self._streams.receive_left(session, stream)
+        if stream in session.streams:
+            session.streams.remove(stream)
+        if session.state is not SessionState.CLOSED:
+            self._courier.touch(session)
+
+    # --- Messages ---------------------------------------------------------------------------------------------------
+
+    def receive_post(self, role: PostRole, channel: ChannelId, body: bytes) -> None:
+        if role.has_body:
+            raise LocalProtocolError(f"channel {channel} is a POST, which has one body, and got a second")
+        role.has_body = True
+        if body[:1] != b"{" and jsonrpc.is_batch(body):
+            self._receive_batch(role, channel, body)
+            return
+        try:
+            frame = jsonrpc.decode(body)
+        except RemoteProtocolError as fault:
+            self._desk.send(channel, jsonrpc.parse_failure(fault), is_last=True, status=fault.http_status)
+            return
+        if self.short is not None and self.short.receive_call(role, channel, frame):
+            return
+        opening = role.opening
+        if not _is_of_session(frame, opening.revision) and self._receive_stateless(role, channel, frame):
+            return
+        is_request = frame.method is not None and frame.id_raw is not None
+        if frame.method == "initialize" and is_request:
+            self._open_session(role, channel, frame)
+            return
+        session = self._clients.sessions.get(opening.session or "")
+        if session is None or not _is_owner(session, opening):
+            self._find(channel, opening.session, opening)  # which says so
+            return
+        if opening.revision != session.features.revision and not self._check_revision(
+            channel, session, opening.revision
+        ):
+            return
+        if is_bound_up(frame) and not self._courier.up.has_room(session):
+            self._refuse(channel, 503, OVERLOADED, NO_ROOM, frame.id_raw if is_request else None)
+            return
+        reply = self._begin_reply(role, channel, session, has_request=is_request)
+        self._clients.receive_frame(session, reply, ExchangeKey(channel, 0), frame, opening.headers)
+        if not is_request:
+            self._desk.close(channel, status=202)
+
+    def _begin_reply(self, role: PostRole, channel: ChannelId, session: Session, *, has_request: bool) -> Reply:
+        opening = role.opening
+        if not has_request:  # else it is in use until that is settled
+            self._courier.touch(session)
+        session.receive_headers(opening.headers)
+        role.stream = Stream(channel, may_resume=session.features.event_ids and opening.accepts_events)
+        reply = Reply(role.stream, ends_channel=True, can_stream=opening.accepts_events)
+        if has_request:
+            self._streams.expect(session, reply)
+        return reply
+
+    def _receive_batch(self, role: PostRole, channel: ChannelId, body: bytes) -> None:
+        """Only a client with a session, and of an early revision, may send one."""
+        opening = role.opening
+        said = self._clients.read(channel, body)
+        if said is None:
+            return
+        frames, faults, _ = said
+        if faults:
+            self._desk.send(channel, jsonrpc.parse_failure(faults[0]), is_last=True, status=faults[0].http_status)
+            return
+        id_raw = frames[0].id_raw if len(frames) == 1 and frames[0].is_request else None
+        try:
+            named = [self._revision_of(frame) for frame in frames]  # any of them may be faulty
+            if any(revision is not None for revision in named):
+                raise RemoteProtocolError("got a batch, expected one message: that revision has no batches")
+        except RemoteProtocolError as error:
+            self._refuse(channel, error.http_status, error.rpc_code, error.message, id_raw, error.data)
+            return
+        if any(frame.method == "initialize" and frame.is_request for frame in frames):
+            if opening.session is None or self._find(channel, opening.session, opening) is not None:
+                self._refuse(channel, 400, INVALID_REQUEST, "got initialize within a batch, expected it alone")
+            return
+        session = self._find(channel, opening.session, opening)
+        if session is None or not self._check_revision(channel, session, opening.revision):
+            return
+        if not self._check_batch(channel, session, frames):
+            return
+        if any(is_bound_up(frame) for frame in frames) and not self._courier.up.has_room(session):
+            self._refuse(channel, 503, OVERLOADED, NO_ROOM, id_raw)
+            return
+        has_request = any(frame.is_request for frame in frames)
+        reply = self._begin_reply(role, channel, session, has_request=has_request)
+        reply.gathered = []
+        self._clients.receive_frames(session, reply, frames, channel, 0, opening.headers)
+        if not has_request:
+            self._desk.close(channel, status=202)
+
+    # --- Without sessions -------------------------------------------------------------------------------------------
+
+    def _receive_stateless(self, role: PostRole, channel: ChannelId, frame: Frame) -> bool:
+        """True if the body was one of a client without sessions, or of nobody who can be told apart from one.
+
+        The body decides, and the headers must agree with it: a request that names its revision belongs to no session,
+        and one that does not belongs to one, unless its header says otherwise.
+
+        Source: 2026-07-28 basic/versioning, "Backward Compatibility"; basic/transports/streamable-http.
+        """
+        opening = role.opening
+        try:
+            revision = self._revision_of(frame)
+            header = opening.revision
+            is_modern_header = header is not None and is_known_modern(header)
+            if not frame.is_request:
+                if frame.is_notification and (revision is not None or is_modern_header):
+                    # A cancellation by an id that a client chose must not reach another's request.
+                    self._desk.close(channel, status=202)
+                    return True
+                if is_modern_header:
+                    raise RemoteProtocolError("got an answer, expected none: nobody is asked in that revision")
+                return False
+            if revision is not None:
+                self._receive_request(role, channel, frame, revision)
+                return True
+            if frame.method == "initialize":
+                if is_modern_header:
+                    text = f"got initialize under MCP-Protocol-Version {header}, which has none"
+                    raise RemoteProtocolError(text, rpc_code=HEADER_MISMATCH)
+                return False
+            if is_modern_header:
+                read_leg(frame)  # which says what is missing
+            if header is not None and not is_known_legacy(header) and opening.session is None:
+                raise unsupported(header)
+        except RemoteProtocolError as error:
+            id_raw = frame.id_raw if frame.is_request else None
+            self._refuse(channel, error.http_status, error.rpc_code, error.message, id_raw, error.data)
+            return True
+        return False
+
+    def _revision_of(self, frame: Frame) -> str | None:
+        return None if frame.method is None else revision_of(frame.params)
+
+    def _receive_request(self, role: PostRole, channel: ChannelId, frame: Frame, revision: str) -> None:
+        opening = role.opening
+        assert frame.method is not None
+        if opening.revision is not None and revision:
+            check_revision(opening.revision, revision)  # whether or not what the body names is served
+        leg = read_leg(frame)
+        mirrors = self._stateless.mirrors_for(opening, frame)
+        check(frame.method, frame.params, leg.revision, opening.mirrored, mirrors, header_revision=opening.revision)
+        if frame.method == "subscriptions/listen" and not opening.accepts_events:
+            text = "got an Accept without text/event-stream, expected it: what is subscribed comes as events"
+            raise RemoteProtocolError(text, http_status=406)
+        stream = Stream(channel)
+        reply = Reply(stream, ends_channel=True, can_stream=opening.accepts_events)
+        mirrored = tuple(pair for pair in opening.mirrored if pair[0].startswith("mcp-param-"))
+        found = self._stateless.receive_request(
+            opening, ExchangeKey(channel, 0), frame, reply, opening.headers, mirrored=mirrored
+        )
+        if found is not None:
+            role.leg = *found, reply
+
+    # --- Sessions ---------------------------------------------------------------------------------------------------
+
+    def _open_session(self, role: PostRole, channel: ChannelId, frame: Frame) -> None:
+        opening = role.opening
+        if opening.session is not None and self._find(channel, opening.session, opening) is None:
+            return
+        if opening.session is not None:
+            self._refuse(channel, 400, INVALID_REQUEST, "got initialize for a session that is initialized already")
+        elif (fault := self._clients.no_room()) is not None:
+            self._refuse(channel, 503, OVERLOADED, fault, frame.id_raw)
+        else:
+            role.session = self._clients.open_session(
+                opening, channel, 0, frame, is_pipe=False, headers=opening.headers
+            )
+
+    # --- Refusals -----------------------------------------------------------------------------------------------
+
+    def _check_batch(self, channel: ChannelId, session: Session, frames: list[Frame]) -> bool:
+        if not session.features.batching:
+            text = f"got a batch, which revision {session.features.revision} does not have: expected one message"
+            self._refuse(channel, 400, INVALID_REQUEST, text)
+            return False
+        ids = [frame.id_raw for frame in frames if frame.is_request]
+        if len(set(ids)) != len(ids):
+            self._refuse(channel, 400, INVALID_REQUEST, "got an id twice in one batch, expected each once")
+            return False
+        return True
+
+    def _check_revision(self, channel: ChannelId, session: Session, revision: str | None) -> bool:
+        """2025-06-18 basic/transports: an "invalid or unsupported" version header is answered 400."""
+        if _knows(session, revision):
+            return True
+        assert revision is not None
+        expected = session.features.revision
+        text = f"got MCP-Protocol-Version {revision[:40]!r}, expected {expected}, which this session negotiated"
+        self._refuse(channel, 400, INVALID_REQUEST, text)
+        return False
+
+    def _session_for(self, channel: ChannelId, opening: GetOpening | DeleteOpening) -> Session | None:
+        """The session of a GET or DELETE; None when it was refused, and the channel registered for that."""
+        session = self._clients.sessions.get(opening.session or "")
+        if session is not None and _is_owner(session, opening) and _knows(session, opening.revision):
+            session.receive_headers(opening.headers)
+            return session
+        self._desk.register(channel, RefusedRole())
+        session = self._find(channel, opening.session, opening)
+        if session is not None:
+            self._check_revision(channel, session, opening.revision)
+        return None
+
+    def _find(
+        self, channel: ChannelId, id: str | None, opening: PostOpening | GetOpening | DeleteOpening
+    ) -> Session | None:
+        """The session an HTTP request names. A foreign one is answered exactly as an unknown one."""
+        if id is None and not isinstance(opening, PostOpening) and is_known_modern(opening.revision or ""):
+            # 2026-07-28 basic/transports/streamable-http: GET and DELETE are answered 405.
+            self._refuse(channel, 405, INVALID_REQUEST, "got another method than POST, expected POST")
+            return None
+        if id is None:
+            text = "got no Mcp-Session-Id header, expected the one that initialize was answered with"
+            self._refuse(channel, 400, INVALID_REQUEST, text)
+            return None
+        session = self._clients.sessions.get(id)
+        if session is None or not _is_owner(session, opening):
+            text = "Session not found: it has ended or never was; send initialize to begin a new one"
+            self._refuse(channel, 404, INVALID_REQUEST, text)
+            return None
+        return session
+
+    def _refuse(
+        self, channel: ChannelId, status: int, code: int, text: str, id_raw: bytes | None = None, data: object = None
+    ) -> None:
+        self._desk.send(channel, jsonrpc.encode_error(id_raw, code, text, data), is_last=True, status=status)
+
+
+def _is_of_session(frame: Frame, revision: str | None) -> bool:
+    """Whether header and body say that it is a message of a client with a session. What is not surely so may be."""
+    return (revision is None or is_known_legacy(revision)) and not may_name_sender(frame.params)
+
+
+def is_bound_up(frame: Frame) -> bool:
+    """Whether it is one more message for the server: answers, and what makes for less work, always are welcome."""
+    return frame.method not in (None, "ping", "notifications/initialized", "notifications/cancelled")
+
+
+def _is_owner(session: Session, opening: PostOpening | GetOpening | DeleteOpening) -> bool:
+    return session.server == opening.server and session.principal == opening.principal
+
+
+def _knows(session: Session, revision: str | None) -> bool:
+    """Whether a version header may accompany a request of the session."""
+    return revision is None or is_known_legacy(revision) or revision == session.features.revision

@@ -1,0 +1,246 @@
+"""Files on their way into a tool: handles in the arguments that take files become what the tool can open.
+
+The handles are found and checked before anything is sent, then replaced where they stand; every other byte of the
+params stays. `arguments` with a key twice on the way to a handle are refused: the upstream might read the other one.
+Where no argument is known to take files, `mentions` finds handles anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Final, Literal, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from ...base.errors import RemoteProtocolError
+from ...base.plan import UPLOAD_SCHEME, Deliver, UploadConsumer
+from ...jsonrpc.append import readable_text
+from ...jsonrpc.message import text_of
+from ...jsonrpc.paths import Place, walk
+from ...jsonrpc.splice import Edit, elements, members, set_member, splice, take
+from ..store.handles import ARTIFACT_SCHEME, HandleError, parse_artifact, parse_upload
+
+REFERENCES_MAX: Final = 256
+"""Handles in one call. Tools take a handful; each one costs a record to load and a file to place."""
+
+FILE_PREFIX: Final = "file://"
+"""People who know that a tool wants URIs write it before a handle."""
+
+_SEEN_MAX: Final = 80
+
+
+class Reference(NamedTuple):
+    """One handle in the params: its JSON string is `params[start:stop]`, `text` what it says.
+
+    `uid` names the upload, or the artifact, of session `sid`. `label` is the argument (`files[0].path`) and `deliver`
+    what is to stand in it.
+    """
+
+    start: int
+    stop: int
+    sid: str
+    uid: str
+    text: str
+    kind: Literal["upload", "artifact"] = "upload"
+    label: str = ""
+    deliver: Deliver = Deliver.PATH
+
+    @property
+    def id(self) -> str:
+        """As a mention has it."""
+        return self.uid
+
+
+class ArgumentProblem(Exception):
+    """Arguments a tool cannot be called with. The message is for whoever made the call: which argument, what came,
+    what to do."""
+
+
+def tool_named(patterns: Sequence[str], name: str) -> bool:
+    """Whether an adapter's `tools` cover the tool: by its name, or by a pattern with `*`, `?` or `[...]`."""
+    return name in patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+# --- Finding --------------------------------------------------------------------------------------------------------
+
+
+def find_references(params: bytes, consumer: UploadConsumer, *, helper: str) -> list[Reference]:
+    """As `find_all_references`, for one consumer."""
+    return find_all_references(params, (consumer,), helper=helper)
+
+
+def find_all_references(params: bytes, consumers: Sequence[UploadConsumer], *, helper: str) -> list[Reference]:
+    """The handles at the consumers' arguments in the params of a `tools/call`, in the order they stand in.
+
+    A string is one handle, a list of strings many; an argument that is absent or null holds none. What several
+    consumers, or several paths of one, lead to is one reference, delivered as the first of them says. `file://` before
+    a handle asks for a file URI where a path would be delivered.
+
+    Args:
+        helper: name of the tool that offers uploads, for the advice in messages.
+
+    Raises:
+        ArgumentProblem: anything else is there, or more than `REFERENCES_MAX` handles. With `accept_other`, what does
+            not begin as a handle does passes.
+    """
+    found: dict[int, Reference] = {}
+    for consumer in consumers:
+        search = _Search(params, consumer, helper)
+        for path in consumer.arguments:
+            for reference in search.at(path):
+                found.setdefault(reference.start, reference)
+                if len(found) > REFERENCES_MAX:
+                    raise ArgumentProblem(
+                        f"Argument {path}: got more than {REFERENCES_MAX} upload handles, expected at most "
+                        f"{REFERENCES_MAX} in one call."
+                    )
+    return [found[start] for start in sorted(found)]
+
+
+class _Search:
+    """For the handles that one consumer takes."""
+
+    def __init__(self, params: bytes, consumer: UploadConsumer, helper: str) -> None:
+        self._params = params
+        self._consumer = consumer
+        self._schemes = (consumer.uri_scheme, UPLOAD_SCHEME, ARTIFACT_SCHEME)
+        self._advice = (
+            f"To pass a file: call {helper}, POST the file to the upload_url it gives, and pass the upload handle from "
+            "the response."
+        )
+
+    def at(self, path: str) -> Iterator[Reference]:
+        for place in _places(self._params, f"arguments.{path}"):
+            label = place.label.removeprefix("arguments.")
+            raw = self._params[place.start : place.stop]
+            if not place.fits:
+                if self._is_other(raw):
+                    continue
+                raise ArgumentProblem(f"Argument {label}: got {_shown(raw)}, which cannot hold {path}. {self._advice}")
+            if raw == b"null":
+                continue
+            if not raw.startswith(b"["):
+                yield from self._reference(raw, place.start, label)
+            elif self._may_hold_handles(raw):
+                for index, (start, stop) in enumerate(elements(raw)):
+                    yield from self._reference(raw[start:stop], place.start + start, f"{label}[{index}]")
+
+    def _may_hold_handles(self, raw: bytes) -> bool:
+        """False only for a list that passes as a whole: it may be long."""
+        if not self._consumer.accept_other or b"\\" in raw:
+            return True
+        return any(scheme.encode() in raw for scheme in self._schemes)
+
+    def _is_other(self, raw: bytes) -> bool:
+        """Whether it is a value that passes."""
+        if not self._consumer.accept_other:
+            return False
+        text = readable_text(raw)
+        return text is None or not text.removeprefix(FILE_PREFIX).startswith(self._schemes)
+
+    def _reference(self, raw: bytes, start: int, label: str) -> Iterator[Reference]:
+        if self._is_other(raw):
+            return
+        text = readable_text(raw) or ""
+        deliver = self._consumer.deliver
+        bare = text
+        if text.startswith(FILE_PREFIX) and text.removeprefix(FILE_PREFIX).startswith(self._schemes):
+            bare = text.removeprefix(FILE_PREFIX)
+            deliver = Deliver.FILE_URI if deliver is Deliver.PATH else deliver
+        kind: Literal["upload", "artifact"] = "upload"
+        try:
+            if bare.startswith(ARTIFACT_SCHEME) and self._consumer.uri_scheme != ARTIFACT_SCHEME:
+                kind = "artifact"
+                sid, uid = parse_artifact(bare)
+            else:
+                is_usual = bare.startswith(UPLOAD_SCHEME)
+                sid, uid = parse_upload(bare, UPLOAD_SCHEME if is_usual else self._consumer.uri_scheme)
+        except HandleError as error:
+            raise ArgumentProblem(f"Argument {label}: got {_shown(raw)}, {error}. {self._advice}") from None
+        yield Reference(start, start + len(raw), sid, uid, text, kind, label, deliver)
+
+
+# --- Delivering -----------------------------------------------------------------------------------------------------
+
+
+def form(deliver: Deliver, path: str) -> str:
+    """The absolute path of a file as a tool takes it: as it is, or as its `file://` URI."""
+    assert deliver in (Deliver.PATH, Deliver.FILE_URI), "the other forms are not made of a path"
+    return FILE_PREFIX + quote(path) if deliver is Deliver.FILE_URI else path
+
+
+def embedded(deliver: Deliver, data: bytes, mime_type: str, *, label: str) -> str:
+    """A file's content as a tool takes it.
+
+    Raises:
+        ArgumentProblem: it is to be text and is not UTF-8.
+    """
+    if deliver is Deliver.TEXT:
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise ArgumentProblem(
+                f"Argument {label}: the file's content is to be passed as text, and it is not UTF-8 (byte "
+                f"{data[error.start]:#04x} at offset {error.start}). Convert the file to UTF-8 and send it again."
+            ) from None
+    text = base64.b64encode(data).decode()
+    if deliver is Deliver.DATA_URI:
+        return f"data:{mime_type};base64,{text}"
+    assert deliver is Deliver.BASE64, "the other forms are not made of content"
+    return text
+
+
+def deliver(params: bytes, placed: Sequence[tuple[Reference, str]]) -> bytes:
+    """The params with each reference replaced by a JSON string of the text beside it."""
+    return splice(params, [Edit(at.start, at.stop, msgspec.json.encode(text)) for at, text in placed])
+
+
+# --- Where output is to go ------------------------------------------------------------------------------------------
+
+
+def requested_filename(params: bytes, argument: str) -> str | None:
+    """What the caller wrote into the output path argument; None if it wrote no string there."""
+    try:
+        places = walk(params, f"arguments.{argument}")
+    except RemoteProtocolError:
+        return None
+    return text_of(params[places[0].start : places[0].stop]) if places and places[0].fits else None
+
+
+def place_output(params: bytes, argument: str, path: str) -> bytes:
+    """The params with the output path argument set to `path`; objects missing on the way are made.
+
+    Raises:
+        ArgumentProblem: something on the way is neither an object nor null, or has a key twice.
+    """
+    return _set_at(params, ("arguments", *argument.split(".")), 0, msgspec.json.encode(path))
+
+
+def _set_at(data: bytes, keys: tuple[str, ...], depth: int, value: bytes) -> bytes:
+    if depth == len(keys):
+        return value
+    if data == b"null":
+        data = b"{}"
+    label = ".".join(keys[1:depth]) or "arguments"
+    if not data.startswith(b"{"):
+        raise ArgumentProblem(f"Argument {label}: got {_shown(data)}, expected an object.")
+    try:
+        below = take(data, members(data).get(keys[depth])) or b"null"
+    except RemoteProtocolError as error:
+        raise ArgumentProblem(f"Argument {label}: {error.message}.") from None
+    return set_member(data, keys[depth], _set_at(below, keys, depth + 1, value))
+
+
+def _places(params: bytes, path: str) -> list[Place]:
+    try:
+        return walk(params, path)
+    except RemoteProtocolError as error:
+        raise ArgumentProblem(f"Argument {path.removeprefix('arguments.')}: {error.message}.") from None
+
+
+def _shown(raw: bytes) -> str:
+    text = raw[: 4 * _SEEN_MAX].decode(errors="replace")
+    return text if len(text) <= _SEEN_MAX else text[:_SEEN_MAX] + "…"

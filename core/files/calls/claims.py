@@ -1,0 +1,288 @@
+"""What the result of a `tools/call` claims to have written, and what its arguments may name.
+
+Nothing here judges whether a file exists or may be read: that is for whoever touches the disk.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import posixpath
+from collections.abc import Iterator, Sequence
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from ...base.effects import InlineSource
+from ...base.errors import RemoteProtocolError
+from ...base.plan import UPLOAD_SCHEME, AutoFiles, LocatorMode, OutputLocator
+from ...jsonrpc.append import readable_elements, readable_members, readable_text
+from ...jsonrpc.paths import walk
+from ...jsonrpc.splice import take
+from ..store.filenames import safe_filename, suffix_of
+from ..store.handles import ARTIFACT_SCHEME
+from .paths_in_text import PATH_MAX_CHARS, mentions, reads_as_path, spellings
+
+STRINGS_MAX: Final = 4096
+"""Strings of one JSON value that are looked at. Results that list files have hundreds."""
+
+
+class Claims(msgspec.Struct, frozen=True):
+    """Attributes:
+    named: spellings of one file each, likeliest first; in order: the allocated path, structured values, arguments,
+        links and text.
+    inline: content that the result holds.
+    links: URIs of the upstream's own resources.
+    wants_areas: what changed in the session's folders counts as well.
+    is_guess: for each of `named`: it was found by built-in rules, and nothing is said if it is not there.
+    if_changed: for each of `named`: it counts only if the call wrote it.
+    """
+
+    named: tuple[tuple[str, ...], ...] = ()
+    inline: tuple[InlineSource, ...] = ()
+    links: tuple[str, ...] = ()
+    wants_areas: bool = False
+    is_guess: tuple[bool, ...] = ()
+    if_changed: tuple[bool, ...] = ()
+
+
+class _Named(msgspec.Struct):
+    spellings: tuple[str, ...]
+    is_guess: bool
+    if_changed: bool
+
+
+def claims_of(
+    result: bytes, rules: OutputLocator | AutoFiles, *, arguments: bytes | None, allocated: str | None, limit: int
+) -> Claims:
+    """What a finished call claims. One that says `isError` claims nothing: the paths in it are those it complains of.
+
+    Args:
+        result: the JSON of the result, of any shape.
+        rules: where to look; `AutoFiles`: in text, structured content, arguments and the session's folders.
+        arguments: the JSON of the arguments as the server got them, if they are known.
+        allocated: the path that was put into the output argument.
+        limit: at most so many from each of structured content, arguments, links, text, and embedded content.
+
+    Raises:
+        re.error: a configured pattern does not compile, which reading the configuration should have refused.
+    """
+    spans = readable_members(result)
+    if take(result, spans.get("isError")) == b"true":
+        return Claims()
+    blocks = readable_elements(take(result, spans.get("content")))
+    structured = take(result, spans.get("structuredContent"))
+    texts = [text for block in blocks if is_text_block(block) and (text := member_text(block, "text")) is not None]
+    named: list[_Named] = [] if allocated is None else [_Named((allocated,), False, False)]
+    if isinstance(rules, AutoFiles):
+        named += [_Named(found, True, True) for found in _structured_guesses(structured)[:limit]]
+        named += [_Named(found, True, True) for found in argument_paths(arguments, (), limit)]
+        named += [_Named(found, False, True) for found in _file_uris(blocks)[:limit]]
+        named += [_Named(found, True, True) for found in mentions("\n".join(texts), ())[:limit]]
+        return _claims(named, wants_areas=True)
+    modes = rules.modes
+    if LocatorMode.STRUCTURED in modes and rules.output_path_key is not None:
+        named += [_Named(found, False, False) for found in _structured(result, rules.output_path_key)[:limit]]
+    if LocatorMode.ARGUMENT in modes:
+        is_guess = not rules.path_arguments
+        named += [_Named(found, is_guess, True) for found in argument_paths(arguments, rules.path_arguments, limit)]
+    if LocatorMode.REGEX in modes or LocatorMode.RESOURCE_LINK in modes:
+        named += [_Named(found, False, False) for found in _file_uris(blocks)[:limit]]
+    if LocatorMode.REGEX in modes:
+        patterns = rules.output_path_regexes
+        named += [_Named(found, not patterns, False) for found in mentions("\n".join(texts), patterns)[:limit]]
+    return _claims(
+        named,
+        inline=tuple(embedded(blocks)[:limit]) if LocatorMode.EMBEDDED in modes else (),
+        links=tuple(_links(blocks)[:limit]) if LocatorMode.RESOURCE_LINK in modes else (),
+        wants_areas=LocatorMode.CHANGED in modes,
+    )
+
+
+def argument_paths(arguments: bytes | None, names: Sequence[str], limit: int) -> list[tuple[str, ...]]:
+    """Spellings of what the arguments may name as files, at most `limit`.
+
+    Args:
+        arguments: the JSON of the arguments. What cannot be read names nothing.
+        names: dotted paths of those that count; none: every string, at any depth, those that read as paths first.
+    """
+    if arguments is None:
+        return []
+    if names:
+        values = [value for name in names for value in _values_at(arguments, name)]
+    else:
+        values = sorted(strings_of(arguments), key=lambda value: not reads_as_path(value))
+    found: dict[tuple[str, ...], None] = {}
+    for value in values:
+        if "\n" not in value and not value.startswith((UPLOAD_SCHEME, ARTIFACT_SCHEME)) and (read := spellings(value)):
+            found[tuple(read)] = None
+            if len(found) == limit:
+                break
+    return list(found)
+
+
+def strings_of(data: bytes) -> list[str]:
+    """The string values in a JSON value, at any depth, in order, at most `STRINGS_MAX`; none, if it is not JSON."""
+    try:
+        return list(_strings(json.loads(data)))
+    except (ValueError, RecursionError):
+        return []
+
+
+def _strings(value: object) -> Iterator[str]:
+    waiting: list[object] = [value]
+    count = 0
+    while waiting and count < STRINGS_MAX:
+        value = waiting.pop()
+        if isinstance(value, str):
+            count += 1
+            yield value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        elif isinstance(value, dict):
+            waiting.extend(reversed(value.values()))
+        elif isinstance(value, list):
+            waiting.extend(reversed(value))
+
+
+def _claims(
+    named: Sequence[_Named],
+    *,
+    inline: tuple[InlineSource, ...] = (),
+    links: tuple[str, ...] = (),
+    wants_areas: bool = False,
+) -> Claims:
+    """Each name once, with the strictest of what is said of it."""
+    merged: dict[tuple[str, ...], _Named] = {}
+    for one in named:
+        if not one.spellings:
+            continue
+        first = merged.setdefault(one.spellings, one)
+        first.is_guess = first.is_guess and one.is_guess
+        first.if_changed = first.if_changed and one.if_changed
+    return Claims(
+        tuple(merged),
+        inline,
+        links,
+        wants_areas,
+        tuple(one.is_guess for one in merged.values()),
+        tuple(one.if_changed for one in merged.values()),
+    )
+
+
+# --- Structured content ---------------------------------------------------------------------------------------------
+
+
+def _structured(result: bytes, key: str) -> list[tuple[str, ...]]:
+    return [tuple(spellings(value)) for value in _values_at(result, f"structuredContent.{key}")]
+
+
+def _values_at(data: bytes, path: str) -> list[str]:
+    """The strings at a dotted path, a list standing for its items."""
+    try:
+        places = walk(data, path)
+    except RemoteProtocolError:
+        return []
+    found: list[str | None] = []
+    for place in places:
+        raw = data[place.start : place.stop]
+        if place.fits:
+            found += [readable_text(item) for item in (readable_elements(raw) if raw.startswith(b"[") else [raw])]
+    return [value for value in found if value is not None]
+
+
+def _structured_guesses(structured: bytes | None) -> list[tuple[str, ...]]:
+    """What reads as a path as a whole, then what the other strings mention."""
+    values = [] if structured is None else strings_of(structured)
+    whole = [tuple(spellings(value)) for value in values if reads_as_path(value)]
+    prose = "\n".join(value for value in values if _may_be_prose(value))
+    return whole + mentions(prose, ())
+
+
+def _may_be_prose(value: str) -> bool:
+    """Whether it is no path, or may be a sentence that ends with one."""
+    return not reads_as_path(value) or (" " in value and not value.startswith(("~", "/", ".")))
+
+
+# --- Content blocks -------------------------------------------------------------------------------------------------
+
+
+def _resource_uris(blocks: Sequence[bytes]) -> Iterator[tuple[str, bool]]:
+    """The URI of each resource that is embedded or linked, and whether it is linked."""
+    for block in blocks:
+        kind = member_text(block, "type")
+        held = take(block, readable_members(block).get("resource")) if kind == "resource" else block
+        if kind in ("resource", "resource_link") and (uri := member_text(held, "uri")) is not None:
+            yield uri, kind == "resource_link"
+
+
+def _file_uris(blocks: Sequence[bytes]) -> list[tuple[str, ...]]:
+    return [tuple(spellings(uri)) for uri, _ in _resource_uris(blocks) if uri.lower().startswith("file:")]
+
+
+def _links(blocks: Sequence[bytes]) -> list[str]:
+    ours = ("file:", ARTIFACT_SCHEME)
+    return list(
+        dict.fromkeys(
+            uri
+            for uri, is_link in _resource_uris(blocks)
+            if is_link and len(uri) <= PATH_MAX_CHARS and not uri.lower().startswith(ours)
+        )
+    )
+
+
+def embedded(blocks: Sequence[bytes]) -> list[InlineSource]:
+    """The content of each image, audio or resource block that can be decoded."""
+    found: list[InlineSource] = []
+    counts: dict[str, int] = {}
+    for block in blocks:
+        kind = member_text(block, "type")
+        if kind not in ("image", "audio", "resource"):
+            continue
+        held = take(block, readable_members(block).get("resource")) if kind == "resource" else block
+        data = _held(held, kind)
+        if data is None:
+            continue
+        counts[kind] = counts.get(kind, 0) + 1
+        mime = member_text(held, "mimeType")
+        is_prose = kind == "resource" and member_text(held, "text") is not None
+        ending = suffix_of(mime or "") or ("txt" if is_prose else "bin")
+        fallback = f"{kind}-{counts[kind]}.{ending}"
+        uri = member_text(held, "uri") if kind == "resource" else None
+        found.append(InlineSource(data, safe_filename(_last_segment(uri or ""), fallback), mime))
+    return found
+
+
+def contents_of(result: bytes) -> list[InlineSource]:
+    """The contents in the result of a `resources/read`, as far as they can be decoded."""
+    items = readable_elements(take(result, readable_members(result).get("contents")))
+    return embedded([b'{"type":"resource","resource":%b}' % item for item in items])
+
+
+def _held(held: bytes | None, kind: str) -> bytes | None:
+    """The content of an image, audio or resource; None if there is none or its base64 is bad."""
+    if kind == "resource" and (text := member_text(held, "text")) is not None:
+        return text.encode()
+    encoded = member_text(held, "blob" if kind == "resource" else "data")
+    if encoded is None:
+        return None
+    try:
+        return base64.b64decode("".join(encoded.split()), validate=True)  # some encoders break lines
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _last_segment(uri: str) -> str:
+    try:
+        return unquote(posixpath.basename(urlsplit(uri).path))
+    except ValueError:  # such as an unclosed [ in the host
+        return ""
+
+
+def is_text_block(block: bytes) -> bool:
+    return member_text(block, "type") == "text"
+
+
+def member_text(data: bytes | None, key: str) -> str | None:
+    """The text of an object's string member; None, if there is none."""
+    return None if data is None else readable_text(take(data, readable_members(data).get(key)))

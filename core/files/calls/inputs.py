@@ -1,0 +1,236 @@
+"""Files on their way into one call: the handles in its arguments are found, the files laid out or read, and their
+places filled with what the tool takes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from ...base.effects import Fetch, Fetched, Materialize, Materialized, StorageAnswer
+from ...base.plan import Deliver
+from ...state.context import Desk
+from ...state.storage_orders import Waiting, reason_of
+from ...state.tool_hints import Hints
+from ..store.store import Shelf
+from ..store.workspaces import Folders
+from . import arguments as delivery
+from . import mentions
+from . import offers as catalog
+from .arguments import ArgumentProblem, Reference
+from .job import Input, Job
+from .mentions import Mention
+from .path_mapping import to_there
+from .uris import link_to, uri_of
+
+ON_DISK: Final = frozenset({Deliver.PATH, Deliver.FILE_URI})
+READ: Final = frozenset({Deliver.DATA_URI, Deliver.BASE64, Deliver.TEXT})
+LEARNED_MAX: Final = 1024
+"""Arguments of which it was learned from a refusal that they are for URIs: of some hundred tools, over all servers."""
+
+
+class Inputs:
+    """
+    Args:
+        answered: called with the job when an order of it was answered.
+    """
+
+    def __init__(
+        self, desk: Desk, shelf: Shelf, waiting: Waiting, folders: Folders, answered: Callable[[Job], None]
+    ) -> None:
+        self._desk = desk
+        self._shelf = shelf
+        self._waiting = waiting
+        self._folders = folders
+        self._answered = answered
+        self._learned: OrderedDict[tuple[str, str, str], None] = OrderedDict()  # server, tool, argument
+
+    # --- Before -----------------------------------------------------------------------------------------------------
+
+    def find(self, job: Job) -> None:
+        """Find every handle in the arguments, and the file it stands for.
+
+        Raises:
+            ArgumentProblem: one that is none, or stands for nothing that its caller may use.
+        """
+        params, server = job.exchange.params, job.link.plan
+        assert params is not None
+        helper = catalog.helper_name(server.id)
+        if not self._desk.plan.uploads_enabled:
+            self._check_no_files(job, params)
+        job.references = delivery.find_all_references(params, job.consumers, helper=helper)
+        if not job.consumers and server.auto_files is not None:
+            limit = delivery.REFERENCES_MAX
+            job.mentions = mentions.find_mentions(params, schemes=(server.upload_scheme,), limit=limit)
+        all_found: list[Reference | Mention] = [*job.references, *job.mentions]
+        for found in all_found:
+            self._resolve(job, found, helper)
+
+    def _check_no_files(self, job: Job, params: bytes) -> None:
+        """Uploads are switched off, so nothing but artifacts can be in the arguments that are for files."""
+        for consumer in job.consumers:
+            try:
+                found = delivery.find_all_references(params, [consumer], helper="")
+                has_uploads = any(reference.kind == "upload" for reference in found)
+            except ArgumentProblem:
+                has_uploads = True
+            if has_uploads:
+                name = ", ".join(consumer.arguments)
+                raise ArgumentProblem(f"Argument {name} is for uploads, and uploads are switched off here.")
+
+    def _resolve(self, job: Job, found: Reference | Mention, helper: str) -> None:
+        key = _key(found)
+        if key in job.inputs:
+            return
+        session = job.link.session_of(job.exchange)
+        whose = session.server, session.sid, session.principal
+        entry = self._shelf.find(*whose, of_sid=found.sid, id=found.id, kind=found.kind)
+        if entry is None:
+            gone = self._shelf.gone(*whose, of_sid=found.sid, id=found.id, kind=found.kind)
+            why = gone or "it has expired, or belongs to another session"
+            if found.kind == "artifact":
+                again = "Call the tool that made it again, or upload the file."
+                raise ArgumentProblem(f"Unknown artifact {found.text[:160]}: {why}. {again}")
+            raise ArgumentProblem(
+                f"Unknown upload handle {found.text[:160]}: {why}. "
+                f"Call {helper}, upload the file, and pass the handle from its response."
+            )
+        self._shelf.pin(entry)
+        job.inputs[key] = Input(entry)
+
+    # --- Orders -----------------------------------------------------------------------------------------------------
+
+    def order(self, job: Job) -> None:
+        """Have the files laid out where the server sees them, or read, as their places want them."""
+        on_disk = {_key(mention) for mention in job.mentions}
+        on_disk |= {_key(reference) for reference in job.references if reference.deliver in ON_DISK}
+        read = {_key(reference) for reference in job.references if reference.deliver in READ}
+        if read and not self._fits(job):
+            return
+        for key, given in job.inputs.items():
+            if key in on_disk:
+                self._lay_out(job, given, given.entry.record.id)
+            if key in read:
+                self._read(job, given)
+
+    def _lay_out(self, job: Job, given: Input, id: str) -> None:
+        record, link, ledger = given.entry.record, job.link, job.ledger
+        folder = f"{self._desk.plan.workspaces_path}/{link.workspace}/{link.plan.stage}/{id}"
+
+        def placed(answer: StorageAnswer) -> None:
+            ledger.end_placing(folder)
+            if isinstance(answer, Materialized):
+                given.path = to_there(answer.path, link.plan.shared)
+                ledger.place(answer.path, answer.stamp, uri_of(record, link.plan.upload_scheme))
+            else:
+                job.problem = f"The uploaded file {record.filename} cannot be handed to the tool: {reason_of(answer)}."
+            self._answered(job)
+
+        job.open_orders += 1
+        ledger.begin_placing(folder)
+        self._folders.order(
+            link.workspace,
+            lambda ticket: Materialize(
+                ticket=ticket,
+                workspace=link.workspace,
+                blob=record.blob,
+                upload=id,
+                filename=record.filename,
+                folder=link.plan.stage,
+            ),
+            placed,
+        )
+
+    def _fits(self, job: Job) -> bool:
+        """Whether no more content is to be put into the call than may be: a file counts wherever it stands."""
+        limit = self._desk.limits.inline_size_max_bytes
+        records = [job.inputs[_key(r)].entry.record for r in job.references if r.deliver in READ]
+        size = sum(record.size_bytes for record in records)
+        if size > limit:
+            what = f"The file {records[0].filename} has" if len(records) == 1 else "These files together have"
+            job.problem = (
+                f"{what} {size} bytes, and this tool takes the content itself: at most {limit} bytes are put into a "
+                "call."
+            )
+        return size <= limit
+
+    def _read(self, job: Job, given: Input) -> None:
+        record, limit = given.entry.record, self._desk.limits.inline_size_max_bytes
+
+        def fetched(answer: StorageAnswer) -> None:
+            if isinstance(answer, Fetched):
+                given.data = answer.data
+            else:
+                job.problem = f"The file {record.filename} cannot be handed to the tool: {reason_of(answer)}."
+            self._answered(job)
+
+        job.open_orders += 1
+        self._waiting.order(lambda ticket: Fetch(ticket=ticket, blob=record.blob, size_max_bytes=limit), fetched)
+
+    # --- After ------------------------------------------------------------------------------------------------------
+
+    def write(self, job: Job, hints: Hints | None) -> bytes:
+        """The params as the server is to have them.
+
+        Raises:
+            ArgumentProblem: a file is not what its place takes.
+        """
+        params = job.exchange.params
+        assert params is not None
+        if job.references:
+            params = delivery.deliver(params, [(found, self._text(job, found)) for found in job.references])
+        if job.mentions:
+            placed = [(found, self._path(job, found)) for found in job.mentions]
+            params = mentions.replace(params, placed, lambda found: self._form(job, found, hints))
+        return params
+
+    def _path(self, job: Job, found: Reference | Mention) -> str:
+        path = job.inputs[_key(found)].path
+        assert path is not None
+        return path
+
+    def _text(self, job: Job, found: Reference) -> str:
+        if found.deliver in ON_DISK:
+            return delivery.form(found.deliver, self._path(job, found))
+        given = job.inputs[_key(found)]
+        record = given.entry.record
+        if found.deliver is Deliver.URL:
+            url = link_to(self._desk, job.link.session_of(job.exchange), record)
+            if url is None:
+                raise ArgumentProblem(
+                    f"Argument {found.label}: {record.filename} is to be passed as a link, and there is no HTTP "
+                    "listener, or downloads are switched off."
+                )
+            return url
+        assert given.data is not None
+        return delivery.embedded(found.deliver, given.data, record.mime_type, label=found.label)
+
+    def _form(self, job: Job, found: Mention, hints: Hints | None) -> Deliver:
+        is_learned = self._argument(job, found) in self._learned
+        if found.is_whole and (is_learned or (hints is not None and hints.wants_uri(found.label, found.key))):
+            return Deliver.FILE_URI
+        return Deliver.PATH
+
+    def learn(self, job: Job, hints: Hints | None) -> bool:
+        """The server refused paths for want of URIs. Whether that is news: the same call would now be another."""
+        bare = [one for one in job.mentions if one.is_whole and not one.has_prefix]
+        news = [self._argument(job, one) for one in bare if self._form(job, one, hints) is Deliver.PATH]
+        for key in news:
+            self._learned[key] = None
+            self._learned.move_to_end(key)
+            if len(self._learned) > LEARNED_MAX:
+                self._learned.popitem(last=False)
+        return bool(news)
+
+    def _argument(self, job: Job, found: Mention) -> tuple[str, str, str]:
+        return job.link.plan.id, job.tool, found.key
+
+    def release(self, job: Job) -> None:
+        """The call is over: what it used may expire again."""
+        for given in job.inputs.values():
+            self._shelf.unpin(given.entry)
+
+
+def _key(found: Reference | Mention) -> tuple[str, str, str]:
+    return found.kind, found.sid, found.id

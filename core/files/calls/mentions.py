@@ -1,0 +1,341 @@
+"""Handles that stand anywhere in a call's arguments: found in the text of any string, and replaced there by paths.
+
+A handle may be a whole string, or stand in prose, in a list within one string, in SQL, in code, or in JSON that is
+itself the text of a string. Strings are searched as they read, not as they are escaped; what is found is then located
+in the bytes again, so that a replacement is one splice, escaped for every layer it lies in. Keys are never searched.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from ...base.errors import RemoteProtocolError
+from ...base.lazy_regex import Pattern
+from ...base.plan import UPLOAD_SCHEME, Deliver
+from ...jsonrpc.append import readable_text
+from ...jsonrpc.splice import Edit, Span, elements, members, splice
+from ..store.handles import ARTIFACT_SCHEME
+from .arguments import ArgumentProblem, form
+
+DEPTH_MAX: Final = 64
+"""Levels of arrays and objects that are searched, each of which costs a reading of what is below it. Real arguments
+have fewer than ten."""
+
+LAYERS_MAX: Final = 4
+"""How often text may be JSON whose strings are JSON again. One is common, two are seen."""
+
+LABEL_MAX_CHARS: Final = 200
+"""Of a label or key, as messages show them and schemas are asked for them: one that is longer is cut."""
+
+_ID: Final = "[0-9a-f]{32}"  # as `ids.mint` makes it
+_SIZE_MIN: Final = len("sessions/") + 2 * 32  # of what can hold a handle: most values are shorter
+_NAME: Final = r"[\w.~%+@-]*[\w~%+@-]"  # of a file in a URI; the full stop of a sentence is no part of it
+_BEGINS: Final = r"(?:(?<![0-9A-Za-z+.-])|(?<=\\[nrt]))"  # behind no word, unless it is the escape of a line's end
+_ENDS: Final = r"(?![\w.~%+@/*-])"  # so a slash before it leads nowhere
+
+_ESCAPE: Final = Pattern(r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\[^u]")
+_SPACE: Final = " \t\r\n"
+
+_SQL_BEGINNING: Final = Pattern(
+    r"\s*+(?:select|insert|copy|create|attach|from|describe|summarize|pragma|explain|update|delete|with|values)\b",
+    re.IGNORECASE,
+)
+_SELECT: Final = Pattern(r"\bselect\b", re.IGNORECASE)
+_FROM: Final = Pattern(r"\bfrom\b", re.IGNORECASE)
+_SQL_TOKEN: Final = Pattern(r"'(?:[^']++|'')*+'?|\"(?:[^\"]++|\"\")*+\"?|--[^\n]*+")
+
+Quoting = Literal["json", "sql'", 'sql"', "code'", 'code"']
+"""How text is escaped where it stands: in a JSON string; in SQL, where a quote is doubled; in code, where it has a
+backslash before it."""
+
+
+class Mention(NamedTuple):
+    """One handle in the params.
+
+    Attributes:
+        start, stop: it is `params[start:stop]`, with the `file://` before it, escapes and all.
+        label: the argument (`files[0].path`); where it stands in JSON within a string, on into that.
+        key: the last member's name in that.
+        kind: what it is a handle of.
+        sid, id: the session, and the upload or artifact.
+        text: the handle as it reads, without what is before it.
+        is_whole: nothing else is in the string.
+        has_prefix: `file:` stands before it, so a file URI is wanted.
+        quoting: how to escape what takes its place, inner layer first.
+    """
+
+    start: int
+    stop: int
+    label: str
+    key: str
+    kind: Literal["upload", "artifact"]
+    sid: str
+    id: str
+    text: str
+    is_whole: bool
+    has_prefix: bool
+    quoting: tuple[Quoting, ...]
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether it stands in JSON that is the text of a string."""
+        return self.quoting.count("json") > 1
+
+
+def find_mentions(params: bytes, *, schemes: Sequence[str] = (), limit: int) -> list[Mention]:
+    """Every handle in the strings of `arguments`, in the params of a `tools/call`, in order.
+
+    What only resembles a handle passes. The name of a file that follows one belongs to it as far as it is written as
+    in a URI: without spaces, quotes, brackets and commas.
+
+    Args:
+        schemes: what upload handles start with; `UPLOAD_SCHEME` and `ARTIFACT_SCHEME` always count.
+
+    Raises:
+        ArgumentProblem: there are more than `limit`; or one lies where the arguments cannot be read: below a key that
+            is there twice, or more than `DEPTH_MAX` levels deep.
+    """
+    if not _may_mention(params):
+        return []
+    search = _Search(tuple(sorted({*schemes, UPLOAD_SCHEME, ARTIFACT_SCHEME})), limit)
+    unread = params
+    try:
+        span = members(params).get("arguments")
+        if span is None:
+            return []
+        unread = params[span.start : span.stop]
+        return search.in_json(unread, "", "", span.start, LAYERS_MAX)
+    except RemoteProtocolError as error:
+        if search.is_mentioned(unread):
+            raise ArgumentProblem(f"The arguments hold a file's handle and cannot be read: {error.message}.") from None
+        return []
+
+
+def replace(params: bytes, placed: Sequence[tuple[Mention, str]], form_of: Callable[[Mention], Deliver]) -> bytes:
+    """The params with each mention replaced by the text beside it, escaped for where it stands.
+
+    That text is a path, of which a file URI is made where `form_of` or a `file:` before the handle asks for one; for
+    any other delivery it is put as it is.
+    """
+    edits = []
+    for mention, text in placed:
+        if mention.has_prefix or form_of(mention) is Deliver.FILE_URI:
+            text = form(Deliver.FILE_URI, text)
+        for quoting in mention.quoting:
+            text = _quoted(text, quoting)
+        edits.append(Edit(mention.start, mention.stop, text.encode()))
+    return splice(params, edits)
+
+
+def _may_mention(data: bytes) -> bool:
+    """Whether a handle can be in this JSON: its letters stand there as they are, or some letter is escaped."""
+    return len(data) > _SIZE_MIN and (b"sessions" in data or b"\\u00" in data)
+
+
+class _Search:
+    def __init__(self, schemes: tuple[str, ...], limit: int) -> None:
+        self._pattern = _pattern_of(schemes)
+        self._limit = limit
+        self._left = limit
+
+    def is_mentioned(self, data: bytes) -> bool:
+        """Whether a handle seems to stand in text that cannot be read."""
+        return self._pattern.search(data.decode(errors="replace").replace("\\", "")) is not None
+
+    def in_json(self, data: bytes, label: str, key: str, offset: int, layers: int) -> list[Mention]:
+        """The mentions in the strings of `data`; `offset` is added to where they are.
+
+        Raises:
+            RemoteProtocolError: it is not JSON, or as `find_mentions` says.
+        """
+        found: list[Mention] = []
+        for string in _strings(data, label, key):
+            raw = data[string.start : string.stop]
+            found += self._in_string(raw, string.label, string.key, offset + string.start, layers)
+        return found
+
+    def _in_string(self, raw: bytes, label: str, key: str, offset: int, layers: int) -> list[Mention]:
+        """The mentions in the JSON string `raw`."""
+        text = readable_text(raw)
+        if text is None:
+            raise RemoteProtocolError("got a string that cannot be read")
+        inner = self._in_text(text, label, key, layers)
+        marks = [mark for mention in inner for mark in (mention.start, mention.stop)]
+        places = iter(_located(raw, marks))
+        return [
+            mention._replace(
+                start=offset + next(places), stop=offset + next(places), quoting=(*mention.quoting, "json")
+            )
+            for mention in inner
+        ]
+
+    def _in_text(self, text: str, label: str, key: str, layers: int) -> list[Mention]:
+        """The mentions in `text`, in JSON if that is what it is; `start` and `stop` count its characters."""
+        stripped = text.strip(_SPACE)
+        if layers and stripped.startswith(("{", "[", '"')):
+            left = self._left
+            data = text.encode()
+            try:
+                nested = self.in_json(data.strip(_SPACE.encode()), label, key, text.index(stripped[0]), layers - 1)
+            except RemoteProtocolError:
+                self._left = left  # some other text that begins so
+            else:
+                return _counted(data, nested)
+        return list(self._in_prose(text, label, key))
+
+    def _in_prose(self, text: str, label: str, key: str) -> Iterator[Mention]:
+        quotes = None
+        for match in self._pattern.finditer(text):
+            if not self._left:
+                raise ArgumentProblem(
+                    f"Argument {label}: got more than {self._limit} files' handles, expected at most {self._limit} in "
+                    "one call."
+                )
+            self._left -= 1
+            if quotes is None:
+                quotes = _Quotes(text)
+            quoting = quotes.around(match.start(), match.end())
+            yield Mention(
+                match.start(),
+                match.end(),
+                label,
+                key,
+                "artifact" if match["scheme"] == ARTIFACT_SCHEME else "upload",
+                match["sid"],
+                match["id"],
+                match[0][len(match["prefix"] or "") :],
+                match.span() == (0, len(text)),
+                bool(match["prefix"]),
+                () if quoting is None else (quoting,),
+            )
+
+
+@functools.lru_cache(maxsize=64)
+def _pattern_of(schemes: tuple[str, ...]) -> re.Pattern[str]:
+    scheme = "|".join(re.escape(scheme) for scheme in schemes)
+    return re.compile(
+        rf"{_BEGINS}(?P<prefix>file:/{{0,3}}(?={scheme}))?(?P<scheme>{scheme})"
+        rf"sessions/(?P<sid>{_ID})/(?P<id>{_ID})(?![0-9A-Za-z-])(?>/{_NAME}|/{_ENDS})?+(?!/)"
+    )
+
+
+class _Value(NamedTuple):
+    """`data[start:stop]`, so many levels deep."""
+
+    start: int
+    stop: int
+    label: str
+    key: str
+    depth: int
+
+
+def _strings(data: bytes, label: str, key: str) -> Iterator[_Value]:
+    """The strings among the values in `data` that may mention a handle, in order.
+
+    Raises:
+        RemoteProtocolError: it is not JSON, has a key twice, or is nested too deeply.
+    """
+    pending = [_Value(0, len(data), label, key, 0)]
+    while pending:
+        value = pending.pop()
+        part = data[value.start : value.stop]
+        if part.startswith(b'"'):
+            yield value
+        elif part.startswith((b"{", b"[")):
+            if value.depth == DEPTH_MAX:
+                raise RemoteProtocolError(f"got more than {DEPTH_MAX} levels, expected at most so many")
+            pending += reversed(list(_below(value, part)))
+
+
+def _below(value: _Value, part: bytes) -> Iterator[_Value]:
+    """What of the value's members or elements may mention a handle."""
+    spans: list[tuple[str | int, Span]]
+    spans = [*members(part).items()] if part.startswith(b"{") else [*enumerate(elements(part))]
+    for name, span in spans:
+        if span.stop - span.start > _SIZE_MIN and _may_mention(part[span.start : span.stop]):
+            if isinstance(name, int):
+                label, key = f"{value.label}[{name}]", value.key
+            else:
+                key = name[:LABEL_MAX_CHARS]
+                label = f"{value.label}.{key}" if value.label else key
+            start, stop = value.start + span.start, value.start + span.stop
+            yield _Value(start, stop, label[:LABEL_MAX_CHARS], key, value.depth + 1)
+
+
+def _located(raw: bytes, marks: Sequence[int]) -> list[int]:
+    """Where in the JSON string `raw` the characters of its text begin that are numbered `marks`, in ascending order."""
+    if not marks:
+        return []
+    source = raw.decode()
+    escapes = _ESCAPE.finditer(source)
+    escape = next(escapes, None)
+    excess = 1  # so many more characters than the text has `source` had so far, the quote to begin with
+    places = []
+    for mark in marks:
+        while escape is not None and escape.start() - excess < mark:
+            excess += len(escape[0]) - 1
+            escape = next(escapes, None)
+        places.append(mark + excess)
+    return places if len(source) == len(raw) else _sizes(source, places)
+
+
+def _sizes(text: str, places: Sequence[int]) -> list[int]:
+    """How many bytes of UTF-8 lie before each of these characters, in ascending order."""
+    sizes, size, at = [], 0, 0
+    for place in places:
+        size += len(text[at:place].encode())
+        at = place
+        sizes.append(size)
+    return sizes
+
+
+def _counted(data: bytes, mentions: Sequence[Mention]) -> list[Mention]:
+    """The mentions with `start` and `stop` in characters of `data`, not bytes."""
+    counted, count, at = [], 0, 0
+    for mention in mentions:
+        count += len(data[at : mention.start].decode())
+        size = len(data[mention.start : mention.stop].decode())
+        counted.append(mention._replace(start=count, stop=count + size))
+        count, at = count + size, mention.stop
+    return counted
+
+
+# --- Escaping -------------------------------------------------------------------------------------------------------
+
+
+class _Quotes:
+    """The quotes in a text that is not JSON."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._is_sql = _SQL_BEGINNING.match(text) is not None or bool(_SELECT.search(text) and _FROM.search(text))
+        self._tokens = _SQL_TOKEN.finditer(text) if self._is_sql else iter(())
+        self._token = next(self._tokens, None)
+
+    def around(self, start: int, stop: int) -> Quoting | None:
+        """How to escape what stands there; to be asked in ascending order."""
+        beside = self._text[start - 1 : start], self._text[stop : stop + 1]
+        quote = next((mark for mark in beside if mark in ("'", '"')), None)
+        while self._token is not None and self._token.end() <= start:
+            self._token = next(self._tokens, None)
+        if quote is None and self._token is not None and self._token.start() < start:
+            quote = self._token[0][0]
+        if quote == "'":
+            return "sql'" if self._is_sql else "code'"
+        if quote == '"':
+            return 'sql"' if self._is_sql else 'code"'
+        return None
+
+
+def _quoted(text: str, quoting: Quoting) -> str:
+    if quoting == "json":
+        return msgspec.json.encode(text).decode()[1:-1]
+    mark = quoting[-1]
+    if quoting.startswith("sql"):
+        return text.replace(mark, 2 * mark)
+    return text.replace("\\", "\\\\").replace(mark, "\\" + mark)

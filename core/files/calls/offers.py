@@ -1,0 +1,338 @@
+"""What clients see of the file plane: one more tool and what it answers, notes on others, resources, capabilities.
+
+Every entry that is not ours keeps its bytes, except that a tool which takes uploaded files gets one sentence added to
+its description and, where an adapter names the arguments, to theirs. Lists of a shape that cannot be added to come back
+as they came.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from ...base.plan import UPLOAD_SCHEME, Deliver, ServerPlan, UploadConsumer
+from ...jsonrpc.append import add_items, add_members, readable_elements, readable_members, readable_text
+from ...jsonrpc.paths import EACH, parse_path
+from ...jsonrpc.splice import Edit, Span, set_member, splice, take
+from ..store.handles import ARTIFACT_SCHEME, format_upload
+from .arguments import tool_named
+from .artifact import Artifact, resource_item
+from .tool_hints import takes_files
+
+_NUMBER: Final = re.compile(rb"[0-9]{1,300}")
+_SHA256: Final = re.compile(r"[0-9A-Fa-f]{64}")
+WORKFLOW_URI: Final = "doc://upload_workflow.md"
+
+
+def helper_name(server_id: str) -> str:
+    """The name of the tool that offers uploads: `files-1` has `files_1_get_upload_url`."""
+    prefix = re.sub(r"[^A-Za-z0-9_]+", "_", server_id).strip("_")
+    return f"{prefix or 'server'}_get_upload_url"
+
+
+# --- tools/list -----------------------------------------------------------------------------------------------------
+
+
+def extend_tools(result: bytes, server: ServerPlan, *, is_first_page: bool, offers_uploads: bool) -> bytes:
+    """A page of `tools/list` with the helper tool first (on the first page) and notes on the tools that take files.
+
+    A tool of the upstream that has the helper's name is left out: calls by that name would not reach it.
+    """
+    array = take(result, readable_members(result).get("tools"))
+    if not (offers_uploads and server.takes_uploads) or array is None or not array.startswith(b"["):
+        return result
+    helper = helper_name(server.id)
+    tools = readable_elements(array)
+    kept = [_noted(tool, server, helper) for tool in tools if _name(tool) != helper]
+    if is_first_page:
+        kept.insert(0, _helper_entry(helper, server.id))
+    return result if kept == tools else set_member(result, "tools", b"[" + b",".join(kept) + b"]")
+
+
+def _helper_entry(name: str, server_id: str) -> bytes:
+    return msgspec.json.encode(
+        {
+            "name": name,
+            "title": "Get an upload link",
+            "description": (
+                f"Gives a signed link for sending local files to {server_id}. Call this before any tool of this server "
+                "that takes a file: POST the files to upload_url as multipart/form-data (example_curl shows how), then "
+                "pass the upload_handles of the response where the tool asks for a path. A link works for one "
+                "successful request and expires after a short while; ask for a new one each time."
+            ),
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "filename": {"type": "string", "description": "Name of the file to be sent."},
+                    "size_bytes": {"type": "integer", "minimum": 0, "description": "Its size, to be checked early."},
+                    "sha256": {"type": "string", "description": "Its SHA-256 as 64 hexadecimal digits."},
+                },
+                "additionalProperties": False,
+            },
+            "outputSchema": {"type": "object", "additionalProperties": True},
+            "annotations": {"readOnlyHint": True, "idempotentHint": False, "openWorldHint": False},
+        }
+    )
+
+
+def _noted(tool: bytes, server: ServerPlan, helper: str) -> bytes:
+    name = _name(tool)
+    consumers = [consumer for consumer in server.consumers if name is not None and tool_named(consumer.tools, name)]
+    if not consumers:
+        return _with_note(tool, _auto_note(server, helper)) if server.auto_files and takes_files(tool) else tool
+    takers: dict[str, UploadConsumer] = {}
+    for consumer in consumers:
+        for argument in consumer.arguments:
+            takers.setdefault(argument.removesuffix(EACH), consumer)  # a list is described, not its items
+    for argument, consumer in takers.items():
+        schema = take(tool, readable_members(tool).get("inputSchema"))
+        if schema is not None:
+            noted = _described(schema, parse_path(argument), _argument_note(consumer, helper))
+            tool = set_member(tool, "inputSchema", noted)
+    scheme = consumers[0].uri_scheme
+    verb, instead = ("may be", "as well as") if all(c.accept_other for c in consumers) else ("are", "not")
+    return _with_note(
+        tool,
+        f"Files {verb} passed as {scheme} handles, {instead} as local paths or content: call {helper}, send the file "
+        "to the link it gives, and pass the handle from the response.",
+    )
+
+
+def _argument_note(consumer: UploadConsumer, helper: str) -> str:
+    """One sentence for the argument that takes handles."""
+    what = f"{consumer.uri_scheme} handles (get them with {helper}) and {ARTIFACT_SCHEME} URIs"
+    if consumer.deliver in (Deliver.DATA_URI, Deliver.BASE64, Deliver.TEXT):
+        what += ", in whose place the tool gets the file's content"
+    return f"Also takes {what}." if consumer.accept_other else f"Takes {what}."
+
+
+def _auto_note(server: ServerPlan, helper: str) -> str:
+    """One sentence for a tool whose arguments may name files."""
+    return (
+        f"Where an argument names a file to read, pass its {server.upload_scheme} handle (get one with {helper}) or "
+        f"its {ARTIFACT_SCHEME} URI."
+    )
+
+
+def _described(schema: bytes, steps: tuple[str, ...], note: str) -> bytes:
+    """The schema with `note` on the property the steps lead to; unchanged where they lead nowhere."""
+    if not steps:
+        return _with_note(schema, note)
+    spans = readable_members(schema)
+    items = spans.get("items")
+    if steps[0] == EACH and len(steps) == 1:
+        return _with_note(schema, note)  # on the list rather than on its items: that is what people read
+    if steps[0] == EACH:
+        return schema if items is None else _replaced(schema, items, _described(schema[slice(*items)], steps[1:], note))
+    properties = spans.get("properties")
+    if properties is None:
+        return schema if items is None else _replaced(schema, items, _described(schema[slice(*items)], steps, note))
+    inner = schema[slice(*properties)]
+    span = readable_members(inner).get(steps[0])
+    if span is None:
+        return schema
+    return _replaced(schema, properties, _replaced(inner, span, _described(inner[slice(*span)], steps[1:], note)))
+
+
+def _replaced(data: bytes, span: Span, text: bytes) -> bytes:
+    return splice(data, [Edit(span.start, span.stop, text)])
+
+
+def _with_note(described: bytes, note: str) -> bytes:
+    """The object with `note` as the last paragraph of its `description`."""
+    spans = readable_members(described)
+    if not spans and described != b"{}":
+        return described  # a schema may also be `true`
+    raw = take(described, spans.get("description"))
+    text = readable_text(raw)
+    if raw is not None and text is None:
+        return described
+    return set_member(described, "description", msgspec.json.encode(f"{text}\n\n{note}" if text else note))
+
+
+def _name(tool: bytes) -> str | None:
+    return readable_text(take(tool, readable_members(tool).get("name")))
+
+
+# --- Uploading: the helper tool's result before, the HTTP response after -------------------------------------------
+
+
+class UploadedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One stored file of an upload; `upload_id` is the last part of its handle."""
+
+    upload_id: str
+    filename: str
+    mime_type: str
+    size_bytes: int
+    sha256: str
+
+
+def announced_problem(arguments: bytes | None, max_file_bytes: int) -> str | None:
+    """Why the file that the helper tool's arguments announce cannot be sent, for people; None if it can."""
+    if arguments is None:
+        return None
+    spans = readable_members(arguments)
+    size, digits = take(arguments, spans.get("size_bytes")), readable_text(take(arguments, spans.get("sha256")))
+    if size is not None and _NUMBER.fullmatch(size) and int(size) > max_file_bytes:
+        return f"Argument size_bytes: got {int(size)}, expected at most {max_file_bytes}."
+    if digits is not None and _SHA256.fullmatch(digits) is None:
+        return f"Argument sha256: got {digits[:80]!r}, expected 64 hexadecimal digits."
+    return None
+
+
+def upload_offer(
+    *,
+    server_id: str,
+    upload_url: str,
+    sid: str,
+    ttl_seconds: int,
+    max_file_bytes: int,
+    sha256_required: bool,
+    max_files: int,
+) -> bytes:
+    """The result of the helper tool, its structured content also as text. `upload_url` is signed already."""
+    hashes = (' -F "sha256=<hex of file 1>"', ' -F "sha256=<hex of file 2>"') if sha256_required else ("", "")
+    command = f'curl -sS -X POST "{_quotable(upload_url)}" -H "Mcp-Session-Id: {sid}"'
+    first, second = (f' -F "file=@/path/to/file{n}"{digest}' for n, digest in zip("12", hashes, strict=True))
+    offer = {
+        "server_id": server_id,
+        "tool_name": helper_name(server_id),
+        "upload_url": upload_url,
+        "method": "POST",
+        "headers": {"Mcp-Session-Id": sid},
+        "auth_mode": "signed_upload_credentials",
+        "credential_ttl_seconds": ttl_seconds,
+        "field_name": "file",
+        "supports_multiple_files": max_files > 1,
+        "sha256_required": sha256_required,
+        "sha256_field_name": "sha256",
+        "sha256_per_file": True,
+        "session_id": sid,
+        "example_curl": command + first,
+        "example_curl_multiple": command + first + second,
+        "note": (
+            f"Send up to {max_files} files in one request within {ttl_seconds} seconds, each in a field named file; "
+            "then pass the upload_handles of the response as the tool's file argument."
+        ),
+        "integrity_note": (
+            f"A SHA-256 for each file is {'required' if sha256_required else 'optional'}: fields named sha256, one a "
+            "file and in the same order. A file that does not match is refused."
+        ),
+        "max_file_bytes": max_file_bytes,
+    }
+    text = msgspec.json.encode(msgspec.json.encode(offer).decode())
+    return b'{"content":[{"type":"text","text":%b}],"structuredContent":%b,"isError":false}' % (
+        text,
+        msgspec.json.encode(offer),
+    )
+
+
+def upload_reply(server: str, sid: str, files: Sequence[UploadedFile], scheme: str = UPLOAD_SCHEME) -> bytes:
+    """The body of the 200 that answers an upload."""
+    handles = [format_upload(sid, file.upload_id, scheme) for file in files]
+    reply: dict[str, object] = {
+        "server_id": server,
+        "session_id": sid,
+        "count": len(files),
+        "upload_handles": handles,
+        "uploads": [
+            {"upload_handle": handle, **msgspec.structs.asdict(file)}
+            for handle, file in zip(handles, files, strict=True)
+        ],
+    }
+    if len(files) == 1:
+        reply["upload_handle"] = handles[0]
+        reply["upload"] = files[0]
+    return msgspec.json.encode(reply)
+
+
+def _quotable(url: str) -> str:
+    """The URL with what a shell reads inside double quotes percent-encoded: parts of it came from a request."""
+    return re.sub(r"[\x00-\x20\"$`\\!\x7f]", lambda match: f"%{ord(match[0]):02X}", url)
+
+
+# --- initialize -----------------------------------------------------------------------------------------------------
+
+
+def extend_capabilities(result: bytes, server: ServerPlan, *, offers_uploads: bool, offers_artifacts: bool) -> bytes:
+    """An initialize result that declares `tools` and `resources` where we offer some and the upstream has none, and
+    that one is told of artifacts: when the list changes, and what becomes of each that is subscribed to."""
+    if not server.has_files:
+        return result
+    capabilities = take(result, readable_members(result).get("capabilities"))
+    declared = readable_members(capabilities)
+    offers_resources = offers_uploads or offers_artifacts
+    wanted = [name for name, offered in (("tools", offers_uploads), ("resources", offers_resources)) if offered]
+    found = {name: take(capabilities or b"", declared.get(name)) for name in wanted}
+    changed = {name: b"{}" for name, value in found.items() if value in (None, b"null")}
+    if offers_artifacts:
+        changed["resources"] = _with_abilities(changed.get("resources") or found["resources"] or b"{}")
+    return add_members(result, "capabilities", changed)
+
+
+def _with_abilities(resources: bytes) -> bytes:
+    """The capability with what is done here for artifacts; as it came if it cannot be added to."""
+    spans = readable_members(resources)
+    missing = {name: b"true" for name in ("subscribe", "listChanged") if take(resources, spans.get(name)) != b"true"}
+    opening = b'{"resources":'
+    return add_members(opening + resources + b"}", "resources", missing)[len(opening) : -1]
+
+
+# --- resources ------------------------------------------------------------------------------------------------------
+
+
+def resource_entry(artifact: Artifact, tool: str) -> bytes:
+    """The artifact in `resources/list`."""
+    return msgspec.json.encode(
+        {
+            "uri": artifact.artifact_uri,
+            "name": artifact.filename,
+            "description": f"Written by {tool}",
+            "mimeType": artifact.mime_type,
+            "size": artifact.size_bytes,
+            "_meta": {"size_bytes": artifact.size_bytes},
+        }
+    )
+
+
+def extend_resources(result: bytes, entries: Sequence[bytes]) -> bytes:
+    """A page of `resources/list` with `entries` after the upstream's own."""
+    return add_items(result, "resources", entries)
+
+
+def resource_contents(uri: str, mime: str, data: bytes) -> bytes:
+    """The result of `resources/read` for one resource: text where type and bytes allow it, else a blob."""
+    item = {**resource_item(uri, mime, data), "_meta": {"size_bytes": len(data)}}
+    return msgspec.json.encode({"contents": [item]})
+
+
+def workflow_entry() -> bytes:
+    """The upload guide in `resources/list`."""
+    return msgspec.json.encode(
+        {
+            "uri": WORKFLOW_URI,
+            "name": "upload_workflow.md",
+            "title": "How to pass files to this server's tools",
+            "description": "The three steps from a local file to a tool argument.",
+            "mimeType": "text/markdown",
+        }
+    )
+
+
+def workflow_text(helper: str) -> str:
+    """The upload guide, in Markdown."""
+    return f"""# Passing files to this server's tools
+
+The server runs elsewhere and cannot see your disk. Tools that take a file take an *upload handle* instead of a path.
+
+1. Call `{helper}`. It gives `upload_url`, a signed link for one request, and `example_curl`.
+2. POST the file, or several, to that link as `multipart/form-data`, each in a field named `file`. Optional: one field
+   `sha256` for each file, in the same order; a file that does not match is refused.
+3. Pass the `upload_handle` of the response (or the list `upload_handles`) as the tool's file argument.
+
+Handles belong to your session and may be used several times while they last. A request that was refused does not use
+the link up: mend it and send it again before the link expires.
+"""

@@ -1,0 +1,172 @@
+"""Paths in prose: what a tool's text may mean by a file, as spellings to be tried in order.
+
+Nothing here knows which of them exists. Text is written for people, so a path comes quoted, in a Markdown link, with a
+full stop behind it, or as a `file://` URI; each mention therefore yields the cleaned path first and doubtful readings
+after it. A URL on the web is never a path, nor is any part of one.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+from urllib.parse import unquote
+
+from ...base.lazy_regex import Pattern
+
+CANDIDATES_MAX: Final = 64
+"""Mentions that are tried for one text, each a few looks at the disk."""
+
+TEXT_MAX_CHARS: Final = 128 * 1024
+"""Longer text is searched in its first and last half of this: paths stand where a tool begins or sums up, and a
+pattern's cost stays bounded."""
+
+TRIES_MAX: Final = 2048
+"""Matches of one pattern that are looked at. A text with more is a listing, or made to be slow."""
+
+PATH_MAX_CHARS: Final = 4096
+"""What Linux takes for a path."""
+
+# Scripts written without spaces: a letter of theirs before or behind a path is not part of it.
+SPACELESS: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+
+# Matching a URL as a whole, without a group `path`, keeps the search from starting again inside it.
+URL: Final = r"(?<![\w+.-])[A-Za-z][A-Za-z0-9+.-]*+://[^\s<>\"'`]*+"
+_SKIP_URL: Final = URL + "|"
+_SUFFIX: Final = r"\.[A-Za-z0-9]{1,8}"
+_NOT_INSIDE: Final = r"(?<![/.\\~<$%)}\]-])(?<![^\W" + SPACELESS + "])"
+
+DEFAULT_PATTERNS: Final = (
+    # A Markdown link's target: [label](target), spaces and one level of brackets allowed.
+    r"\]\((?P<path>(?:[^()\n]|\([^()\n]*+\))++)\)",
+    # Quoted: a path by its beginning, or a name by its suffix; either may hold spaces.
+    r"[\"'`“](?P<path>(?:~?/|\.{1,2}/|[A-Za-z]:[\\/]|file:/)[^\"'`“”\n]++)[\"'`”]",
+    r"[\"'`“](?P<path>[^\"'`“”\n:]{1,255}" + _SUFFIX + r")[\"'`”]",
+    r"(?P<path>\bfile:/[^\s\"'`<>|]++)|" + URL,
+    # Absolute POSIX, then Windows.
+    _SKIP_URL + _NOT_INSIDE + r"(?P<path>~?/(?!/)[^\s\"'`<>|]++)",
+    r"(?<![A-Za-z0-9])(?P<path>[A-Za-z]:[\\/][^\s\"'`<>|]++)",
+    # Relative with a folder, then a bare name with a suffix.
+    _SKIP_URL + r"(?<![\w/.\\~:+@-])(?P<path>(?:[\w.+@-]++/)++[\w.+@-]++)",
+    _SKIP_URL + r"(?<![\w/.\\~:+@-])(?P<path>[\w.+@-]+" + _SUFFIX + r")(?![\w/\\])",
+    # Absolute with bare spaces, up to the last suffix on the line.
+    _SKIP_URL + _NOT_INSIDE + r"(?P<path>~?/(?!/)[^\s\"'`<>|][^\n\"'`<>|]{0,255}" + _SUFFIX + r")(?!\w)",
+)
+
+_BEGINS_AS_PATH: Final = Pattern(r"~?/[^/\s]|\.{1,2}/|[A-Za-z]:[\\/]|file:/", re.IGNORECASE)
+_ENDS_AS_PATH: Final = Pattern(r"[^\s./\\]" + _SUFFIX + r"\Z")
+_WORDS_MAX: Final = 8  # more is a sentence
+
+_SCHEME: Final = Pattern(r"[A-Za-z][A-Za-z0-9+.-]+:(?!\\)")
+_FILE_URI: Final = Pattern(r"file:(?://(?:localhost|127\.0\.0\.1)?(?=/))?", re.IGNORECASE)
+_LINK: Final = Pattern(r"!?\[[^\]\n]*\]\((.*)\)")
+_TITLED: Final = Pattern(r"(\S(?:.*?\S)?)\s++(?:\"[^\"]*\"|'[^']*')")
+_LINE_NUMBER: Final = Pattern(r":\d+(?::\d+)?$")
+_QUOTES: Final = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "<": ">", "(": ")", "[": "]", "{": "}"}
+_CLOSERS: Final = {")": "(", "]": "[", "}": "{", ">": "<"}
+_PEELS_MAX: Final = 16  # nobody wraps a path deeper
+_TRAILING: Final = ".,;:!?\"'`”’»…。，、；：！？）】」』》"
+_RUN_ON: Final = Pattern(r"([^" + SPACELESS + r"]*" + _SUFFIX + r")[" + SPACELESS + r"]")
+
+
+def mentions(text: str, patterns: Sequence[str]) -> list[tuple[str, ...]]:
+    """The spellings of every match, in the order of the patterns (`DEFAULT_PATTERNS` if there are none), then of the
+    text; at most `CANDIDATES_MAX` matches. What a pattern found is its group `path`, else its first group, else the
+    match. One whose spellings were all met before is left out.
+
+    Raises:
+        re.error: a pattern does not compile.
+    """
+    if len(text) > TEXT_MAX_CHARS:
+        half = TEXT_MAX_CHARS // 2
+        text = text[:half] + "\n" + text[-half:]
+    found: list[tuple[str, ...]] = []
+    seen: set[str] = set()
+    for pattern in patterns or DEFAULT_PATTERNS:
+        for match in itertools.islice(_compiled(pattern).finditer(text), TRIES_MAX):
+            readings = spellings(_captured(match))
+            if seen.issuperset(readings):
+                continue
+            seen.update(readings)
+            found.append(tuple(readings))
+            if len(found) == CANDIDATES_MAX:
+                return found
+    return found
+
+
+def reads_as_path(text: str) -> bool:
+    """Whether a whole string is most likely a path: by how it begins, or by a suffix, with no more than a few words."""
+    if len(text) > PATH_MAX_CHARS or any(c in text for c in "\0\n\r"):
+        return False
+    return _BEGINS_AS_PATH.match(text) is not None or (
+        len(text.split()) <= _WORDS_MAX and _ENDS_AS_PATH.search(text) is not None and not _SCHEME.match(text)
+    )
+
+
+def spellings(text: str) -> list[str]:
+    """What one piece of text may mean as a path, likeliest first; nothing if it is a URL on the web."""
+    text = text.strip()
+    if len(text) > PATH_MAX_CHARS or any(c in text for c in "\0\n\r"):
+        return []
+    return list(dict.fromkeys(reading for reading in _readings(text) if reading and "\0" not in reading))
+
+
+def _readings(text: str) -> Iterator[str]:
+    link = _LINK.fullmatch(_peel(text)) or _LINK.fullmatch(text)
+    if link is not None:
+        text = link[1].strip()
+    titled = _TITLED.fullmatch(text)
+    bare = titled[1] if titled else text
+    for path in (_peel(bare), bare) if titled is None else (_peel(bare), bare, text):
+        if path.lower().startswith("file:"):
+            yield from _of_uri(path)
+        elif not _SCHEME.match(path):
+            yield path
+            yield path.partition("#")[0]
+            yield _LINE_NUMBER.sub("", path)
+            if (run_on := _RUN_ON.match(path)) is not None:
+                yield run_on[1]
+            if "%" in path:
+                yield unquote(path)
+            if "\\" in path:
+                yield path.replace("\\", "/")
+
+
+def _of_uri(uri: str) -> Iterator[str]:
+    """The path of a `file:` URI; with a raw `#` or `?` in it, which belong escaped, both ways."""
+    path = _FILE_URI.sub("", uri, count=1)
+    for form in (re.split(r"[?#]", path, maxsplit=1)[0], path):
+        decoded = unquote(form)
+        yield decoded[1:] if re.match(r"/[A-Za-z]:[\\/]", decoded) else decoded
+
+
+def _peel(text: str) -> str:
+    """`text` without the quotes and brackets round it and the punctuation behind it."""
+    for _ in range(_PEELS_MAX):
+        if len(text) < 2:
+            break
+        first, last = text[0], text[-1]
+        if _QUOTES.get(first) == last:
+            text = text[1:-1].strip()
+        elif last in _TRAILING or (last in _CLOSERS and text.count(_CLOSERS[last]) < text.count(last)):
+            text = text[:-1].rstrip()
+        elif first in "\"'`“‘«<" or (first in "([{" and _QUOTES[first] not in text):
+            text = text[1:].lstrip()
+        else:
+            break
+    return text
+
+
+def _captured(match: re.Match[str]) -> str:
+    if "path" in match.re.groupindex and match["path"] is not None:
+        return match["path"]
+    if match.re.groups and match[1] is not None:
+        return str(match[1])
+    return match[0]
+
+
+@functools.lru_cache(maxsize=512)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)

@@ -1,0 +1,250 @@
+"""Which strings of a JSON value may be changed without its validity under a JSON Schema changing.
+
+Validity is a function of what each assertion of the schema says of its part of the value. Changing a string changes no
+type, key or length of anything else. So if every assertion that could apply to the string says of the new one what it
+said of the old, whether below `allOf`, `oneOf`, `not` or `if`, the whole has the validity it had; the schema need not
+be evaluated. What cannot be judged here counts as changed: a reference out of the schema, an unknown format, a pattern
+that could be slow.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from ...base.lazy_regex import Pattern
+
+Path = tuple[str | int, ...]
+"""Keys and indices, from the root."""
+
+STEPS_MAX: Final = 100_000
+"""Subschemas that are looked at for one value. Those of real tools have tens, and values hundreds of strings."""
+
+_BELOW: Final = ("allOf", "anyOf", "oneOf")
+_BESIDE: Final = ("not", "if", "then", "else")
+_OF_ITEMS: Final = ("items", "additionalItems", "contains", "unevaluatedItems")
+_OPAQUE: Final = ("$dynamicRef", "$recursiveRef", "extends", "disallow")
+
+_URI: Final = r"[A-Za-z][A-Za-z0-9+.-]*:"
+_REFERENCE: Final = r"(?:[\w.~:/?@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*(?:#(?:[\w.~:/?@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)?"
+_FORMATS: Final = {
+    "uri": Pattern(_URI + _REFERENCE, re.ASCII),
+    "url": Pattern(_URI + _REFERENCE, re.ASCII),
+    "iri": Pattern(_URI + _REFERENCE),
+    "uri-reference": Pattern(_REFERENCE, re.ASCII),
+    "iri-reference": Pattern(_REFERENCE),
+    "path": Pattern(r".*", re.DOTALL),  # what libraries write for a path: it says nothing of its form
+    "file-path": Pattern(r".*", re.DOTALL),
+}
+
+# Patterns without groups and alternatives, whose dialects agree.
+_ATOM: Final = Pattern(
+    r"(?:[^\\^$.|?*+(){}\[\]]|\\[dwsDWS.\\/^$|?*+(){}\[\]-]|\.|\[\^?(?:[^\[\]\\]|\\[dwsDWS.\\/^$\[\]-])+\])"
+    r"(?P<many>[*+?]|\{[0-9]{1,3}(?:,[0-9]{0,3})?\})?"
+)
+_PATTERN_MAX_CHARS: Final = 256
+_MATCHED_MAX_CHARS: Final = 1024
+
+
+class _At(NamedTuple):
+    """What applies to one place of the value."""
+
+    schemas: tuple[Mapping[str, object], ...]
+    is_fixed: bool
+    """Nothing at or below it may change."""
+
+
+class StringRules:
+    """Args:
+    schema: the JSON of a schema; None: everything may change. One that cannot be read lets nothing change.
+    value: what it is for, as `json.loads` gives it.
+    renew: what each string would become.
+    """
+
+    def __init__(self, schema: bytes | None, value: object, renew: Callable[[str], str]) -> None:
+        self._value = value
+        self._renew = renew
+        self._is_free = schema is None
+        self._steps = 0
+        self._origins: dict[Path, dict[str, set[str]]] = {}
+        self._root: object = None
+        try:
+            self._root = None if schema is None else json.loads(schema)
+        except (ValueError, RecursionError):
+            pass
+        root = _At(*self._expanded([self._root], False))
+        self._places: dict[Path, _At] = {(): root}
+
+    def allow(self, path: Path, old: str) -> bool:
+        """Whether the string `old` at `path` may become what `renew` makes of it."""
+        if self._is_free:
+            return True
+        at = self._places[()]
+        value = self._value
+        for depth, step in enumerate(path):
+            is_last = depth == len(path) - 1
+            if any(_holds_container(schema) for schema in at.schemas):
+                return False
+            if any(schema.get("uniqueItems", False) is not False for schema in at.schemas) and isinstance(value, list):
+                if not is_last or not self._stays_unique(path[:depth], value, old):
+                    return False
+            at = self._below(path[: depth + 1], at, step)
+            if at.is_fixed or self._steps > STEPS_MAX:
+                return False
+            value = _step(value, step)
+        new = self._renew(old)
+        return not at.is_fixed and all(_judges_alike(schema, old, new) for schema in at.schemas)
+
+    def _below(self, path: Path, at: _At, step: str | int) -> _At:
+        known = self._places.get(path)
+        if known is None:
+            schemas = [below for schema in at.schemas for below in _applied(schema, step)]
+            known = self._places[path] = _At(*self._expanded(schemas, at.is_fixed))
+        return known
+
+    def _expanded(self, schemas: Sequence[object], is_fixed: bool) -> tuple[tuple[Mapping[str, object], ...], bool]:
+        """The schemas and all that apply to the same place with them."""
+        found: dict[int, Mapping[str, object]] = {}
+        waiting = list(schemas)
+        while waiting and self._steps <= STEPS_MAX:
+            self._steps += 1
+            schema = waiting.pop()
+            if isinstance(schema, bool):
+                continue
+            if not isinstance(schema, dict):
+                is_fixed = True
+                continue
+            if id(schema) in found:
+                continue
+            found[id(schema)] = schema
+            if any(key in schema for key in _OPAQUE) or (schema is not self._root and _is_resource(schema)):
+                is_fixed = True
+            if "$ref" in schema:
+                target = _resolved(self._root, schema["$ref"])
+                waiting.append(target)
+            for key in _BELOW:
+                waiting.extend(_listed(schema.get(key, [])))
+            waiting.extend(schema[key] for key in _BESIDE if key in schema)
+            for key in ("dependentSchemas", "dependencies"):
+                waiting.extend(below for below in _mapped(schema.get(key, {})).values() if not isinstance(below, list))
+        return tuple(found.values()), is_fixed or bool(waiting)
+
+    def _stays_unique(self, path: Path, items: list[object], old: str) -> bool:
+        """Whether no other item is, or may become, what this one becomes."""
+        origins = self._origins.get(path)
+        if origins is None:
+            origins = self._origins[path] = {}
+            for item in items:
+                if isinstance(item, str):
+                    for form in (item, self._renew(item)):
+                        origins.setdefault(form, set()).add(item)
+        return origins.get(self._renew(old), set()) <= {old}
+
+
+def _step(value: object, step: str | int) -> object:
+    if isinstance(value, dict):
+        return value[step]
+    assert isinstance(value, list)
+    assert isinstance(step, int)
+    return value[step]
+
+
+def _applied(schema: Mapping[str, object], step: str | int) -> Iterator[object]:
+    """The subschemas that could apply to one member or item."""
+    if isinstance(step, str):
+        properties = _mapped(schema.get("properties", {}))
+        if step in properties:
+            yield properties[step]
+        else:
+            yield schema.get("additionalProperties", True)
+        yield from _mapped(schema.get("patternProperties", {})).values()
+        yield schema.get("unevaluatedProperties", True)
+        return
+    for key in _OF_ITEMS:
+        below = schema.get(key, True)
+        yield from below[step : step + 1] if isinstance(below, list) else [below]
+    yield from _listed(schema.get("prefixItems", []))[step : step + 1]
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else [None]  # None is no schema, and is treated as such
+
+
+def _mapped(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _is_resource(schema: Mapping[str, object]) -> bool:
+    """Whether references in it count from itself."""
+    return isinstance(schema.get("$id"), str) or isinstance(schema.get("id"), str)
+
+
+def _resolved(root: object, reference: object) -> object:
+    """What a reference within the schema points to; None, which is no schema, if that cannot be said."""
+    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
+        return None
+    found = root
+    for part in unquote(reference).split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, dict) and key in found and (found is root or not _is_resource(found)):
+            found = found[key]
+        elif isinstance(found, list) and re.fullmatch(r"[0-9]{1,6}", key) and int(key) < len(found):
+            found = found[int(key)]
+        else:
+            return None
+    return found
+
+
+def _holds_container(schema: Mapping[str, object]) -> bool:
+    """Whether it compares the whole value with something that holds strings."""
+    compared = [schema.get("const"), *_listed(schema.get("enum", []))]
+    return any(isinstance(other, dict | list) for other in compared)
+
+
+def _judges_alike(schema: Mapping[str, object], old: str, new: str) -> bool:
+    """Whether the assertions of this one schema say the same of both strings."""
+    if "contentEncoding" in schema:
+        return False
+    if "const" in schema and (old == schema["const"]) != (new == schema["const"]):
+        return False
+    if "enum" in schema and (old in _listed(schema["enum"])) != (new in _listed(schema["enum"])):
+        return False
+    for key, sign in (("minLength", 1), ("maxLength", -1)):
+        bound = schema.get(key, 0)
+        if not isinstance(bound, int | float):
+            return False
+        if key in schema and (len(old) * sign >= bound * sign) != (len(new) * sign >= bound * sign):
+            return False
+    if "format" in schema:
+        form = _FORMATS.get(str(schema["format"]))
+        if form is None or bool(form.fullmatch(old)) != bool(form.fullmatch(new)):
+            return False
+    if "pattern" in schema:
+        said = [_matches(schema["pattern"], text) for text in (old, new)]
+        return None not in said and said[0] == said[1]
+    return True
+
+
+def _matches(pattern: object, text: str) -> bool | None:
+    """Whether a pattern is found in the text; None, if that depends on the dialect or could take long."""
+    is_plain = text.isascii() and not re.search(r"[\n\r]", text) and len(text) <= _MATCHED_MAX_CHARS
+    if not isinstance(pattern, str) or not is_plain or not pattern.isascii() or len(pattern) > _PATTERN_MAX_CHARS:
+        return None
+    start, stop = int(pattern.startswith("^")), len(pattern)
+    stop -= pattern.endswith("$") and not pattern.endswith("\\$")
+    repeats = 0
+    while start < stop:
+        atom = _ATOM.match(pattern, start, stop)
+        if atom is None:
+            return None
+        repeats += atom["many"] is not None
+        start = atom.end()
+    if repeats > (2 if pattern.startswith("^") else 1):  # each multiplies the work by the length
+        return None
+    try:
+        return re.search(pattern, text, re.ASCII) is not None
+    except re.error:
+        return None

@@ -1,0 +1,178 @@
+"""What a server says of its tools that tells how to hand files to them: which arguments want a URI, what may be
+repeated, what a structured result must look like.
+
+Servers say it in schemas, in names and in prose, so these are hints: a wrong one costs a refusal, which `says_uri`
+recognises, and another try.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ...base.lazy_regex import Pattern
+from ...jsonrpc.append import readable_elements, readable_members, readable_text
+from ...jsonrpc.splice import take
+from ...state.tool_hints import Hints
+from .mentions import LABEL_MAX_CHARS
+
+NODES_MAX: Final = 1000
+"""Schemas within the schema of one tool that are looked at. The largest of real tools have about a hundred."""
+
+DEPTH_MAX: Final = 8
+"""Levels of them. It also ends references that go round."""
+
+TEXT_MAX_CHARS: Final = 16 * 1024
+"""Of an error, or of a description. What matters stands at the beginning."""
+
+_FORMATS: Final = frozenset(("uri", "uri-reference", "iri", "iri-reference", "url"))
+_URI_WORD: Final = Pattern(r"(?<![\w-])(?:URI|IRI|URL)s?(?![\w-])", re.IGNORECASE)
+_PATH_WORD: Final = Pattern(r"(?<![A-Za-z])(?:file)?paths?(?![A-Za-z])", re.IGNORECASE)
+_FILE_NAME: Final = Pattern(
+    r"path|(?<!pro)file|document|image|picture|(?:^|[_\-.])uris?$|(?-i:(?<=[a-z])(?:Uri|URI)s?$)", re.IGNORECASE
+)
+_FILE_WORD: Final = Pattern(
+    r"(?<![A-Za-z])(?:(?:file)?paths?|file(?:name)?s?|uris?|documents?|images?)(?![A-Za-z])", re.IGNORECASE
+)
+_RESULT_WORD: Final = Pattern(r"(?<![A-Za-z])(?:sav(?:e|ed|ing)|writ(?:e|ten|ing)|output|destination|export)", re.I)
+_SOURCE_WORD: Final = Pattern(r"(?<![A-Za-z])(?:read|load|input|open|source|upload|existing)", re.I)
+_FILE_URI: Final = Pattern(r"(?<![\w-])file:/|(?<![\w-])file:(?=[^.\n]{0,80}\bUR[IL])")
+_SCHEME: Final = Pattern(r"(?<![\w-])(?:schemes?|URIs?|IRIs?|URLs?)(?![\w-])|(?<![\w-])file:(?!/+\w)", re.IGNORECASE)
+_REFUSAL: Final = Pattern(r"unsupported|not supported|unknown url type|without a base", re.IGNORECASE)
+
+
+def read_hints(result: bytes) -> dict[str, Hints]:
+    """What a page of `tools/list` says of each tool, by name. What cannot be read says nothing."""
+    found = {}
+    for tool in readable_elements(take(result, readable_members(result).get("tools"))):
+        spans = readable_members(tool)
+        name = readable_text(take(tool, spans.get("name")))
+        if name is None:
+            continue
+        notes = _decoded(take(tool, spans.get("annotations")))
+        output = take(tool, spans.get("outputSchema"))
+        about = (readable_text(take(tool, spans.get("description"))) or "")[:TEXT_MAX_CHARS]
+        found[name] = Hints(
+            is_harmless=notes.get("readOnlyHint") is True or notes.get("idempotentHint") is True,
+            output_schema=output if output is not None and output.startswith(b"{") else None,
+            verdicts=_verdicts(_decoded(take(tool, spans.get("inputSchema"))), about),
+        )
+    return found
+
+
+def says_uri(result: bytes, paths: Sequence[str]) -> bool:
+    """Whether the result of a call is an error because a URI was wanted where it was given one of `paths`."""
+    spans = readable_members(result)
+    if take(result, spans.get("isError")) != b"true" or not paths:
+        return False
+    texts = []
+    for block in readable_elements(take(result, spans.get("content")))[:16]:
+        texts.append((readable_text(take(block, readable_members(block).get("text"))) or "")[:TEXT_MAX_CHARS])
+    text = "\n".join(texts)
+    said = text
+    for path in paths:
+        said = said.replace(path, " ") if path else said
+    return _SCHEME.search(said) is not None and (said != text or _REFUSAL.search(said) is not None)
+
+
+def takes_files(tool: bytes) -> bool:
+    """Whether the entry of a tool in `tools/list` has an argument, a string or a list of strings, that by its name or
+    description may be a file, and not only one to be written."""
+    strings, files, results = set(), set(), set()
+    for label, part in _parts(_decoded(take(tool, readable_members(tool).get("inputSchema")))):
+        if _is_string(part):
+            strings.add(label)
+        key, about = label.rpartition(".")[2], _text(part.get("description"))
+        if _FILE_NAME.search(key) or _FILE_WORD.search(about):
+            files.add(label)
+        if _RESULT_WORD.search(f"{key} {about}") and not _SOURCE_WORD.search(f"{key} {about}"):
+            results.add(label)
+    return not strings.isdisjoint(files - results)
+
+
+# --- Schemas --------------------------------------------------------------------------------------------------------
+
+
+def _verdicts(schema: dict[str, Any], about: str) -> dict[str, bool]:
+    """For each argument that the schema, or what is said about the tool, decides."""
+    verdicts: dict[str, bool] = {}
+    strings = set()
+    for label, part in _parts(schema):
+        verdict = _verdict(part)
+        if verdict is not None and not verdicts.get(label):
+            verdicts[label] = verdict
+        if _is_string(part):
+            strings.add(label)
+    if len(strings) == 1 and _FILE_URI.search(about):
+        verdicts.setdefault(strings.pop(), True)
+    return verdicts
+
+
+def _parts(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every schema of an argument within `schema`, with its label: those of a list's items have the list's."""
+    pending: list[tuple[str, object, int]] = [("", schema, 0)]
+    for _ in range(NODES_MAX):
+        if not pending:
+            return
+        label, part, depth = pending.pop()
+        if not isinstance(part, dict) or depth > DEPTH_MAX:
+            continue
+        if label:
+            yield label, part
+        below = [part.get("items"), _referred(schema, part.get("$ref"))]
+        for name in ("anyOf", "oneOf", "allOf"):
+            choices = part.get(name)
+            below += choices[:NODES_MAX] if isinstance(choices, list) else []
+        named = [(label, inner) for inner in below if inner is not None]
+        properties = part.get("properties")
+        if isinstance(properties, dict):
+            for name in list(properties)[:NODES_MAX]:
+                below_label = f"{label}.{name}" if label else name
+                if name and len(below_label) <= LABEL_MAX_CHARS:
+                    named.append((below_label, properties[name]))
+        pending += [(name, inner, depth + 1) for name, inner in named[: NODES_MAX - len(pending)]]
+
+
+def _referred(schema: dict[str, Any], reference: object) -> object:
+    if not isinstance(reference, str):
+        return None
+    for table in ("$defs", "definitions"):
+        defined = schema.get(table)
+        if isinstance(defined, dict) and reference.startswith(f"#/{table}/"):
+            return defined.get(reference.removeprefix(f"#/{table}/"))
+    return None
+
+
+def _verdict(part: dict[str, Any]) -> bool | None:
+    """Whether a schema says that it is for a URI; None if it says nothing of it."""
+    if _text(part.get("format")) in _FORMATS or "file:" in _text(part.get("pattern")):
+        return True
+    about = _text(part.get("description"))
+    if _FILE_URI.search(about):
+        return True
+    if _PATH_WORD.search(about):
+        return False
+    return True if _URI_WORD.search(about) else None
+
+
+def _is_string(part: dict[str, Any]) -> bool:
+    types = part.get("type")
+    return types == "string" or (isinstance(types, list) and "string" in types)
+
+
+def _text(value: object) -> str:
+    return value[:TEXT_MAX_CHARS] if isinstance(value, str) else ""
+
+
+def _decoded(raw: bytes | None) -> dict[str, Any]:
+    """A JSON object as Python has it; an empty one if it is something else."""
+    if raw is None or not raw.startswith(b"{"):
+        return {}
+    try:
+        decoded = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return decoded if isinstance(decoded, dict) else {}

@@ -1,0 +1,263 @@
+"""The file plane: what clients of a server with files are shown beyond what the server has.
+
+The upload helper among its tools, the session's artifacts among its resources, its session's folders as roots. What
+happens to tool calls on their way is in `calls`. Everything else passes untouched.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, Protocol
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from ..base.errors import INVALID_PARAMS, RemoteProtocolError
+from ..base.plan import ServerPlan
+from ..bridge.content import tool_error
+from ..jsonrpc import message as rpc
+from ..jsonrpc.message import Frame
+from ..state.context import Desk
+from ..state.exchange import Exchange, ExchangeKey
+from ..state.link import Errand, Link
+from ..state.listen import Filter
+from ..state.session import Session
+from ..state.tool_hints import Hints
+from .calls import offers as catalog
+from .calls.calls import Calls
+from .calls.calls import Onward as CallsOnward
+from .calls.linked_resources import Reading
+from .calls.path_mapping import to_there
+from .calls.tool_hints import read_hints
+from .calls.uris import base_url
+from .resources import OwnResources, is_own
+from .store import handles as handle
+from .store.store import Shelf
+
+SUBSCRIPTIONS: Final = ("resources/subscribe", "resources/unsubscribe")
+
+
+class Onward(CallsOnward, Protocol):
+    """Where the file plane sends what it is done with."""
+
+
+class EmptyList(NamedTuple):
+    """What a server without the capability is taken to answer, so that our own entries can be added."""
+
+    capability: str
+    result: bytes
+
+
+EMPTY_LISTS: Final = {
+    "tools/list": EmptyList("tools", b'{"tools":[]}'),
+    "resources/list": EmptyList("resources", b'{"resources":[]}'),
+    "resources/templates/list": EmptyList("resources", b'{"resourceTemplates":[]}'),
+}
+
+
+class FilePlane:
+    """Decides for servers with files; see `servers.FileRules` for what is asked of it."""
+
+    def __init__(
+        self, desk: Desk, shelf: Shelf, nonces: handle.Nonces, calls: Calls, resources: OwnResources, reading: Reading
+    ) -> None:
+        self.onward: Onward
+        self._desk = desk
+        self._shelf = shelf
+        self._nonces = nonces
+        self._calls = calls
+        self._resources = resources
+        self._reading = calls.outputs.reader = reading
+
+    def offers_uploads(self, server: ServerPlan) -> bool:
+        return server.takes_uploads and self._desk.plan.uploads_enabled
+
+    # --- Handshake and roots ----------------------------------------------------------------------------------------
+
+    def adapt_handshake(self, link: Link, result: bytes) -> bytes:
+        server = link.plan
+        uploads, artifacts = self.offers_uploads(server), self._resources.are_offered(server)
+        return catalog.extend_capabilities(result, server, offers_uploads=uploads, offers_artifacts=artifacts)
+
+    def roots_of(self, session: Session) -> bytes:
+        """The session's own folders, the working one first: some servers take the first root as theirs."""
+        base = f"{self._desk.plan.workspaces_path}/{session.workspace}"
+        shared = self._desk.servers[session.server].shared
+        roots = [
+            {"uri": "file://" + quote(to_there(f"{base}/{name}", shared)), "name": name} for name in ("ws", "in", "out")
+        ]
+        return msgspec.json.encode({"roots": roots})
+
+    # --- Requests ---------------------------------------------------------------------------------------------------
+
+    def receive_call(self, link: Link, exchange: Exchange) -> bool:
+        try:
+            if exchange.method == "tools/call":
+                return self._receive_tool_call(link, exchange)
+            if exchange.method == "resources/read":
+                return self._receive_read(link, exchange)
+            if exchange.method in SUBSCRIPTIONS:
+                return self._receive_subscription(link, exchange)
+            cursor = rpc.member_of(
+                exchange.params, "cursor"
+            )  # on which the answer depends: a faulty one is refused now
+            if exchange.method == "resources/list" and cursor and self._resources.receive_list(link, exchange):
+                return True
+            empty = EMPTY_LISTS.get(exchange.method)
+            if empty is None or self._has(link, empty.capability):
+                return False
+            result = self._extended(link, exchange, empty.result) or empty.result
+        except RemoteProtocolError as error:
+            self._fail(link, exchange, INVALID_PARAMS, error.message)
+            return True
+        self._finish(link, exchange, result)
+        return True
+
+    def _has(self, link: Link, capability: str) -> bool:
+        """Whether the server has it, as far as is known: before the handshake it may."""
+        return link.upstream.capabilities is None or capability in link.upstream.capabilities
+
+    def prepare(self, link: Link, exchange: Exchange) -> bool:
+        """A request is about to be written, to a server that is ready. True if it waits, or is answered."""
+        return exchange.method == "tools/call" and self._calls.prepare(link, exchange)
+
+    def wants_again(self, link: Link, exchange: Exchange, result: bytes) -> bool:
+        return exchange.method == "tools/call" and self._calls.wants_again(link, exchange, result)
+
+    def receive_result(self, link: Link, exchange: Exchange, result: bytes) -> bool:
+        extended = self._extended(link, exchange, result)
+        if extended is not None:
+            self._finish(link, exchange, extended)
+            return True
+        return self._calls.receive_result(exchange, result)
+
+    def _extended(self, link: Link, exchange: Exchange, result: bytes) -> bytes | None:
+        """A list with our own entries in it; None where there is nothing to add."""
+        server = link.plan
+        if exchange.method == "tools/list":
+            is_first = rpc.member_of(exchange.params, "cursor") in (None, b"null")
+            self.learn(link, result, is_first=is_first)
+            if not server.takes_uploads:
+                return None
+            uploads = self.offers_uploads(server)
+            return catalog.extend_tools(result, server, is_first_page=is_first, offers_uploads=uploads)
+        if exchange.method == "resources/list" and rpc.member_of(result, "nextCursor") in (None, b"null"):
+            entries = [catalog.workflow_entry()] if self.offers_uploads(server) else []
+            return self._resources.extend(link, exchange, result, entries)
+        return None
+
+    def learn(self, link: Link, result: bytes, *, is_first: bool) -> None:
+        """A page of the server's list of tools came by: it says what they take.
+
+        Raises:
+            RemoteProtocolError: it cannot be read.
+        """
+        known: dict[str, Hints] = {} if is_first or link.hints is None else link.hints
+        found = read_hints(result)
+        if len(known) + len(found) <= self._desk.limits.tools_known_max:
+            known = known | found
+        link.hints = known
+
+    def _receive_read(self, link: Link, exchange: Exchange) -> bool:
+        uri = rpc.text_of(rpc.member_of(exchange.params, "uri")) or ""
+        if uri == catalog.WORKFLOW_URI and self.offers_uploads(link.plan):
+            text = catalog.workflow_text(catalog.helper_name(link.plan.id))
+            self._finish(link, exchange, catalog.resource_contents(uri, "text/markdown", text.encode()))
+        elif is_own(uri):
+            self._resources.receive_read(link, exchange, uri)
+        elif not self._has(link, "resources"):
+            self._resources.miss(link, exchange, uri)
+        else:
+            return False
+        return True
+
+    def _receive_subscription(self, link: Link, exchange: Exchange) -> bool:
+        uri = rpc.text_of(rpc.member_of(exchange.params, "uri")) or ""
+        if not is_own(uri):
+            return False
+        self._resources.receive_subscription(link, exchange, uri)
+        return True
+
+    def granted(self, link: Link, session: Session, wanted: Filter) -> Filter:
+        """What of a subscription is for us to tell."""
+        return self._resources.granted(link, session, wanted)
+
+    # --- Tools ------------------------------------------------------------------------------------------------------
+
+    def _receive_tool_call(self, link: Link, exchange: Exchange) -> bool:
+        tool = rpc.text_of(rpc.member_of(exchange.params, "name"))
+        if tool == catalog.helper_name(link.plan.id) and self.offers_uploads(link.plan):
+            self._offer_upload(link, exchange)
+            return True
+        return self._calls.receive_call(link, exchange)
+
+    # --- Uploads are offered ----------------------------------------------------------------------------------------
+
+    def _offer_upload(self, link: Link, exchange: Exchange) -> None:
+        session, limits = link.session_of(exchange), self._desk.limits
+        base = base_url(self._desk, session)
+        if not base:
+            self._finish(link, exchange, tool_error("Uploads need an HTTP listener, and this proxy has none."))
+            return
+        announced = rpc.member_of(exchange.params, "arguments")
+        problem = catalog.announced_problem(announced, limits.upload_size_max_bytes)
+        if problem is not None:
+            self._finish(link, exchange, tool_error(problem))
+            return
+        self._nonces.drop_expired(self._desk.now)
+        ttl = limits.upload_link_ttl_s
+        nonce = self._nonces.mint(
+            self._desk.entropy,
+            server=session.server,
+            sid=session.sid,
+            expires_at=self._desk.now + ttl,
+            principal=session.principal,
+            is_bearer=session.is_stateless,
+        )
+        query = handle.sign_upload(
+            self._desk.plan.link_key,
+            server=session.server,
+            sid=session.sid,
+            nonce=nonce,
+            expires_at_unix=int(self._desk.now_unix + ttl),
+        )
+        offer = catalog.upload_offer(
+            server_id=session.server,
+            upload_url=f"{base}/upload/{session.server}?{urlencode(query)}",
+            sid=session.sid,
+            ttl_seconds=int(ttl),
+            max_file_bytes=limits.upload_size_max_bytes,
+            sha256_required=self._desk.plan.require_sha256,
+            max_files=limits.upload_files_max,
+        )
+        self._finish(link, exchange, offer)
+
+    # --- Resources that results link to -----------------------------------------------------------------------------
+
+    def receive_errand(self, errand: Errand, frame: Frame) -> None:
+        self._reading.receive_errand(errand, frame)
+
+    def handle_linked(self, key: ExchangeKey) -> None:
+        self._reading.handle_timeout(key)
+
+    # --- Ends -------------------------------------------------------------------------------------------------------
+
+    def forget(self, exchange: Exchange) -> None:
+        self._reading.forget(exchange)
+        self._resources.forget(exchange)
+        self._calls.forget(exchange)
+
+    def close_session(self, session: Session) -> None:
+        if self._desk.servers[session.server].has_files:
+            self._shelf.close_session(session.sid)
+            self._resources.close_session(session)
+
+    def sweep(self, session: Session) -> None:
+        """Nothing works in the session's folders any more: they go."""
+        if self._desk.servers[session.server].has_files:
+            self._calls.sweep(session.workspace)
+
+    def _finish(self, link: Link, exchange: Exchange, result: bytes) -> None:
+        self.onward.finish(link, exchange, rpc.encode_result(exchange.id_raw, result))
+
+    def _fail(self, link: Link, exchange: Exchange, code: int, text: str) -> None:
+        self.onward.finish(link, exchange, rpc.encode_error(exchange.id_raw, code, text))

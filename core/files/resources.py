@@ -1,0 +1,240 @@
+"""The artifacts of a session among its resources: listed page by page, read, subscribed to, and told of when they come
+and go.
+
+They stand after the server's own resources. An artifact never changes; who subscribes to one hears when it is gone.
+
+Source: 2025-11-25 server/resources, server/utilities/pagination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from ..base.effects import Fetch, Fetched, StorageAnswer
+from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED, RESOURCE_NOT_FOUND
+from ..base.plan import ServerPlan
+from ..jsonrpc import message as rpc
+from ..jsonrpc.splice import set_member
+from ..state.context import Desk
+from ..state.exchange import Exchange, ExchangeKey
+from ..state.link import Link
+from ..state.listen import Filter
+from ..state.session import Session
+from ..state.storage_orders import Waiting, reason_of
+from .calls import offers as catalog
+from .calls.uris import describe
+from .store import handles as handle
+from .store.store import Change, Shelf, StoredArtifact
+
+CURSOR: Final = "isthmus-artifact:"
+"""How a cursor of ours begins; a server's own goes to that server."""
+LIST_CHANGED: Final = "notifications/resources/list_changed"
+UPDATED: Final = "notifications/resources/updated"
+
+
+class Finish(Protocol):
+    def finish(self, link: Link, exchange: Exchange, message: bytes) -> None: ...
+
+
+class OwnResources:
+    """
+    Args:
+        session_by: a live session by its public name.
+        tell: sends a client a notification, as if its server had.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        shelf: Shelf,
+        waiting: Waiting,
+        *,
+        session_by: Callable[[str], Session | None],
+        tell: Callable[[Session, str, bytes], None],
+    ) -> None:
+        self.onward: Finish
+        self._desk = desk
+        self._shelf = shelf
+        self._waiting = waiting
+        self._session_by = session_by
+        self._tell = tell
+        self._reads: set[ExchangeKey] = set()
+        self._subscribed: dict[str, set[str]] = {}  # URIs, by session
+        self._gone: dict[str, list[str]] = {}  # URIs that somebody is to be told of, by session
+
+    def are_offered(self, server: ServerPlan) -> bool:
+        plan = self._desk.plan
+        is_any = server.auto_files is not None and server.auto_files.expose_as_resource
+        is_any = is_any or any(producer.expose_as_resource for producer in server.producers)
+        return plan.artifacts_enabled and plan.expose_as_resources and is_any
+
+    # --- Lists ------------------------------------------------------------------------------------------------------
+
+    def receive_list(self, link: Link, exchange: Exchange) -> bool:
+        """True if the page that is asked for is one of ours, and is answered."""
+        cursor = rpc.text_of(rpc.member_of(exchange.params, "cursor"))
+        if cursor is None or not cursor.startswith(CURSOR) or not self.are_offered(link.plan):
+            return False
+        after = _read_cursor(cursor)
+        if after is None:
+            self._fail(link, exchange, INVALID_PARAMS, f"got the cursor {cursor[:80]!r}, expected one that was given")
+            return True
+        self._finish(link, exchange, self._page(link.session_of(exchange), b'{"resources":[]}', after))
+        return True
+
+    def extend(self, link: Link, exchange: Exchange, result: bytes, entries: list[bytes]) -> bytes | None:
+        """The last page of the server's own resources, with `entries` and the first of ours; None: nothing to add."""
+        result = catalog.extend_resources(result, entries)
+        return self._page(link.session_of(exchange), result, None) if self.are_offered(link.plan) else result
+
+    def _page(self, session: Session, result: bytes, after: tuple[float, str] | None) -> bytes:
+        records = [record for record in self._shelf.artifacts_of(session.sid) if record.is_exposed]
+        records.sort(key=_order)
+        shown = [record for record in records if after is None or _order(record) > after]
+        page = shown[: self._desk.limits.artifact_page_max]
+        entries = [catalog.resource_entry(describe(self._desk, session, record), record.tool) for record in page]
+        result = catalog.extend_resources(result, entries)
+        if len(shown) > len(page):
+            result = set_member(result, "nextCursor", msgspec.json.encode(_cursor(page[-1])))
+        return result
+
+    # --- Reading ----------------------------------------------------------------------------------------------------
+
+    def receive_read(self, link: Link, exchange: Exchange, uri: str) -> None:
+        """Answer a read of an `artifact://` URI. Foreign ones, and those that are not exposed, do not exist."""
+        session = link.session_of(exchange)
+        record = self._find(session, uri)
+        if record is None:
+            self.miss(link, exchange, uri, self._why_gone(session, uri))
+            return
+        limit = self._desk.limits.inline_size_max_bytes
+        if record.size_bytes > limit:
+            url = describe(self._desk, session, record).download_url
+            text = f"{uri} has {record.size_bytes} bytes, more than the {limit} that are put into a message"
+            self._fail(link, exchange, OVERLOADED, text + (f": download it from {url}" if url else ""))
+            return
+        self._reads.add(exchange.key)
+
+        def contents(answer: StorageAnswer) -> None:
+            if exchange.key not in self._reads:
+                return  # cancelled
+            if isinstance(answer, Fetched):
+                self._finish(link, exchange, catalog.resource_contents(uri, record.mime_type, answer.data))
+            else:
+                self._fail(link, exchange, INTERNAL_ERROR, f"{uri} could not be read: {reason_of(answer)}")
+
+        self._waiting.order(lambda ticket: Fetch(ticket=ticket, blob=record.blob, size_max_bytes=limit), contents)
+
+    def _find(self, session: Session, uri: str) -> StoredArtifact | None:
+        try:
+            sid, aid = handle.parse_artifact(uri)
+        except handle.HandleError:
+            return None
+        found = self._shelf.find(session.server, session.sid, session.principal, of_sid=sid, id=aid, kind="artifact")
+        return found.record if found is not None and found.record.is_exposed else None
+
+    def _why_gone(self, session: Session, uri: str) -> str:
+        try:
+            sid, aid = handle.parse_artifact(uri)
+        except handle.HandleError:
+            return ""
+        whose = session.server, session.sid, session.principal
+        return self._shelf.gone(*whose, of_sid=sid, id=aid, kind="artifact") or ""
+
+    def miss(self, link: Link, exchange: Exchange, uri: str, why: str = "") -> None:
+        message = f"Resource not found: {uri}" + (f": {why}" if why else "")
+        error = rpc.encode_error(exchange.id_raw, RESOURCE_NOT_FOUND, message, {"uri": uri})
+        self.onward.finish(link, exchange, error)
+
+    # --- Subscriptions ----------------------------------------------------------------------------------------------
+
+    def receive_subscription(self, link: Link, exchange: Exchange, uri: str) -> None:
+        """A client with a session wants to hear of an artifact, or does not any more."""
+        session = link.session_of(exchange)
+        subscribed = self._subscribed.get(session.sid, set())
+        if exchange.method == "resources/unsubscribe":
+            subscribed.discard(uri)
+        elif self._find(session, uri) is None:
+            self.miss(link, exchange, uri, self._why_gone(session, uri))
+            return
+        elif len(subscribed) >= self._desk.limits.subscriptions_per_session_max:
+            limit = self._desk.limits.subscriptions_per_session_max
+            self._fail(link, exchange, OVERLOADED, f"{limit} resources are subscribed to, the most a session may have")
+            return
+        else:
+            subscribed.add(uri)
+        if subscribed:
+            self._subscribed[session.sid] = subscribed
+        else:
+            self._subscribed.pop(session.sid, None)
+        self._finish(link, exchange, b"{}")
+
+    def granted(self, link: Link, session: Session, wanted: Filter) -> Filter:
+        """What of a subscription of a client without sessions is for us to tell, whatever its server does."""
+        if not self.are_offered(link.plan):
+            return Filter()
+        return Filter(resources=wanted.resources, uris=frozenset(uri for uri in wanted.uris if is_own(uri)))
+
+    # --- They come and go -------------------------------------------------------------------------------------------
+
+    def receive_change(self, change: Change) -> None:
+        """An artifact is there, or is not any more: its session hears of all that changed at one moment together."""
+        record = change.record
+        if not record.is_exposed or not self._desk.plan.expose_as_resources:
+            return
+        if self._session_by(record.sid) is None:
+            return
+        gone = self._gone.setdefault(record.sid, [])
+        if not change.is_there:
+            gone.append(handle.format_artifact(record.sid, record.aid, record.filename))
+        self._desk.timers.set(("resources", record.sid), self._desk.now, "change of resources")
+
+    def handle_change(self, sid: str) -> None:
+        gone = self._gone.pop(sid, [])
+        session = self._session_by(sid)
+        assert session is not None
+        for uri in gone:
+            message = rpc.encode_notification(UPDATED, msgspec.json.encode({"uri": uri}))
+            if session.is_stateless or uri in self._subscribed.get(sid, ()):
+                self._tell(session, UPDATED, message)
+        self._tell(session, LIST_CHANGED, rpc.encode_notification(LIST_CHANGED, None))
+
+    # --- Ends -------------------------------------------------------------------------------------------------------
+
+    def forget(self, exchange: Exchange) -> None:
+        self._reads.discard(exchange.key)
+
+    def close_session(self, session: Session) -> None:
+        self._subscribed.pop(session.sid, None)
+        self._gone.pop(session.sid, None)
+        self._desk.timers.cancel(("resources", session.sid))
+
+    def _finish(self, link: Link, exchange: Exchange, result: bytes) -> None:
+        self.onward.finish(link, exchange, rpc.encode_result(exchange.id_raw, result))
+
+    def _fail(self, link: Link, exchange: Exchange, code: int, text: str) -> None:
+        self.onward.finish(link, exchange, rpc.encode_error(exchange.id_raw, code, text))
+
+
+def is_own(uri: str) -> bool:
+    return uri.startswith(handle.ARTIFACT_SCHEME)
+
+
+def _order(record: StoredArtifact) -> tuple[float, str]:
+    """Oldest first, since all live equally long; a place that lasts when others go."""
+    return record.expires_at_unix, record.aid
+
+
+def _cursor(record: StoredArtifact) -> str:
+    return f"{CURSOR}{record.expires_at_unix!r}:{record.aid}"
+
+
+def _read_cursor(cursor: str) -> tuple[float, str] | None:
+    at, colon, aid = cursor.removeprefix(CURSOR).partition(":")
+    try:
+        return (float(at), aid) if colon and len(at) <= 40 else None
+    except ValueError:
+        return None

@@ -1,0 +1,242 @@
+"""Names of files on the wire: `upload://` handles, `artifact://` URIs, and signed links to either.
+
+A handle says nothing by itself: who may use it is for its record to say. A link is a capability: whoever holds it may
+do the one thing it names until it expires, so it is signed, short-lived, and an upload link works once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from ...base.ids import Entropy, is_minted, mint
+from ...base.plan import UPLOAD_SCHEME
+
+ARTIFACT_SCHEME: Final = "artifact://"
+NONCES_MAX: Final = 4096
+"""Upload links on offer at once. Each lives for minutes; above this the oldest stops working first."""
+NONCES_PER_SESSION_MAX: Final = 64
+"""The same for one session, so that none can take the links of others away."""
+
+_UPLOAD_REST: Final = re.compile(r"sessions/([^/]+)/([^/]+)(?:/[^/]+)?")
+_ARTIFACT_REST: Final = re.compile(r"sessions/([^/]+)/([^/]+)(?:/.*)?", re.DOTALL)
+_EXPIRY: Final = re.compile(r"[1-9][0-9]{0,11}")
+_SIGNATURE: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class HandleError(ValueError):
+    """Text that is no handle. Its message says what was expected; it does not repeat what was seen."""
+
+
+def format_upload(sid: str, uid: str, scheme: str = UPLOAD_SCHEME) -> str:
+    return f"{scheme}sessions/{sid}/{uid}"
+
+
+def parse_upload(text: str, scheme: str) -> tuple[str, str]:
+    """The session id and upload id of a handle. A file name after them is accepted and ignored.
+
+    Raises:
+        HandleError: any other text; both ids must have exactly the form that is minted here.
+    """
+    ids = _ids(text, scheme, _UPLOAD_REST)
+    if ids is None:
+        raise HandleError(f"expected an upload handle, {scheme}sessions/<session>/<upload>")
+    return ids
+
+
+def format_artifact(sid: str, aid: str, filename: str) -> str:
+    return f"{ARTIFACT_SCHEME}sessions/{sid}/{aid}/{quote(filename, safe='', errors='replace')}"
+
+
+def parse_artifact(uri: str) -> tuple[str, str]:
+    """The session id and artifact id of a URI. Whatever follows them is ignored.
+
+    Raises:
+        HandleError: any other text.
+    """
+    ids = _ids(uri, ARTIFACT_SCHEME, _ARTIFACT_REST)
+    if ids is None:
+        raise HandleError(f"expected an artifact URI, {ARTIFACT_SCHEME}sessions/<session>/<artifact>/<name>")
+    return ids
+
+
+def _ids(text: str, scheme: str, rest: re.Pattern[str]) -> tuple[str, str] | None:
+    match = rest.fullmatch(text, len(scheme)) if text.startswith(scheme) else None
+    if match is None or not (is_minted(match[1]) and is_minted(match[2])):
+        return None
+    return match[1], match[2]
+
+
+# --- Signed links ---------------------------------------------------------------------------------------------------
+
+
+def sign_upload(key: bytes, *, server: str, sid: str, nonce: str, expires_at_unix: int) -> dict[str, str]:
+    """The query parameters of a link that may upload into a session, once, until it expires."""
+    expiry = str(expires_at_unix)
+    return {
+        "mcp_upload_exp": expiry,
+        "mcp_upload_nonce": nonce,
+        "mcp_upload_sig": _signature(key, "upload", server, sid, expiry, nonce),
+    }
+
+
+def check_upload(key: bytes, query: Mapping[str, str], *, server: str, sid: str, now_unix: float) -> str | None:
+    """Why a link is refused, in one word for the log: "missing", "malformed", "signature" or "expired"; None if it is
+    good. Whether it was used before is for `Nonces` to say."""
+    expiry, nonce, signature = (query.get(f"mcp_upload_{name}") for name in ("exp", "nonce", "sig"))
+    if expiry is None or nonce is None or signature is None:
+        return "missing"
+    if not is_minted(nonce):
+        return "malformed"
+    return _check(key, expiry, signature, now_unix, "upload", server, sid, expiry, nonce)
+
+
+def nonce_of(query: Mapping[str, str]) -> str | None:
+    """The nonce an upload link carries, if it has the form of one; nothing is checked beyond that."""
+    nonce = query.get("mcp_upload_nonce", "")
+    return nonce if is_minted(nonce) else None
+
+
+def sign_download(
+    key: bytes, *, server: str, sid: str, artifact: str, filename: str, expires_at_unix: int
+) -> dict[str, str]:
+    """The query parameters of a link that may read one artifact under one name until it expires."""
+    assert "\n" not in filename, "file names are made safe before they are signed"
+    expiry = str(expires_at_unix)
+    return {
+        "mcp_artifact_exp": expiry,
+        "mcp_artifact_sig": _signature(key, "artifact", server, sid, artifact, filename, expiry),
+    }
+
+
+def check_download(
+    key: bytes,
+    query: Mapping[str, str],
+    *,
+    server: str,
+    sid: str,
+    artifact: str,
+    filename: str,
+    now_unix: float,
+) -> str | None:
+    """As `check_upload`, for a download link."""
+    expiry, signature = query.get("mcp_artifact_exp"), query.get("mcp_artifact_sig")
+    if expiry is None or signature is None:
+        return "missing"
+    return _check(key, expiry, signature, now_unix, "artifact", server, sid, artifact, filename, expiry)
+
+
+def sign_draft(key: bytes, *, server: str, draft: str, expires_at_unix: int) -> dict[str, str]:
+    """The query parameters of a link that may go on with one upload until it expires."""
+    expiry = str(expires_at_unix)
+    return {"mcp_tus_exp": expiry, "mcp_tus_sig": _signature(key, "draft", server, draft, expiry)}
+
+
+def check_draft(key: bytes, query: Mapping[str, str], *, server: str, draft: str, now_unix: float) -> str | None:
+    """As `check_upload`, for the link of one upload that goes on after a break."""
+    expiry, signature = query.get("mcp_tus_exp"), query.get("mcp_tus_sig")
+    if expiry is None or signature is None:
+        return "missing"
+    return _check(key, expiry, signature, now_unix, "draft", server, draft, expiry)
+
+
+def _check(key: bytes, expiry: str, signature: str, now_unix: float, purpose: str, *fields: str) -> str | None:
+    if not (_EXPIRY.fullmatch(expiry) and _SIGNATURE.fullmatch(signature)):
+        return "malformed"
+    if not hmac.compare_digest(signature, _signature(key, purpose, *fields)):
+        return "signature"
+    return "expired" if now_unix > int(expiry) else None
+
+
+def _signature(key: bytes, purpose: str, *fields: str) -> str:
+    """Unambiguous as long as what is signed holds no newline: a text with as many newlines as there are fields can be
+    cut only one way, so a field that arrives with a newline never matches."""
+    signed = "\n".join((f"isthmus {purpose} link 1", *fields))
+    return hmac.new(key, signed.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
+
+
+class Grant(NamedTuple):
+    """What an upload link was issued for.
+
+    Attributes:
+        expires_at: on the caller's monotonic clock.
+        principal: to whom, where that is not for the session to say.
+        is_bearer: it holds whether or not the session is alive: whoever has the link may upload, and has the file.
+    """
+
+    server: str
+    sid: str
+    expires_at: float
+    principal: str = ""
+    is_bearer: bool = False
+
+
+class Nonces:
+    """The upload links that can still be used: each until it is spent, expires, or newer ones take its place.
+
+    One that is in use, by an upload under way, is kept.
+    """
+
+    def __init__(self) -> None:
+        self._grants: dict[str, Grant] = {}
+        self._uses: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._grants)
+
+    def mint(
+        self,
+        entropy: Entropy,
+        *,
+        server: str,
+        sid: str,
+        expires_at: float,
+        principal: str = "",
+        is_bearer: bool = False,
+    ) -> str:
+        """A fresh nonce for one link."""
+        nonce = mint(entropy)
+        own = [other for other, grant in self._grants.items() if grant.sid == sid]
+        if len(own) >= NONCES_PER_SESSION_MAX:
+            self._drop_oldest(own)
+        elif len(self._grants) >= NONCES_MAX:
+            self._drop_oldest(list(self._grants))
+        self._grants[nonce] = Grant(server, sid, expires_at, principal, is_bearer)
+        return nonce
+
+    def _drop_oldest(self, nonces: list[str]) -> None:
+        found = next((nonce for nonce in nonces if nonce not in self._uses), None)
+        if found is not None:
+            del self._grants[found]
+
+    def find(self, nonce: str) -> Grant | None:
+        """What the nonce was minted for; None if it never was, is spent, or was dropped."""
+        return self._grants.get(nonce)
+
+    def begin(self, nonce: str) -> None:
+        """An upload uses it from now on."""
+        self._uses[nonce] = self._uses.get(nonce, 0) + 1
+
+    def end(self, nonce: str) -> None:
+        """That upload is over."""
+        self._uses[nonce] -= 1
+        if not self._uses[nonce]:
+            del self._uses[nonce]
+
+    def is_used(self, sid: str) -> bool:
+        """Whether an upload with a link of that session is under way."""
+        return any(nonce in self._grants and self._grants[nonce].sid == sid for nonce in self._uses)
+
+    def spend(self, nonce: str) -> None:
+        """Use the nonce up."""
+        self._grants.pop(nonce, None)
+
+    def drop_expired(self, now: float) -> None:
+        """Forget the links whose time is over."""
+        self._grants = {
+            nonce: grant for nonce, grant in self._grants.items() if grant.expires_at >= now or nonce in self._uses
+        }

@@ -1,0 +1,350 @@
+"""Reading one level of JSON as spans, and editing by splicing, so that what nobody read travels byte for byte.
+
+`members` and `elements` say where the values of one object or array lie. Nothing below that level is decoded: numbers
+keep their digits, strings their escapes, objects their key order and duplicates. Within the level itself a duplicate
+key is refused, because two parsers that disagree about which of the two counts are a hole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterable, Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from ..base.errors import INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
+
+T = TypeVar("T")
+
+
+class Span(NamedTuple):
+    """`data[start:stop]` is the value's JSON."""
+
+    start: int
+    stop: int
+
+
+class Edit(NamedTuple):
+    """Replace `data[start:stop]` by `text`."""
+
+    start: int
+    stop: int
+    text: bytes
+
+
+_object_decoder: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_raw_decoder: Final = msgspec.json.Decoder(msgspec.Raw)
+_array_decoder: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_string_decoder: Final = msgspec.json.Decoder(str)
+
+DEPTH_SAFE: Final = 256
+"""So many levels can be read anywhere. Real messages have fewer than 30."""
+
+DEPTH_SPARE: Final = 128
+"""Levels of the stack that may lie between two readings of the same message."""
+
+_SPACE: Final = re.compile(rb"[ \t\r\n]*")
+# Possessive: a repetition that may be given back costs a hundred times the key's size in memory.
+_KEY: Final = re.compile(rb'[ \t\r\n]*"((?:[^"\\]++|\\.)*+)"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+_NEXT: Final = re.compile(rb"[ \t\r\n]*([,}\]])[ \t\r\n]*")
+_LONE_SURROGATE: Final = re.compile(
+    rb"\\\\"  # an escaped backslash: what follows it is no escape
+    rb"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a proper pair
+    rb"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"  # half a pair
+)
+
+
+def check_utf8(data: bytes) -> None:
+    """Raises RemoteProtocolError where `data` is not UTF-8 (JSON text is: RFC 8259, section 8.1)."""
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            raise RemoteProtocolError(
+                f"got a byte that is not UTF-8 at offset {error.start}, expected UTF-8 text", rpc_code=PARSE_ERROR
+            ) from None
+
+
+def check_depth(data: bytes) -> None:
+    """Raises RemoteProtocolError where `data` is nested more deeply than can be read.
+
+    That depends on the stack it is read on. So it is tried with some levels more than it has: what passes here can be
+    read again by whoever is called later. `data` need not be JSON: what is not is judged by its reader.
+    """
+    if data.count(b"[") + data.count(b"{") < DEPTH_SAFE:
+        return
+    for text in (data, _mended(data)):  # a decoder that stops at half a pair has not seen what follows
+        try:
+            _raw_decoder.decode(b"[" * DEPTH_SPARE + text + b"]" * DEPTH_SPARE)
+        except RecursionError:
+            raise _too_deep() from None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        return
+
+
+def deeper(read: Callable[[bytes], T], data: bytes, levels: int = DEPTH_SPARE) -> T:
+    """What `read` makes of `data` on a stack with fewer levels left: what it can read so, anybody can read later.
+
+    That is `check_depth` for a reader that goes through the data anyway.
+    """
+    return deeper(read, data, levels - 1) if levels else read(data)
+
+
+def members(data: bytes) -> dict[str, Span]:
+    """Where each member's value lies in the JSON object `data`, in order.
+
+    A key with half a surrogate pair, which no Unicode text can hold, is given with U+FFFD in its place.
+
+    Raises:
+        RemoteProtocolError: `data` is not JSON (PARSE_ERROR), no object, or has a key twice (INVALID_REQUEST).
+    """
+    probe = data
+    try:
+        values = _object_decoder.decode(probe)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        probe = _readable(data, error)
+        values = _decode_object(probe)
+    spans = _compact_spans(values)
+    if not spans or next(reversed(spans.values())).stop + 1 == len(probe):
+        # Whatever had been passed over, spaces, escapes or a key that comes again, would have made it longer.
+        return spans
+    spans = {}
+    opening = _SPACE.match(probe)
+    assert opening is not None
+    at = opening.end() + 1
+    while True:
+        key_match = _KEY.match(probe, at)
+        assert key_match is not None
+        raw_key = key_match[1]
+        key = _string_decoder.decode(b'"' + raw_key + b'"') if b"\\" in raw_key else raw_key.decode()
+        at = key_match.end()
+        if key in spans or not probe.startswith(value := bytes(values[key]), at):
+            # The decoder keeps the last of two values, so a first one that differs betrays the second.
+            raise _twice(key)
+        spans[key] = Span(at, at + len(value))
+        next_match = _NEXT.match(probe, at + len(value))
+        if next_match is None:  # `1` would match at the start of a first value `12`
+            raise _twice(key)
+        at = next_match.end()
+        if next_match[1] == b"}":
+            return spans
+
+
+LOOKS_KEPT: Final = 16
+"""Objects whose members are remembered: more than are looked into in turn for one message."""
+LOOK_MAX_BYTES: Final = 16 * 1024
+"""A larger object is not worth keeping it for that."""
+
+
+def look(data: bytes) -> Mapping[str, Span]:
+    """`members`, remembered for a while: one message is looked into from many sides."""
+    return _looks(data) if len(data) <= LOOK_MAX_BYTES else members(data)
+
+
+@lru_cache(maxsize=LOOKS_KEPT)
+def _looks(data: bytes) -> Mapping[str, Span]:
+    return members(data)
+
+
+def _compact_spans(values: dict[str, msgspec.Raw]) -> dict[str, Span]:
+    """Where the values lie if each key is there once, without escapes, and nothing between them."""
+    spans: dict[str, Span] = {}
+    at = 1
+    for key, value in values.items():
+        start = at + len(key) + 3
+        stop = start + memoryview(value).nbytes
+        spans[key] = Span(start, stop)
+        at = stop + 1
+    return spans
+
+
+def compact_members(data: bytes) -> dict[str, slice] | None:
+    """`members`, of an object as most are written: no space between its members, no escape in their names, none of them
+    twice. None for anything else, which may be right or wrong."""
+    try:
+        values = _object_decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    spans: dict[str, slice] = {}
+    at = 1
+    for key, value in values.items():
+        start = at + len(key) + 3
+        stop = start + memoryview(value).nbytes
+        spans[key] = slice(start, stop)
+        at = stop + 1
+    return spans if at == len(data) or (not spans and data == b"{}") else None
+
+
+def elements(data: bytes) -> list[Span]:
+    """Where each element lies in the JSON array `data`. Raises as `members` does."""
+    probe = data
+    try:
+        values = _array_decoder.decode(probe)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        probe = _readable(data, error)
+        values = _decode_array(probe)
+    opening = _SPACE.match(probe)
+    assert opening is not None
+    at = opening.end() + 1
+    spans: list[Span] = []
+    for raw in values:
+        space = _SPACE.match(probe, at)
+        assert space is not None
+        start = space.end()
+        stop = start + len(bytes(raw))
+        spans.append(Span(start, stop))
+        comma = _NEXT.match(probe, stop)
+        assert comma is not None
+        at = comma.end()
+    return spans
+
+
+def items_of(data: bytes | None) -> list[bytes]:
+    """The JSON of each element; none, if `data` is absent or no array."""
+    if data is None or not data.startswith(b"["):
+        return []
+    return [data[span.start : span.stop] for span in elements(data)]
+
+
+def take(data: bytes, span: Span | None) -> bytes | None:
+    """The JSON at a span; None stays None."""
+    return None if span is None else data[span.start : span.stop]
+
+
+def splice(data: bytes, edits: Iterable[Edit]) -> bytes:
+    """`data` with each edit made; spans are those of `data` and must not overlap."""
+    pieces: list[bytes] = []
+    at = 0
+    for edit in sorted(edits):
+        assert edit.start >= at, "edits overlap"
+        pieces.append(data[at : edit.start])
+        pieces.append(edit.text)
+        at = edit.stop
+    pieces.append(data[at:])
+    return b"".join(pieces)
+
+
+def set_member(data: bytes, key: str, value: bytes) -> bytes:
+    """The object `data` with member `key` set to the JSON `value`: replaced in place, or added at the end."""
+    spans = members(data)
+    span = spans.get(key)
+    if span is not None:
+        return splice(data, [Edit(span.start, span.stop, value)])
+    member = msgspec.json.encode(key) + b":" + value
+    end = data.rindex(b"}")
+    return data[:end] + (b"," if spans else b"") + member + data[end:]
+
+
+def remove_member(data: bytes, key: str) -> bytes:
+    """The object `data` without member `key`; the others keep their bytes, keys and order."""
+    spans = members(data)
+    if key not in spans:
+        return data
+    names, stop = list(spans), spans[key].stop
+    at = names.index(key)
+    if at:
+        return splice(data, [Edit(spans[names[at - 1]].stop, stop, b"")])
+    if len(spans) > 1:  # the first of several goes with the comma behind it
+        comma = _NEXT.match(data, stop)
+        assert comma is not None
+        stop = comma.end()
+    return splice(data, [Edit(data.index(b"{") + 1, stop, b"")])
+
+
+def remove_members(data: bytes, names: Container[str]) -> bytes:
+    """The object `data` without the members of these names; the others keep their bytes, keys and order."""
+    spans = members(data)
+    edits: list[Edit] = []
+    before = data.index(b"{") + 1  # what goes first, goes with the comma behind it
+    has_kept = False
+    for name, span in spans.items():
+        if name not in names:
+            if edits and not has_kept:
+                comma = _NEXT.match(data, before)
+                assert comma is not None
+                edits.append(Edit(before, comma.end(), b""))
+            has_kept = True
+        else:
+            edits.append(Edit(before, span.stop, b""))
+        before = span.stop
+    return splice(data, edits) if edits else data
+
+
+def insert_members(data: bytes, added: Mapping[str, bytes]) -> bytes:
+    """The object `data` with members it does not have yet, behind its own: `remove_members` takes them out again."""
+    spans = members(data)
+    assert not added.keys() & spans.keys(), "a member is there already"
+    if not added:
+        return data
+    at = max((span.stop for span in spans.values()), default=data.index(b"{") + 1)
+    return data[:at] + (b"," if spans else b"") + build_object(added)[1:-1] + data[at:]
+
+
+def build_object(parts: Mapping[str, bytes]) -> bytes:
+    """The JSON object of these members, each value JSON already."""
+    return b"{" + b",".join(msgspec.json.encode(key) + b":" + value for key, value in parts.items()) + b"}"
+
+
+def extend_array(data: bytes, items: Iterable[bytes], *, at_front: bool = False) -> bytes:
+    """The array `data` with the JSON `items` added."""
+    added = b",".join(items)
+    if not added:
+        return data
+    spans = elements(data)
+    if at_front:
+        start = data.index(b"[") + 1
+        return data[:start] + added + (b"," if spans else b"") + data[start:]
+    end = data.rindex(b"]")
+    return data[:end] + (b"," if spans else b"") + added + data[end:]
+
+
+def _readable(data: bytes, error: Exception) -> bytes:
+    """`data` with half surrogate pairs made decodable, lengths unchanged.
+
+    JSON allows a lone `\\ud800` and peers send them (cut strings); the decoder does not. A stand-in of the same length
+    gives the same spans, and the spans are applied to the original bytes.
+    """
+    if isinstance(error, RecursionError):
+        raise _too_deep() from None
+    readable = _mended(data)
+    if readable == data:
+        raise _refusal(data, error) from None
+    return readable
+
+
+def _mended(data: bytes) -> bytes:
+    return _LONE_SURROGATE.sub(lambda match: b"\\ufffd" if match[1] else match[0], data)
+
+
+def _decode_object(data: bytes) -> dict[str, msgspec.Raw]:
+    try:
+        return _object_decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _refusal(data, error) from None
+
+
+def _decode_array(data: bytes) -> list[msgspec.Raw]:
+    try:
+        return _array_decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _refusal(data, error) from None
+
+
+def _too_deep() -> RemoteProtocolError:
+    return RemoteProtocolError(
+        "got JSON nested too deeply, expected a few hundred levels at most", rpc_code=PARSE_ERROR
+    )
+
+
+def _twice(key: str) -> RemoteProtocolError:
+    shown = key if len(key) <= 60 else key[:60] + "…"
+    return RemoteProtocolError(f"got the member {shown!r} twice in one object, expected it once")
+
+
+def _refusal(data: bytes, error: Exception) -> RemoteProtocolError:
+    if isinstance(error, msgspec.ValidationError):
+        return RemoteProtocolError(f"got JSON of another type than expected: {error}", rpc_code=INVALID_REQUEST)
+    return RemoteProtocolError(f"got text that is not JSON: {error}", rpc_code=PARSE_ERROR)

@@ -1,0 +1,115 @@
+"""How many tasks there may be, and the places that are kept for calls which may become some."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from ..base.errors import OVERLOADED, RemoteProtocolError
+from ..base.timestamps import format_time
+from ..bridge import tasks
+from ..state.context import Desk
+from ..state.exchange import Exchange, ExchangeKey
+from ..state.session import Session
+from ..state.task import Task
+from ..upstream.task_offers import tool_of
+from . import ownership as owners
+from .table import TaskTable
+
+TTL_MIN_MS: Final = 1000
+"""A task that is gone before its client can look at it is of no use."""
+
+
+class TaskRoom:
+    """
+    Attributes:
+        expire: removes a task whose time is over.
+        last_ordinal: how many tasks there ever were.
+    """
+
+    def __init__(self, desk: Desk, table: TaskTable) -> None:
+        self.expire: Callable[[Task], None]
+        self.last_ordinal = 0
+        self._desk = desk
+        self._table = table
+        self._reserved: dict[ExchangeKey, Task] = {}
+        self._by_payer: Counter[str] = Counter()
+        self._by_sid: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._reserved) + len(self._by_payer) + len(self._by_sid)
+
+    def reserve(self, session: Session, exchange: Exchange) -> None:
+        """Keep a place for the task that a call may become.
+
+        Raises:
+            RemoteProtocolError: there is none left. Nothing has changed.
+        """
+        if exchange.key in self._reserved:
+            return
+        fault = self._full(session)
+        if fault is not None:
+            raise RemoteProtocolError(fault, rpc_code=OVERLOADED)
+        self._reserved[exchange.key] = self._new(session, exchange)
+
+    def _full(self, session: Session) -> str | None:
+        limits = self._desk.limits
+        payer = owners.payer_of(session.principal)
+        for name, limit in (
+            ("tasks_max", limits.tasks_max),
+            ("tasks_per_principal_max", limits.tasks_per_principal_max),
+            ("tasks_per_session_max", limits.tasks_per_session_max),
+        ):
+            if self._used(name, payer, session.sid) < limit:
+                continue
+            for task in [task for task in self._table.tasks.values() if task.expires_at_unix <= self._desk.now_unix]:
+                self.expire(task)
+            if (count := self._used(name, payer, session.sid)) >= limit:
+                return f"there are {count} tasks, the most allowed ({name}): wait until some are over their time"
+        return None
+
+    def _used(self, name: str, payer: str, sid: str) -> int:
+        if name == "tasks_max":
+            return len(self._table.tasks) + len(self._reserved)
+        return self._by_payer[payer] if name == "tasks_per_principal_max" else self._by_sid[sid]
+
+    def _new(self, session: Session, exchange: Exchange) -> Task:
+        limits = self._desk.limits
+        self.last_ordinal += 1
+        ttl_ms = tasks.clamp_ttl(exchange.wish.ttl_ms, int(limits.task_ttl_s * 1000), int(limits.task_ttl_max_s * 1000))
+        ttl_ms = max(ttl_ms, TTL_MIN_MS)
+        task = Task(
+            self._desk.mint(),
+            ordinal=self.last_ordinal,
+            server=session.server,
+            tool=tool_of(exchange),
+            owner=owners.owner_of(session),
+            payer=owners.payer_of(session.principal),
+            sid="" if session.is_stateless or session.principal else session.sid,
+            principal=session.principal,
+            is_legacy=not session.is_stateless,
+            created_at=format_time(self._desk.now_unix),
+            created_at_unix=self._desk.now_unix,
+            ttl_ms=ttl_ms,
+            poll_ms=int(limits.task_poll_s * 1000),
+        )
+        self.count(task, session.sid, 1)
+        return task
+
+    def count(self, task: Task, sid: str, change: int) -> None:
+        for counter, name in ((self._by_payer, task.payer), (self._by_sid, sid)):
+            counter[name] += change
+            if not counter[name]:
+                del counter[name]
+        task.counted_for = sid
+
+    def take(self, exchange: Exchange) -> Task:
+        """The task that a place was kept for."""
+        return self._reserved.pop(exchange.key)
+
+    def release(self, exchange: Exchange) -> None:
+        """None will come of it."""
+        task = self._reserved.pop(exchange.key, None)
+        if task is not None:
+            self.count(task, task.counted_for, -1)

@@ -1,0 +1,341 @@
+"""What clients ask of their tasks.
+
+Whoever may not know of a task is told what anybody is told of one that never was.
+
+Source: 2025-11-25 basic/utilities/tasks; the tasks extension.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Protocol
+
+from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, RemoteProtocolError
+from ..bridge import input_requests as questions
+from ..bridge import related_task as related
+from ..bridge import task_support as support
+from ..bridge import tasks
+from ..bridge.discovery import server_info_of
+from ..bridge.results import named
+from ..downstream.responder import Courier
+from ..jsonrpc import message as jsonrpc
+from ..state.context import Desk
+from ..state.exchange import Exchange
+from ..state.exchange import State as ExchangeState
+from ..state.link import Link
+from ..state.session import Session
+from ..state.task import Outcome, State, Task
+from ..upstream import task_offers as offers
+from ..upstream.task_offers import NEEDED
+from .local_tasks import CANCELLED, Tasking
+from .ownership import is_shown, may_see
+from .store import TaskStore
+from .table import TaskTable
+
+UNKNOWN: Final = "Task not found: there is none of that id, or its time is over"
+
+LEGACY_VERBS: Final = frozenset({"tasks/get", "tasks/result", "tasks/list", "tasks/cancel"})
+MODERN_VERBS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+
+_CURSOR: Final = re.compile(r"after-([0-9]{1,18})")
+
+
+class Looking(Protocol):
+    """How tasks of servers are seen."""
+
+    def refresh(self, link: Link, exchange: Exchange) -> bool: ...
+
+    def revive(self, link: Link, exchange: Exchange, id: str, poll_s: float) -> None: ...
+
+
+class Ways(Protocol):
+    """The ways to servers."""
+
+    def is_live(self, sid: str) -> bool:
+        """Whether there is a session of that public name."""
+
+    def way_of(self, exchange: Exchange) -> Link | None: ...
+
+    def way_back(self, session: Session, exchange: Exchange, upstream: str, revision: str) -> Link:
+        """The way to what an earlier run began, in a session with its server that has this name, if any."""
+
+
+class TaskVerbs:
+    """All requests about tasks."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        courier: Courier,
+        tasking: Tasking,
+        store: TaskStore,
+        table: TaskTable,
+        looking: Looking,
+        ways: Ways,
+    ) -> None:
+        self._desk = desk
+        self._courier = courier
+        self._tasking = tasking
+        self._store = store
+        self._table = table
+        self._looking = looking
+        self._ways = ways
+        tasking.tell_waiters, tasking.forget_waiter = self.tell, self.forget
+
+    def receive_request(self, link: Link, session: Session, exchange: Exchange) -> bool:
+        """A request of a client. True if it was about tasks, and is answered here, now or later."""
+        method = exchange.method
+        if not method.startswith("tasks/"):
+            return False
+        verbs = MODERN_VERBS if session.is_stateless else LEGACY_VERBS
+        exchange.is_native = True
+        if method not in verbs or not self._has_tasks(link, session):
+            self._refuse(session, exchange, METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
+        elif session.is_stateless and (exchange.leg is None or not support.declares(exchange.leg.capabilities)):
+            text = "Missing required client capability: tasks are an extension, declare it with each request"
+            self._refuse(session, exchange, MISSING_CAPABILITY, text, NEEDED)
+        elif method == "tasks/list":
+            self._list(session, exchange)
+        else:
+            self._receive_named(session, exchange)
+        return True
+
+    def visible(self, session: Session, ids: frozenset[str]) -> frozenset[str]:
+        """Those of these tasks that a client may know of."""
+        found = {id: self._table.tasks.get(id) for id in ids}
+        return frozenset(
+            id for id, task in found.items() if task is not None and may_see(session, task, is_live=self._is_live)
+        )
+
+    def tell_state(self, id: str) -> None:
+        """Somebody began to listen to a task: it may have changed since they were told of it."""
+        task = self._table.tasks.get(id)
+        if task is not None and task.state is not State.WORKING:
+            self._store.get(task, lambda outcome, fault: self._tasking.telling.tell_now(task, outcome))
+
+    def _has_tasks(self, link: Link, session: Session) -> bool:
+        """Whether the client was told of tasks. Before its server was ever reached nobody was told anything."""
+        if not link.plan.tasks.are_offered:
+            return False
+        if not session.is_stateless:
+            return session.features.tasks and offers.are_offered(link)
+        return link.handshake is None or offers.are_offered(link)
+
+    def _receive_named(self, session: Session, exchange: Exchange) -> None:
+        task = self._find(session, exchange)
+        if task is None:
+            self._refuse(session, exchange, INVALID_PARAMS, UNKNOWN)
+            return
+        if not task.is_over and self._table.runs.get(task.id) is None:
+            self._take_up(session, task)
+        if exchange.method == "tasks/get":
+            self._get(session, exchange, task)
+        elif exchange.method == "tasks/result":
+            self._result(session, exchange, task)
+        elif exchange.method == "tasks/update":
+            self._update(session, exchange, task)
+        else:
+            self._cancel(session, exchange, task)
+
+    def _find(self, session: Session, exchange: Exchange) -> Task | None:
+        task = self._table.tasks.get(tasks.task_id(exchange.params) or "")
+        if task is None or not may_see(session, task, is_live=self._is_live):
+            return None
+        if task.expires_at_unix <= self._desk.now_unix:
+            return None  # it is about to go
+        if task.sid and task.sid != session.sid:
+            self._tasking.pass_to(session, task)
+        return task
+
+    def _is_live(self, sid: str) -> bool:
+        return self._ways.is_live(sid)
+
+    def _take_up(self, session: Session, task: Task) -> None:
+        exchange = self._tasking.take_up(session, task)
+        link = self._ways.way_back(session, exchange, *task.upstream_session)
+        self._looking.revive(link, exchange, task.upstream_task, task.poll_ms / 1000)
+
+    # --- Get --------------------------------------------------------------------------------------------------------
+
+    def _get(self, session: Session, exchange: Exchange, task: Task) -> None:
+        if self._must_look(task):
+            self._wait(session, exchange, task)
+        else:
+            self._show(session, exchange, task)
+
+    def _must_look(self, task: Task) -> bool:
+        """Whether the server is being asked how its task fares."""
+        run = self._table.runs.get(task.id)
+        if task.is_over or run is None or run.exchange.state is not ExchangeState.TASKED or task.questions:
+            return False
+        link = self._ways.way_of(run.exchange)
+        return link is not None and self._looking.refresh(link, run.exchange)
+
+    def _wait(self, session: Session, exchange: Exchange, task: Task) -> None:
+        exchange.awaits = task.id
+        self._table.waiters.setdefault(task.id, []).append((session, exchange))
+        if exchange.method != "tasks/result":
+            at = self._desk.now + self._desk.limits.task_look_s
+            self._desk.timers.set(("task-look", task.id), at, "look at a task")
+
+    def handle_look(self, id: str) -> None:
+        """The server takes too long to say: what is known is told."""
+        task = self._table.tasks.get(id)
+        if task is not None:
+            self.tell(task)
+
+    def _show(self, session: Session, exchange: Exchange, task: Task) -> None:
+        if not session.is_stateless:
+            self._answer(session, exchange, self._tasking.telling.shown(task))
+            return
+
+        def show(outcome: Outcome | None, fault: str) -> None:
+            if exchange.is_over:
+                return
+            if outcome is None and task.state in (State.COMPLETED, State.FAILED):
+                self._refuse(session, exchange, INTERNAL_ERROR, f"what task {task.id} came to cannot be read: {fault}")
+                return
+            try:
+                shown = self._tasking.telling.detailed(task, outcome, is_result=True)
+            except RemoteProtocolError as error:
+                self._refuse(session, exchange, INTERNAL_ERROR, f"the result cannot be shown: {error.message}")
+                return
+            self._answer(session, exchange, shown)
+
+        self._store.get(task, show)
+
+    # --- Result -----------------------------------------------------------------------------------------------------
+
+    def _result(self, session: Session, exchange: Exchange, task: Task) -> None:
+        if task.is_over:
+            self._give(session, exchange, task)
+            return
+        self._wait(session, exchange, task)
+        self._tasking.asking.put_questions(session, task)
+
+    def _give(self, session: Session, exchange: Exchange, task: Task) -> None:
+        if task.state is State.CANCELLED:
+            self._refuse(session, exchange, INTERNAL_ERROR, f"{CANCELLED}: {task.message}")
+            return
+
+        def give(outcome: Outcome | None, fault: str) -> None:
+            if exchange.is_over:
+                return
+            if outcome is None:
+                self._refuse(session, exchange, INTERNAL_ERROR, f"the result of task {task.id} cannot be had: {fault}")
+            elif outcome.is_error:
+                self._courier.answer(session, exchange, jsonrpc.encode_error_raw(exchange.id_raw, outcome.data))
+            else:
+                self._answer_related(session, exchange, task, outcome.data)
+
+        self._store.get(task, give)
+
+    def _answer_related(self, session: Session, exchange: Exchange, task: Task, result: bytes) -> None:
+        try:
+            self._answer(session, exchange, related.with_related(result, task.id))
+        except RemoteProtocolError as fault:
+            text = f"the result of task {task.id} cannot be shown: {fault.message}"
+            self._refuse(session, exchange, INTERNAL_ERROR, text)
+
+    def tell(self, task: Task) -> None:
+        """Something is known of a task, or it is over, or gone: whoever waits for that is told."""
+        waiting = self._table.waiters.get(task.id, [])
+        is_gone = self._table.tasks.get(task.id) is not task
+        for session, exchange in list(waiting):
+            if exchange.is_over or (exchange.method == "tasks/result" and not task.is_over and not is_gone):
+                continue
+            self.forget(exchange)
+            if is_gone:
+                self._refuse(session, exchange, INVALID_PARAMS, UNKNOWN)
+            elif exchange.method == "tasks/result":
+                self._give(session, exchange, task)
+            elif exchange.method == "tasks/cancel":
+                self._cancel_now(session, exchange, task)
+            else:
+                self._show(session, exchange, task)
+
+    def forget(self, exchange: Exchange) -> None:
+        """A request does not wait any more."""
+        id, exchange.awaits = exchange.awaits, None
+        waiting = self._table.waiters.get(id or "")
+        if id is None or waiting is None:
+            return
+        kept = [entry for entry in waiting if entry[1] is not exchange]
+        if kept:
+            self._table.waiters[id] = kept
+        else:
+            del self._table.waiters[id]
+        if all(other.method == "tasks/result" for _, other in kept):
+            self._desk.timers.cancel(("task-look", id))
+
+    # --- List -------------------------------------------------------------------------------------------------------
+
+    def _list(self, session: Session, exchange: Exchange) -> None:
+        try:
+            raw = jsonrpc.member_of(exchange.params, "cursor")
+        except RemoteProtocolError as error:
+            self._refuse(session, exchange, error.rpc_code, error.message)
+            return
+        after = 0
+        if raw not in (None, b"null"):
+            match = _CURSOR.fullmatch(jsonrpc.text_of(raw) or "")
+            if match is None:
+                text = "got a cursor that was not given out here, expected one of an answer to tasks/list"
+                self._refuse(session, exchange, INVALID_PARAMS, text)
+                return
+            after = int(match[1])
+        now_unix = self._desk.now_unix
+        found = [
+            task
+            for task in self._table.tasks.values()
+            if task.ordinal > after
+            and task.expires_at_unix > now_unix
+            and is_shown(session, task)
+            and self._table.is_told(task)
+        ]
+        page = found[: self._desk.limits.task_page_max]
+        result = b'{"tasks":[' + b",".join(map(self._tasking.telling.shown, page)) + b"]"
+        if len(found) > len(page):
+            result += b',"nextCursor":"after-%d"' % page[-1].ordinal
+        self._answer(session, exchange, result + b"}")
+
+    # --- Update -----------------------------------------------------------------------------------------------------
+
+    def _update(self, session: Session, exchange: Exchange, task: Task) -> None:
+        try:
+            responses = questions.read_responses(exchange.params)
+            self._tasking.asking.answer_questions(task, responses, exchange.headers)
+        except RemoteProtocolError as error:
+            self._refuse(session, exchange, error.rpc_code, error.message)
+            return
+        self._answer(session, exchange, ACKNOWLEDGED)
+
+    # --- Cancel -----------------------------------------------------------------------------------------------------
+
+    def _cancel(self, session: Session, exchange: Exchange, task: Task) -> None:
+        run = self._table.runs.get(task.id)
+        link = None if run is None else self._ways.way_of(run.exchange)
+        if run is not None and link is not None and run.exchange.remote is not None and not link.can_be_told:
+            self._wait(session, exchange, task)  # its server is being reached
+        else:
+            self._cancel_now(session, exchange, task)
+
+    def _cancel_now(self, session: Session, exchange: Exchange, task: Task) -> None:
+        if task.is_over and not session.is_stateless:
+            text = f"Cannot cancel task: it is {task.state.value} already"
+            self._refuse(session, exchange, INVALID_PARAMS, text)
+            return
+        if not task.is_over:
+            self._tasking.cancel(task, "its client cancelled it")
+        self._answer(session, exchange, ACKNOWLEDGED if session.is_stateless else self._tasking.telling.shown(task))
+
+    def _answer(self, session: Session, exchange: Exchange, result: bytes) -> None:
+        if session.is_stateless:
+            result = named(result, server_info_of(session.greeting))
+        self._courier.answer(session, exchange, jsonrpc.encode_result(exchange.id_raw, result))
+
+    def _refuse(self, session: Session, exchange: Exchange, code: int, text: str, data: object = None) -> None:
+        self._courier.answer(session, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
+
+
+ACKNOWLEDGED: Final = b'{"resultType":"complete"}'

@@ -1,0 +1,53 @@
+"""What clients are told of a server when they meet it: in a handshake, or by `server/discover`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ..base.revisions import LATEST_LEGACY, features_of, is_known_legacy
+from ..bridge.discovery import to_discover_result, to_initialize_result
+from ..jsonrpc.splice import set_member
+from ..state.link import Link
+from ..state.session import Session
+from .task_offers import shown_capabilities
+
+
+def discovery_of(link: Link, session: Session) -> bytes:
+    """What a client without sessions is told of the server.
+
+    Raises:
+        RemoteProtocolError: what it says of itself cannot be shown to such a client.
+    """
+    assert link.handshake is not None
+    shown = link.handshake
+    if not link.is_stateless:
+        # Every server that has sessions may speak of its own accord, but those without one over HTTP.
+        has_push = link.is_pipe or link.upstream.session is not None
+        shown = to_discover_result(link.handshake, has_push=has_push)
+    return shown if session.is_own else shown_capabilities(link, shown, is_legacy=False)
+
+
+NOTHING_KNOWN: Final = to_discover_result(b'{"capabilities":{}}', has_push=False)
+"""What such a client is told of a server of which that cannot be said."""
+
+
+def handshake_for(link: Link, session: Session) -> tuple[bytes, str | None]:
+    """The `initialize` result for a session, and its revision: the client's own, if that is known here. What it
+    cannot read of a newer one is changed on the way."""
+    shown, revision = _handshake_for(link, session)
+    if session.is_own:
+        return shown, revision
+    return shown_capabilities(link, shown, is_legacy=True, knows_tasks=features_of(revision).tasks), revision
+
+
+def _handshake_for(link: Link, session: Session) -> tuple[bytes, str | None]:
+    assert link.handshake is not None
+    wanted, offered = session.client.revision, link.upstream.revision
+    if link.is_stateless:
+        client = features_of(wanted if is_known_legacy(wanted) else LATEST_LEGACY)
+        return to_initialize_result(link.handshake, client=client, name=link.plan.id), client.revision
+    if wanted == offered or offered is None or not is_known_legacy(wanted):
+        return link.handshake, offered
+    return set_member(link.handshake, "protocolVersion", msgspec.json.encode(wanted)), wanted

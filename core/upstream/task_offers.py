@@ -1,0 +1,110 @@
+"""Which tasks clients are offered: those that a server has, and those that are made of its calls here.
+
+Source: 2025-11-25 basic/utilities/tasks, "Tool-Level Negotiation"; the tasks extension, "Capability Negotiation".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..base.errors import RemoteProtocolError
+from ..base.plan import Offer
+from ..bridge import task_support as support
+from ..bridge.task_support import Support
+from ..bridge.tasks import TASKS
+from ..jsonrpc import message as jsonrpc
+from ..jsonrpc.splice import remove_member, set_member
+from ..state.exchange import Exchange
+from ..state.link import Link
+from ..state.session import Session
+
+NEEDED: Final[dict[str, object]] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+"""What a client is told that has not declared the extension."""
+
+OURS: Final = (Offer.AUTO, Offer.ALWAYS)
+"""Offers under which calls are made tasks here, for servers without."""
+
+
+def are_offered(link: Link) -> bool:
+    """Whether clients are told of tasks at all."""
+    rules = link.plan.tasks
+    if not rules.are_offered:
+        return False
+    return link.abilities.calls or rules.offer in OURS or any(offer in OURS for _, offer in rules.tools)
+
+
+def support_of(link: Link, tool: str) -> Support | None:
+    """Whether a tool can be called as a task, as clients are told. None: the server has not been asked yet."""
+    offer = link.plan.tasks.offer_for(tool)
+    if offer is Offer.NEVER:
+        return Support.FORBIDDEN
+    if not link.abilities.calls:
+        return Support.OPTIONAL if offer in OURS else Support.FORBIDDEN
+    if link.is_stateless:
+        return Support.OPTIONAL  # it decides with each call
+    return link.supports.get(tool, Support.FORBIDDEN) if link.knows_supports else None
+
+
+def tool_of(exchange: Exchange) -> str:
+    """The tool that a call names; "" where that cannot be read."""
+    try:
+        return jsonrpc.text_of(jsonrpc.member_of(exchange.params, "name")) or ""
+    except RemoteProtocolError:
+        return ""
+
+
+def shown_capabilities(link: Link, handshake: bytes, *, is_legacy: bool, knows_tasks: bool = True) -> bytes:
+    """What a server says of itself, with what there is of tasks.
+
+    Args:
+        handshake: as a client of that era is shown it.
+        knows_tasks: the client's revision has tasks.
+    """
+    declared = jsonrpc.member_of(handshake, "capabilities")
+    if declared is None or not declared.startswith(b"{"):
+        return handshake
+    is_offered = knows_tasks and are_offered(link)
+    if is_legacy:
+        shown = remove_member(declared, "tasks") if not is_offered else support.declare_legacy(declared)
+    elif is_offered:
+        shown = support.declare_modern(declared)
+    else:
+        shown = without_extension(declared)
+    return handshake if shown == declared else set_member(handshake, "capabilities", shown)
+
+
+def without_extension(capabilities: bytes) -> bytes:
+    """Capabilities of either side in which the tasks extension is not named."""
+    extensions = jsonrpc.member_of(capabilities, "extensions")
+    if extensions is None or not extensions.startswith(b"{"):
+        return capabilities
+    kept = remove_member(extensions, TASKS)
+    if kept == extensions:
+        return capabilities
+    if kept.strip()[1:-1].strip():
+        return set_member(capabilities, "extensions", kept)
+    return remove_member(capabilities, "extensions")
+
+
+def shown_tools(link: Link, session: Session, result: bytes) -> bytes:
+    """A list of tools for a client with a session: each says whether it can be called as a task.
+
+    Raises:
+        RemoteProtocolError: the list cannot be read.
+    """
+    if session.is_stateless or session.is_own:
+        return result
+    if not session.features.tasks or not are_offered(link):
+        if not link.abilities.calls:
+            return result  # what its tools declare means nothing then
+        return support.show_support(result, lambda tool, declared: None)
+
+    def decide(tool: str, declared: Support | None) -> Support | None:
+        if link.plan.tasks.offer_for(tool) is Offer.NEVER:
+            return None
+        if link.abilities.calls and not link.is_stateless:
+            return declared
+        found = support_of(link, tool)
+        return None if found is Support.FORBIDDEN else found
+
+    return support.show_support(result, decide)

@@ -1,0 +1,89 @@
+"""Logging holds up nobody, and loses nothing without saying so."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+
+import pytest
+from isthmus.app.base import logs
+
+PATIENCE_S = 30.0
+LINES = 100_000
+
+FLOOD = f"""
+import logging, sys
+from isthmus.app.base import logs
+logs.set_up("warning", "text")
+logs.set_up("info", "text")
+logger = logging.getLogger("isthmus.test")
+for number in range({LINES}):
+    logger.info("line %d: %s", number, "x" * 100)
+print("through", flush=True)
+sys.stdin.read()
+logger.info("the last one")
+"""
+
+
+@pytest.fixture
+def flood():  # type: ignore[no-untyped-def]
+    """A process that logs much more than is kept, says so on stdout, and ends when its stdin does."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", FLOOD], stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        watchdog = threading.Timer(PATIENCE_S, process.kill)
+        watchdog.start()
+        try:
+            yield process
+        finally:
+            process.kill()
+            watchdog.cancel()
+
+
+def test_whoever_logs_does_not_wait_for_a_reader(flood: subprocess.Popen[str]) -> None:
+    """And what had to be dropped is counted, once there is one."""
+    assert flood.stdout is not None and flood.stderr is not None and flood.stdin is not None
+    assert flood.stdout.readline() == "through\n"
+    flood.stdin.close()
+    said = flood.stderr.read().splitlines()
+    assert flood.wait(PATIENCE_S) == 0
+    assert re.fullmatch(r"\d\d:\d\d:\d\d info    line 0: x+", said[0])
+    dropped = [int(found[1]) for line in said if (found := re.search(r" warning (\d+) log lines dropped", line))]
+    assert dropped
+    assert len(said) - len(dropped) + sum(dropped) == LINES + 1
+
+
+def test_the_end_waits_only_so_long_for_a_reader(flood: subprocess.Popen[str]) -> None:
+    assert flood.stdout is not None and flood.stdin is not None
+    assert flood.stdout.readline() == "through\n"
+    flood.stdin.close()
+    assert flood.wait(PATIENCE_S) == 0
+
+
+def test_the_last_lines_are_written_before_the_end() -> None:
+    script = "import logging\nfrom isthmus.app.base import logs\nlogs.set_up('info', 'text')\n"
+    script += "for n in range(1000): logging.getLogger('isthmus').info('line %d \\udc80', n)"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=PATIENCE_S, check=True)
+    lines = ended.stderr.decode().splitlines()
+    assert [line.split("info    ")[1] for line in lines] == [f"line {n} \\udc80" for n in range(1000)]
+
+
+def test_each_line_is_formatted_when_it_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a line tells of may change before it is written."""
+    reading, writing = os.pipe()
+    root = logging.getLogger("isthmus")
+    before = (root.handlers[:], root.level, root.propagate)
+    with open(writing, "w") as stream, open(reading) as reader, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", stream)
+        logs.set_up("info", "text")
+        state = ["before"]
+        logging.getLogger("isthmus.test").info("it is %s", state)
+        state[0] = "after"
+        root.handlers[0].flush()
+        assert reader.readline().endswith("it is ['before']\n")
+        root.handlers[0].close()
+        root.handlers[:], level, root.propagate = before
+        root.setLevel(level)

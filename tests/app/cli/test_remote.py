@@ -1,0 +1,197 @@
+"""`isthmus ps`, `start`, `stop` and `restart`, from outside: what they print, how they exit, what they keep silent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from command import Json, Run, run
+from isthmus.app.commands import http_client as remote
+
+TOOLBOX = [sys.executable, str(Path(__file__).parents[1] / "peers" / "toolbox.py")]
+ANY_PORT = ("--listen", "127.0.0.1:0")
+TOKEN = "s3cret-t0ken"
+
+
+@contextlib.contextmanager
+def gateway(folder: Path, **core: object) -> Iterator[str]:
+    """One with a server that works and one that cannot be started. Gives its URL."""
+    servers = [
+        {"id": "box", "upstream": {"command": TOOLBOX}},
+        {"id": "broken", "upstream": {"command": ["/nonexistent"]}},
+    ]
+    path = folder / "isthmus.json"
+    path.write_text(json.dumps({"core": {"port": 0, **core}, "servers": servers}))
+    with Run("serve", str(path)) as served:
+        yield re.sub(r"/mcp.*", "", served.wait_url())
+        assert TOKEN not in served.stdout + served.stderr
+
+
+def rows(out: str) -> list[list[str]]:
+    return [re.split(r" {2,}", line) for line in out.splitlines()]
+
+
+def test_the_table_and_the_orders(tmp_path: Path) -> None:
+    with gateway(tmp_path) as url:
+        heads, box, broken = rows(run("ps", "--url", url)[1])
+        assert heads[:4] + heads[-1:] == ["ID", "KIND", "ERAS", "STATE", "LAST ERROR"]
+        assert box[:6] + box[7:] == ["box", "pipe", "handshake", "idle", "0", "0", "-", "1", "0", "-"]
+        assert broken[:4] + broken[8:10] == ["broken", "pipe", "-", "failed", "1", "1"]
+        assert broken[-1].startswith("command '/nonexistent' does not exist") and broken[-1].endswith("…")
+
+        assert run("start", "box", "--url", url) == (0, "box runs", "")
+        row = rows(run("ps", "--url", f"{url}/")[1])[1]
+        assert row[2:6] == ["handshake", "running", "1", "0"]
+        assert row[6].isdigit() and re.fullmatch(r"\d+s", row[7])
+        assert run("start", "box", "--url", url) == (1, "", "isthmus: box is running already")
+        assert run("restart", "box", "--url", url) == (0, "box runs again", "")
+        assert run("stop", "box", "--url", url) == (0, "box is stopped", "")
+        code, out, err = run("ps", "--json", "--url", url)
+        assert (code, err) == (0, "")
+        assert [one["state"] for one in json.loads(out)] == ["stopped", "failed"]
+        assert run("stop", "box", "--url", url) == (1, "", "isthmus: box is stopped already")
+        code, _, err = run("start", "broken", "--url", url)
+        assert code == 1 and "'/nonexistent' does not exist" in err
+        code, _, err = run("start", "no/thing", "--url", url)
+        assert code == 1 and "encoded slash" in err
+        assert run("start", "nothing", "--url", url)[2].startswith("isthmus: got the server 'nothing', expected one of")
+
+
+def test_a_unix_socket_is_asked_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "http"
+    with Run("wrap", "--listen", f"unix:{path}", "--", *TOOLBOX) as wrapped:
+        wrapped.wait_line("at      /mcp")
+        for url in (f"unix:{path}", f"unix://{path}"):
+            assert rows(run("ps", "--url", url)[1])[1][:4] == ["toolbox.py", "pipe", "handshake", "idle"]
+        assert run("start", "toolbox.py", "--url", f"unix:{path}")[0] == 0
+    gone = f"unix:{tmp_path}/gone"
+    wanted = f"isthmus: nothing listens at {gone}: start isthmus there, or name another --url"
+    assert run("ps", "--url", gone) == (1, "", wanted)
+    assert run("ps", "--url", "unix:")[0] == 2
+
+
+def test_a_token_is_shown_from_the_option_or_the_environment(tmp_path: Path) -> None:
+    with gateway(tmp_path, management={"token": TOKEN}) as url:
+        assert run("ps", "--url", url, "--token", TOKEN)[0] == 0
+        assert run("ps", "--url", url, env={"ISTHMUS_TOKEN": TOKEN})[0] == 0
+        assert run("ps", "--url", url, "--token", TOKEN, env={"ISTHMUS_TOKEN": "another"})[0] == 0
+        wanted = f"isthmus: {url} wants a token: give it as --token, or in ISTHMUS_TOKEN"
+        assert run("ps", "--url", url) == (1, "", wanted)
+        code, out, err = run("ps", "--url", url, "--token", "an0ther")
+        assert (code, out) == (1, "") and "does not take this token" in err and "an0ther" not in err
+
+
+def test_a_wrapped_server_is_looked_after_as_well() -> None:
+    with Run("wrap", *ANY_PORT, "--", *TOOLBOX, env={"ISTHMUS_TOKEN": TOKEN}) as wrapped:
+        url = wrapped.wait_url().removesuffix("/mcp")
+        assert run("ps", "--url", url)[0] == 1
+        assert rows(run("ps", "--url", url, "--token", TOKEN)[1])[1][:4] == ["toolbox.py", "pipe", "handshake", "idle"]
+        assert TOKEN not in wrapped.stdout + wrapped.stderr
+    with Run("wrap", *ANY_PORT, "--", *TOOLBOX) as wrapped:
+        url = wrapped.wait_url().removesuffix("/mcp")
+        assert run("restart", "toolbox.py", "--url", url)[0] == 0
+
+
+def test_one_that_shows_nothing_is_said_to(tmp_path: Path) -> None:
+    with gateway(tmp_path, management={"enabled": False}) as url:
+        code, _, err = run("ps", "--url", url)
+        assert code == 1 and err.startswith(
+            f"isthmus: {url} shows its servers, tasks and files to nobody here: set core.management"
+        )
+
+
+def test_where_nothing_listens_that_is_said() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        for command in (("ps",), ("stop", "box")):
+            said = f"isthmus: nothing listens at {url}: start isthmus there, or name another --url"
+            assert run(*command, "--url", url) == (1, "", said)
+
+
+@contextlib.contextmanager
+def other_server(status: int, body: bytes) -> Iterator[str]:
+    """Something that speaks HTTP, and is no isthmus; without a status it does not even do that."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if status:
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+            self.wfile.write(body)
+            self.close_connection = True
+
+        do_POST = do_GET
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    "status, body, why",
+    [
+        (200, b"<html>", "it answers with HTTP status 200"),
+        (200, b"[]", "it answers with HTTP status 200"),
+        (200, b"{}", "it lists no servers"),
+        (200, b'{"servers":[7]}', "it lists no servers"),
+        (404, b'{"error":"x"}', "it answers with HTTP status 404"),
+        (500, b"", "it answers with HTTP status 500"),
+        (200, b"[" * 100_000, "it answers with HTTP status 200"),
+        (0, b"SSH-2.0-no\r\n", "it speaks no HTTP"),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_what_is_no_isthmus_is_said_not_to_be(status: int, body: bytes, why: str) -> None:
+    with other_server(status, body) as url:
+        assert run("ps", "--url", url) == (1, "", f"isthmus: what listens at {url} is no isthmus: {why}")
+
+
+def test_the_table_takes_what_it_is_told_and_no_control_characters() -> None:
+    bare: Json = {"state": "idle"}
+    odd: Json = {
+        "name": "a\x1b[31m",
+        "state": "running",
+        "status": "stopping",
+        "eras": {"handshake": "2025-11-25", "stateless": None},
+        "pids": [1, 22],
+        "uptime_s": 3725.9,
+        "last_error": "x" * 99,
+        "sessions": 0,
+    }
+    _, first, second = rows(remote.table([bare, odd]))
+    assert first == ["-", "-", "-", "idle", "-", "-", "-", "-", "-", "-", "-"]
+    assert second == [
+        "a [31m",
+        "-",
+        "handshake,stateless",
+        "stopping",
+        "0",
+        "-",
+        "1,22",
+        "1h 2m",
+        "-",
+        "-",
+        "x" * 59 + "…",
+    ]
+
+
+@pytest.mark.parametrize(
+    "seconds, said",
+    [(0, "0s"), (0.9, "0s"), (59, "59s"), (60, "1m 0s"), (3600, "1h 0m"), (90_061, "1d 1h"), (864_000, "10d 0h")],
+)
+def test_times_are_told_in_two_units(seconds: float, said: str) -> None:
+    assert remote.duration(seconds) == said

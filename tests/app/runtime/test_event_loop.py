@@ -1,0 +1,48 @@
+"""What the proxy runs on: as the environment says, or as well as it can."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+from isthmus.app.base.errors import StartError
+from isthmus.app.config.settings import Core
+from isthmus.app.runtime.event_loop import drive_of, loop_of
+from isthmus.transports.base.driver import Drive
+
+
+def test_protocols_move_bytes_unless_somebody_says_otherwise() -> None:
+    assert drive_of(Core(), {}) == Drive(protocols=True, only_h11=False)
+    assert drive_of(Core(driver="anyio", http="h11"), {}) == Drive(protocols=False, only_h11=True)
+    assert drive_of(Core(driver="anyio"), {"ISTHMUS_DRIVER": "protocols"}).protocols
+    assert not drive_of(Core(), {"ISTHMUS_DRIVER": "anyio"}).protocols
+
+
+def test_the_event_loop_is_the_fastest_that_is_there_or_the_one_named() -> None:
+    has_uvloop = importlib.util.find_spec("uvloop") is not None
+    assert loop_of({}) == {"backend": "asyncio", "backend_options": {"use_uvloop": has_uvloop}}
+    assert loop_of({"ISTHMUS_LOOP": "asyncio"})["backend_options"] == {"use_uvloop": False}
+    assert loop_of({"ISTHMUS_LOOP": "trio"}) == {"backend": "trio"}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ISTHMUS_LOOP", "ISTHMUS_LOOP is 'gevent', expected asyncio, uvloop or trio"),
+        ("ISTHMUS_DRIVER", "ISTHMUS_DRIVER is 'gevent', expected protocols or anyio"),
+    ],
+)
+def test_what_there_is_none_of_is_said(name: str, said: str) -> None:
+    with pytest.raises(StartError) as raised:
+        loop_of({name: "gevent"})
+        drive_of(Core(), {name: "gevent"})
+    assert str(raised.value) == said
+
+
+def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isthmus.app.runtime.event_loop.find_spec", lambda name: None)
+    with pytest.raises(
+        StartError, match=r"ISTHMUS_LOOP is trio, which is not installed: pip install 'isthmus\[trio\]'"
+    ):
+        loop_of({"ISTHMUS_LOOP": "trio"})
+    assert loop_of({})["backend_options"] == {"use_uvloop": False}

@@ -1,0 +1,37 @@
+"""What as many open files as the system allows leave for connections."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from isthmus.app.runtime.open_files import OPEN_FILES_MAX, open_files_for, within_open_files
+from isthmus.core.base.limits import Limits
+
+LIMITS = Limits()
+
+
+@given(open_files=st.integers(64, 100_000))
+def test_streams_leave_files_for_calls(open_files: int) -> None:
+    fitted = within_open_files(LIMITS, open_files)
+    streams = fitted.upstream_streams_max
+    assert fitted.connections_max + streams <= open_files - min(open_files // 8, 2048), "for calls up, and all else"
+    assert fitted.connections_max >= streams, "each is one to its client, too"
+    assert fitted.connections_max - streams >= min(open_files // 8 - 1, 2048), "for calls of clients"
+    assert fitted.connections_max <= LIMITS.connections_max and streams <= LIMITS.upstream_streams_max
+
+
+def test_limits_stay_where_there_are_files_enough(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    assert LIMITS.upstream_streams_max >= LIMITS.sessions_max and LIMITS.connections_max > LIMITS.sessions_max
+    enough = open_files_for(LIMITS)
+    assert enough <= OPEN_FILES_MAX
+    assert within_open_files(LIMITS, None) == within_open_files(LIMITS, enough) == LIMITS
+    assert not caplog.messages
+    within_open_files(LIMITS, 1024)
+    assert caplog.messages == [
+        "1024 files may be open: so at most 512 client connections and 384 streams of servers are; all limits hold "
+        f"where the hard limit of open files (ulimit -Hn, LimitNOFILE=) is {enough}"
+    ]

@@ -1,0 +1,122 @@
+"""Whatever a peer puts where the bridge looks is carried over or refused with the one error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from isthmus.core.base.errors import RemoteProtocolError
+from isthmus.core.base.revisions import LEGACY
+from isthmus.core.bridge import capabilities, discovery
+from isthmus.core.bridge import input_requests as questions
+from isthmus.core.bridge import request_meta as envelope
+from isthmus.core.bridge.request_meta import Envelope
+
+KEYS = ["_meta", "action", "capabilities", "code", "content", "data", "elicitation", "enum", "extensions", "form"]
+KEYS += ["anyOf", "const", "default", "inputRequests", "inputResponses", "items", "maxItems", "maxTokens", "message"]
+KEYS += ["messages", "method", "minItems", "mode", "model", "oneOf", "params", "properties", "protocolVersion"]
+KEYS += ["requestState", "requestedSchema", "required", "resultType", "role", "roots", "sampling", "serverInfo", "x"]
+KEYS += ["supported", "supportedVersions", "tools", "type", "uri", "url", *envelope.KEYS, discovery.SERVER_INFO]
+TEXTS = [
+    "",
+    "accept",
+    "array",
+    "form",
+    "url",
+    "string",
+    "user",
+    "text",
+    "input_required",
+    "tool_use",
+    "audio",
+    "object",
+]
+TEXTS += sorted(questions.METHODS)
+
+ATOMS = st.none() | st.booleans() | st.sampled_from([-32022, 0, 1.5, 10**400]) | st.sampled_from([*TEXTS, "\ud800"])
+JSONS = st.recursive(
+    ATOMS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
+    max_leaves=12,
+)
+
+
+def object_with(*keys: str) -> st.SearchStrategy[bytes]:
+    """An object that may have these members, each anything."""
+    made = st.dictionaries(st.sampled_from(KEYS), JSONS, max_size=3)
+    named = st.fixed_dictionaries({}, optional=dict.fromkeys(keys, JSONS))
+    return st.builds(lambda one, two: json.dumps(one | two).encode(), made, named) | JSONS.map(
+        lambda value: json.dumps(value).encode()
+    )
+
+
+V1, V3 = LEGACY["2024-11-05"], LEGACY["2025-06-18"]
+FORM, SAMPLE, ROOTS = "elicitation/create", "sampling/createMessage", "roots/list"
+ACCEPT = b'{"action":"accept","content":{"a.1":true}}'
+FIELD = st.fixed_dictionaries({"type": st.just("array"), "items": JSONS, "minItems": JSONS, "default": JSONS})
+FORMS = st.dictionaries(st.sampled_from(["a", "a.1"]), FIELD | JSONS).map(
+    lambda made: json.dumps({"message": "", "requestedSchema": {"properties": made, "required": ["a"]}}).encode()
+)
+
+CALLS: dict[str, tuple[st.SearchStrategy[bytes], Callable[[bytes], object]]] = {
+    "revision": (object_with("_meta"), envelope.revision_of),
+    "envelope": (object_with("_meta"), envelope.read),
+    "add": (object_with("_meta"), lambda raw: envelope.add(raw, Envelope("2026-07-28", b"{}"))),
+    "strip": (object_with("_meta"), envelope.strip_retry),
+    "client-to-legacy": (object_with("elicitation", "roots"), lambda raw: capabilities.client_to_legacy(raw, V3)),
+    "client-to-modern": (object_with("elicitation", "roots"), capabilities.client_to_modern),
+    "server-to-legacy": (object_with("tools", "extensions"), lambda raw: capabilities.server_to_legacy(raw, V1)),
+    "server-to-modern": (
+        object_with("tools", "extensions"),
+        lambda raw: capabilities.server_to_modern(raw, server=V1, has_push=False),
+    ),
+    "fingerprint": (object_with(), capabilities.fingerprint),
+    "missing": (
+        object_with("messages", "tools", "mode"),
+        lambda raw: [capabilities.missing(raw, method, raw) for method in questions.METHODS],
+    ),
+    "initialize": (
+        object_with("supportedVersions", "capabilities", "_meta"),
+        lambda raw: discovery.to_initialize_result(raw, client=V3, name="n"),
+    ),
+    "discover": (
+        object_with("protocolVersion", "capabilities", "serverInfo", "_meta"),
+        lambda raw: discovery.to_discover_result(raw, has_push=False),
+    ),
+    "refused": (object_with("code", "data"), discovery.refused_revisions),
+    "embed-form": (object_with("message", "requestedSchema", "mode"), lambda raw: questions.embed(FORM, raw)),
+    "embed-roots": (object_with("_meta"), lambda raw: questions.embed(ROOTS, raw)),
+    "asking": (object_with("resultType"), questions.is_input_required),
+    "questions": (object_with("inputRequests", "requestState"), questions.read_questions),
+    "responses": (object_with("inputResponses"), questions.read_responses),
+    "retried": (object_with("inputResponses"), lambda raw: questions.retried(raw, {}, b'"s"')),
+    "shown-form": (FORMS, lambda raw: questions.shown(FORM, raw, V3)),
+    "shown-sampling": (object_with("messages"), lambda raw: questions.shown(SAMPLE, raw, V1)),
+    "answered-form": (FORMS, lambda raw: questions.answered(FORM, raw, V3, ACCEPT)),
+    "answer-form": (object_with("action", "content"), lambda raw: questions.answered(FORM, b"{}", V3, raw)),
+    "answer-sampling": (object_with("content"), lambda raw: questions.answer_to_legacy(SAMPLE, raw, V1)),
+    "answer-roots": (object_with("roots"), lambda raw: questions.check_response(ROOTS, raw)),
+}
+
+
+def outcome(call: Callable[[bytes], object], raw: bytes) -> object:
+    try:
+        return call(raw)
+    except RemoteProtocolError as error:
+        return error
+
+
+@pytest.mark.parametrize("name", CALLS)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_nothing_else_is_ever_raised(name: str, data: st.DataObject) -> None:
+    """Every function of the bridge takes any JSON: it answers in JSON, or raises RemoteProtocolError."""
+    made, call = CALLS[name]
+    result = outcome(call, data.draw(made))
+    if isinstance(result, bytes):
+        json.loads(result)
+    if isinstance(result, RemoteProtocolError):
+        assert result.message.startswith("got ")

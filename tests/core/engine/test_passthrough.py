@@ -1,0 +1,952 @@
+"""What passes, passes unchanged: requests, answers, notifications, progress, cancellation and questions, both ways.
+
+Source: 2025-11-25 schema (the list of methods), basic/utilities/{cancellation,progress,ping}, client/*, server/*.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from driving import (
+    DONE,
+    Client,
+    Driver,
+    connect,
+    driver,
+    error,
+    newcomer,
+    notification,
+    request,
+    result,
+)
+from isthmus.core.base.effects import Cause, Close, Connected, End, GetOpening, Listen, Send
+from isthmus.core.base.ids import ChannelId
+
+ANY_PAIR = [(down, up) for down in ("pipe", "http") for up in ("pipe", "http")]
+
+CLIENT_REQUESTS = [
+    "tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list", "resources/templates/list",
+    "resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete", "logging/setLevel",
+    "vendor.example/Unheard-Of",
+]  # fmt: skip
+CLIENT_NOTIFICATIONS = ["notifications/roots/list_changed", "notifications/tasks/status", "vendor/notice"]
+SERVER_REQUESTS = [
+    "sampling/createMessage", "elicitation/create", "roots/list", "tasks/get", "tasks/result", "tasks/list",
+    "tasks/cancel", "vendor/question",
+]  # fmt: skip
+SERVER_NOTIFICATIONS = [
+    "notifications/message", "notifications/resources/updated", "notifications/resources/list_changed",
+    "notifications/tools/list_changed", "notifications/prompts/list_changed",
+    "notifications/elicitation/complete", "vendor/notice",
+]  # fmt: skip
+
+ODD = (
+    '{ "b":1.0 ,"a":[1e400,-0,123456789012345678901234567890],"s":"\\u00e9\\ud800/é","k":{"x":1,"x":2},'
+    '"_meta":{"v/n":null} }'
+)
+"""What a decoder and encoder would not bring back as it was. Its spaces stay, too."""
+
+
+def server_channel(world: Driver, stream: ChannelId | None) -> ChannelId:
+    """Where the server can speak unasked: its stdout, or the GET stream."""
+    return stream if stream is not None else world.dials[0].channel
+
+
+def talking(world: Driver, down: str, up: str) -> tuple[Client, ChannelId, ChannelId]:
+    """A client with a stream open, its server's channel, and where the client hears what no request asked for."""
+    client = newcomer(world, down, up)
+    init = client.initialize()
+    stream = world.shake_hands(listens=True)
+    client.session = world.sent[init][-1].session
+    client.notify("notifications/initialized")
+    heard_on = client.pipe or client.listen()
+    world.sent[heard_on].clear()
+    return client, server_channel(world, stream), heard_on
+
+
+# --- Requests and answers ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("down", "up"), ANY_PAIR)
+@pytest.mark.parametrize("method", CLIENT_REQUESTS)
+@pytest.mark.parametrize("params", [None, "{}", ODD, "[1, 2]"])
+def test_requests_and_results_pass_byte_for_byte(down: str, up: str, method: str, params: str | None) -> None:
+    world = driver()
+    client = connect(world, down, up)
+    channel = client.request('"i"', method, params)
+    call = world.hear(method)
+    assert call.raw == request(str(call.id), method, params)
+    world.answer(call, ODD)
+    assert world.messages(channel) == [result('"i"', ODD)]
+
+
+def test_methods_spelled_with_escapes_are_what_they_spell() -> None:
+    world = driver()
+    client = connect(world, "http", "pipe")
+    client.say(b'{"jsonrpc":"2.0","id":1,"method":"tools\\/l\\u0069st"}')
+    assert world.hears("tools/list")
+
+
+@pytest.mark.parametrize(("down", "up"), ANY_PAIR)
+def test_the_server_is_initialized_with_the_clients_own_params_and_the_client_gets_its_own_result(
+    down: str, up: str
+) -> None:
+    world = driver()
+    client = newcomer(world, down, up)
+    params = '{"protocolVersion": "2025-06-18","capabilities":{"roots":{ },"x":1.0},"clientInfo":{"name":"\\u00e9"}}'
+    channel = client.initialize(params)
+    if up == "pipe":
+        world.open(world.dials[0].channel, Connected())
+    init = world.hear("initialize")
+    assert init.raw == request(str(init.id), "initialize", params)
+    answer = (
+        '{"protocolVersion":"2025-06-18", "capabilities":{"tools":{}},"serverInfo":{"v":1.0},"instructions":"\\u0041"}'
+    )
+    world.answer(init, answer, session="S1")
+    assert world.messages(channel) == [result("0", answer)]
+    assert world.hear("notifications/initialized").raw == notification("notifications/initialized")
+
+
+@pytest.mark.parametrize(("down", "up"), ANY_PAIR)
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"code":-32602,"message":"Unknown tool: x"}',
+        '{ "code" : 0, "message":"\\u00e9", "data":{"k":1.0,"k":2} }',
+        '{"code":-32042,"message":"","data":{"elicitations":[]},"more":true}',
+    ],
+)
+def test_errors_pass_byte_for_byte(down: str, up: str, text: str) -> None:
+    world = driver()
+    client = connect(world, down, up)
+    channel = client.request("5", "tools/call", "{}")
+    call = world.hear("tools/call")
+    world.reply(call, error(str(call.id), text))
+    assert world.messages(channel) == [error("5", text)]
+
+
+@pytest.mark.parametrize("up", ["pipe", "http"])
+@pytest.mark.parametrize("text", ['"boom"', "null", "[]", '{"message":"no code"}', '{"code":"E1","message":"m"}', "{}"])
+def test_malformed_errors_are_wrapped_and_not_lost(up: str, text: str) -> None:
+    """Clients' libraries drop an error they cannot read, and wait for ever."""
+    world = driver()
+    client = connect(world, "http", up)
+    channel = client.request("5", "tools/call", "{}")
+    call = world.hear("tools/call")
+    world.reply(call, error(str(call.id), text))
+    seen = world.said(channel)["error"]
+    assert seen["code"] == -32603
+    assert isinstance(seen["message"], str)
+    assert seen["data"] == {"dev.isthmus/original": json.loads(text)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"content":[{"type":"text","text":"\\u0007 failed"}],"isError":true}',
+        '{"content":[],"isError": true ,"structuredContent":{"a":1.00}}',
+        '{"tools":[],"nextCursor":"eyJhIjoxfQ=="}',
+    ],
+)
+def test_failed_tool_results_and_cursors_are_untouched(text: str) -> None:
+    world = driver()
+    client = connect(world, "http", "pipe")
+    channel = client.request("1", "tools/list", '{"cursor":"\\u0065yJ=="}')
+    call = world.hear("tools/list")
+    assert call.raw.endswith(b'"params":{"cursor":"\\u0065yJ=="}}')
+    world.answer(call, text)
+    assert world.messages(channel) == [result("1", text)]
+
+
+@pytest.mark.parametrize(("down", "up"), ANY_PAIR)
+@pytest.mark.parametrize("method", CLIENT_NOTIFICATIONS)
+@pytest.mark.parametrize("params", [None, ODD])
+def test_notifications_of_the_client_pass_byte_for_byte(down: str, up: str, method: str, params: str | None) -> None:
+    world = driver()
+    client = connect(world, down, up)
+    client.notify(method, params)
+    assert world.hear(method).raw == notification(method, params)
+
+
+@pytest.mark.parametrize(("down", "up"), ANY_PAIR)
+@pytest.mark.parametrize("method", SERVER_NOTIFICATIONS)
+@pytest.mark.parametrize("params", [None, ODD])
+def test_notifications_of_the_server_pass_byte_for_byte(down: str, up: str, method: str, params: str | None) -> None:
+    world = driver()
+    _, server, heard_on = talking(world, down, up)
+    world.say(server, notification(method, params))
+    assert world.messages(heard_on) == [notification(method, params)]
+
+
+@pytest.mark.parametrize(("down", "up"), ANY_PAIR)
+def test_ping_is_answered_on_the_spot_on_both_sides(down: str, up: str) -> None:
+    world = driver()
+    client, server, heard_on = talking(world, down, up)
+    channel = client.request('"p"', "ping", '{"_meta":{}}')
+    assert world.messages(channel) == [result('"p"')]
+    assert not world.heard
+    world.sent[channel].clear()
+    world.say(server, request('"q\\u0041"', "ping"))
+    assert world.hear("").raw == result('"q\\u0041"')
+    assert not world.sent[heard_on]
+
+
+# --- Where the server's messages go -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["notifications/message", "vendor/notice", "sampling/createMessage"])
+def test_what_comes_on_a_calls_stream_goes_on_that_calls_stream(method: str) -> None:
+    world = driver()
+    client, _, heard_on = talking(world, "http", "http")
+    channels = [client.request(str(n), "tools/call", "{}") for n in range(3)]
+    calls = [world.hear("tools/call") for _ in range(3)]
+    for n in (2, 0, 1):
+        world.open(calls[n].channel, Connected())
+        message = notification if method != "sampling/createMessage" else lambda m, p: request("7" + p[5], m, p)
+        world.say(calls[n].channel, message(method, f'{{"n":{n}}}'))
+    for n, channel in enumerate(channels):
+        (frame,) = world.frames(channel)
+        assert (frame["method"], frame["params"]) == (method, {"n": n})
+    assert not world.sent[heard_on]
+
+
+@pytest.mark.parametrize("up", ["pipe", "http"])
+def test_what_belongs_to_no_call_goes_with_the_only_one_open_else_to_the_event_stream(up: str) -> None:
+    world = driver()
+    client, server, heard_on = talking(world, "http", up)
+    log = notification("notifications/message", '{"level":"info","data":1}')
+    world.say(server, log)
+    assert world.messages(heard_on) == [log], "no call is open"
+    first = client.request("1", "tools/call", "{}")
+    world.say(server, log)
+    assert world.messages(first) == [log], "one is"
+    second = client.request("2", "tools/call", "{}")
+    world.say(server, log)
+    assert world.messages(heard_on) == [log, log], "two are, and nobody can tell"
+    assert not world.sent[second]
+
+
+def test_without_an_event_stream_the_latest_call_carries_what_belongs_to_none() -> None:
+    world = driver()
+    client = connect(world, "http", "pipe")
+    first, second = (client.request(n, "tools/call", "{}") for n in "12")
+    world.say(world.dials[0].channel, request("1", "elicitation/create", "{}"))
+    assert not world.sent[first]
+    assert world.said(second)["method"] == "elicitation/create"
+
+
+def test_a_client_that_takes_only_json_is_not_sent_events() -> None:
+    world = driver()
+    client = connect(world, "http", "pipe")
+    channel = client.say(request("1", "tools/call", '{"_meta":{"progressToken":1}}'), takes_events=False)
+    call = world.hear("tools/call")
+    world.say(call.channel, notification("notifications/progress", f'{{"progressToken":{call.id},"progress":1}}'))
+    world.say(call.channel, notification("notifications/message", "{}"))
+    world.say(call.channel, request("1", "elicitation/create", "{}"))
+    world.answer(call, '{"a":1}')
+    assert world.messages(channel) == [result("1", '{"a":1}')]
+    assert [json.loads(m)["method"] for m in world.messages(client.listen())] == [
+        "notifications/message",
+        "elicitation/create",
+    ]
+
+
+@pytest.mark.parametrize("up", ["pipe", "http"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+    ],
+)
+def test_changes_go_to_the_event_stream_even_while_a_call_is_open(up: str, method: str) -> None:
+    world = driver()
+    client, server, heard_on = talking(world, "http", up)
+    call = client.request("1", "tools/call", "{}")
+    world.say(server, notification(method))
+    assert world.messages(heard_on) == [notification(method)]
+    assert not world.sent[call]
+
+
+def test_changes_wait_coalesced_until_the_event_stream_opens() -> None:
+    world = driver()
+    client = connect(world, "http", "pipe")
+    client.request("1", "tools/call", "{}")
+    server = world.dials[0].channel
+    tools = notification("notifications/tools/list_changed")
+    updated = [notification("notifications/resources/updated", f'{{"uri":"file:///{n}"}}') for n in range(2)]
+    for message in (tools, updated[0], tools, updated[1], updated[0], tools):
+        world.say(server, message)
+    assert world.messages(client.listen()) == [tools, updated[0], updated[1]]
+
+
+def test_changes_wait_again_when_the_event_stream_was_lost() -> None:
+    world = driver()
+    client, server, heard_on = talking(world, "http", "pipe")
+    world.end(heard_on)
+    world.say(server, notification("notifications/tools/list_changed"))
+    assert len(world.messages(client.listen())) == 1
+
+
+@pytest.mark.parametrize("down", ["pipe", "http"])
+def test_what_the_server_says_before_the_client_confirmed_waits_for_that(down: str) -> None:
+    """2025-11-25 lifecycle: a server "SHOULD NOT send requests" to the client before `initialized`."""
+    world = driver()
+    client = newcomer(world, down, "pipe")
+    init = client.initialize()
+    world.shake_hands()
+    client.session = world.sent[init][-1].session
+    if down == "http":
+        client.listen()
+    heard_on = client.pipe or client.stream
+    assert heard_on is not None
+    world.sent[heard_on].clear()
+    world.say(world.dials[0].channel, request("1", "roots/list"))
+    assert not world.sent[heard_on]
+    client.notify("notifications/initialized")
+    assert world.said(heard_on)["method"] == "roots/list"
+
+
+@pytest.mark.parametrize("down", ["pipe", "http"])
+def test_a_request_counts_as_the_confirmation_that_was_lost(down: str) -> None:
+    world = driver()
+    client = newcomer(world, down, "pipe")
+    init = client.initialize()
+    world.shake_hands()
+    client.session = world.sent[init][-1].session
+    world.say(world.dials[0].channel, request("1", "roots/list"))
+    channel = client.request("1", "tools/call", "{}")
+    if down == "http":
+        assert not world.sent[client.listen()]
+    assert world.messages(channel)[-1] == request("1", "roots/list"), "one call is open: it is asked there"
+
+
+# --- Progress ---------------------------------------------------------------------------------------------------------
+
+
+def meta(token: str) -> str:
+    return f'{{"name":"t","_meta":{{"x":1.0,"progressToken":{token}}}}}'
+
+
+@pytest.mark.parametrize(("down", "up"), ANY_PAIR)
+@pytest.mark.parametrize("token", ["1", "0", '"abc"', '"\\u00e9"', "1.0", '"1"', "99999999999999999999"])
+@pytest.mark.parametrize("as_text", [False, True])
+def test_progress_comes_back_under_the_clients_own_token(down: str, up: str, token: str, as_text: bool) -> None:
+    world = driver()
+    client, server, _ = talking(world, down, up)
+    channel = client.request("1", "tools/call", meta(token))
+    call = world.hear("tools/call")
+    given = call.frame["params"]["_meta"]["progressToken"]
+    assert type(given) is int
+    assert call.raw.endswith(b'{"name":"t","_meta":{"x":1.0,"progressToken":%d}}}' % given), "nothing else changed"
+    seen = f'"{given}"' if as_text else str(given)
+    for source, far in zip({server, call.channel}, ("0.50", "1e0"), strict=False):
+        said, progress = (
+            notification("notifications/progress", f'{{"progressToken":{name},"progress":{far},"m":"é"}}')
+            for name in (seen, token)
+        )
+        world.say(source, said)
+        assert world.messages(channel) == [progress]
+        world.sent[channel].clear()
+
+
+@pytest.mark.parametrize("up", ["pipe", "http"])
+def test_equal_tokens_of_many_calls_do_not_mix(up: str) -> None:
+    """Clients do count their tokens from the same start."""
+    world = driver()
+    clients = [connect(world, "http", up, session=f"S{n}") for n in range(2)]
+    calls = [(c, c.request("1", "tools/call", meta("1"))) for c in clients for _ in range(3)]
+    heard = [world.hear("tools/call") for _ in calls]
+    tokens = [h.frame["params"]["_meta"]["progressToken"] for h in heard]
+    for n in (5, 0, 3, 1, 4, 2):
+        params = f'{{"progressToken":{tokens[n]},"progress":{n}}}'
+        world.say(heard[n].channel, notification("notifications/progress", params))
+    for n, (_, channel) in enumerate(calls):
+        assert world.said(channel)["params"] == {"progressToken": 1, "progress": n}
+
+
+@pytest.mark.parametrize("up", ["pipe", "http"])
+def test_progress_on_what_is_not_open_is_dropped(up: str) -> None:
+    world = driver()
+    client, server, heard_on = talking(world, "http", up)
+    with_token = client.request("1", "tools/call", meta('"t"'))
+    without = client.request("2", "tools/call", "{}")
+    first, second = world.hear("tools/call"), world.hear("tools/call")
+    token = first.frame["params"]["_meta"]["progressToken"]
+    world.answer(first)
+    world.sent[with_token].clear()
+    for seen in (token, second.id, 999, '"t"', '"no"', "null", "true", "{}", '"\\ud800"'):
+        world.say(server, notification("notifications/progress", f'{{"progressToken":{seen},"progress":1}}'))
+    world.say(server, notification("notifications/progress"))
+    world.say(server, notification("notifications/progress", '{"progressToken":1,"progressToken":2}'))
+    world.say(server, notification("notifications/progress", "[]"))
+    assert not world.sent[with_token]
+    assert not world.sent[without]
+    assert not world.sent[heard_on]
+
+
+@pytest.mark.parametrize("token", ["true", "1.5", "2e0", "{}", "[1]"])
+def test_what_is_no_token_is_refused(token: str) -> None:
+    """A server might read 2e0 as 2, which is another request's."""
+    world = driver()
+    client = connect(world, "http", "pipe")
+    channel = client.request("1", "tools/call", meta(token))
+    assert world.said(channel)["error"]["code"] == -32602
+    assert "expected a string or an integer" in world.said(channel)["error"]["message"]
+    assert not world.heard
+
+
+def test_a_token_that_is_null_is_none() -> None:
+    world = driver()
+    client = connect(world, "http", "pipe")
+    client.request("1", "tools/call", meta("null"))
+    assert world.hear("tools/call").raw.endswith(meta("null").encode() + b"}")
+
+
+def test_a_token_given_twice_is_refused_and_not_guessed_at() -> None:
+    world = driver()
+    client = connect(world, "http", "pipe")
+    channel = client.request("1", "tools/call", '{"_meta":{"progressToken":1,"progressToken":2}}')
+    assert world.said(channel)["error"]["code"] == -32600
+    assert not world.heard
+
+
+# --- Cancellation -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("down", "up"), ANY_PAIR)
+@pytest.mark.parametrize("id_raw", ["1", '"x"', "1.0"])
+@pytest.mark.parametrize("extra", ["", ',"reason":"\\u0062ored"', ',"reason":"x", "_meta":{"n":1.0},"x":[ ]'])
+def test_cancellation_is_passed_on_under_the_servers_id(down: str, up: str, id_raw: str, extra: str) -> None:
+    world = driver()
+    client = connect(world, down, up)
+    channel = client.request(id_raw, "tools/call", "{}")
+    call = world.hear("tools/call")
+    client.notify("notifications/cancelled", f'{{"requestId":{id_raw}{extra}}}')
+    expected = notification("notifications/cancelled", f'{{"requestId":{call.id}{extra}}}')
+    assert world.hear("notifications/cancelled").raw == expected
+    assert not world.sent[channel], "a cancelled request gets no answer"
+    assert (channel in world.closed) == (down == "http"), "but its reply ends"
+    assert world.engine.exchange_count == 0
+
+
+@pytest.mark.parametrize("up", ["pipe", "http"])
+@pytest.mark.parametrize("late", ["result", "error", "progress"])
+def test_late_answers_to_cancelled_requests_are_swallowed(up: str, late: str) -> None:
+    world = driver()
+    client = connect(world, "pipe", up)
+    assert client.pipe is not None
+    client.request("1", "tools/call", meta("1"))
+    call = world.hear("tools/call")
+    client.notify("notifications/cancelled", '{"requestId":1}')
+    if call.post is not None:
+        world.open(call.channel, Connected())
+    world.say(
+        call.channel,
+        {
+            "result": result(str(call.id)),
+            "error": error(str(call.id), '{"code":-32800,"message":"cancelled"}'),
+            "progress": notification("notifications/progress", f'{{"progressToken":{call.id},"progress":1}}'),
+        }[late],
+    )
+    assert not world.sent[client.pipe]
+    again = client.request("1", "tools/call", "{}")
+    world.answer(world.hear("tools/call"), '{"again":1}')
+    assert world.messages(again) == [result("1", '{"again":1}')], "the id is free again"
+
+
+@pytest.mark.parametrize(
+    "params",
+    ['{"requestId":99}', '{"requestId":"1"}', "{}", '{"requestId":null}', '{"requestId":1,"requestId":1}', "[]", None],
+)
+@pytest.mark.parametrize("down", ["pipe", "http"])
+def test_cancellation_of_what_is_unknown_or_malformed_is_ignored(down: str, params: str | None) -> None:
+    world = driver()
+    client = connect(world, down, "pipe")
+    channel = client.request("1", "tools/call", "{}")
+    call = world.hear("tools/call")
+    client.notify("notifications/cancelled", params)
+    assert not world.heard
+    world.answer(call)
+    assert world.messages(channel) == [result("1")]
+
+
+def test_cancellation_of_an_id_in_use_twice_is_ignored() -> None:
+    world = driver()
+    client = connect(world, "http", "pipe")
+    channels = [client.request("1", "tools/call", "{}") for _ in range(2)]
+    calls = [world.hear("tools/call") for _ in range(2)]
+    client.notify("notifications/cancelled", '{"requestId":1}')
+    assert not world.heard
+    for call in calls:
+        world.answer(call)
+    assert [world.messages(channel) for channel in channels] == [[result("1")]] * 2
+
+
+def test_initialize_is_never_cancelled() -> None:
+    world = driver()
+    client = newcomer(world, "pipe", "pipe")
+    assert client.pipe is not None
+    client.initialize()
+    client.notify("notifications/cancelled", '{"requestId":0}')
+    world.shake_hands()
+    assert world.said(client.pipe)["id"] == 0
+
+
+def test_another_sessions_request_cannot_be_cancelled() -> None:
+    world = driver()
+    mine, yours = (connect(world, "http", "http", session=name) for name in ("S1", "S2"))
+    mine.request("1", "tools/call", "{}")
+    yours.notify("notifications/cancelled", '{"requestId":1}')
+    assert world.engine.exchange_count == 1
+
+
+@pytest.mark.parametrize("up", ["pipe", "http"])
+def test_a_request_cancelled_before_it_was_written_never_is(up: str) -> None:
+    world = driver()
+    client = newcomer(world, "pipe", up)
+    client.initialize()
+    client.request("1", "tools/call", '{"n":1}')
+    client.request("2", "tools/call", '{"n":2}')
+    client.notify("notifications/cancelled", '{"requestId":1}')
+    world.shake_hands()
+    assert world.hear("tools/call").frame["params"] == {"n": 2}
+    assert not world.heard
+
+
+def test_a_cancelled_requests_stream_is_closed_after_a_grace() -> None:
+    """SDK servers do not end it by themselves; until then it may still say what it has to."""
+    world = driver()
+    client = connect(world, "http", "http")
+    client.request("1", "tools/call", "{}")
+    call = world.hear("tools/call")
+    client.notify("notifications/cancelled", '{"requestId":1}')
+    world.wait(1.9)
+    assert call.channel not in world.closed
+    world.wait(0.2)
+    assert call.channel in world.closed
+
+
+def test_a_cancelled_requests_stream_that_ended_is_not_closed_again() -> None:
+    world = driver()
+    client = connect(world, "http", "http")
+    client.request("1", "tools/call", "{}")
+    call = world.hear("tools/call")
+    client.notify("notifications/cancelled", '{"requestId":1}')
+    world.end(call.channel, DONE)
+    assert not [effect for effect in world.wait(10) if isinstance(effect, Close)]
+
+
+# --- The server asks --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("down", "up"), ANY_PAIR)
+@pytest.mark.parametrize("method", SERVER_REQUESTS)
+@pytest.mark.parametrize("params", [None, ODD])
+def test_questions_of_the_server_and_their_answers_pass_byte_for_byte(
+    down: str, up: str, method: str, params: str | None
+) -> None:
+    world = driver()
+    client, server, heard_on = talking(world, down, up)
+    world.say(server, request('"q"', method, params))
+    (asked,) = world.messages(heard_on)
+    number = json.loads(asked)["id"]
+    assert asked == request(str(number), method, params)
+    client.say(result(str(number), ODD))
+    assert world.hear("").raw == result('"q"', ODD)
+
+
+@pytest.mark.parametrize("up", ["pipe", "http"])
+@pytest.mark.parametrize("id_raw", ["0", "1.0", '"1"', '"\\u0041\\n"', "9" * 40, '"' + "x" * 500 + '"', "-1"])
+def test_the_servers_ids_of_any_form_come_back_as_they_were(up: str, id_raw: str) -> None:
+    world = driver()
+    client, server, heard_on = talking(world, "http", up)
+    world.say(server, request(id_raw, "sampling/createMessage", "{}"))
+    number = world.said(heard_on)["id"]
+    assert type(number) is int
+    client.say(result(str(number), '{"ok":1}'))
+    assert world.hear("").raw == result(id_raw, '{"ok":1}')
+
+
+def test_equal_ids_of_two_servers_questions_do_not_mix() -> None:
+    world = driver()
+    one, one_server, one_hears = talking(world, "http", "pipe")
+    two = newcomer(world, "pipe", "pipe")
+    two.initialize()
+    world.shake_hands()
+    two.notify("notifications/initialized")
+    assert two.pipe is not None
+    world.sent[two.pipe].clear()
+    two_server = world.dials[-1].channel
+    world.say(one_server, request("1", "roots/list"))
+    world.say(two_server, request("1", "roots/list"))
+    two.say(result(str(world.said(two.pipe)["id"]), '{"who":2}'))
+    one.say(result(str(world.said(one_hears)["id"]), '{"who":1}'))
+    answers = {heard.channel: heard.frame for heard in (world.hear(""), world.hear(""))}
+    assert {c: f["result"]["who"] for c, f in answers.items()} == {one_server: 1, two_server: 2}
+    assert all(frame["id"] == 1 for frame in answers.values())
+
+
+@pytest.mark.parametrize(("down", "up"), ANY_PAIR)
+def test_a_refused_question_comes_back_as_the_clients_own_error(down: str, up: str) -> None:
+    world = driver()
+    client, server, heard_on = talking(world, down, up)
+    world.say(server, request('"q"', "sampling/createMessage", "{}"))
+    text = '{"code":-1, "message":"User rejected","data":1.0}'
+    client.say(error(str(world.said(heard_on)["id"]), text))
+    assert world.hear("").raw == error('"q"', text)
+
+
+@pytest.mark.parametrize(("down", "up"), ANY_PAIR)
+@pytest.mark.parametrize("extra", ["", ',"reason":"\\u006eo"', ',"reason":"x", "_meta":{"n":1.0},"x":[ ]'])
+def test_a_question_that_is_withdrawn_is_cancelled_for_the_client_and_its_late_answer_dropped(
+    down: str, up: str, extra: str
+) -> None:
+    world = driver()
+    client, server, heard_on = talking(world, down, up)
+    world.say(server, request('"q"', "elicitation/create", "{}"))
+    number = world.said(heard_on)["id"]
+    world.say(server, notification("notifications/cancelled", f'{{"requestId":"q"{extra}}}'))
+    told = notification("notifications/cancelled", f'{{"requestId":{number}{extra}}}')
+    assert world.messages(heard_on)[1:] == [told]
+    client.say(result(str(number)))
+    assert not world.heard
+
+
+def test_a_question_that_is_withdrawn_while_it_waits_is_never_asked() -> None:
+    world = driver()
+    client = connect(world, "http", "pipe")
+    server = world.dials[0].channel
+    world.say(server, request("1", "elicitation/create", "{}"))
+    world.say(server, notification("notifications/cancelled", '{"requestId":1}'))
+    assert not world.sent[client.listen()]
+
+
+@pytest.mark.parametrize("params", ['{"requestId":9}', "{}", None, '{"requestId":{}}', '{"requestId":1,"requestId":2}'])
+def test_a_withdrawal_of_nothing_is_ignored(params: str | None) -> None:
+    world = driver()
+    client, server, heard_on = talking(world, "http", "pipe")
+    world.say(server, request("1", "elicitation/create", "{}"))
+    world.say(server, notification("notifications/cancelled", params))
+    client.say(result(str(world.said(heard_on)["id"])))
+    assert world.hear("").raw == result("1")
+
+
+@pytest.mark.parametrize(("down", "up"), ANY_PAIR)
+@pytest.mark.parametrize("token", ['"t"', "5", "1.0"])
+def test_progress_on_a_question_goes_back_under_the_servers_token(down: str, up: str, token: str) -> None:
+    world = driver()
+    client, server, heard_on = talking(world, down, up)
+    world.say(server, request('"q"', "sampling/createMessage", meta(token)))
+    asked = world.said(heard_on)
+    given = asked["params"]["_meta"]["progressToken"]
+    client.notify("notifications/progress", f'{{"progressToken":{given},"progress":1.0}}')
+    expected = notification("notifications/progress", f'{{"progressToken":{token},"progress":1.0}}')
+    assert world.hear("notifications/progress").raw == expected
+    for far in ("1", "0.5", "-1"):
+        client.notify("notifications/progress", f'{{"progressToken":{given},"progress":{far}}}')
+    assert not world.heard, "a client must say more each time, and the proxy is its server's"
+    client.notify("notifications/progress", f'{{"progressToken":{given},"progress":1.5}}')
+    assert world.hear("notifications/progress").frame["params"]["progress"] == 1.5
+    client.say(result(str(asked["id"])))
+    world.hear("")
+    for seen in (given, 999, "null", '"t"'):
+        client.notify("notifications/progress", f'{{"progressToken":{seen},"progress":2}}')
+    assert not world.heard, "nothing of the kind is open"
+
+
+@pytest.mark.parametrize("up", ["pipe", "http"])
+def test_an_id_the_server_uses_twice_at_once_is_refused_and_the_first_stands(up: str) -> None:
+    world = driver()
+    client, server, heard_on = talking(world, "http", up)
+    world.say(server, request("1", "roots/list"))
+    world.say(server, request("1", "sampling/createMessage"))
+    assert world.hear("").frame["error"]["code"] == -32600
+    client.say(result(str(world.said(heard_on)["id"]), '{"roots":[]}'))
+    assert world.hear("").raw == result("1", '{"roots":[]}')
+
+
+def test_an_answer_given_twice_is_passed_on_once() -> None:
+    world = driver()
+    client, server, heard_on = talking(world, "http", "pipe")
+    world.say(server, request("1", "roots/list"))
+    number = str(world.said(heard_on)["id"])
+    client.say(result(number, '{"n":1}'))
+    client.say(result(number, '{"n":2}'))
+    assert world.hear("").raw == result("1", '{"n":1}')
+    assert not world.heard
+
+
+def test_questions_of_a_lost_server_are_cancelled_for_the_client_and_not_answered_to_its_successor() -> None:
+    world = driver()
+    client, server, heard_on = talking(world, "http", "pipe")
+    world.say(server, request("1", "elicitation/create", "{}"))
+    number = world.said(heard_on)["id"]
+    world.end(server)
+    assert json.loads(world.messages(heard_on)[-1])["params"] == {"requestId": number}
+    client.request("1", "tools/list")
+    world.shake_hands()
+    world.hear("tools/list")
+    client.say(result(str(number)))
+    assert not world.heard
+
+
+# --- Servers that bend the rules --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("up", ["pipe", "http"])
+def test_arrays_of_messages_are_taken_apart(up: str) -> None:
+    world = driver()
+    client, server, heard_on = talking(world, "http", up)
+    channels = [client.request(n, "tools/call", "{}") for n in "12"]
+    calls = [world.hear("tools/call") for _ in channels]
+    log = notification("vendor/notice", '{"a": 1}')
+    parts = [log, result(str(calls[1].id), '{"n": 2}'), b'"noise"', result(str(calls[0].id), '{"n": 1}')]
+    world.say(server, b"[" + b" ,\n".join(parts) + b"]")
+    assert [world.messages(channel) for channel in channels] == [[result("1", '{"n": 1}')], [result("2", '{"n": 2}')]]
+    assert world.messages(heard_on) == [log]
+
+
+@pytest.mark.parametrize(("down", "up"), ANY_PAIR)
+def test_an_id_echoed_as_text_finds_its_request(down: str, up: str) -> None:
+    world = driver()
+    client = connect(world, down, up)
+    channel = client.request("1", "tools/call", "{}")
+    call = world.hear("tools/call")
+    world.reply(call, result(f'"{call.id}"', '{"a":1}'))
+    assert world.messages(channel) == [result("1", '{"a":1}')]
+
+
+def test_an_answer_may_come_on_any_stream_of_its_session() -> None:
+    world = driver()
+    client, server, _ = talking(world, "http", "http")
+    channels = [client.request(n, "tools/call", "{}") for n in "12"]
+    calls = [world.hear("tools/call") for _ in channels]
+    world.open(calls[0].channel, Connected())
+    world.say(calls[0].channel, result(str(calls[1].id), '{"n":2}'))
+    world.say(server, result(str(calls[0].id), '{"n":1}'))
+    assert [world.messages(channel) for channel in channels] == [[result("1", '{"n":1}')], [result("2", '{"n":2}')]]
+
+
+def test_an_answer_of_another_session_is_not_taken() -> None:
+    world = driver()
+    mine, yours = (connect(world, "http", "http", session=name) for name in ("S1", "S2"))
+    channel = mine.request("1", "tools/call", "{}")
+    other = yours.request("1", "prompts/list", "{}")
+    call, foreign = world.hear("tools/call"), world.hear("prompts/list")
+    assert call.id == foreign.id, "each link counts for itself"
+    world.answer(foreign, '{"whose":"yours"}')
+    assert not world.sent[channel]
+    assert world.messages(other) == [result("1", '{"whose":"yours"}')]
+
+
+@pytest.mark.parametrize("up", ["pipe", "http"])
+def test_a_second_answer_is_dropped(up: str) -> None:
+    world = driver()
+    client, server, heard_on = talking(world, "pipe", up)
+    client.request("1", "tools/call", "{}")
+    call = world.hear("tools/call")
+    world.say(server, result(str(call.id), '{"n":1}'))
+    world.say(server, result(str(call.id), '{"n":2}'))
+    world.say(server, result("999", '{"n":3}'))
+    assert world.messages(heard_on) == [result("1", '{"n":1}')]
+
+
+NOISE = [
+    b"Server listening on stdio", b"", b"{", b"\xff\xfe", b"1", b"null", b"{}", b"[]", b"[[]]",
+    b'{"jsonrpc":"2.0","result":{}}', b'{"jsonrpc":"1.0","method":"a"}', b'{"jsonrpc":"2.0","id":1.5,"result":{}}',
+    b"[" * 4000, b'{"jsonrpc":"2.0","error":{"code":1,"message":"whose?"}}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("down", "up"), ANY_PAIR)
+@pytest.mark.parametrize("noise", NOISE)
+def test_noise_of_the_server_reaches_nobody_and_harms_nothing(down: str, up: str, noise: bytes) -> None:
+    world = driver()
+    client, server, heard_on = talking(world, down, up)
+    channel = client.request("1", "tools/call", "{}")
+    call = world.hear("tools/call")
+    sends = [effect for effect in world.say(server, noise) if isinstance(effect, Send)]
+    assert not sends
+    world.answer(call)
+    assert world.messages(channel) == [result("1")]
+    assert world.messages(heard_on) in ([], [result("1")])
+
+
+def test_noise_is_noted_without_repeating_payloads() -> None:
+    world = driver()
+    _, server, _ = talking(world, "http", "pipe")
+    world.say(server, b'{"password":"hunter2"')
+    assert len(world.notes("warning")) == 1
+    assert "hunter2" not in world.notes("warning")[0]
+
+
+@pytest.mark.parametrize("up", ["pipe", "http"])
+def test_a_broken_answer_whose_request_is_known_ends_that_request(up: str) -> None:
+    """Otherwise its client would wait for the whole time limit."""
+    world = driver()
+    client, server, _ = talking(world, "http", up)
+    channel = client.request("1", "tools/call", "{}")
+    call = world.hear("tools/call")
+    world.say(server, f'{{"jsonrpc":"2.0","id":{call.id},"result":{{}},"error":{{}}}}'.encode())
+    assert world.said(channel)["error"]["code"] == -32603
+
+
+def test_garbage_on_a_calls_own_stream_is_told_if_that_call_ends_without_an_answer() -> None:
+    world = driver()
+    client, _, _ = talking(world, "http", "http")
+    first, second = (client.request(n, "tools/call", "{}") for n in "12")
+    calls = [world.hear("tools/call") for _ in "12"]
+    for call in calls:
+        world.open(call.channel, Connected())
+        world.say(call.channel, b'{"result":')
+    assert not world.sent[first]
+    world.end(calls[0].channel)
+    assert world.said(first)["error"]["code"] == -31001
+    assert "the server's answer could not be read: got text that is not JSON" in world.said(first)["error"]["message"]
+    world.say(calls[1].channel, result(str(calls[1].id)))
+    assert world.messages(second) == [result("2")], "what comes after it counts"
+
+
+def test_an_answer_that_names_nobody_is_that_of_the_request_on_whose_stream_it_came() -> None:
+    """So it is told that an answer was over the limit, where that did not show whose it was."""
+    world = driver()
+    client, _, _ = talking(world, "http", "http")
+    first, second = (client.request(n, "tools/call", "{}") for n in "12")
+    calls = [world.hear("tools/call") for _ in "12"]
+    refusal = '{"code":-31007,"message":"too large"}'
+    for call in calls:
+        world.open(call.channel, Connected())
+    world.say(world.last_dial(Listen).channel, error("null", refusal))
+    assert not world.sent[first] and not world.sent[second], "the stream of the session carries nobody's"
+    world.say(calls[1].channel, error("null", refusal))
+    assert world.messages(second) == [error("2", refusal)]
+    world.end(calls[0].channel, Cause(End.BROKEN, last_event_id="e1"))
+    world.wait(2.0)
+    rest = world.last_dial(Listen).channel
+    world.open(rest, Connected())
+    world.say(rest, error("null", refusal))
+    assert world.messages(first) == [error("1", refusal)]
+
+
+def test_a_call_whose_answer_may_have_been_dropped_is_told_so() -> None:
+    world = driver()
+    client, _, _ = talking(world, "http", "http")
+    channel = client.request("1", "tools/call", "{}")
+    call = world.hear("tools/call")
+    world.open(call.channel, Connected())
+    world.end(call.channel, Cause(End.DONE, "got an event of 101 bytes, over the limit of 100 bytes"))
+    assert world.said(channel)["error"]["code"] == -31001
+    assert "over the limit" in world.said(channel)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":%d,"result":{"text":"caf\xe9"}}',
+        b'{"jsonrpc":"2.0","id":"%d","result":{"text":"caf\xe9"}}',
+        b'{"jsonrpc":"1.0","id":"%d","result":{}}',
+        b'{"jsonrpc":"2.0","id":%d,"result":{"text":"cut',
+        b'{"jsonrpc":"2.0","id":%d,"result":{},"error":{}}',
+        b'{"jsonrpc":"2.0","id":%d,"result":' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+    ],
+)
+def test_an_unreadable_answer_on_a_pipe_ends_its_request(line: bytes) -> None:
+    world = driver()
+    client = connect(world, "http", "pipe")
+    channel = client.request("7", "tools/call", "{}")
+    call = world.hear("tools/call")
+    world.say(call.channel, line % call.id)
+    assert world.said(channel)["id"] == 7
+    assert world.said(channel)["error"]["code"] == -32603
+    assert "the server's answer could not be read" in world.said(channel)["error"]["message"]
+
+
+@pytest.mark.parametrize("up", ["pipe", "http"])
+@pytest.mark.parametrize("fault", [b'"params":7', b'"params":"\xff"', b'"jsonrpc":"1.0"'])
+def test_a_broken_request_of_the_server_is_answered_and_ends_none_of_ours(up: str, fault: bytes) -> None:
+    """The ids of the two directions mean different things, and often are the same numbers."""
+    world = driver()
+    client = connect(world, "http", up)
+    channel = client.request("7", "tools/call", "{}")
+    call = world.hear("tools/call")
+    if up == "http":
+        world.open(call.channel, Connected())
+    version = b"" if b"jsonrpc" in fault else b'"jsonrpc":"2.0",'
+    world.say(call.channel, b'{%b"id":%d,"method":"roots/list",%b}' % (version, call.id, fault))
+    refusal = world.hear("").frame
+    assert refusal["id"] == call.id
+    assert refusal["error"]["code"] in (-32600, -32700)
+    world.say(call.channel, b'{%b"method":"notifications/message",%b}' % (version, fault))
+    assert not world.heard
+    assert not world.sent[channel]
+    world.say(call.channel, result(str(call.id)))
+    assert world.messages(channel) == [result("7")]
+
+
+@pytest.mark.parametrize("id", ["null", '"server-error"'])
+def test_an_error_without_a_usable_id_belongs_to_the_post_it_answers(id: str) -> None:
+    """Python servers answer what they cannot read so."""
+    world = driver()
+    client = connect(world, "http", "http")
+    channel = client.request("1", "tools/call", "{}")
+    world.reply(world.hear("tools/call"), error(id, '{"code":-32600,"message":"no"}'))
+    assert world.messages(channel) == [error("1", '{"code":-32600,"message":"no"}')]
+
+
+def test_each_message_carries_the_upstream_session_and_its_revision() -> None:
+    world = driver()
+    client = connect(world, "http", "http", revision="2025-06-18", session="abc")
+    client.request("1", "tools/list")
+    client.notify("vendor/notice")
+    for method in ("tools/list", "vendor/notice"):
+        post = world.hear(method).post
+        assert post is not None
+        assert (post.session, post.revision) == ("abc", "2025-06-18")
+    listen = world.last_dial(Listen).target
+    assert isinstance(listen, Listen)
+    assert (listen.session, listen.revision) == ("abc", "2025-06-18")
+
+
+def test_the_first_message_names_neither_session_nor_revision() -> None:
+    world = driver()
+    newcomer(world, "http", "http").initialize()
+    post = world.hear("initialize").post
+    assert post is not None
+    assert (post.session, post.revision) == (None, None)
+
+
+def test_a_client_that_hangs_up_a_post_cancels_nothing() -> None:
+    """2025-03-26 basic/transports: a disconnection is not a cancellation. The answer has nowhere to go, though."""
+    world = driver()
+    client = connect(world, "http", "pipe")
+    channel = client.request("1", "tools/call", "{}")
+    call = world.hear("tools/call")
+    world.end(channel)
+    assert not world.heard
+    world.answer(call)
+    assert not world.sent[channel]
+    assert world.engine.exchange_count == 0
+
+
+def test_a_pipe_that_hangs_up_ends_its_session() -> None:
+    world = driver()
+    client = connect(world, "pipe", "pipe")
+    assert client.pipe is not None
+    client.request("1", "tools/call", "{}")
+    world.end(client.pipe)
+    assert world.engine.session_count == 0
+    assert world.dials[0].channel in world.closed
+
+
+def test_a_get_with_a_last_event_id_is_an_ordinary_get() -> None:
+    """Events carry no ids here, so there is nothing to resume; what waits is delivered."""
+    world = driver()
+    client = connect(world, "http", "pipe")
+    world.say(world.dials[0].channel, notification("notifications/tools/list_changed"))
+    channel = world.engine.new_channel()
+    world.open(channel, GetOpening(server="pipe", session=client.session, last_event_id="7"))
+    assert len(world.messages(channel)) == 1

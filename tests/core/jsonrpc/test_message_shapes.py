@@ -1,0 +1,261 @@
+"""What is said of messages of another shape, and how much of one is looked at."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from isthmus.core.base.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RemoteProtocolError
+from isthmus.core.jsonrpc import message as jsonrpc
+from isthmus.core.jsonrpc import splice as rewrite
+from isthmus.core.jsonrpc.message import Frame
+
+KINDS = {
+    b'"text"': "a string",
+    b"[1]": "an array",
+    b'{"a":1}': "an object",
+    b"true": "true",
+    b"false": "false",
+    b"null": "null",
+    b"7": "a number",
+    b"-7.0": "a number",
+    b"7.5": "a number that is no integer",
+    b"7e3": "a number that is no integer",
+}
+
+
+def refused(message: bytes) -> RemoteProtocolError:
+    with pytest.raises(RemoteProtocolError) as caught:
+        jsonrpc.decode(message)
+    return caught.value
+
+
+@pytest.mark.parametrize("raw", KINDS)
+def test_a_value_of_another_kind_is_named(raw: bytes) -> None:
+    """By what it is, with nothing of it; numbers as they are, where that helps to find the fault."""
+    kind = KINDS[raw]
+    if not raw.startswith(b'"'):
+        error = refused(b'{"jsonrpc":"2.0","id":1,"method":%b}' % raw) if raw != b"null" else None
+        assert error is None or error.message == f"got a method that is {kind}, expected a string"
+    if raw[:1] not in b"{[" and raw != b"null":
+        error = refused(b'{"jsonrpc":"2.0","id":1,"method":"m","params":%b}' % raw)
+        assert error.message == f"got params that are {kind}, expected an object"
+        assert (error.id_raw, error.shape, error.rpc_code) == (b"1", "call", INVALID_REQUEST)
+    if jsonrpc.id_key(raw) is None and raw != b"null":
+        with pytest.raises(RemoteProtocolError, match=f"^got a progressToken that is {kind}, expected") as caught:
+            jsonrpc.progress_token(b'{"_meta":{"progressToken":%b}}' % raw)
+        assert caught.value.rpc_code == INVALID_PARAMS
+    seen = raw.decode() if raw[:1] in b"-7" else kind
+    assert (
+        refused(b'{"jsonrpc":%b,"id":1,"method":"m"}' % raw).message == f'got jsonrpc {seen}, expected "jsonrpc":"2.0"'
+    )
+    if jsonrpc.id_key(raw) is None and raw != b"null":
+        said = refused(b'{"jsonrpc":"2.0","id":%b,"method":"m"}' % raw).message
+        assert said == f"got the id {seen}, expected a string or an integer"
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b'"2.1"', '"2.1"'),
+        (b"1.0", "1.0"),
+        (b"-1.5E+20", "-1.5E+20"),
+        (b"1" * 20, "1" * 20),
+        (b"1" * 21, "a number"),
+        (b'"' + b"1" * 20 + b'"', '"' + "1" * 20 + '"'),
+        (b'"' + b"1" * 21 + b'"', "a string"),
+        (b'"1 0"', "a string"),
+        (b'""', "a string"),
+    ],
+)
+def test_a_version_is_shown_as_it_is(raw: bytes, said: str) -> None:
+    """As long as it is short and has but digits and signs."""
+    assert jsonrpc.described(raw) == said
+
+
+def test_what_is_missing_is_named() -> None:
+    rest = b'"jsonrpc":"2.0","id":1'
+    assert refused(b"{%b}" % rest).message == "got neither method, result nor error, expected exactly one"
+    both = refused(b'{%b,"result":1,"error":{}}' % rest)
+    assert both.message == "got both result and error, expected exactly one"
+    assert refused(b'{"id":1,"method":"m"}').message == 'got no member jsonrpc, expected "jsonrpc":"2.0"'
+
+
+# --- Batches --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("space", [b"", b" ", b"\t", b"\r", b"\n", b" \t\r\n" * 9])
+def test_a_batch_is_told_by_its_first_character_that_is_no_space(space: bytes) -> None:
+    assert jsonrpc.is_batch(space + b"[]")
+    for other in (b"{}", b"", b'"["', b"\x0b[]", b"\xef\xbb\xbf[]"):
+        assert not jsonrpc.is_batch(space + other)
+
+
+# --- Ids and numbers ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("digits", [3999, 4000, 4001, 5000])
+def test_numbers_of_up_to_four_thousand_digits_are_numbers(digits: int) -> None:
+    """Those that are longer are ids all the same, equal to themselves and to nothing else, and none of ours."""
+    bare = b"7" * digits
+    number = int(bare.decode()) if digits <= 4000 else None
+    for raw, value in (
+        (bare, number),
+        (bare + b".0", number),
+        (b'"' + bare + b'"', number),
+        (b"-" + b"7" * (digits - 1), -int("7" * (digits - 1)) if digits <= 4000 else None),
+    ):
+        assert jsonrpc.number_of(raw) == value
+        frame = jsonrpc.decode(jsonrpc.encode_request(raw, "m", None))
+        assert frame == Frame(raw, "m")
+        key = jsonrpc.id_key(raw)
+        assert key is not None
+        assert key == jsonrpc.id_key(raw)
+    if number is not None:
+        assert jsonrpc.id_key(bare) == ("n", number)
+    assert jsonrpc.id_key(bare) == jsonrpc.id_key(bare + b".00")
+    assert jsonrpc.id_key(bare) != jsonrpc.id_key(b'"' + bare + b'"')
+    assert sys.get_int_max_str_digits() >= 4000
+
+
+@pytest.mark.parametrize("raw", [b'"1.0"', b'"-1"', b'"1 "', b'" 1"', b'"\xc2\xb2"', b'"+1"', b'"0x1"', b"true"])
+def test_a_text_that_is_no_number_of_ours_is_none(raw: bytes) -> None:
+    """Ours have digits and nothing else."""
+    assert jsonrpc.number_of(raw) is None
+
+
+# --- What is built --------------------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_message_is_built_member_by_member() -> None:
+    assert jsonrpc.encode_request(b"1", "m", None) == b'{"jsonrpc":"2.0","id":1,"method":"m"}'
+    assert jsonrpc.encode_request(b"1", "m", b"{}") == b'{"jsonrpc":"2.0","id":1,"method":"m","params":{}}'
+    assert jsonrpc.encode_notification("m", None) == b'{"jsonrpc":"2.0","method":"m"}'
+    assert jsonrpc.encode_notification("m", b"[]") == b'{"jsonrpc":"2.0","method":"m","params":[]}'
+    assert jsonrpc.encode_result(b'"a"', b"7") == b'{"jsonrpc":"2.0","id":"a","result":7}'
+    assert jsonrpc.begin_result(b'"a"') + b"7}" == jsonrpc.encode_result(b'"a"', b"7")
+    assert jsonrpc.encode_error_raw(None, b"{}") == b'{"jsonrpc":"2.0","id":null,"error":{}}'
+    no_data = b'{"jsonrpc":"2.0","id":0,"error":{"code":1,"message":"m"}}'
+    assert jsonrpc.encode_error(b"0", 1, "m") == no_data
+    assert jsonrpc.encode_error(b"0", 1, "m", 0) == no_data.replace(b'"m"', b'"m","data":0')
+    assert jsonrpc.error_object(1, "m") == b'{"code":1,"message":"m"}'
+
+
+@pytest.mark.parametrize(
+    ("error", "usable"),
+    [
+        (b'{"code":-1,"message":"m"}', None),
+        (b'{"code":1.0,"message":"m"}', b'"m"'),
+        (b'{"code":"1","message":7}', b'""'),
+        (b'{"code":1,"message":["m"]}', b'""'),
+        (b'{"message":"m"}', b'"m"'),
+        (b"[", b'""'),
+    ],
+)
+def test_an_error_is_wrapped_in_one_that_can_be_read(error: bytes, usable: bytes | None) -> None:
+    """With its message, if that is text, and with all of it as the data."""
+    if usable is None:
+        assert jsonrpc.usable_error(error) == error
+    else:
+        wrapped = b'{"code":%d,"message":%b,"data":{"dev.isthmus/original":%b}}' % (INTERNAL_ERROR, usable, error)
+        assert jsonrpc.usable_error(error) == wrapped
+
+
+@pytest.mark.parametrize("shape", ["", "call", "reply"])
+def test_a_message_that_could_not_be_read_is_answered_under_its_senders_id(shape: str) -> None:
+    """An answer has none of its sender's; and without a code of its own it is an invalid request."""
+    for code in (0, -32700):
+        fault = RemoteProtocolError("no", rpc_code=code, id_raw=b"7", shape=shape)  # type: ignore[arg-type]
+        assert json.loads(jsonrpc.parse_failure(fault)) == {
+            "jsonrpc": "2.0",
+            "id": None if shape == "reply" else 7,
+            "error": {"code": code or INVALID_REQUEST, "message": "no"},
+        }
+
+
+# --- Long and short messages ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 200, 255, 256, 257, 64 * 1024 - 1, 64 * 1024, 64 * 1024 + 1, 100_000])
+def test_a_message_of_any_length_reads_the_same(size: int) -> None:
+    """Also where another way of reading it begins."""
+    head = len(b'{"jsonrpc":"2.0","id":1,"result":""}')
+    payload = b'"%b"' % (b"x" * max(0, size - head))
+    assert jsonrpc.decode(jsonrpc.encode_result(b"1", payload)) == Frame(b"1", result=payload)
+    assert jsonrpc.decode(jsonrpc.encode_error_raw(b"1", payload)) == Frame(b"1", error=payload)
+    listed = b"[%b]" % payload
+    assert jsonrpc.decode(jsonrpc.encode_request(b"1", "m", listed)) == Frame(b"1", "m", listed)
+    assert jsonrpc.decode(jsonrpc.encode_notification("m", listed)) == Frame(None, "m", listed)
+    deep = b"[" * 2000 + payload + b"]" * 2000
+    assert "nested too deeply" in refused(jsonrpc.encode_result(b"1", deep)).message
+
+
+def read_again(message: bytes, frames: int) -> None:
+    """Look into it where the stack has so many fewer levels left."""
+    if frames:
+        read_again(message, frames - 1)
+    else:
+        rewrite.members(message)
+
+
+@pytest.mark.parametrize("space", [b"", b" "])
+@pytest.mark.parametrize("pad", [0, 64 * 1024])
+def test_however_long_it_is_what_was_decoded_can_be_read_again(space: bytes, pad: int) -> None:
+    """On a deeper stack, whatever its depth; so can each message of a batch."""
+    outcomes = set()
+    for levels in (200, *range(300, 1000, 23), 2000):
+        result = b'["%b",%b1%b]' % (b"x" * pad, b"[" * levels, b"]" * levels)
+        message = b'{"jsonrpc":"2.0",%b"id":1,"result":%b}' % (space, result)
+        for read in (jsonrpc.decode, lambda text: jsonrpc.split_batch(b"[%b]" % text)):
+            try:
+                read(message)
+            except RemoteProtocolError as error:
+                outcomes.add(error.message.partition(",")[0])
+            else:
+                read_again(message, 50)
+                outcomes.add("read")
+    assert len(outcomes) == 2
+    assert all(each == "read" or "nested too deeply" in each for each in outcomes)
+
+
+# --- What is absent, and whose it is --------------------------------------------------------------------------------
+
+
+def test_a_member_that_is_null_beside_another_is_absent() -> None:
+    """Also a method, on an answer."""
+    head = b'"jsonrpc":"2.0","id":1,"method":null'
+    assert jsonrpc.decode(b'{%b,"result":{}}' % head) == Frame(b"1", result=b"{}")
+    assert jsonrpc.decode(b'{%b,"error":{}}' % head) == Frame(b"1", error=b"{}")
+    assert jsonrpc.decode(b'{%b,"result":null,"error":{}}' % head) == Frame(b"1", error=b"{}")
+    assert jsonrpc.decode(b'{%b,"result":{},"error":null}' % head) == Frame(b"1", result=b"{}")
+
+
+@pytest.mark.parametrize(
+    ("rest", "shape", "is_answerable"),
+    [
+        (b'"id":1,"method":"m","params":{"a":"\xff"}', "call", True),
+        (b'"id":1,"method":"m","params":"\xff"', "call", True),
+        (b'"method":"m","params":{"a":"\xff"}', "call", False),
+        (b'"id":1,"result":{"a":"\xff"}', "reply", True),
+        (b'"id":1,"error":{"a":"\xff"}', "reply", True),
+        (b'"id":null,"method":"m"', "call", False),
+        (b'"id":1,"method":7', "call", True),
+        (b'"id":1,"method":"\\ud800"', "call", True),
+        (b'"id":1,"method":"m","params":7', "call", True),
+        (b'"id":1.5,"method":"m"', "call", False),
+        (b'"id":null,"result":1', "reply", False),
+        (b'"id":1.5,"error":{}', "reply", False),
+        (b'"id":1', "", True),
+    ],
+)
+def test_whose_a_broken_message_is_is_told(rest: bytes, shape: str, is_answerable: bool) -> None:
+    """A call can be refused under its id, and an answer ends what it answers."""
+    for space in (b"", b" "):
+        error = refused(b'{"jsonrpc":"2.0",%b%b}' % (space, rest))
+        assert (error.shape, error.id_raw) == (shape, b"1" if is_answerable else None)
+
+
+def test_the_mark_of_utf8_is_that_of_the_standard() -> None:
+    """RFC 3629, section 6."""
+    assert "\ufeff".encode() == jsonrpc.MARK

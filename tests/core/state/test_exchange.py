@@ -1,0 +1,79 @@
+"""One request: what it is before anything has happened to it, and when it may be written once more."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from isthmus.core.base.ids import ChannelId
+from isthmus.core.base.methods import SAFE_TO_REPEAT
+from isthmus.core.state.exchange import NO_WISH, Exchange, ExchangeKey, Input, Reply, State, Wish
+from isthmus.core.state.stream import Stream
+
+
+def exchange(method: str = "tools/call", reply: Reply | None = None) -> Exchange:
+    reply = reply or Reply(Stream(ChannelId(1)), ends_channel=True, can_stream=False)
+    key = ExchangeKey(ChannelId(1), 0)
+    return Exchange(
+        key, reply, sid="s", id_raw=b"1", id_key=("n", 1), method=method, params=b"{}", token_raw=None
+    )  # fmt: skip
+
+
+def test_which_requests_are_the_same_when_they_are_run_twice() -> None:
+    """Those that read, or set something to a value. No call of a tool, and nothing nobody here knows."""
+    assert (
+        frozenset(
+            {
+                "completion/complete",
+                "logging/setLevel",
+                "prompts/get",
+                "prompts/list",
+                "resources/list",
+                "resources/read",
+                "resources/subscribe",
+                "resources/templates/list",
+                "resources/unsubscribe",
+                "tools/list",
+            }
+        )
+        == SAFE_TO_REPEAT
+    )
+
+
+@pytest.mark.parametrize(("attempts", "retries"), list(itertools.product(range(4), range(3))))
+@pytest.mark.parametrize("is_unsent", [False, True])
+@pytest.mark.parametrize("method", ["tools/call", "tools/list", "vendor/unheard"])
+def test_a_request_is_repeated_so_often_and_only_if_it_cannot_run_twice(
+    method: str, is_unsent: bool, attempts: int, retries: int
+) -> None:
+    tried = exchange(method)
+    tried.attempts = attempts
+    may = attempts in range(retries + 1) and (is_unsent or method == "tools/list")
+    assert tried.may_repeat(is_unsent=is_unsent, retries=retries) is may
+
+
+def test_at_first_nothing_has_happened_to_it() -> None:
+    """And its answer is one that the reply to its body owes."""
+    reply = Reply(Stream(ChannelId(1)), ends_channel=True, can_stream=False)
+    fresh, _ = exchange(reply=reply), exchange(reply=reply)
+    assert reply.remaining == 2
+    assert (reply.gathered, reply.session, reply.status, reply.challenge) == (None, None, 200, "")
+    assert fresh.state is State.PREPARING
+    assert (fresh.params, fresh.said) == (b"{}", b"{}")
+    flags = ("may_have_run", "is_native", "is_plain", "is_ferried", "is_augmented", "must_augment", "is_upstream")
+    assert [name for name in (*flags, "waits_for_client") if getattr(fresh, name)] == []
+    nothing = ("upstream_id", "post", "leg", "park", "lacking", "round", "remote", "link", "task", "awaits")
+    assert [name for name in nothing if getattr(fresh, name) is not None] == []
+    assert (fresh.attempts, fresh.told) == (0, float("-inf"))
+    assert (fresh.mirrored, fresh.visited, fresh.known, fresh.headers) == ((), frozenset(), {}, ())
+    assert fresh.wish is NO_WISH
+    assert Wish(False, None, False) == NO_WISH
+
+
+def test_its_server_is_at_work_on_it_while_it_has_a_number_or_is_a_task() -> None:
+    sent = exchange()
+    sent.upstream_id = 0
+    assert sent.is_upstream
+    sent.step(Input.PREPARED)
+    sent.upstream_id = None
+    assert not sent.is_upstream

@@ -1,0 +1,233 @@
+"""Records of tasks: one after the other, the last one stays; and outcomes beside them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from isthmus.core.base.effects import (
+    Collect,
+    Collected,
+    CollectedFile,
+    Discard,
+    Fetch,
+    Fetched,
+    Forget,
+    Save,
+    Saved,
+    StorageAnswer,
+    StorageFailed,
+)
+from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import Kind, Plan, ServerPlan
+from isthmus.core.state.context import Desk
+from isthmus.core.state.storage_orders import Waiting
+from isthmus.core.state.task import Input, Outcome, State, Task
+from isthmus.core.tasks.record import StoredTask
+from isthmus.core.tasks.store import TaskStore, record_of, restored
+
+PLAN = Plan(servers=(ServerPlan(id="s", kind=Kind.PIPE),), link_key=b"k" * 16, workspaces_path="/w")
+FAILED = StorageFailed(reason="full")
+
+
+class Shop:
+    """A store, and what it orders."""
+
+    def __init__(self) -> None:
+        self.desk = Desk(PLAN, entropy=lambda size: b"e" * size, unix_at_zero=0.0, limits=Limits())
+        self.desk.now = 0.0
+        self.waiting = Waiting(self.desk)
+        self.store = TaskStore(self.desk, self.waiting)
+        self.said: list[tuple[str, str]] = []
+
+    def save(self, task: Task, name: str) -> None:
+        task.message = name
+        self.store.save(record_of(task), lambda fault: self.said.append((name, fault)))
+
+    @property
+    def saves(self) -> list[Save]:
+        return [order for order in self.desk.out if isinstance(order, Save)]
+
+    def answer(self, answer: StorageAnswer) -> None:
+        """Of the latest order."""
+        order = self.desk.out[-1]
+        assert isinstance(order, Save | Fetch | Collect)
+        self.waiting.receive_answer(order.ticket, answer)
+
+
+def task(id: str = "t", *, is_legacy: bool = True) -> Task:
+    return Task(
+        id,
+        ordinal=3,
+        server="s",
+        tool="dig",
+        owner="o",
+        payer="p",
+        sid="S",
+        principal="ann",
+        is_legacy=is_legacy,
+        created_at="then",
+        created_at_unix=1000.0,
+        ttl_ms=5000,
+        poll_ms=700,
+    )
+
+
+def test_records_of_one_task_are_written_one_after_the_other() -> None:
+    shop, one, other = Shop(), task(), task("u")
+    for name in ("first", "second", "third"):
+        shop.save(one, name)
+    assert len(shop.saves) == 1
+    assert len(shop.store) == 1
+    shop.answer(Saved())
+    assert shop.said == [("first", "")]
+    assert [b'"second"' in order.value for order in shop.saves] == [False, True]
+    shop.answer(FAILED)
+    shop.answer(Saved())
+    assert shop.said == [("first", ""), ("second", "full"), ("third", "")]
+    assert len(shop.store) == 0
+    shop.save(other, "other")
+    shop.save(one, "fourth")
+    assert len(shop.saves) == 5
+    assert shop.saves[-1].expires_at_unix == 1005.0
+    assert shop.saves[-1].key == StoredTask.key_of("t")
+
+
+def test_what_is_forgotten_while_it_is_written_is_removed_then() -> None:
+    """What waited is not written any more, and who waits for that is told."""
+    shop, one = Shop(), task()
+    shop.save(one, "first")
+    shop.save(one, "second")
+    shop.store.forget(one)
+    assert not [order for order in shop.desk.out if isinstance(order, Forget)]
+    ticket = shop.saves[0].ticket
+    shop.waiting.receive_answer(ticket, Saved())
+    assert shop.said == [("first", ""), ("second", "the task is gone")]
+    assert [order.key for order in shop.desk.out if isinstance(order, Forget)] == [StoredTask.key_of("t")]
+    assert len(shop.saves) == 1
+    assert len(shop.store) == 0
+    shop.save(one, "again")
+    shop.answer(Saved())
+    assert len([order for order in shop.desk.out if isinstance(order, Forget)]) == 1
+
+
+@pytest.mark.parametrize("blob", [None, "b"])
+def test_what_is_forgotten_takes_its_outcome_along(blob: str | None) -> None:
+    shop, one = Shop(), task()
+    one.blob = blob
+    shop.store.forget(one)
+    assert [type(order) for order in shop.desk.out] == ([Forget] if blob is None else [Forget, Discard])
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (Collected((CollectedFile(size_bytes=2, sha256="", filename="f"),)), ""),
+        (Collected((CollectedFile(size_bytes=0, sha256="", filename="f", problem="too large"),)), "too large"),
+        (Collected(()), "got an answer of another kind: Collected"),
+        (
+            Collected((CollectedFile(size_bytes=2, sha256="", filename="f"),) * 2),
+            "got an answer of another kind: Collected",
+        ),
+        (FAILED, "full"),
+        (Saved(), "got an answer of another kind: Saved"),
+    ],
+)
+def test_an_outcome_is_stored_or_it_is_said_why_not(answer: StorageAnswer, why: str) -> None:
+    shop = Shop()
+    got: list[tuple[str | None, str]] = []
+    shop.store.put(task(), Outcome(b"{}", is_error=False), lambda blob, fault: got.append((blob, fault)))
+    order = shop.desk.out[-1]
+    assert isinstance(order, Collect)
+    assert (order.server, order.workspace) == ("s", "")
+    assert (order.size_max_bytes, order.total_size_max_bytes) == (2, 2)
+    (source,) = order.sources
+    assert source.data == b"{}"  # type: ignore[union-attr]
+    assert (source.filename, source.mime_type) == ("outcome.json", "application/json")  # type: ignore[union-attr]
+    shop.answer(answer)
+    assert got == [(None if why else order.blobs[0], why)]
+
+
+@pytest.mark.parametrize("answer", [Collected(()), FAILED])
+def test_an_outcome_that_is_stored_too_late_is_discarded(answer: StorageAnswer) -> None:
+    shop = Shop()
+    got: list[str | None] = []
+    shop.store.put(task(), Outcome(b"{}", is_error=False), lambda blob, fault: got.append(blob))
+    order = shop.desk.out[-1]
+    assert isinstance(order, Collect)
+    shop.waiting.handle_timeout(order.ticket)
+    assert got == [None]
+    shop.waiting.receive_answer(order.ticket, answer)
+    gone = [each.blob for each in shop.desk.out if isinstance(each, Discard)]
+    assert gone == (list(order.blobs) if isinstance(answer, Collected) else [])
+
+
+def test_an_outcome_is_read_where_it_is() -> None:
+    shop, one = Shop(), task()
+    got: list[tuple[Outcome | None, str]] = []
+    shop.store.get(one, lambda outcome, fault: got.append((outcome, fault)))
+    one.outcome = Outcome(b"1", is_error=False)
+    shop.store.get(one, lambda outcome, fault: got.append((outcome, fault)))
+    assert not shop.desk.out
+    one.blob, one.is_error, one.size_bytes = "b", True, 9
+    for answer in (Fetched(b"2"), FAILED):
+        shop.store.get(one, lambda outcome, fault: got.append((outcome, fault)))
+        order = shop.desk.out[-1]
+        assert isinstance(order, Fetch)
+        assert (order.blob, order.size_max_bytes) == ("b", 9)
+        shop.answer(answer)
+    assert [outcome for outcome, _ in got] == [None, Outcome(b"1", is_error=False), Outcome(b"2", is_error=True), None]
+    assert got[-1][1] == "full"
+
+
+# --- Records ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_legacy", [True, False])
+@pytest.mark.parametrize("how", [None, Input.RETURN, Input.FAIL])
+@pytest.mark.parametrize("blob", [None, "b"])
+def test_what_is_restored_is_what_was_stored(is_legacy: bool, how: Input | None, blob: str | None) -> None:
+    """But for who called, and when it was touched last."""
+    one = task(is_legacy=is_legacy)
+    one.message, one.upstream_task, one.is_remote = "so far", "far/1", True
+    one.upstream_session = ("up", "2025-11-25")
+    one.updated_at = "now"
+    if how is not None:
+        one.outcome, one.is_error, one.size_bytes = Outcome(b'{"a":1}', how is Input.FAIL), how is Input.FAIL, 7
+        one.end(how)
+        one.blob = blob
+    record = record_of(one)
+    assert record.era == ("handshake" if is_legacy else "stateless")
+    assert record.outcome == ("" if how is None or blob is not None else '{"a":1}')
+    again = restored(record, ordinal=9, now_unix=1234.0)
+    names = [name for name in Task.__slots__ if name not in ("_last_key", "outcome")]
+    differ = {name for name in names if getattr(again, name) != getattr(one, name)}
+    assert differ <= {"ordinal", "principal", "updated_at_unix"}
+    assert (again.ordinal, again.principal, again.updated_at_unix) == (9, "", 1234.0)
+    assert again.state is one.state
+    assert again.outcome == (one.outcome if how is not None and blob is None else None)
+
+
+@pytest.mark.parametrize("blob", [None, "b"])
+def test_a_record_may_say_what_a_task_is_about_to_come_to(blob: str | None) -> None:
+    one = task()
+    record = record_of(one, state=State.FAILED, outcome=Outcome(b"{}  ", is_error=True), blob=blob)
+    assert (record.status, record.is_error, record.size_bytes, record.blob) == (State.FAILED, True, 4, blob)
+    assert record.outcome == ("{}  " if blob is None else "")
+    assert one.state is State.WORKING
+    plain = record_of(one)
+    assert (plain.status, plain.is_error, plain.size_bytes, plain.outcome) == (State.WORKING, False, 0, "")
+
+
+def test_a_record_without_its_beginning_tells_it_by_its_end() -> None:
+    record = record_of(task())
+    again = restored(msgspec.structs.replace(record, created_at=""), ordinal=1, now_unix=0.0)
+    assert again.created_at_unix == 1000.0
+    assert again.created_at.startswith("1970-01-01T00:16:40")
+
+
+@pytest.mark.parametrize("status", [State.WORKING, State.INPUT_REQUIRED])
+def test_what_was_asked_is_not_asked_any_more(status: State) -> None:
+    record = record_of(task(), state=status)
+    again = restored(record, ordinal=1, now_unix=0.0)
+    assert again.state is State.WORKING
+    assert again.outcome is None

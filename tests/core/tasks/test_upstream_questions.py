@@ -1,0 +1,160 @@
+"""What a server without sessions asks in the course of a task: of whom, how often, and what is said of it."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from driving import LINK_KEY, UNIX_AT_ZERO, Driver
+from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import ArtifactProducer, Kind, LocatorMode, OutputLocator, Plan, ServerPlan
+from isthmus.core.base.revisions import Era
+from isthmus.core.engine import Engine
+from stateless_driving import ANSWERS
+from task_clients import Party
+from task_scenes import Scene, scene
+from task_servers import TaskServer, Work
+
+LEGACY, MODERN = Era.HANDSHAKE, Era.STATELESS
+FORM, ROOTS, SAMPLE = "elicitation/create", "roots/list", "sampling/createMessage"
+
+
+class Filed(Scene):
+    """One whose server has files, so that its roots are folders of ours."""
+
+    def _begin(self) -> None:
+        producer = ArtifactProducer(tools=("w",), output_locator=OutputLocator(mode=LocatorMode.NONE))
+        plan = Plan(
+            servers=(ServerPlan(id="s", kind=self.kind, era=self.up, tasks=self.rules, producers=(producer,)),),
+            link_key=LINK_KEY,
+            workspaces_path="/w",
+        )
+        self.store.begin()
+        entropy = random.Random(self.seed).randbytes
+        engine = Engine(plan, entropy=entropy, unix_at_zero=UNIX_AT_ZERO, limits=self.limits)
+        self.world = Driver(engine, now=self.now)
+        self.server = TaskServer(self.world, "s", self.up, has_tasks=self.has_tasks)
+
+
+def begun(*, is_filed: bool = False, kind: Kind = Kind.PIPE, **limits: Any) -> tuple[Scene, Party, Work]:
+    """A client that waits for the outcome of a task of such a server."""
+    world = scene(MODERN, kind, has_tasks=True, limits=Limits(**limits))
+    if is_filed:
+        world = Filed(kind, MODERN, True, world.rules, world.limits)
+    party = world.party(LEGACY)
+    id, work = world.begin(party, "a", "must")
+    party.result(id)
+    return world, party, work
+
+
+@pytest.mark.parametrize("is_filed", [False, True])
+def test_roots_that_are_ours_are_asked_of_nobody(is_filed: bool) -> None:
+    """They are known, and told at once; without files they are the client's, and other questions always are."""
+    world, party, work = begun(is_filed=is_filed)
+    world.server.ask(work, "r", ROOTS)
+    world.server.ask(work, "q", FORM)
+    world.wait(5.0)
+    assert len(party.heard(ROOTS)) == (not is_filed)
+    assert len(party.heard(FORM)) == 1
+    if is_filed:
+        (told,) = work.given["r"]
+        assert told["roots"]
+        assert all(root["uri"].startswith("file:///w/") for root in told["roots"])
+    else:
+        assert work.given["r"] == []
+    assert work.given["q"] == []
+    party.reply(party.heard(FORM)[0]["id"], ANSWERS[FORM])
+    world.wait(5.0)
+    assert work.given["q"] == [ANSWERS[FORM]]
+
+
+@pytest.mark.parametrize("method", [FORM, ROOTS, SAMPLE])
+def test_what_cannot_be_told_is_not_told_but_for_a_form(method: str) -> None:
+    """There is no word for a refusal: a form is closed, and of everything else the server hears nothing."""
+    world, party, work = begun()
+    world.server.ask(work, "q", method)
+    world.wait(5.0)
+    (question,) = party.heard(method)
+    party.reply(question["id"], {"none": "of it"})
+    world.wait(5.0)
+    said = [note for note in world.world.notes("info") if note.startswith("a client's answer cannot be given on: ")]
+    assert work.given["q"] == ([{"action": "cancel"}] if method == FORM else [])
+    assert len(said) == 1
+    before = len(party.heard(method))
+    world.wait(30.0)
+    assert len(party.heard(method)) == before, "it is asked once"
+
+
+def test_who_did_not_declare_it_is_not_asked_and_that_is_noted() -> None:
+    world = scene(MODERN, has_tasks=True)
+    party = world.party(MODERN)
+    assert party.modern is not None
+    party.modern.capabilities = {name: can for name, can in party.modern.capabilities.items() if name != "sampling"}
+    _, work = world.begin(party, "a", "must")
+    world.server.ask(work, "s", SAMPLE)
+    world.wait(30.0)
+    noted = "a task asks for sampling/createMessage, which its client does not offer"
+    assert [note for note in world.world.notes("info") if "a task asks" in note] == [noted]
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_so_many_questions_are_asked_in_all(most: int) -> None:
+    """However many of them were answered meanwhile: so many at a time, times so many rounds."""
+    world, party, work = begun(task_questions_max=most, rounds_max=2)
+    for number in range(6):
+        world.server.ask(work, f"q{number}")
+        world.wait(5.0)
+        asked = party.heard(FORM)
+        if len(asked) == number + 1:
+            party.reply(asked[-1]["id"], ANSWERS[FORM])
+            world.wait(5.0)
+    assert [question["params"]["message"] for question in party.heard(FORM)] == [f"q{n}" for n in range(2 * most)]
+    assert "a task asks more than can be asked: left unanswered" in world.world.notes("warning")
+
+
+def test_a_question_that_is_withdrawn_says_why() -> None:
+    world, party, work = begun()
+    world.server.ask(work, "q")
+    world.wait(5.0)
+    (question,) = party.heard(FORM)
+    world.server.withdraw(work, "q")
+    world.wait(5.0)
+    (told,) = party.heard("notifications/cancelled")
+    assert told["params"] == {"requestId": question["id"], "reason": "it is not asked any more"}
+
+
+def test_an_answer_is_followed_by_a_look_as_soon_as_its_server_likes() -> None:
+    """What pauses grew to before does not hold any more."""
+    world, party, work = begun()
+    world.wait(300.0)
+    world.server.ask(work, "q")
+    world.wait(120.0)
+    (question,) = party.heard(FORM)
+    party.reply(question["id"], ANSWERS[FORM])
+    world.run()
+    before = work.polls
+    world.wait(1.5)
+    assert work.given["q"] == [ANSWERS[FORM]]
+    assert work.polls > before
+
+
+def test_an_answer_is_given_on_at_once() -> None:
+    world, party, work = begun()
+    world.server.ask(work, "q")
+    world.wait(5.0)
+    (question,) = party.heard(FORM)
+    party.reply(question["id"], ANSWERS[FORM])
+    world.run()
+    assert work.given["q"] == [ANSWERS[FORM]]
+
+
+def test_a_question_that_was_withdrawn_leaves_its_place_to_another() -> None:
+    world, party, work = begun(task_questions_max=1, rounds_max=4)
+    world.server.ask(work, "q1")
+    world.wait(5.0)
+    world.server.withdraw(work, "q1")
+    world.wait(5.0)
+    world.server.ask(work, "q2")
+    world.wait(5.0)
+    assert [question["params"]["message"] for question in party.heard(FORM)] == ["q1", "q2"]

@@ -1,0 +1,91 @@
+"""How a server fares is counted, and after some failures in a row it is left alone, longer each time."""
+
+from __future__ import annotations
+
+import pytest
+from isthmus.core.base.limits import Limits
+from isthmus.core.upstream.health import Health
+
+LIMITS = Limits(crash_loop_failures=3, crash_loop_pause_s=10.0, crash_loop_pause_max_s=60.0)
+
+
+def told(health: Health) -> tuple[int, int, int, bool, str, bool]:
+    return (
+        health.starts,
+        health.failures,
+        health.in_a_row,
+        health.is_failing,
+        health.last_error,
+        health.is_stopped,
+    )
+
+
+def test_of_a_server_that_was_never_started_nothing_is_known() -> None:
+    health = Health(LIMITS)
+    assert told(health) == (0, 0, 0, False, "", False)
+    assert health.why_not(-1e9) is None
+    assert health.pause_left(-1e9) == 0.0
+
+
+def test_each_event_is_counted_where_it_belongs() -> None:
+    """A start; a server that is not ours; a process that failed; one that came up; one that answered."""
+    health = Health(LIMITS)
+    health.receive_start()
+    health.receive_start()
+    assert told(health) == (2, 0, 0, False, "", False)
+    health.receive_refusal("no route")
+    assert told(health) == (2, 1, 0, True, "no route", False)
+    health.receive_failure("died", 0.0)
+    health.receive_failure("died again", 0.0)
+    assert told(health) == (2, 3, 2, True, "died again", False)
+    health.receive_ready()
+    assert told(health) == (2, 3, 2, False, "died again", False)
+    health.receive_proof()
+    assert told(health) == (2, 3, 0, False, "died again", False)
+
+
+def test_refusals_by_others_make_no_loop() -> None:
+    health = Health(LIMITS)
+    for _ in range(9):
+        health.receive_refusal("no")
+    assert health.why_not(0.0) is None
+
+
+@pytest.mark.parametrize(("failures", "pause_s"), [(1, 0), (2, 0), (3, 10), (4, 20), (5, 40), (6, 60), (9, 60)])
+def test_the_pause_is_doubled_with_each_failure_up_to_its_bound(failures: int, pause_s: float) -> None:
+    health = Health(LIMITS)
+    for _ in range(failures):
+        health.receive_failure("it died", 100.0)
+    assert health.pause_left(100.0) == pause_s
+    assert health.pause_left(105.0) == max(0.0, pause_s - 5)
+    assert health.why_not(100.0 + pause_s) is None
+    assert health.pause_left(101.0 + pause_s) == 0.0
+    if pause_s:
+        said = f"it failed {failures} times in a row, and is left alone for {pause_s:.0f} s: it died"
+        assert health.why_not(100.0) == said
+        assert health.why_not(99.5 + pause_s) is not None
+
+
+def test_the_pause_stays_a_number_whatever_has_failed() -> None:
+    """Sixteen times it is doubled, and no more."""
+    health = Health(Limits(crash_loop_failures=1, crash_loop_pause_s=1.0, crash_loop_pause_max_s=1e9))
+    pauses = []
+    for _ in range(5000):
+        health.receive_failure("no", 0.0)
+        pauses.append(health.pause_left(0.0))
+    assert pauses[:18] == [2.0**n for n in range(17)] + [2.0**16]
+    assert pauses[-1] == 2.0**16
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_an_order_forgets_what_has_been(is_stopped: bool) -> None:
+    """But for what is counted in all."""
+    health = Health(LIMITS)
+    for _ in range(4):
+        health.receive_failure("no", 0.0)
+    health.receive_order(is_stopped=is_stopped)
+    assert told(health) == (0, 4, 0, False, "no", is_stopped)
+    assert health.pause_left(0.0) == 0.0
+    assert health.why_not(0.0) == ("it is stopped; start it first" if is_stopped else None)
+    health.receive_order(is_stopped=False)
+    assert health.why_not(0.0) is None

@@ -1,0 +1,352 @@
+"""Several messages at once: what one read of a server's stream brought is one input, and progress in it goes on as one
+order. What clients get is the same as if each message had come alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from driving import Client, Driver, connect, driver
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from isthmus.core.base.effects import Close, Connected, Effect, Note, Pause, Resume, Send, SendEvents
+from isthmus.core.base.limits import Limits
+from isthmus.core.base.plan import Kind, ServerPlan, Sharing
+from isthmus.core.upstream.progress import METHOD_STOP_MAX, further, retold, row_at
+from stateless_driving import parked, served
+from streaming import Call, call_of
+
+PLAIN = '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{},"progress":{}}}}}'
+ODD = [
+    '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken": {},"progress":{}}}}}',
+    '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":"{}","progress":{}}}}}',
+    '{{"method":"notifications/progress","params":{{"progressToken":{},"progress":{}}},"jsonrpc":"2.0"}}',
+    '{{"method":"notifications/progress","jsonrpc":"2.0","params":{{"progress":1,"total":2,"progressToken":{0}}}}}',
+    '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{},"progress":{},"message":"é"}}}}',
+    '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{},"progress":{},"message":"\\""}}}}',
+    '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{},"progress":{},"total":null}}}}',
+    '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{},"progress":{},"_meta":{{}}}}}}',
+    '{{"jsonrpc":"2.0","method":"notifications/progress",\n"params":{{"progressToken":{},"progress":{}}}}}',
+    '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":1.5,"progressToken":{},"x":{}}}}}',
+    '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{0},"progressToken":{0}}}}}',
+    '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{},"progress":1,"progress":{}}}}}',
+    '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{},"progress":"{}"}}}}',
+    '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{},"progress":{}}}',
+    '{{"jsonrpc":"2.0","method":"notifications/message","params":{{"data":"\\"progressToken\\":{}","x":{}}}}}',
+    '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{},"progress":{},"message":"\\n"}}}}',
+    '{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progress\\u0054oken":{},"progress":{}}}}}',
+    '{{"jsonrpc":"2.0","id":"q{1}","method":"elicitation/create","params":{{"q":{0}}}}}',
+]
+"""Progress of a token, and others, that are not to be taken for the plainest form, or that are it all the same."""
+
+
+def flat(effects: list[Effect]) -> Iterator[Effect]:
+    """What they mean, message by message."""
+    for effect in effects:
+        if not isinstance(effect, SendEvents):
+            yield effect
+            continue
+        assert len(effect.event_ids) in (0, len(effect.messages))
+        for index, message in enumerate(effect.messages):
+            yield Send(effect.channel, message, event_id=effect.event_ids[index] if effect.event_ids else None)
+
+
+def shown(effects: list[Effect]) -> list[Any]:
+    """The same without the white space and the order of an envelope's members, which may differ."""
+    out: list[Any] = []
+    for effect in flat(effects):
+        if isinstance(effect, Send):
+            said = json.loads(effect.message) if effect.message else None
+            out.append((effect.channel, said, effect.event_id, effect.retry_ms, effect.is_last))
+        elif not isinstance(effect, Pause | Resume):
+            out.append(effect)
+    return out
+
+
+class World:
+    """A client with two calls under way at one server."""
+
+    def __init__(self, down: str, server: str, limits: Limits) -> None:
+        self.driver: Driver = driver(limits=limits, stores_events=False)
+        self.client: Client = connect(self.driver, down, server)
+        self.calls: list[Call] = [call_of(self.driver, self.client, id_raw) for id_raw in ("1", "2")]
+
+    def messages(self, rows: list[tuple[int, int, int]]) -> list[bytes]:
+        """Of each: of which call, in which form, and how many."""
+        forms = [PLAIN, *ODD]
+        tokens = [call.heard.id for call in self.calls] + [99]
+        steps = [(whose, form) for whose, form, count in rows for _ in range(count)]
+        return [forms[form].format(tokens[whose], at).encode() for at, (whose, form) in enumerate(steps)]
+
+    def resumed(self, call: Call) -> list[Any]:
+        """What a client is told that has seen the first event of a call's stream only."""
+        self.driver.end(call.channel)
+        channel = self.client.resume(f"{self.calls.index(call) + 1}-1")
+        return [(send.event_id, json.loads(send.message)) for send in self.driver.sent[channel]]
+
+
+ROWS = st.tuples(st.integers(0, 2), st.just(0), st.integers(1, 6)) | st.tuples(
+    st.integers(0, 2), st.integers(0, len(ODD)), st.just(1)
+)
+
+
+@given(
+    down=st.sampled_from(["pipe", "http"]),
+    server=st.sampled_from(["pipe", "http"]),
+    batches=st.lists(st.lists(ROWS, min_size=1, max_size=4), max_size=6),
+    limits=st.sampled_from(
+        [Limits(), Limits(events_max=3), Limits(events_per_session_max_bytes=300), Limits(events_max_bytes=400)]
+    ),
+)
+@settings(deadline=None)
+def test_at_once_is_the_same_as_one_by_one(
+    down: str, server: str, batches: list[list[tuple[int, int, int]]], limits: Limits
+) -> None:
+    together, apart = World(down, server, limits), World(down, server, limits)
+    for batch in batches:
+        heard = together.calls[0].heard.channel
+        messages = together.messages(batch)
+        engine, world = together.driver.engine, together.driver
+        said = engine.receive_messages(heard, messages, world.now)
+        singly: list[Effect] = []
+        for message in messages:
+            singly += apart.driver.engine.receive_message(heard, message, apart.driver.now)
+        assert shown(said) == shown(singly)
+        assert engine.next_timeout() == apart.driver.engine.next_timeout()
+    if down == "http" and any(batches):
+        for one, other in zip(together.calls, apart.calls, strict=True):
+            assert together.resumed(one) == apart.resumed(other)
+
+
+def plain(token: int, count: int, size: int = 0, first: int = 0) -> list[bytes]:
+    text = PLAIN.removesuffix("}}}}") + ',"message":"{}"}}}}'
+    return [text.format(token, step, "x" * size).encode() for step in range(first, first + count)]
+
+
+def test_a_row_is_one_order_and_all_of_it_can_be_had_again() -> None:
+    world = driver()
+    client = connect(world, "http", "http")
+    call = call_of(world, client)
+    steps = plain(call.heard.id, 10)
+    effects = world.engine.receive_messages(call.heard.channel, steps, world.now)
+    first, rest = effects
+    assert isinstance(first, Send) and isinstance(rest, SendEvents)
+    assert (first.event_id, *rest.event_ids) == tuple(f"1-{number}" for number in range(1, 11))
+    wanted = [step.replace(b'"progressToken":%d' % call.heard.id, b'"progressToken":"t"') for step in steps]
+    assert list(rest.messages) == wanted[1:]
+    world.end(call.channel)
+    channel = client.resume("1-4")
+    assert world.messages(channel) == wanted[4:]
+
+
+def test_what_went_takes_no_room() -> None:
+    world = driver(limits=Limits(events_max=3, events_per_session_max_bytes=2000))
+    client = connect(world, "http", "http")
+    call = call_of(world, client)
+    call.progress()
+    for turn in range(50):
+        steps = plain(call.heard.id, 5, first=1 + 5 * turn)
+        effects = world.engine.receive_messages(call.heard.channel, steps, world.now)
+        assert [type(effect) for effect in effects] == [SendEvents], "there is room, so one look is enough"
+    world.end(call.channel)
+    assert world.event_ids(client.resume("1-1")) == ["1-249", "1-250", "1-251"]
+
+
+@pytest.mark.parametrize("is_at_once", [True, False])
+@pytest.mark.parametrize("up", ["pipe", "http"])
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (["0", "0", "2", "1", "2", "2.5", "2.5", "2.25", "3"], [0, 2, 2.5, 3]),
+        (["-3", "-4", "-2.5e0", "-2.6", "0"], [-3, -2.5, 0]),
+        (["9007199254740992", "9007199254740993", "9007199254740993"], [2**53, 2**53 + 1]),
+        (["1e400", "2e400", "5"], [float("inf")]),
+    ],
+)
+def test_what_does_not_increase_is_not_passed_on(said: list[str], told: list[float], up: str, is_at_once: bool) -> None:
+    """A server towards its client must only say more; towards the proxy it may have said anything."""
+    world = driver()
+    call = call_of(world, connect(world, "http", up))
+    messages = [PLAIN.format(call.heard.id, each).encode() for each in said]
+    if is_at_once:
+        effects = world.engine.receive_messages(call.heard.channel, messages, world.now)
+    else:
+        effects = [e for each in messages for e in world.engine.receive_message(call.heard.channel, each, world.now)]
+    frames = [json.loads(effect.message) for effect in flat(effects) if isinstance(effect, Send)]
+    assert [frame["params"]["progress"] for frame in frames] == told
+
+
+def test_what_does_not_increase_is_a_sign_of_life() -> None:
+    """The call's time to answer begins anew."""
+    world = driver(limits=Limits(reply_timeout_s=10.0))
+    call = call_of(world, connect(world, "http", "http"))
+    for _ in range(3):
+        world.wait(9.0)
+        call.progress()
+    assert [frame.get("method") for frame in world.frames(call.channel)] == ["notifications/progress"]
+
+
+def test_a_row_in_a_call_without_event_ids() -> None:
+    world = driver()
+    call = call_of(world, connect(world, "http", "pipe", revision="2024-11-05"))
+    (effect,) = world.engine.receive_messages(call.heard.channel, plain(call.heard.id, 3), world.now)
+    assert isinstance(effect, SendEvents)
+    assert (len(effect.messages), effect.event_ids) == (3, ())
+
+
+def test_a_call_between_two_that_did_not_ask_for_progress_hears_nothing() -> None:
+    world = driver()
+    client = connect(world, "http", "pipe")
+    call = call_of(world, client)
+    client.request("2", "tools/call", "{}")
+    other = world.hear("tools/call")
+    steps = [*plain(call.heard.id, 2), *plain(other.id, 2), *plain(call.heard.id, 2, first=2)]
+    effects = world.engine.receive_messages(call.heard.channel, steps, world.now)
+    told = [effect for effect in flat(effects) if isinstance(effect, Send)]
+    assert [effect.channel for effect in told] == 4 * [call.channel]
+
+
+@pytest.mark.parametrize("is_parked", [False, True])
+@pytest.mark.parametrize("up", ["pipe", "http"])
+def test_clients_without_sessions_are_told_the_same_as_one_by_one(up: str, is_parked: bool) -> None:
+    """Also where a call waits for its client, and its progress for the client's next request."""
+    told: list[list[Any]] = []
+    for at_once in (True, False):
+        world, client, _ = served(up)
+        if is_parked:
+            heard, _, _ = parked(world, client, token="t")
+        else:
+            client.call(token="t")
+            heard = world.hear("tools/call")
+            if heard.post is not None:
+                world.open(heard.channel, Connected())
+        steps = plain(heard.id, 3)
+        if at_once:
+            effects = world.engine.receive_messages(heard.channel, steps, world.now)
+            assert len(effects) == (not is_parked)
+        else:
+            effects = [e for step in steps for e in world.engine.receive_message(heard.channel, step, world.now)]
+        told.append(shown(effects))
+    assert told[0] == told[1]
+    assert len(told[0]) == (0 if is_parked else 3)
+
+
+def test_what_comes_behind_the_end_of_a_channel_is_dropped() -> None:
+    world = driver()
+    call = call_of(world, connect(world, "http", "pipe"))
+    world.engine.receive_stop(world.now)
+    assert world.engine.receive_messages(call.heard.channel, plain(call.heard.id, 3), world.now) == []
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_whoever_takes_too_little_holds_its_server_back(count: int) -> None:
+    limits = Limits(outbox_high_bytes=1000, outbox_low_bytes=500)
+    world = driver(limits=limits)
+    call = call_of(world, connect(world, "http", "http"))
+    steps = plain(call.heard.id, count, size=1000)
+    effects = world.engine.receive_messages(call.heard.channel, steps, world.now)
+    assert [effect for effect in effects if isinstance(effect, Pause)] == [Pause(channel=call.heard.channel)]
+    unsent = sum(len(effect.message) for effect in flat(effects) if isinstance(effect, Send))
+    assert world.engine.receive_sent(call.channel, unsent - 501, world.now) == []
+    assert world.engine.receive_sent(call.channel, 1, world.now) == [Resume(channel=call.heard.channel)]
+
+
+def test_who_shares_a_server_and_takes_nothing_is_let_go() -> None:
+    limits = Limits(outbox_high_bytes=500, outbox_low_bytes=500, outbox_max_bytes=2000)
+    world = driver(ServerPlan(id="pipe", kind=Kind.PIPE, sharing=Sharing.CONCURRENT), limits=limits)
+    call = call_of(world, connect(world, "http", "pipe"))
+    for turn in range(3):
+        world.engine.receive_messages(call.heard.channel, plain(call.heard.id, 3, 500, 3 * turn), world.now)
+    effects = world.engine.receive_messages(call.heard.channel, plain(call.heard.id, 3, 500, 9), world.now)
+    assert not [effect for effect in effects if isinstance(effect, Pause)]
+    assert not [effect for effect in effects if isinstance(effect, SendEvents)], "it is let go already"
+
+
+def test_progress_puts_off_the_end_of_a_silent_call() -> None:
+    world = driver(limits=Limits(reply_timeout_s=10.0))
+    call = call_of(world, connect(world, "http", "http"))
+    world.wait(9.0)
+    world.engine.receive_messages(call.heard.channel, plain(call.heard.id, 3), world.now)
+    world.wait(9.0)
+    assert not world.sent[call.channel]
+    world.wait(1.0)
+    assert "said nothing for 10 s" in world.said(call.channel)["error"]["message"]
+
+
+@pytest.mark.parametrize("form", range(len(ODD)))
+def test_only_what_each_reader_takes_for_the_same_is_a_row(form: int) -> None:
+    """Whatever else is in it is left to those who read everything."""
+    message = ODD[form].format(7, 1).encode()
+    row = row_at([message], 0)
+    told = None if row is None else retold(row, b'"t"')
+    if form in (2, 3, 4, 15):
+        assert told == [message.replace(b'"progressToken":7', b'"progressToken":"t"')]
+    else:
+        assert told is None
+
+
+def test_what_names_its_method_late_is_not_searched_for_it() -> None:
+    padded = b" " * METHOD_STOP_MAX + PLAIN.format(7, 1).encode()
+    assert row_at([padded], 0) is None
+    assert row_at([PLAIN.format(7, 1).encode(), padded], 0) is not None
+
+
+@given(texts=st.lists(st.text(max_size=6), min_size=1, max_size=4), token=st.integers(0, 120))
+@settings(deadline=None)
+def test_a_text_is_not_taken_for_a_token(texts: list[str], token: int) -> None:
+    """Whatever a message says, its token changes, and nothing else."""
+    frames = [
+        {
+            "jsonrpc": "2.0",
+            "method": "notifications/progress",
+            "params": {"progressToken": token, "progress": step, "message": f'{text}"progressToken":{token}'},
+        }
+        for step, text in enumerate(texts)
+    ]
+    plainer = [
+        {**frame, "params": {**frame["params"], "message": text}} for frame, text in zip(frames, texts, strict=True)
+    ]
+    for said in (frames, plainer):
+        messages = [json.dumps(frame, separators=(",", ":"), ensure_ascii=False).encode() for frame in said]
+        row = row_at(messages, 0)
+        told = None if row is None else retold(row, b'"t"')
+        if told is not None:
+            renamed = [message.replace(b'n":%d,' % token, b'n":"t",', 1) for message in messages]
+            assert [json.loads(message) for message in told] == [json.loads(message) for message in renamed]
+
+
+def test_notes_are_the_same_for_what_is_no_message() -> None:
+    together, apart = driver(), driver()
+    one, other = (call_of(world, connect(world, "http", "http")) for world in (together, apart))
+    garbage = [b"no message", b"[]", *plain(one.heard.id, 2), b"{", b'{"jsonrpc":"2.0","id":99,"result":{}}']
+    said = together.engine.receive_messages(one.heard.channel, garbage, together.now)
+    singly = [
+        effect
+        for message in garbage
+        for effect in apart.engine.receive_message(other.heard.channel, message, apart.now)
+    ]
+    assert [e for e in said if isinstance(e, Note | Close)] == [e for e in singly if isinstance(e, Note | Close)]
+    assert [e for e in said if isinstance(e, Note)]
+
+
+@pytest.mark.parametrize(
+    ("told", "raw", "now"),
+    [
+        (1.0, b"2", 2),
+        (1.0, b"1", None),
+        (1.0, b"0.5", None),
+        (1.0, b"1.5", 1.5),
+        (float("-inf"), b"-3", -3),
+        (1.0, b"1e400", float("inf")),
+        (float("inf"), b"1e400", None),
+        (1.0, b'"2"', 1.0),
+        (1.0, b"null", 1.0),
+        (1.0, b"{}", 1.0),
+        (1.0, None, 1.0),
+    ],
+)
+def test_what_goes_back_or_stands_is_no_news(told: float, raw: bytes | None, now: float | None) -> None:
+    """What is no number is passed on, and changes nothing."""
+    assert further(told, raw) == now

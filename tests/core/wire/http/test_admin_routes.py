@@ -1,0 +1,269 @@
+"""The pages beside the protocol: each is there for whom it is meant, and for nobody else."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from isthmus.core.wire.headers import is_loopback
+from isthmus.core.wire.http.admin_routes import DELETED, MANAGEMENT, PATHS, POSTED, USE, Management, Page, find_page
+from isthmus.core.wire.http.error_responses import not_found
+from isthmus.core.wire.http.routes import Head, McpRoute, PageRoute, Refused, Route, Surface
+from isthmus.core.wire.http.server import judge
+
+HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "gate.example"})
+JSON = (b"content-type", b"application/json")
+OPEN, SECRET = Management(), Management.with_token("s3cret")
+
+
+def ask(
+    path: str,
+    *extra: tuple[bytes, bytes],
+    method: str = "GET",
+    host: bytes = b"localhost:8932",
+    management: Management | None = OPEN,
+) -> Route:
+    surface = Surface(("a", "b c"), HOSTS, frozenset(), management=management)
+    return judge(Head(method, path, ((b"host", host), *extra)), surface)
+
+
+def status_of(route: Route) -> int:
+    return route.status if isinstance(route, Refused) else 200
+
+
+def path_to(parts: tuple[str, ...], id: str = "a") -> str:
+    return "/" + "/".join(id if part == "*" else part for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("path", "page", "id"),
+    [
+        ("/health", "health", ""),
+        ("/healthz", "health", ""),
+        ("/readyz", "ready", ""),
+        ("/info", "info", ""),
+        ("/servers", "servers", ""),
+        ("/servers/a", "server", "a"),
+        ("/servers/a/status", "server", "a"),
+        ("/servers/a/start", "start", "a"),
+        ("/servers/a/stop", "stop", "a"),
+        ("/servers/a/restart", "restart", "a"),
+        ("/servers/b%20c", "server", "b%20c"),
+        ("/tasks", "tasks", ""),
+        ("/tasks/t", "task", "t"),
+        ("/tasks/t/cancel", "cancel", "t"),
+        ("/files", "files", ""),
+        ("/files/f", "file", "f"),
+        ("/files/f/content", "content", "f"),
+        ("/metrics", "metrics", ""),
+        ("/mcp/a/tools", "tools", "a"),
+        ("/mcp/a/tools/call", "call", "a"),
+        *(
+            (path, None, "")
+            for path in (
+                "/", "", "/mcp", "/mcp/a", "/mcp//tools", "/servers/", "/servers//stop", "/servers/a/", "/servers/a/x",
+                "/health/x", "/info/", "/tasks/t/content", "/files/f/cancel", "/metrics/", "//health", "/a/servers",
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_which_page_is_at_which_path(path: str, page: str | None, id: str) -> None:
+    """And what it is called, which is what an order's answer says was done."""
+    found = find_page(path)
+    assert (None if found is None else (found[0].value, found[1])) == (None if page is None else (page, id))
+
+
+def test_what_may_be_done_with_which_page() -> None:
+    """Orders are posted; the answer to every other is read, and a file is deleted where it is read."""
+    assert {page.value for page in POSTED} == {"start", "stop", "restart", "cancel", "call"}
+    assert {page.value: other.value for page, other in DELETED.items()} == {"file": "delete"}
+    assert {page.value for page in USE} == {"tools", "call"}
+    everybodys = {page.value for page in Page} - {page.value for page in MANAGEMENT | USE}
+    assert everybodys == {"health", "ready", "info"}
+
+
+@pytest.mark.parametrize("name", ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"])
+def test_whoever_speaks_for_others_is_not_on_this_machine(name: str) -> None:
+    """Not even if it says nothing of them. Other headers of that kind tell nothing of a sender."""
+    for value in (b"127.0.0.1", b""):
+        assert status_of(ask("/servers", (name.encode(), value))) == 404
+    assert status_of(ask("/servers", (b"x-" + name.encode(), b"127.0.0.1"))) == 200
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_right"),
+    [
+        ([b"Bearer s3cret"], True),
+        ([b"BEARER   s3cret "], True),
+        ([], False),
+        ([b""], False),
+        ([b"Bearer"], False),
+        ([b"Bearer "], False),
+        ([b"Bearer s3cret", b"Bearer s3cret"], False),
+        ([b"Bearer s3crets"], False),
+        ([b"Bearer\ts3cret"], False),
+    ],
+)
+@pytest.mark.parametrize("token", ["s3cret", "", "Q"])
+def test_a_token_is_shown_once_and_whole(lines: list[bytes], is_right: bool, token: str) -> None:
+    """With a token that is empty, which no configuration has, nobody gets in who shows none."""
+    shown = [(b"authorization", line) for line in lines]
+    expected = (is_right and token == "s3cret") or (token == "" and lines in ([b"Bearer"], [b"Bearer "]))
+    assert status_of(ask("/servers", *shown, management=Management.with_token(token))) == (200 if expected else 401)
+
+
+@pytest.mark.parametrize("parts", PATHS, ids="/".join)
+def test_every_page_is_asked_for_in_one_way(parts: tuple[str, ...]) -> None:
+    page, path = PATHS[parts], path_to(parts)
+    id = "a" if "*" in parts else ""
+    for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"):
+        right = method == "POST" if page in POSTED else method in ("GET", "HEAD")
+        for extra in ((JSON,), ((b"content-type", b"text/plain"),), ()):
+            route = ask(path + "?x=1", *extra, method=method)
+            if method == "DELETE" and page in DELETED:
+                assert route == PageRoute(DELETED[page], id, {"x": "1"})
+            elif not right:
+                assert status_of(route) == 405
+            elif page in POSTED and extra != (JSON,) and (extra or page in USE):
+                assert status_of(route) == 415, "what a form of another page can send is not taken"
+            else:
+                assert route == PageRoute(page, id, {"x": "1"})
+    assert find_page(path + "/") is None or "*" in parts
+
+
+def test_tools_do_not_hide_the_endpoint_of_a_server() -> None:
+    """Whatever the servers are called."""
+    surface = Surface(("tools", "call"), HOSTS, frozenset())
+    accept = (b"accept", b"application/json, text/event-stream")
+    for path in ("/mcp/tools", "/mcp/tools/", "/mcp/call"):
+        assert isinstance(judge(Head("POST", path, ((b"host", b"localhost"), JSON, accept)), surface), McpRoute)
+    listed = judge(Head("GET", "/mcp/tools/tools", ((b"host", b"localhost"),)), surface)
+    assert listed == PageRoute(Page.TOOLS, "tools")
+
+
+def test_tasks_are_for_those_who_look_after_servers() -> None:
+    """Their names are secrets of their clients."""
+    assert {Page.TASKS, Page.TASK, Page.CANCEL, Page.METRICS} <= MANAGEMENT
+    assert ask("/tasks?server=a&status=working") == PageRoute(Page.TASKS, "", {"server": "a", "status": "working"})
+    assert ask("/tasks/0f%2D") == PageRoute(Page.TASK, "0f-")
+    assert ask("/tasks/x/cancel", method="POST") == PageRoute(Page.CANCEL, "x")
+    for path in ("/tasks/", "/tasks/x/cancel/now", "/tasks/x/result", "/metrics/x"):
+        assert status_of(ask(path)) == 404
+    assert status_of(ask("/tasks?server=a&server=b")) == 400
+
+
+def test_files_are_for_those_who_look_after_servers() -> None:
+    """Their names may be all the proof that their clients have."""
+    assert {Page.FILES, Page.FILE, Page.CONTENT, Page.DELETE} <= MANAGEMENT
+    assert ask("/files?kind=upload") == PageRoute(Page.FILES, "", {"kind": "upload"})
+    assert ask("/files/x/content", method="HEAD") == PageRoute(Page.CONTENT, "x")
+    assert ask("/files/x", method="DELETE") == PageRoute(Page.DELETE, "x")
+    assert status_of(ask("/files/x", (b"sec-fetch-site", b"cross-site"), method="DELETE")) == 403
+    for management, status in ((None, 404), (SECRET, 401)):
+        assert status_of(ask("/files/x", method="DELETE", management=management)) == status
+    for path in ("/files/", "/files/x/content/y", "/files/x/delete"):
+        assert status_of(ask(path)) == 404
+
+
+def test_servers_are_named_as_in_other_paths() -> None:
+    assert ask("/servers/b%20c") == PageRoute(Page.SERVER, "b c")
+    assert ask("/mcp/b%20c/tools") == PageRoute(Page.TOOLS, "b c")
+    assert status_of(ask("/servers/a%2Fb")) == 400
+    assert ask("/servers/none") == PageRoute(Page.SERVER, "none"), "the page says that there is none"
+    missing = ask("/mcp/none/tools")
+    assert isinstance(missing, Refused) and missing.status == 404
+    assert json.loads(missing.body)["code"] == 404
+
+
+@pytest.mark.parametrize("parts", [parts for parts in PATHS if PATHS[parts] in MANAGEMENT], ids="/".join)
+def test_servers_are_looked_after_by_those_who_may_and_hidden_from_others(parts: tuple[str, ...]) -> None:
+    path, method = path_to(parts), "POST" if PATHS[parts] in POSTED else "GET"
+    wrong_method = "GET" if method == "POST" else "POST"
+    bearer = (b"authorization", b"Bearer s3cret")
+    for management, host, forwarded, shown in itertools.product(
+        (None, OPEN, SECRET),
+        (b"localhost", b"127.0.0.1:8932", b"[::1]:1", b"gate.example"),
+        ((), ((b"x-forwarded-for", b"10.0.0.1"),), ((b"via", b"1.1 gate"),)),
+        (
+            (),
+            (bearer,),
+            ((b"authorization", b"bearer  s3cret"),),
+            ((b"authorization", b"Bearer other"),),
+            ((b"authorization", b"Basic s3cret"),),
+            ((b"authorization", b"s3cret"),),
+            (bearer, bearer),
+        ),
+    ):
+        if management is None:
+            expected = 404
+        elif management is OPEN:
+            expected = 200 if host != b"gate.example" and not forwarded else 404
+        else:
+            is_right = len(shown) == 1 and shown[0][1].lower().split() == [b"bearer", b"s3cret"]
+            expected = 200 if is_right else 401
+        route = ask(path, JSON, *forwarded, *shown, method=method, host=host, management=management)
+        assert status_of(route) == expected, (management, host, forwarded, shown)
+        if expected == 200:
+            continue
+        assert route == ask(path, *forwarded, *shown, method=wrong_method, host=host, management=management), (
+            "nothing else is told either"
+        )
+        assert isinstance(route, Refused)
+        if expected == 404:
+            assert route == not_found(path, Surface(("a", "b c"), HOSTS, frozenset()))
+        else:
+            assert dict(route.headers)[b"www-authenticate"].startswith(b"Bearer")
+            assert json.loads(route.body)["code"] == 401
+
+
+def test_foreign_names_and_pages_come_before_all() -> None:
+    for path in map(path_to, PATHS):
+        for management in (None, OPEN, SECRET):
+            assert status_of(ask(path, host=b"evil.example", management=management)) == 403
+            assert status_of(ask(path, (b"origin", b"http://evil.example"), management=management)) == 403
+
+
+def test_an_order_needs_no_body_and_no_page_elsewhere_can_give_one() -> None:
+    """`curl -X POST` sends no Content-Type. Browsers say which page makes them ask, and forms always have a type."""
+    for path in ("/servers/a/start", "/servers/a/stop", "/servers/a/restart", "/tasks/a/cancel"):
+        assert isinstance(ask(path, method="POST"), PageRoute)
+        for extra, status in (
+            ((b"origin", b"null"), 403),
+            ((b"origin", b"http://evil.example"), 403),
+            ((b"sec-fetch-site", b"cross-site"), 403),
+            ((b"content-type", b"application/x-www-form-urlencoded"), 415),
+            ((b"content-type", b""), 415),
+        ):
+            assert status_of(ask(path, extra, method="POST")) == status
+    assert status_of(ask("/mcp/a/tools/call", method="POST")) == 415
+
+
+def test_a_link_on_another_site_starts_no_server() -> None:
+    assert status_of(ask("/mcp/a/tools", (b"sec-fetch-site", b"cross-site"))) == 403
+    for site in (b"none", b"same-origin", b"same-site"):
+        assert status_of(ask("/mcp/a/tools", (b"sec-fetch-site", site))) == 200
+
+
+def test_the_token_is_not_kept_in_the_clear() -> None:
+    assert "s3cret" not in repr(SECRET)
+
+
+@pytest.mark.parametrize(
+    "host, is_ours",
+    [
+        ("localhost", True),
+        ("LocalHost:8932", True),
+        ("127.0.0.1", True),
+        ("127.1.2.3:1", True),
+        ("[::1]:8932", True),
+        ("localhost.example", False),
+        ("127.0.0.1.example", False),
+        ("1127.0.0.1", False),
+        ("[::2]", False),
+        ("gate.example", False),
+        ("", False),
+    ],
+)
+def test_names_of_this_machine(host: str, is_ours: bool) -> None:
+    assert is_loopback(host) is is_ours

@@ -1,0 +1,137 @@
+"""What browsers are told of other origins' pages: all that an acceptable one needs, and nothing to anybody else."""
+
+from __future__ import annotations
+
+import pytest
+from isthmus.core.wire.http.cors import (
+    ALLOWED_HEADERS,
+    EXPOSED_FILE_HEADERS,
+    EXPOSED_HEADERS,
+    NAME_MAX_CHARS,
+    NAMES_MAX,
+)
+from isthmus.core.wire.http.routes import Head, McpRoute, Refused, Route, Surface
+from isthmus.core.wire.http.server import judge, shared_headers
+
+SURFACE = Surface(("files",), frozenset({"localhost", "[::1]"}), frozenset({"https://app.example"}))
+
+ORIGINS = {
+    "http://localhost": True,
+    "https://LOCALHOST:6274": True,
+    "http://[::1]:80": True,
+    "https://app.example": True,
+    "https://app.example:444": False,
+    "http://app.example": False,
+    "null": False,
+    "*": False,
+    "": False,
+    "https://app.example, https://evil.example": False,
+    "http://localhost.evil.example": False,
+    "localhost": False,
+}
+METHODS = {
+    "/mcp": b"GET, POST, DELETE",
+    "/mcp/files": b"GET, POST, DELETE",
+    "/mcp/other": b"GET, POST, DELETE",
+    "/sse": b"GET",
+    "/sse/files": b"GET",
+    "/messages": b"POST",
+    "/messages/files?session=1": b"POST",
+    "/upload/files?sig=1": b"POST, PUT, HEAD, GET, PATCH, DELETE, OPTIONS",
+    "/artifacts/files/s/a/f": b"GET, HEAD",
+}
+
+
+def head(target: str, *extra: tuple[str, str], method: str = "OPTIONS") -> Head:
+    headers = [("host", "localhost"), *extra]
+    return Head(method, target, tuple((name.encode(), value.encode("latin-1")) for name, value in headers))
+
+
+def preflight(target: str, *extra: tuple[str, str], origin: str = "https://app.example") -> Route:
+    asked = head(target, ("origin", origin), ("access-control-request-method", "POST"), *extra)
+    return judge(asked, SURFACE)
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize("target", METHODS)
+def test_a_preflight_is_answered_for_acceptable_origins_only(origin: str, target: str) -> None:
+    route = preflight(target, origin=origin)
+    assert isinstance(route, Refused)
+    if not ORIGINS[origin]:
+        assert route.status == 403
+        return
+    assert (route.status, route.body) == (204, b"")
+    assert dict(route.headers) == {
+        b"access-control-allow-methods": METHODS[target],
+        b"access-control-allow-headers": ALLOWED_HEADERS.encode(),
+        b"access-control-max-age": b"600",
+    }
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "PUT"])
+@pytest.mark.parametrize("target", ["/mcp", "/healthz", "/nothing", "*"])
+def test_every_response_names_the_origin_or_nobody(origin: str, method: str, target: str) -> None:
+    shared = shared_headers(head(target, ("origin", origin), method=method), SURFACE)
+    assert bool(shared) == ORIGINS[origin]
+    if shared:
+        assert dict(shared) == {
+            b"access-control-allow-origin": origin.encode(),
+            b"vary": b"Origin",
+            b"access-control-expose-headers": b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate",
+        }
+
+
+def test_who_sends_no_origin_or_two_is_told_nothing() -> None:
+    assert shared_headers(head("/mcp", method="POST"), SURFACE) == ()
+    twice = head("/mcp", ("origin", "https://app.example"), ("origin", "https://app.example"), method="POST")
+    assert shared_headers(twice, SURFACE) == ()
+    refused = judge(twice, SURFACE)
+    assert isinstance(refused, Refused) and refused.status == 400
+
+
+@pytest.mark.parametrize(
+    "asked, allowed",
+    [
+        (("content-type,mcp-session-id",), "content-type, mcp-session-id"),
+        (("X-Mine", "Mcp-Param-Region , authorization"), "x-mine, mcp-param-region, authorization"),
+        (("*",), ALLOWED_HEADERS),
+        (("*, x-mine",), "x-mine"),
+        (("",), ALLOWED_HEADERS),
+        (("a b, c:d, \xe4, x-mine",), "x-mine"),
+        (("x" * (NAME_MAX_CHARS + 1) + ",x",), "x"),
+        ((",".join(f"x{n}" for n in range(500)),), ", ".join(f"x{n}" for n in range(NAMES_MAX))),
+    ],
+)
+def test_the_headers_asked_for_are_allowed_if_they_are_names(asked: tuple[str, ...], allowed: str) -> None:
+    route = preflight("/mcp", *(("access-control-request-headers", line) for line in asked))
+    assert isinstance(route, Refused)
+    assert dict(route.headers)[b"access-control-allow-headers"] == allowed.encode()
+
+
+def test_what_is_no_preflight_is_an_ordinary_request() -> None:
+    origin, method = ("origin", "https://app.example"), ("access-control-request-method", "POST")
+    for extra in ((origin,), (method,), ()):
+        refused = judge(head("/mcp", *extra), SURFACE)
+        assert isinstance(refused, Refused) and refused.status == 405
+    posted = head("/mcp", origin, method, ("content-type", "application/json"), method="POST")
+    assert isinstance(judge(posted, SURFACE), McpRoute)
+    page = preflight("/healthz")
+    assert isinstance(page, Refused) and page.status == 405
+
+
+def test_a_preflight_under_a_foreign_name_is_refused() -> None:
+    asked = head("/mcp", ("origin", "https://app.example"), ("access-control-request-method", "POST"))
+    foreign = Head(asked.method, asked.target, ((b"host", b"evil.example"), *asked.headers[1:]))
+    refused = judge(foreign, SURFACE)
+    assert isinstance(refused, Refused) and refused.status == 403
+
+
+def test_pages_may_read_what_the_answers_to_files_and_calls_say() -> None:
+    """Of tus all that the protocol has in answers; of HTTP what says where a file is, which it is, and which part."""
+    assert {name.lower() for name in EXPOSED_FILE_HEADERS.split(b", ")} == {
+        *(b"upload-offset", b"upload-length", b"upload-metadata", b"upload-expires", b"upload-handle"),
+        *(b"tus-resumable", b"tus-version", b"tus-max-size", b"tus-extension", b"tus-checksum-algorithm"),
+        *(b"location", b"etag", b"accept-ranges", b"content-range", b"content-disposition"),
+    }
+    assert EXPOSED_HEADERS.lower().split(b", ") == [b"mcp-session-id", b"mcp-protocol-version", b"www-authenticate"]

@@ -1,0 +1,97 @@
+"""The end of an upstream channel in words, and what a refusing response holds."""
+
+from __future__ import annotations
+
+import pytest
+from isthmus.core.base.effects import Cause, End
+from isthmus.core.wire.http.failure import denies_session, describe, error_in, id_in, may_have_run
+
+ERROR = b'{"code":-32000,"message":"m"}'
+BODY = b'{"jsonrpc":"2.0","id":7,"error":%b}' % ERROR
+
+
+def refused(body: bytes, status: int = 400) -> Cause:
+    return Cause(End.REFUSED, status=status, body=body)
+
+
+@pytest.mark.parametrize(
+    ("cause", "text"),
+    [
+        (Cause(End.DONE), "its reply ended without an answer"),
+        (Cause(End.GONE), "it hung up"),
+        (Cause(End.UNREACHABLE), "it cannot be reached"),
+        (Cause(End.BROKEN), "the connection broke"),
+        (Cause(End.TIMED_OUT), "it took too long"),
+        (Cause(End.REFUSED, status=418), "it answered with HTTP status 418"),
+        (Cause(End.GONE, "exited with code 1"), "exited with code 1"),
+        (Cause(End.REFUSED, "redirected", status=302), "redirected"),
+    ],
+)
+def test_every_end_has_its_words_and_a_detail_is_better(cause: Cause, text: str) -> None:
+    assert describe(cause) == text
+
+
+@pytest.mark.parametrize(
+    ("status", "may"),
+    [
+        (400, False),
+        (404, False),
+        (499, False),
+        (500, True),
+        (501, False),
+        (502, True),
+        (503, False),
+        (504, True),
+        (505, False),
+        (506, True),
+    ],
+)
+def test_what_was_refused_with_an_error_of_the_servers_own_may_have_run(status: int, may: bool) -> None:
+    assert may_have_run(status) is may
+
+
+@pytest.mark.parametrize(
+    ("cause", "error", "id_raw"),
+    [
+        (refused(BODY), ERROR, b"7"),
+        (refused(b" \n" + BODY + b"\r\n "), ERROR, b"7"),
+        (refused(b'{"error":%b}' % ERROR), ERROR, None),
+        (refused(b'{"id":"server-error","error":%b}' % ERROR), ERROR, b'"server-error"'),
+        (refused(b'{"id":null}'), None, b"null"),
+        (refused(b'{"id":7,"error":"no"}'), None, b"7"),
+        (refused(b'{"id":7,"id":8,"error":%b}' % ERROR), None, None),
+        (refused(BODY[:-1]), None, None),
+        (refused(b"<html>"), None, None),
+        (refused(b""), None, None),
+        (Cause(End.DONE, body=BODY), None, b"7"),
+    ],
+)
+def test_a_body_says_its_error_and_whose_it_is_if_it_can_be_read(
+    cause: Cause, error: bytes | None, id_raw: bytes | None
+) -> None:
+    assert (error_in(cause), id_in(cause)) == (error, id_raw)
+
+
+UNKNOWN = b'{"jsonrpc":"2.0","id":%b,"error":{"code":-32000,"message":"%b"}}'
+SAID = b"Bad Request: No valid session ID provided"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "is_denied"),
+    [
+        (404, b"", True),
+        (404, BODY, True),
+        (400, b"", False),
+        (400, UNKNOWN % (b"null", SAID), True),
+        (400, UNKNOWN % (b'"server-error"', b" " + SAID.lower() + b". "), True),
+        (400, UNKNOWN % (b"7", SAID), False),
+        (400, UNKNOWN % (b"null", SAID + b" by you"), False),
+        (400, UNKNOWN % (b"null", b"Session not found!"), True),
+        (400, SAID, False),
+        (401, UNKNOWN % (b"null", SAID), False),
+    ],
+)
+def test_a_session_is_denied_by_404_or_by_exactly_those_words(status: int, body: bytes, is_denied: bool) -> None:
+    assert denies_session(refused(body, status), names_session=True) is is_denied
+    assert not denies_session(refused(body, status), names_session=False)
+    assert not denies_session(Cause(End.BROKEN, status=status, body=body), names_session=True)

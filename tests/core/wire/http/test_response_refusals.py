@@ -1,0 +1,299 @@
+"""What a refusal of a server is told as: its status in words, how much of it is kept, and what it wants shown."""
+
+from __future__ import annotations
+
+import pytest
+from isthmus.core.base.effects import Cause, Connected, Delete, End, Listen, Post
+from isthmus.core.base.errors import LocalProtocolError
+from isthmus.core.base.limits import Limits
+from isthmus.core.jsonrpc.envelope_edges import EDGE_BYTES, PARTS_MIN_BYTES
+from isthmus.core.wire.http.response import (
+    Arrived,
+    Begun,
+    Ended,
+    Opened,
+    Piece,
+    Primed,
+    ReplyReader,
+    State,
+    promise_of,
+)
+
+JSON = [(b"content-type", b"application/json")]
+EVENTS = [(b"content-type", b"text/event-stream")]
+POST, LISTEN, DELETE = Post("s", b"{}"), Listen("s"), Delete("s", "i")
+CREDENTIALS, PATH = "; does it want credentials in a header?", "; is the path of its URL right?"
+
+
+def refused(status: int, *headers: tuple[bytes, bytes], body: bytes = b"") -> Cause:
+    reader = ReplyReader(POST, Limits())
+    assert reader.receive_head(status, headers) == []
+    out = [] if not body else reader.receive_body(body)
+    if not out:
+        out = reader.receive_eof(True)
+    (end,) = out
+    assert isinstance(end, Ended)
+    assert reader.is_ended
+    return end.cause
+
+
+@pytest.mark.parametrize(
+    ("status", "hint"),
+    [
+        (300, ""),
+        (304, ""),
+        (400, ""),
+        (401, CREDENTIALS),
+        (402, ""),
+        (403, CREDENTIALS),
+        (404, PATH),
+        (405, PATH),
+        (406, ""),
+        (426, "; is it a ws:// server?"),
+        (427, ""),
+        (500, ""),
+        (501, PATH),
+        (999, ""),
+    ],
+)
+def test_every_status_is_said_with_what_may_be_the_matter(status: int, hint: str) -> None:
+    assert refused(status) == Cause(End.REFUSED, f"got HTTP status {status}, expected success{hint}", status)
+
+
+@pytest.mark.parametrize(("size", "kept"), [(65_535, 65_535), (65_536, 65_536), (65_537, 65_536), (200_000, 65_536)])
+def test_so_much_of_a_refusal_is_kept(size: int, kept: int) -> None:
+    assert len(refused(500, body=b"x" * size).body) == kept
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 407])
+@pytest.mark.parametrize(("size", "is_kept"), [(4096, True), (4097, False)])
+def test_a_challenge_of_4_kib_is_told_where_credentials_are_wanted(status: int, size: int, is_kept: bool) -> None:
+    cause = refused(status, (b"www-authenticate", b"B" * size))
+    assert cause.challenge == ("B" * size if is_kept and status in (401, 403) else "")
+
+
+@pytest.mark.parametrize("status", [-1, 0, 100, 199, 1000])
+def test_what_is_no_final_status_is_our_callers_mistake(status: int) -> None:
+    reader = ReplyReader(POST, Limits())
+    with pytest.raises(LocalProtocolError, match=f"got status {status}, expected a final one"):
+        reader.receive_head(status, JSON)
+    assert reader.state is State.WAITING
+    assert reader.receive_head(200, JSON) == [Opened()]
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 205, 299])
+def test_a_success_without_a_body_is_the_end(status: int) -> None:
+    """Some statuses have none whatever is said; others may say that theirs is empty. A DELETE is content with any."""
+    is_empty = status in (202, 204, 205)
+    for headers in (JSON, EVENTS, [*JSON, (b"content-length", b"5")]):
+        ends = [Opened(), Ended(Cause(End.DONE))]
+        assert (ReplyReader(POST, Limits()).receive_head(status, headers) == ends) is is_empty
+        assert ReplyReader(DELETE, Limits()).receive_head(status, headers) == ends
+        assert ReplyReader(POST, Limits(), has_messages=False).receive_head(status, headers) == ends
+        assert ReplyReader(POST, Limits()).receive_head(status, [*headers[:1], (b"content-length", b"0")]) == ends
+
+
+def test_a_stream_that_shall_not_be_opened_again_is_refused_with_204() -> None:
+    (end,) = ReplyReader(LISTEN, Limits()).receive_head(204, [])
+    assert end == Ended(Cause(End.REFUSED, "got HTTP status 204, expected an event stream", 204))
+
+
+@pytest.mark.parametrize("target", [POST, LISTEN])
+@pytest.mark.parametrize(
+    ("headers", "seen"),
+    [
+        ([], "no Content-Type"),
+        ([(b"content-type", b"")], "no Content-Type"),
+        ([(b"content-type", b"text/html")], "Content-Type text/html"),
+        ([(b"content-type", b"x" * 101)], "Content-Type " + "x" * 100),
+        ([(b"content-type", b"a\x1fb\x7f\xe9 ~")], "Content-Type a?b?? ~"),
+    ],
+)
+def test_a_body_that_nobody_can_read_is_told_with_what_was_expected(
+    target: Post | Listen, headers: list[tuple[bytes, bytes]], seen: str
+) -> None:
+    (end,) = ReplyReader(target, Limits()).receive_head(200, headers)
+    wanted = "text/event-stream" if target is LISTEN else "application/json or text/event-stream"
+    assert end == Ended(Cause(End.BROKEN, f"got {seen}, expected {wanted}; is this the MCP URL?"))
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"", b"identity, gzip"])
+def test_a_coding_is_not_what_was_offered(coding: bytes) -> None:
+    for headers in (JSON, EVENTS):
+        reader = ReplyReader(POST, Limits())
+        (end,) = reader.receive_head(200, [*headers, (b"content-encoding", coding)])
+        why = f"got Content-Encoding {coding.decode()}, expected none: none was offered"
+        assert end == Ended(Cause(End.BROKEN, why))
+        assert reader.is_ended
+        assert ReplyReader(POST, Limits()).receive_head(200, [*headers, (b"content-encoding", b"Identity")]) == [
+            Opened()
+        ]
+
+
+@pytest.mark.parametrize("given", [b"APPLICATION/json", b"application/json;charset=utf-8", b" application/json ; x"])
+def test_a_type_is_known_in_any_case_and_with_anything_behind_it(given: bytes) -> None:
+    reader = ReplyReader(POST, Limits())
+    assert reader.receive_head(200, [(b"content-type", given), (b"mcp-session-id", b"s")]) == [Opened("s")]
+    assert reader.is_gathering
+    assert reader.receive_body(b"{}") == []
+    assert reader.receive_eof(True) == [Arrived(b"{}"), Ended(Cause(End.DONE))]
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "detail"),
+    [
+        (None, b"", "the connection ended before a response"),
+        (JSON, b"{", "the connection ended within the response"),
+        (EVENTS, b"data: 1", "the connection ended within the event stream"),
+    ],
+)
+@pytest.mark.parametrize("problem", ["", "too slow"])
+def test_a_response_that_is_cut_off_says_within_what(
+    headers: list[tuple[bytes, bytes]] | None, body: bytes, detail: str, problem: str
+) -> None:
+    reader = ReplyReader(POST, Limits())
+    if headers is not None:
+        reader.receive_head(200, headers)
+        assert reader.receive_body(body) == []
+    assert reader.receive_eof(False, problem) == [Ended(Cause(End.BROKEN, problem or detail))]
+    with pytest.raises(LocalProtocolError):
+        reader.receive_eof(False)
+
+
+@pytest.mark.parametrize("digits", [15, 16])
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_a_document_is_told_of_where_its_length_is_known(digits: int, is_chunked: bool) -> None:
+    """A length of more digits than any has is not."""
+    headers = [*JSON, (b"content-length", b"%0*d" % (digits, PARTS_MIN_BYTES))]
+    if is_chunked:
+        headers.append((b"transfer-encoding", b"chunked"))
+    reader = ReplyReader(POST, Limits())
+    reader.receive_head(200, headers)
+    told = reader.receive_body(b"x" * 100_000)
+    assert bool(told) is (digits == 15 and not is_chunked)
+    assert reader.state is State.GATHERING
+
+
+def test_a_document_that_is_wanted_comes_in_pieces_and_no_more_of_it_than_was_said() -> None:
+    reader = ReplyReader(POST, Limits())
+    reader.receive_head(200, [*JSON, (b"content-length", b"%d" % PARTS_MIN_BYTES)])
+    most = b"x" * (PARTS_MIN_BYTES - 10)
+    (begun,) = reader.receive_body(most)
+    assert isinstance(begun, Begun) and begun.size_bytes == PARTS_MIN_BYTES
+    assert b"".join(reader.pass_on()) == most
+    assert reader.receive_body(b"") == []
+    assert reader.receive_body(b"y" * 4) == [Piece(b"yyyy")]
+    with pytest.raises(LocalProtocolError, match="got 7 bytes of a document of which 6 were to come"):
+        reader.receive_body(b"y" * 7)
+    assert reader.receive_body(b"z" * 6) == []
+    assert reader.receive_body(b"") == []
+    assert reader.receive_eof(True) == [Piece(b"zzzzzz", is_last=True), Ended(Cause(End.DONE))]
+
+
+@pytest.mark.parametrize("target", [POST, LISTEN])
+@pytest.mark.parametrize(
+    ("stream", "is_primed"),
+    [
+        (b"id: 1\n\n", True),
+        (b"id: 1\nevent: ping\ndata: 1\n\n", True),
+        (b"id\n\n", False),
+        (b"event: ping\ndata: 1\n\n", False),
+        (b"id: " + b"x" * 9000 + b"\n\n", False),
+        (b"data: 1\n\nid: 1\n\n", False),
+        (b"id: 1\ndata: 1\n\n", False),
+    ],
+)
+def test_a_reply_is_primed_by_an_id_before_any_message(target: Post | Listen, stream: bytes, is_primed: bool) -> None:
+    reader = ReplyReader(target, Limits())
+    reader.receive_head(200, EVENTS)
+    told = reader.receive_body(stream + stream.replace(b": 1", b": 2"))
+    assert told.count(Primed()) == (is_primed and target is POST)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "size_max", "is_promised"),
+    [
+        (200, [*JSON, (b"content-length", b"5")], 5, True),
+        (200, [*JSON, (b"content-length", b"5"), (b"mcp-session-id", b"s")], 5, True),
+        (200, [*JSON, (b"content-length", b"6")], 5, False),
+        (200, [*JSON, (b"content-length", b"0")], 5, True),
+        (200, [(b"content-length", b"0")], 5, True),
+        (202, [(b"content-length", b"0"), (b"mcp-session-id", b"s")], 5, True),
+        (202, [(b"content-length", b"0"), (b"set-cookie", b"a=b")], 5, False),
+        (202, [(b"content-length", b"5")], 5, False),
+        (202, [], 5, False),
+        (404, [(b"content-length", b"0")], 5, False),
+        (200, [*JSON, (b"content-length", b"1")], 5, True),
+        (200, JSON, 5, False),
+        (201, [*JSON, (b"content-length", b"5")], 5, False),
+        (200, [*EVENTS, (b"content-length", b"5")], 5, False),
+        (200, [(b"content-length", b"5")], 5, False),
+        (200, [*JSON, (b"content-length", b"-5")], 5, False),
+        (200, [*JSON, (b"content-length", b"5"), (b"set-cookie", b"a=b")], 5, False),
+        (200, [*JSON, (b"content-length", b"5"), (b"content-encoding", b"gzip")], 5, False),
+    ],
+)
+def test_a_head_promises_a_document_or_none_where_nothing_else_is_to_be_looked_at(
+    status: int, headers: list[tuple[bytes, bytes]], size_max: int, is_promised: bool
+) -> None:
+    session = dict(headers).get(b"mcp-session-id", b"").decode() or None
+    expected = Connected(session) if is_promised else None
+    assert promise_of(status, headers, size_max_bytes=size_max) == expected
+
+
+def test_a_refusal_is_kept_up_to_its_bound_however_it_is_cut() -> None:
+    reader = ReplyReader(POST, Limits())
+    reader.receive_head(500, [])
+    assert reader.receive_body(b"x" * 60_000) == []
+    (end,) = reader.receive_body(b"y" * 60_000)
+    assert isinstance(end, Ended)
+    assert end.cause.body == b"x" * 60_000 + b"y" * 5_536
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 200])
+def test_what_was_not_begun_cannot_be_wanted(size: int) -> None:
+    reader = ReplyReader(POST, Limits())
+    reader.receive_head(200, JSON)
+    assert reader.receive_body(b"x" * size) == []
+    with pytest.raises(LocalProtocolError, match="expected it right after the beginning"):
+        reader.pass_on()
+    assert reader.state is State.GATHERING
+
+
+@pytest.mark.parametrize("first", [b"data: 1\n\n", b"event: message\ndata: 1\n\n", b"data: " + b"x" * 101 + b"\n\n"])
+def test_a_reply_that_has_begun_is_not_primed(first: bytes) -> None:
+    """With a message, or with one that was over the limit."""
+    reader = ReplyReader(POST, Limits(reply_size_max_bytes=100))
+    reader.receive_head(200, EVENTS)
+    assert reader.receive_body(first) != []
+    assert reader.receive_body(b"id: 1\n\n") == []
+
+
+@pytest.mark.parametrize("types", [frozenset({"endpoint"}), frozenset({"endpoint", "message"})])
+def test_events_arrive_of_the_types_that_are_asked_for(types: frozenset[str]) -> None:
+    """Others are somebody's extension, plain ones too."""
+    for stream in (b"data: 1\n\n", b"event: message\ndata: 1\n\n", b"event: endpoint\ndata: 2\n\ndata: 1\n\n"):
+        reader = ReplyReader(LISTEN, Limits(), event_types=types)
+        reader.receive_head(200, EVENTS)
+        told = [Arrived(b"2", "endpoint")] if b"endpoint" in stream else []
+        assert reader.receive_body(stream) == [*told, *([Arrived(b"1")] if "message" in types else [])]
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        [],
+        [(b"transfer-encoding", b"chunked")],
+        [(b"transfer-encoding", b"chunked"), (b"content-length", b"%d" % (2 * PARTS_MIN_BYTES))],
+        [(b"content-length", b"%d" % (PARTS_MIN_BYTES - 1))],
+        [(b"content-length", b"-1")],
+        [(b"content-length", b"1" * 16)],
+    ],
+)
+def test_a_document_of_which_nobody_said_how_large_it_is_is_not_told_of_before_it_is_there(
+    framing: list[tuple[bytes, bytes]],
+) -> None:
+    reader = ReplyReader(POST, Limits())
+    reader.receive_head(200, [*JSON, *framing])
+    for _ in range(4):
+        assert reader.receive_body(b" " * EDGE_BYTES) == []

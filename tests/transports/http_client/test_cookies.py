@@ -1,0 +1,71 @@
+"""What the HTTP client tells of a server's cookies, and what it does with those it is given."""
+
+from __future__ import annotations
+
+import pytest
+from client_dialler import ANSWER, DONE, NOW, dialer, reply
+from client_fakes import WITH_BOTH_DRIVERS, Peer, serving
+from client_fakes import anyio_backend as anyio_backend
+from isthmus.core.base.effects import Cause, Connected, Delete, End, Listen, Post
+from isthmus.transports.base.endpoint import Endpoint
+
+pytestmark = [pytest.mark.anyio, WITH_BOTH_DRIVERS]
+
+
+def cookie_lines(request: bytes) -> list[bytes]:
+    return [line for line in request.split(b"\r\n") if line.lower().startswith(b"cookie:")]
+
+
+async def test_what_is_set_is_told_once() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(reply(ANSWER, b"200 OK", b"Set-Cookie: a=1; Path=/", b"set-cookie: b=; Max-Age=0"))
+        await peer.request()
+        await peer.send(reply(b"", b"404 Not Found", b"Set-Cookie: c=3", b"Set-Cookie: d=4; Secure"))
+        await peer.request()
+        await peer.send(reply(b"", b"202 Accepted", b"Set-Cookie: e=5; Domain=elsewhere"))
+
+    async with serving(script) as server, dialer() as dial:
+        changes = (("a", "1"), ("b", None))
+        assert await dial.exchange(server.endpoint) == [Connected(None, changes), ANSWER, DONE]
+        (cause,) = await dial.exchange(server.endpoint, Delete("s", "sid"))
+        assert isinstance(cause, Cause) and cause.end is End.REFUSED and cause.cookies == (("c", "3"),)
+        assert await dial.exchange(server.endpoint) == [Connected(), DONE]
+
+
+async def test_each_request_takes_its_own() -> None:
+    async def script(peer: Peer) -> None:
+        while True:
+            await peer.request()
+            await peer.send(reply(b"", b"405 Not Allowed"))
+
+    async with serving(script) as server, dialer() as dial:
+        endpoint = Endpoint(server.url, (("Cookie", "own=0; a=2"),))
+        await dial.exchange(server.endpoint, Post("s", b"{}", cookies=(("a", "1"), ("b", "2"))))
+        await dial.exchange(server.endpoint, Listen("s"))
+        await dial.exchange(endpoint, Listen("s", cookies=(("a", "1"), ("b", "2"))))
+    assert [cookie_lines(request) for request in server.requests] == [
+        [b"cookie: a=1; b=2"],
+        [],
+        [b"cookie: own=0; a=2; b=2"],
+    ]
+
+
+async def test_what_a_redirect_sets_is_sent_where_it_leads_and_told() -> None:
+    """Load balancers do so to have a browser on the right server before it asks."""
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        place = [b"Location: /mcp/", b"Set-Cookie: lb=2", b"Set-Cookie: old=; Max-Age=0"]
+        await peer.send(reply(b"", b"307 Temporary Redirect", *place))
+        await peer.request()
+        await peer.send(reply(ANSWER, b"200 OK", b"Set-Cookie: s=3"))
+
+    async with serving(script) as server, dialer() as dial:
+        endpoint = Endpoint(server.url, (("Cookie", "own=0"),))
+        told = await dial.exchange(endpoint, Post("s", NOW.message, cookies=(("lb", "1"), ("old", "x"))))
+    assert told == [Connected(None, (("lb", "2"), ("old", None), ("s", "3"))), ANSWER, DONE]
+    first, second = server.requests
+    assert cookie_lines(first) == [b"cookie: own=0; lb=1; old=x"]
+    assert cookie_lines(second) == [b"cookie: own=0; lb=2"]
+    assert second.endswith(b"\r\n\r\n" + NOW.message)

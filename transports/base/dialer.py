@@ -1,0 +1,129 @@
+"""Connections to servers: TCP and TLS set-up, and why none came about."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+import ssl
+from typing import Final
+
+import anyio
+from anyio.abc import ByteStream
+from anyio.streams.tls import TLSStream
+
+from ...core.base.limits import Limits
+from .endpoint import Address, Endpoint
+
+LOST: Final = (
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    anyio.EndOfStream,
+    anyio.BusyResourceError,  # the TLS layer wants to write from both tasks at once
+    OSError,  # TimeoutError and ssl.SSLError among them
+)
+"""What reading and writing raise when a connection is of no more use."""
+
+
+class Unreachable(Exception):
+    """No connection came about; the message says why, and what to look at.
+
+    Args:
+        is_timeout: nothing was heard in time.
+    """
+
+    def __init__(self, detail: str, *, is_timeout: bool = False) -> None:
+        super().__init__(detail)
+        self.is_timeout = is_timeout
+
+
+class Dialler:
+    """Makes connections to one origin, as an endpoint there says."""
+
+    def __init__(self, endpoint: Endpoint, address: Address, limits: Limits) -> None:
+        self.address = address
+        self._ca_file = endpoint.ca_file
+        self._is_verified = endpoint.verify_tls
+        self.timeout_s = limits.connect_timeout_s
+        self._tls: ssl.SSLContext | None = None
+        self.is_direct = address.scheme in ("http", "ws") and is_literal(address.host)
+        """The host is an address, and there is no TLS: whoever can may connect there without a stream."""
+
+    async def connect(self) -> ByteStream:
+        """Connect, with TLS where the scheme says so.
+
+        Raises:
+            Unreachable: within `Limits.connect_timeout_s` or at its end.
+        """
+        try:
+            tls = self._context()
+        except OSError as error:
+            raise Unreachable(f"cannot use ca_file {self._ca_file}: {error}") from error
+        try:
+            with anyio.fail_after(self.timeout_s):
+                return await self._open(tls)
+        except LOST as error:
+            raise Unreachable(self.describe(error), is_timeout=isinstance(error, TimeoutError)) from error
+
+    async def _open(self, tls: ssl.SSLContext | None) -> ByteStream:
+        stream = await anyio.connect_tcp(self.address.host, self.address.port)
+        return stream if tls is None else await self._secure(stream, tls)
+
+    async def _secure(self, stream: ByteStream, tls: ssl.SSLContext) -> ByteStream:
+        try:
+            # Not standard_compatible: the framing above tells a cut from an end, and few servers say goodbye.
+            return await TLSStream.wrap(stream, hostname=self.address.host, ssl_context=tls, standard_compatible=False)
+        except BaseException:
+            await anyio.aclose_forcefully(stream)
+            raise
+
+    def _context(self) -> ssl.SSLContext | None:
+        """How to secure a connection; None for http and ws.
+
+        Raises:
+            OSError: the file of certificate authorities cannot be read or used.
+        """
+        if self._tls is None and self.address.scheme in ("https", "wss"):
+            context = ssl.create_default_context(cafile=self._ca_file)
+            context.set_alpn_protocols(["http/1.1"])
+            if not self._is_verified:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            self._tls = context
+        return self._tls
+
+    def describe(self, error: Exception) -> str:
+        """Why no connection came about, and what to look at."""
+        cause: BaseException | None = error
+        while isinstance(cause, Exception):
+            error = cause
+            cause = error.exceptions[0] if isinstance(error, ExceptionGroup) else error.__cause__
+        scheme = self.address.scheme
+        where = f"{self.address.host}:{self.address.port}"
+        match error:
+            case ssl.SSLCertVerificationError():
+                reason = f"{where} did not prove its identity: {error.verify_message}"
+                return f"{reason}; check the host name, or name the authority in ca_file"
+            case ssl.SSLError():
+                plain = "a ws" if scheme == "wss" else "an http"
+                return f"no TLS with {where}: {error.reason or error}; is it {plain}:// server?"
+            case socket.gaierror():
+                return f"cannot resolve {self.address.host}: {error.strerror}; is the host name right?"
+            case TimeoutError():
+                return f"no connection to {where} within {self.timeout_s:g} s"
+            case ConnectionRefusedError():
+                return f"connection refused by {where}; is the server running?"
+            case OSError() if error.errno in (errno.EMFILE, errno.ENFILE):
+                return f"no connection to {where}: {error.strerror}; raise the limit of open files (ulimit -n)"
+            case OSError():
+                return f"no connection to {where}: {error.strerror or error}"
+        return f"{where} closed the connection during set-up; does it speak {scheme}?"
+
+
+def is_literal(host: str) -> bool:
+    """Whether a host is an IP address, rather than a name of one or more."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

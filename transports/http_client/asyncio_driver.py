@@ -1,0 +1,206 @@
+"""Connections to upstreams as asyncio protocols: no task, and no turn of the event loop between a byte and its news.
+
+What has arrived is told in the callback that brings it, and a request is written in the call that makes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, cast
+
+from anyio.abc import ByteStream
+
+from ...core.base.effects import Cause, End
+from ..base.input_probe import InputProbe
+from .connection import Connection, Step
+
+_log: Final = logging.getLogger("isthmus.http")
+
+READ: Final = Step.READ
+
+
+class ProtocolDriver(asyncio.Protocol):
+    """Carries the bytes of one connection that is made.
+
+    Args:
+        when_lost: called once, with this, when its transport is closed.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_is_blocked",
+        "_is_due",
+        "_is_lost",
+        "_is_reading",
+        "_is_settled",
+        "_loop",
+        "_probe",
+        "_step",
+        "_transport",
+        "_when_lost",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        transport: asyncio.Transport,
+        when_lost: Callable[[ProtocolDriver], None],
+    ) -> None:
+        self._connection = connection
+        self._transport = transport
+        self._when_lost = when_lost
+        self._loop = asyncio.get_running_loop()
+        self._probe: InputProbe | None = None
+        self._step = READ
+        self._is_reading = False
+        self._is_due = False  # `_advance`
+        self._is_blocked = False  # something is written that has not left
+        self._is_lost = False  # nothing more will arrive
+        self._is_settled = False
+        # It counts as blocked as soon as anything has to wait: so it is known when everything has left.
+        transport.set_write_buffer_limits(0)
+        transport.set_protocol(self)
+
+    def start(self) -> None:
+        """Write the first request, and read."""
+        self._resume_reading()
+        self.wake()
+
+    def stop(self) -> None:
+        """Close now, and tell whoever waits."""
+        self._transport.abort()
+        self._settle()
+
+    # --- From the connection ----------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        try:
+            if self._connection.begin():
+                self._write()
+        except Exception as error:
+            self._loop.call_soon(self._fail, error)
+
+    def resume(self) -> None:
+        if self._step is Step.HOLD and not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._advance)
+
+    def close(self) -> None:
+        self._transport.abort()
+        self._loop.call_soon(self._settle)
+
+    def has_input(self) -> bool:
+        if self._probe is None:
+            self._probe = InputProbe(self._transport.get_extra_info("socket"))
+        return self._probe.has_input()
+
+    def rest(self) -> None:
+        self._probe = None
+
+    # --- From the transport -----------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            step = self._connection.receive(data)
+            if step is not READ:
+                self._follow(step)
+        except Exception as error:
+            self._fail(error)
+
+    def eof_received(self) -> bool:
+        self._is_lost = True
+        self._receive_end(b"")
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._when_lost(self)
+        if not self._is_lost:
+            self._is_lost = True
+            self._receive_end(None)
+
+    def pause_writing(self) -> None:
+        self._is_blocked = True
+
+    def resume_writing(self) -> None:
+        self._is_blocked = False
+        try:
+            self._write()
+        except Exception as error:
+            self._fail(error)
+
+    def _write(self) -> None:
+        connection, transport = self._connection, self._transport
+        while not self._is_blocked and not transport.is_closing():
+            piece = connection.next_piece()
+            if piece is None:
+                connection.receive_written()
+                return
+            transport.write(piece)
+
+    def _receive_end(self, data: bytes | None) -> None:
+        """The stream's end, b"", or its loss. What was told of before and is not wanted yet comes first."""
+        if self._is_settled or self._step is not READ:
+            return
+        try:
+            self._follow(self._connection.receive(data))
+        except Exception as error:
+            self._fail(error)
+
+    def _advance(self) -> None:
+        self._is_due = False
+        if self._is_settled:
+            return
+        try:
+            self._follow(self._connection.advance())
+        except Exception as error:
+            self._fail(error)
+
+    def _follow(self, step: Step) -> None:
+        if step is READ and self._is_lost:
+            step = self._connection.receive(None)
+        self._step = step
+        if step is READ:
+            self._resume_reading()
+        elif step is Step.CLOSE:
+            self.stop()
+        else:
+            if self._is_reading and not self._transport.is_closing():
+                self._is_reading = False
+                self._transport.pause_reading()
+            if step is Step.TURN:
+                self._is_due = True
+                self._loop.call_soon(self._advance)
+
+    def _resume_reading(self) -> None:
+        if not self._is_reading and not self._transport.is_closing():
+            self._is_reading = True
+            self._transport.resume_reading()
+
+    def _fail(self, error: Exception) -> None:
+        """Whatever went wrong with one connection must not take the others with it."""
+        _log.error("a connection to a server failed", exc_info=error)
+        self._connection.fail(Cause(End.BROKEN, "internal error"))
+        self.stop()
+
+    def _settle(self) -> None:
+        if not self._is_settled:
+            self._is_settled = True
+            self._connection.settle()
+
+
+def transport_of(stream: ByteStream) -> asyncio.Transport | None:
+    """The transport below a stream that was just connected, to be another's. None if it is to be left as it is: with
+    TLS, on another event loop, or with something read from it already.
+
+    anyio offers no public way to it. Without one, the stream serves as well, at a higher price.
+    """
+    transport = getattr(stream, "_transport", None)
+    if not hasattr(transport, "set_protocol"):
+        return None
+    transport = cast(asyncio.Transport, transport)
+    reader = transport.get_protocol()
+    if transport.is_closing() or getattr(reader, "is_at_eof", True) or getattr(reader, "read_queue", True):
+        return None
+    return transport

@@ -1,0 +1,248 @@
+"""HTTP/1.1 to upstream servers: requests on pooled connections, responses handed on as they are read.
+
+`HttpClient` takes orders, `Exchange` is one request and its response, `Pool` has the connections to one origin, and
+`Connection` is one of them, whose bytes are carried by a driver: over streams, or on asyncio as a protocol. No time
+limit on a reply is kept in any of them, and none on silence: that is the engine's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from types import TracebackType
+from typing import Final
+
+import anyio
+from anyio.abc import ByteStream, TaskGroup, TaskStatus
+
+from ...core.base.effects import Cause, Delete, End, Listen, Post
+from ...core.base.errors import LocalProtocolError
+from ...core.base.ids import ChannelId
+from ...core.base.limits import Limits
+from ...core.wire.http.request import RequestForms
+from ..base.clock import loop_clock
+from ..base.dialer import Dialler
+from ..base.driver import uses_protocols
+from ..base.endpoint import Endpoint
+from ..base.port import Port
+from .anyio_driver import StreamDriver
+from .asyncio_connect import ConnectingDriver
+from .asyncio_driver import ProtocolDriver, transport_of
+from .connection import Connection
+from .exchange import Exchange, Reader, Route, stopped
+from .pool import Pool
+
+WARN_EVERY_S: Final = 60.0
+"""Between two warnings that streams are refused: each of thousands of sessions asks for one, again and again."""
+
+_log: Final = logging.getLogger("isthmus.http")
+
+
+class HttpClient:
+    """Carries out `Dial`s to HTTP servers while its context is open; use it once.
+
+    Leaving the context closes every connection and reports every channel that is still open. Memory is bounded by
+    `limits` for each origin; origins are as many as the endpoints ever dialled.
+
+    Args:
+        protocols: whether connections are asyncio protocols where they can be; None: if the event loop is asyncio's.
+        only_h11: whether h11 reads and writes all of HTTP.
+    """
+
+    def __init__(self, limits: Limits, *, protocols: bool | None = None, only_h11: bool = False) -> None:
+        self.limits = limits
+        self.only_h11 = only_h11
+        self.unheld: dict[Connection, float] = {}
+        """Connections that no exchange holds, with the time since when, oldest first."""
+        self.lasting = 0
+        """Streams that last, to all origins."""
+        self.queued: dict[Exchange, None] = {}
+        """Streams that wait until there is a place for them, the one that has waited longest first."""
+        self._warned_at = float("-inf")  # that there are too many
+        self._routes: dict[Endpoint, Route] = {}
+        self._pools: dict[tuple[str, str, int, bool, str | None], Pool] = {}
+        self._protocols = protocols
+        self._uses_protocols = False
+        self._drivers: set[ConnectingDriver | ProtocolDriver] = set()  # with an open transport, or about to have one
+        self._all_lost = anyio.Event()  # there are none, and the client stops
+        self._has_unheld = anyio.Event()
+        self._now: Callable[[], float]
+        self._tasks: TaskGroup | None = None
+        self._is_stopping = False
+
+    async def __aenter__(self) -> HttpClient:
+        self._now = loop_clock()
+        self._uses_protocols = uses_protocols(self._protocols)
+        tasks = anyio.create_task_group()
+        await tasks.__aenter__()
+        tasks.start_soon(self._close_unused)
+        self._tasks = tasks
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        assert self._tasks is not None
+        self._is_stopping = True
+        for pool in self._pools.values():
+            while pool.waiting:
+                pool.waiting.popleft().end(stopped(is_unsent=True))
+        while self.queued:
+            self._next_queued().end(stopped(is_unsent=True))
+        self._tasks.cancel_scope.cancel()
+        for driver in list(self._drivers):
+            driver.stop()
+        try:
+            return await self._tasks.__aexit__(kind, error, traceback)
+        finally:
+            self._tasks = None
+            with anyio.CancelScope(shield=True):
+                while self._drivers:
+                    await self._all_lost.wait()
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """The context as a task, open until it is cancelled."""
+        async with self:
+            task_status.started()
+            await anyio.sleep_forever()
+
+    def dial(
+        self,
+        endpoint: Endpoint,
+        target: Post | Listen | Delete,
+        channel: ChannelId,
+        port: Port,
+        *,
+        reader: Reader | None = None,
+        path: bytes | None = None,
+        when_written: Callable[[], None] | None = None,
+    ) -> Exchange:
+        """Send the request for `target`; `port` hears of `channel` what comes of it, and never before this returns.
+
+        Args:
+            reader: what its response is fed to; None: a `ReplyReader`.
+            path: path and query to ask for instead of the endpoint's own.
+            when_written: called once the whole request is on its way, which may be before this returns.
+
+        Raises:
+            LocalProtocolError: the context is not open, or `target` cannot be put into headers. Nothing was sent.
+        """
+        if self._tasks is None:
+            raise LocalProtocolError("got a dial to an HTTP client that does not run, expected its context to be open")
+        route = self._routes.get(endpoint)
+        if route is None:
+            route = self._routes[endpoint] = self._new_route(endpoint)
+        exchange = Exchange(route, target, channel, port, reader, path)
+        exchange.when_written = when_written
+        if self._is_stopping:
+            self.end_soon(exchange, stopped(is_unsent=True))
+        elif not (target.is_lasting if isinstance(target, Post) else _is_stream(target)):
+            route.pool.dispatch(exchange)
+        elif self.lasting < self.limits.upstream_streams_max:
+            exchange.take_place()
+        elif isinstance(target, Listen) and reader is None:
+            self.queued[exchange] = None
+            self._tell_soon(exchange.report_queued)
+            self._warn()
+        else:
+            self.end_soon(exchange, Cause(End.UNREACHABLE, self._warn(), unsent=True))
+        return exchange
+
+    def admit_queued(self) -> None:
+        """There may be a place: it is for who has waited longest."""
+        if self.queued and not self._is_stopping and self.lasting < self.limits.upstream_streams_max:
+            self._next_queued().take_place()
+
+    def _next_queued(self) -> Exchange:
+        exchange = next(iter(self.queued))
+        del self.queued[exchange]
+        return exchange
+
+    def _warn(self) -> str:
+        """Say that there are too many streams, now and then. Returns it."""
+        detail = f"overloaded: {self.lasting} streams of servers are open, the most there may be"
+        if self._now() - self._warned_at >= WARN_EVERY_S:
+            self._warned_at = self._now()
+            _log.warning("%s; until some end, further sessions do without what their servers say unasked", detail)
+        return detail
+
+    def start(self, connection: Connection, dialler: Dialler) -> None:
+        """Give a new connection its driver."""
+        assert self._tasks is not None
+        if self._uses_protocols and dialler.is_direct and not self._is_stopping:
+            take_over = partial(self._take_over, connection)
+            connection.driver = connecting = ConnectingDriver(connection, dialler, take_over, self._note_lost)
+            self._drivers.add(connecting)
+            connecting.start()
+        else:
+            take = partial(self._hand_over, connection)
+            connection.driver = driver = StreamDriver(connection, dialler, self.limits.read_size_bytes, take)
+            self._tasks.start_soon(driver.run)
+
+    def end_soon(self, exchange: Exchange, cause: Cause) -> None:
+        """Report the end from a task of its own: the caller may be in the midst of carrying out orders."""
+        self._tell_soon(partial(exchange.end_later, cause))
+
+    def _tell_soon(self, tell: Callable[[], Coroutine[object, object, None]]) -> None:
+        assert self._tasks is not None
+        self._tasks.start_soon(tell)
+
+    def note_unheld(self, connection: Connection) -> None:
+        """From now on, nobody holds `connection`; it has so long to be used again."""
+        self.unheld.pop(connection, None)
+        if not self.unheld:
+            self._has_unheld.set()
+        self.unheld[connection] = self._now()
+
+    def _hand_over(self, connection: Connection, stream: ByteStream) -> bool:
+        """Make a protocol of a connection that was just made. False: it stays what it is."""
+        transport = transport_of(stream) if self._uses_protocols else None
+        return transport is not None and self._take_over(connection, transport)
+
+    def _take_over(self, connection: Connection, transport: asyncio.Transport) -> bool:
+        if self._is_stopping:
+            return False
+        driver = ProtocolDriver(connection, transport, self._note_lost)
+        self._drivers.add(driver)
+        connection.driver = driver
+        driver.start()
+        return True
+
+    def _note_lost(self, driver: ConnectingDriver | ProtocolDriver) -> None:
+        self._drivers.discard(driver)
+        if self._is_stopping and not self._drivers:
+            self._all_lost.set()
+
+    def _new_route(self, endpoint: Endpoint) -> Route:
+        address = endpoint.address()
+        key = (address.scheme, address.host, address.port, endpoint.verify_tls, endpoint.ca_file)
+        pool = self._pools.get(key)
+        if pool is None:
+            pool = self._pools[key] = Pool(self, endpoint, address)
+        headers = [(b"host", address.authority)]
+        own = endpoint.encoded_headers()
+        if all(name != b"user-agent" for name, _ in own):
+            headers.append((b"user-agent", b"isthmus"))
+        headers += own
+        return Route(pool, address.target, RequestForms(headers))
+
+    async def _close_unused(self) -> None:
+        """One timer for all connections that nobody holds; asleep while there are none."""
+        while True:
+            await self._has_unheld.wait()
+            oldest = next(iter(self.unheld), None)
+            if oldest is None:
+                self._has_unheld = anyio.Event()
+                continue
+            rest_s = self.unheld[oldest] + self.limits.pool_idle_timeout_s - self._now()
+            if rest_s > 0:
+                await anyio.sleep(rest_s)
+            else:
+                oldest.give_up()
+
+
+def _is_stream(target: Listen | Delete) -> bool:
+    """Whether the reply goes on as long as the session does, so that it is to leave calls their connections."""
+    return isinstance(target, Listen) and not target.is_of_call

@@ -1,0 +1,246 @@
+"""The driver for asyncio and what is like it: a connection's bytes on a transport, without a task of its own.
+
+What arrives is parsed, told of and answered within the callback that brought it. A transport holds at most what one
+write was given: it says so (`pause_writing`) as soon as anything is left over, and again when all of it has gone. There
+is one timer for both deadlines, that of what is to arrive and that of what is to leave. It is set anew only where it
+would come too late, and looks again where it came too early.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Final, cast
+
+from anyio.abc import ByteStream, TaskGroup
+
+from ...core.base.limits import KIB
+from ..base.abort import cut
+from ..base.transport_stream import TransportStream
+from .connection import Connection
+from .framing import FOREVER
+from .shared import Listening
+
+Connect = Callable[[asyncio.Protocol], Awaitable[None]]
+"""Gives a protocol its transport.
+
+Raises:
+    OSError: there is none to be had.
+"""
+
+JOIN_MAX_BYTES: Final = 64 * KIB
+"""What is written together is joined up to this size; more would be copied for nothing."""
+
+_log: Final = logging.getLogger("isthmus.http")
+
+
+class HttpProtocol(asyncio.Protocol):
+    """Serves one connection, and closes it.
+
+    Args:
+        tasks: where the connection's tasks run.
+        on_end: called once, with its connection, when all is over.
+    """
+
+    __slots__ = (
+        "_deadline",
+        "_has_ended",
+        "_is_blocked",
+        "_is_made",
+        "_listening",
+        "_loop",
+        "_on_end",
+        "_tasks",
+        "_timer",
+        "_timer_at",
+        "_transport",
+        "_unsent_bytes",
+        "_write_deadline",
+        "connection",
+    )
+
+    def __init__(self, listening: Listening, tasks: TaskGroup, on_end: Callable[[Connection], None]) -> None:
+        self._listening = listening
+        self._tasks = tasks
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._deadline = FOREVER
+        self._write_deadline = FOREVER
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = FOREVER
+        self._is_blocked = False
+        self._unsent_bytes = 0
+        self._has_ended = False
+        self._is_made = False
+        self._transport: asyncio.Transport  # once it is made
+        self.connection = Connection(self, listening)
+
+    async def connect(self, connect: Connect) -> None:
+        """Get a transport, and serve it."""
+        if not self._has_ended:
+            try:
+                await connect(self)
+            except OSError:  # it is gone already
+                self.connection.stop()
+
+    # --- What the transport says ------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's do not inherit from it
+        self._transport = transport
+        self._is_made = True
+        transport.set_write_buffer_limits(0)
+        if self._has_ended:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self.connection.receive_data(data)
+        except Exception:
+            self._fail()
+
+    def eof_received(self) -> bool:
+        try:
+            self.connection.receive_eof()
+        except Exception:
+            self._fail()
+        return True  # what is due may still leave
+
+    def connection_lost(self, error: Exception | None) -> None:
+        try:
+            self.connection.receive_lost()
+        except Exception:
+            self._fail()
+
+    def pause_writing(self) -> None:
+        self._is_blocked = True
+
+    def resume_writing(self) -> None:
+        self._is_blocked = False
+        self._write_deadline = FOREVER
+        try:
+            self.connection.handle_written()
+        except Exception:
+            self._fail()
+
+    def _fail(self) -> None:
+        """Whatever went wrong with one client must not disturb another."""
+        _log.exception("a connection failed")
+        self.connection.stop()
+
+    # --- What the connection asks -----------------------------------------------------------------------------------
+
+    def write(self, parts: list[bytes | bytearray]) -> bool:
+        transport = self._transport
+        if transport.is_closing():  # the client is gone, as we are about to be told
+            return False
+        if len(parts) == 1:
+            transport.write(parts[0])
+        elif sum(map(len, parts)) <= JOIN_MAX_BYTES:
+            transport.write(b"".join(parts))
+        else:
+            transport.writelines(parts)
+        if self._is_blocked:
+            self._unsent_bytes = transport.get_write_buffer_size()
+            self._write_deadline = self._loop.time() + self._listening.limits.write_timeout_s
+            self._ring_by(self._write_deadline)
+        return not (self._is_blocked or transport.is_closing())
+
+    def read(self, is_wanted: bool) -> None:
+        if self._transport.is_closing():
+            return
+        if is_wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def set_timeout(self, timeout_s: float) -> None:
+        if timeout_s == FOREVER:
+            self._deadline = FOREVER
+            return
+        self._deadline = deadline = self._loop.time() + timeout_s
+        if deadline < self._timer_at:
+            self._ring_by(deadline)
+
+    def rest(self) -> None:
+        self._deadline = FOREVER
+        if self._timer is not None and self._write_deadline == FOREVER:
+            self._timer.cancel()
+            self._timer, self._timer_at = None, FOREVER
+
+    def wake(self, at_once: bool) -> None:
+        if not at_once:
+            self._loop.call_soon(self.wake, True)
+            return
+        try:
+            self.connection.handle_wake()
+        except Exception:
+            self._fail()
+
+    def start(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
+        self._tasks.start_soon(work)
+
+    async def take_stream(self) -> ByteStream:
+        stream = TransportStream()
+        stream.connection_made(self._transport)
+        self._transport.set_protocol(stream)
+        return stream
+
+    def end_sending(self) -> None:
+        if self._transport.can_write_eof() and not self._transport.is_closing():
+            with contextlib.suppress(OSError):  # what was written last may have told us that the client is gone
+                self._transport.write_eof()
+
+    def close(self) -> None:
+        self._has_ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._is_made:
+            self._transport.abort()
+        self._on_end(self.connection)
+
+    def cut(self) -> None:
+        raw = self._transport.get_extra_info("socket")
+        if raw is not None:
+            cut(raw.fileno())
+
+    @property
+    def peer_host(self) -> str:
+        address = self._transport.get_extra_info("peername")
+        return address[0] if isinstance(address, tuple) else ""
+
+    # --- Time -------------------------------------------------------------------------------------------------------
+
+    def _ring_by(self, at: float) -> None:
+        """Have the timer ring at `at`, or before."""
+        if at < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = at
+            self._timer = self._loop.call_at(at, self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self._timer_at = None, FOREVER
+        now = self._loop.time()
+        try:
+            if now >= self._write_deadline:
+                self._look_at_progress(now)
+            if now >= self._deadline:
+                self._deadline = FOREVER
+                self.connection.handle_timeout()
+        except Exception:
+            self._fail()
+        if not self._has_ended:
+            self._ring_by(min(self._deadline, self._write_deadline))
+
+    def _look_at_progress(self, now: float) -> None:
+        """Who takes little, but steadily, is not taken for one who takes nothing."""
+        unsent_bytes = self._transport.get_write_buffer_size()
+        if unsent_bytes >= self._unsent_bytes:
+            self._write_deadline = FOREVER
+            self.connection.handle_stalled()
+        else:
+            self._unsent_bytes = unsent_bytes
+            self._write_deadline = now + self._listening.limits.write_timeout_s

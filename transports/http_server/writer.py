@@ -1,0 +1,304 @@
+"""The writing half of a client's connection: the reply that is due, what follows when it has left, and the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Final
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from ...core.base.effects import Cause, End, Serve
+from ...core.wire.headers import Headers
+from ...core.wire.http.download import plan_download
+from ...core.wire.http.reply import Out, Reply, ReplyBody, ReplyCut, ReplyDocument, ReplyEnd, ReplyHead
+from ...core.wire.http.routes import Refused
+from ..base.wire import LINGER_S, Wire
+from .files import deliver
+from .framing import Framing, Phase
+from .jobs import Jobs
+from .replies import Exchange, FileExchange
+from .shared import Listening
+
+_DONE: Final = Cause(End.DONE)
+_STOPPED: Final = Cause(End.BROKEN, "the listener was stopped")
+_DATE: Final = b"date"
+
+
+class Writer:
+    """Sends what exchanges queue, all of it in one write: the `Sink` of each. One of them is due at a time.
+
+    Args:
+        settle: lets what is queued leave, and goes on as far as that allows.
+
+    Attributes:
+        exchange: the request whose reply is due; None between requests, and when its client is gone.
+        shared_headers: of every response to this request.
+        cause: why the connection ends here, for an engine that is not told yet.
+        is_over: the connection has nothing more to do.
+        is_settling: what is queued is about to leave.
+        is_woken: the wire will call for that soon.
+    """
+
+    __slots__ = (
+        "_fetch",
+        "_is_blocked",
+        "_is_closed",
+        "_is_fetching",
+        "_jobs",
+        "_leaving_bytes",
+        "_left",
+        "_message_bytes",
+        "_on",
+        "_settle",
+        "_wire",
+        "cause",
+        "exchange",
+        "framing",
+        "is_over",
+        "is_settling",
+        "is_woken",
+        "shared_headers",
+    )
+
+    def __init__(
+        self, wire: Wire, framing: Framing, jobs: Jobs, listening: Listening, settle: Callable[[], None]
+    ) -> None:
+        self.exchange: Exchange | None = None
+        self.shared_headers: Headers = ()
+        self.cause = _STOPPED
+        self.is_over = False
+        self.is_settling = False
+        self.is_woken = False
+        self.framing = framing
+        self._wire = wire
+        self._jobs = jobs
+        self._on = listening
+        self._settle = settle
+        self._fetch: Callable[[], Coroutine[object, object, None]] | None = None
+        self._is_fetching = False
+        self._is_blocked = False  # what was written has not left
+        self._is_closed = False
+        self._message_bytes = 0  # of what is queued
+        self._leaving_bytes = 0  # of what was written and has not left
+        self._left: anyio.Event | None = None  # while a task waits for that
+
+    # --- What leaves ------------------------------------------------------------------------------------------------
+
+    def advance(self) -> bool:
+        """Send what is queued. Returns whether a reply has left in full, and more of the next request is there."""
+        framing = self.framing
+        while framing.queued and not self._is_blocked:
+            parts, framing.queued = framing.queued, []
+            self._leaving_bytes, self._message_bytes = self._message_bytes, 0
+            if self._wire.write(parts):
+                self._note_left()
+            else:
+                self._is_blocked = True
+        if self._is_blocked or self.is_over:
+            return False
+        if self._fetch is not None:
+            self._is_fetching = True
+            fetch, self._fetch = self._fetch, None
+            self._jobs.start(partial(self._run_fetch, fetch))
+        if self._is_fetching:
+            return False
+        if self.exchange is not None and self.exchange.is_ended:
+            return self._finish()
+        if framing.is_ending and self.exchange is None:
+            self.end_here()
+        return False
+
+    def handle_written(self) -> None:
+        """What was written has left."""
+        self._is_blocked = False
+        self._note_left()
+
+    def _note_left(self) -> None:
+        exchange, is_empty = self.exchange, not self.framing.queued
+        if not (is_empty and exchange is not None and exchange.is_ended):  # else its end is to be told as well
+            size_bytes, self._leaving_bytes = self._leaving_bytes, 0
+            if size_bytes and exchange is not None and exchange.channel is not None:
+                self._on.port.sent(exchange.channel, size_bytes)
+        if self._left is not None and is_empty:
+            self._left.set()
+            self._left = None
+
+    async def flush(self) -> None:
+        """For a task: return when all that is queued has left. Never, if the connection ends first."""
+        self._settle()
+        if not (self._is_blocked or self.framing.queued):
+            await checkpoint()
+        while self._is_blocked or self.framing.queued:
+            self._left = self._left or anyio.Event()
+            await self._left.wait()
+
+    def wake(self, *, at_once: bool = False) -> None:
+        """Have what is queued sent, in one write with whatever else comes before others get their turn; at once where
+        nothing else will come."""
+        if not (self.is_settling or self.is_woken or self.is_over):
+            self.is_woken = True
+            self._wire.wake(at_once)
+
+    # --- What is said -----------------------------------------------------------------------------------------------
+
+    def fetch(self, fetch: Callable[[], Coroutine[object, object, None]]) -> None:
+        """Await `fetch` once what is queued has left: it queues the reply piece by piece, at the client's pace."""
+        self._fetch = fetch
+        self.wake()
+
+    async def _run_fetch(self, fetch: Callable[[], Coroutine[object, object, None]]) -> None:
+        try:
+            await fetch()
+        finally:
+            self._is_fetching = False
+
+    def answer(self, refused: Refused) -> None:
+        """Reply to the request on our own account."""
+        self.exchange = Exchange(self, Reply(), head_only=self.framing.head_only)
+        self.exchange.answer(refused)
+
+    def keep_alive(self) -> None:
+        """Put a comment on an open event stream whose client keeps up."""
+        if self.exchange is not None and not (self._is_blocked or self.framing.queued):
+            self.exchange.keep_alive()
+
+    # --- What exchanges ask -----------------------------------------------------------------------------------------
+
+    def queue(self, exchange: Exchange, outs: Sequence[Out], message_bytes: int) -> None:
+        if exchange is not self.exchange:
+            return  # its client is gone
+        framing = self.framing
+        head = outs[0]
+        if type(head) is ReplyDocument:
+            self._put_document(head, is_head_only=exchange.head_only)
+        else:
+            for out in outs:
+                if type(out) is ReplyBody:
+                    if not exchange.head_only:
+                        framing.put_data(out.data)
+                elif type(out) is ReplyHead:
+                    framing.put_head(out.status, self._headers(out))
+                elif type(out) is ReplyCut:
+                    self.stop(Cause(End.BROKEN, "the server's answer was cut off"))
+                    return
+                elif type(out) is ReplyDocument:
+                    raise AssertionError("a document is a whole reply")
+                else:
+                    framing.put_end()
+        self._message_bytes += message_bytes
+        self.wake(at_once=exchange.is_ended and exchange.leaves_at_once)
+
+    def _put_document(self, document: ReplyDocument, *, is_head_only: bool) -> None:
+        framing = self.framing
+        if framing.phase is Phase.DONE and not (is_head_only or self._on.is_draining):  # as nearly always
+            headers = self._on.dated(document.headers, self.shared_headers)
+            framing.queued += framing.codec.encode_document(document.status, headers, document.pieces)
+        else:
+            data = document.data
+            sized = (*document.headers, (b"content-length", b"%d" % len(data)))
+            headers = tuple(self._headers(ReplyHead(document.status, sized)))
+            framing.put_whole(document.status, headers, b"" if is_head_only else data)
+
+    def _headers(self, head: ReplyHead) -> list[tuple[bytes, bytes]]:
+        framing = self.framing
+        is_passing = framing.phase is Phase.FORWARD  # the request is not through yet
+        if not is_passing:
+            framing.leave_rest()
+        headers = [*head.headers, *self.shared_headers]
+        for name, _ in head.headers:
+            if name == _DATE:
+                break
+        else:
+            headers.append((_DATE, self._on.date()))
+        if is_passing or framing.phase is Phase.CLOSING or self._on.is_draining:
+            headers.append((b"connection", b"close"))
+        return headers
+
+    def start_download(self, exchange: FileExchange, order: Serve) -> None:
+        self.fetch(partial(self._give_out, exchange, order))
+
+    async def _give_out(self, exchange: FileExchange, order: Serve) -> None:
+        assert self.framing.head is not None
+        plan = plan_download(order, self.framing.head.headers, head_only=exchange.head_only)
+        if not plan.parts:
+            exchange.put([ReplyHead(plan.status, plan.headers), ReplyEnd()])
+            return
+        exchange.traffic.begin()
+        cause = await deliver(exchange, plan, partial(self._on.files.give_out, order), self.flush)
+        if cause is not None and exchange.is_ended:
+            self.close_channel(cause)
+        elif cause is not None:
+            self.stop(cause)
+
+    def stop_intake(self) -> None:
+        self.framing.stop_intake()
+
+    # --- Ends -------------------------------------------------------------------------------------------------------
+
+    def _finish(self) -> bool:
+        """A reply has left in full. Returns whether more of the next request is there."""
+        framing = self.framing
+        delivered_bytes, self._leaving_bytes = self._leaving_bytes, 0
+        self.close_channel(_DONE, delivered_bytes)
+        self.exchange = None
+        if framing.phase is Phase.FORWARD:  # answered before the body was there in full
+            framing.stop_intake()
+            framing.phase = Phase.CLOSING
+        if framing.phase is Phase.DONE:
+            return self.next_cycle()
+        if framing.is_ending:
+            self.end_here()
+        elif framing.phase is Phase.CLOSING:
+            framing.enter(Phase.CLOSING, LINGER_S)
+            self._wire.end_sending()
+        return False
+
+    def next_cycle(self) -> bool:
+        """Go on with the next request, or end here if there is to be none. Returns whether some of it is there."""
+        self.shared_headers = ()
+        if self._on.is_draining or self.framing.is_ending or not self.framing.start_next_cycle():
+            self.end_here()
+            return False
+        return self.framing.phase is not Phase.IDLE
+
+    def stop(self, cause: Cause) -> None:
+        """The connection ends here and now, whatever is due. What is being taken in comes to its end first, so that it
+        can be told how much that was."""
+        if self.is_over:
+            return
+        self.cause = cause
+        if self.framing.intake is None or not isinstance(self.exchange, FileExchange):
+            self.close_channel()
+            self.exchange = None
+        self.end_here()
+
+    def end_here(self) -> None:
+        """Nothing more is read or written. When no task is left, the wire is closed."""
+        if self.is_over:
+            return
+        self.is_over = self.framing.is_ending = True
+        self.framing.phase = Phase.CLOSING
+        self.framing.queued.clear()
+        self._jobs.cancel()
+        self.close_if_over()
+
+    def close_if_over(self) -> None:
+        if self.is_over and not (self._jobs or self._is_closed):
+            self._is_closed = True
+            self.close_channel()
+            self.exchange = None
+            self._wire.close()
+
+    def close_channel(self, cause: Cause | None = None, delivered_bytes: int = 0) -> None:
+        """Tell the engine of the end, once, and of what has left before it."""
+        exchange = self.exchange
+        if exchange is not None and exchange.channel is not None:
+            channel, exchange.channel = exchange.channel, None
+            if isinstance(exchange, FileExchange):
+                exchange.traffic.end(cause or self.cause)
+            if delivered_bytes:
+                self._on.port.delivered(channel, delivered_bytes)
+            else:
+                self._on.port.closed(channel, cause or self.cause)

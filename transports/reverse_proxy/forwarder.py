@@ -1,0 +1,169 @@
+"""Transparent servers: requests go to them, and responses come back, without anybody looking into either.
+
+The engine has no part in it. `Forwarder` knows the servers and keeps connections to them; a `Passage` is one request
+and its response, or what a WebSocket makes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.abc import ByteStream
+
+from ...core.base.limits import Limits
+from ...core.wire.http.reverse_proxy import HeaderRules, Sender
+from ...core.wire.http.reverse_proxy_target import ForwardTarget
+from ...core.wire.http.routes import ForwardRoute, Head
+from ..base.clock import loop_clock
+from ..base.dialer import Dialler, Unreachable
+from ..base.endpoint import Endpoint
+from .connection import Link
+from .request import ClientSide, ForwardFailed, Passage
+
+
+@dataclass
+class Transparent:
+    """A server whose traffic is passed on as it is.
+
+    Args:
+        reply_timeout_s: from a request's last byte to its response's head; None: as the limits say.
+    """
+
+    endpoint: Endpoint
+    target: ForwardTarget
+    rules: HeaderRules
+    reply_timeout_s: float | None = None
+    idle: list[Link] = field(default_factory=list)  # the last used is the first used again
+    links: int = 0  # those in use and those idle
+    streams: int = 0  # of them those that a client listens on
+
+
+class Forwarder:
+    """All transparent servers of a listener."""
+
+    def __init__(self, servers: Mapping[str, Transparent], limits: Limits) -> None:
+        self._servers = servers
+        self._limits = limits
+        self._diallers = {
+            id: Dialler(server.endpoint, server.endpoint.address(), limits) for id, server in servers.items()
+        }
+        self._calls: set[Passage] = set()
+        self._no_calls = anyio.Event()
+        self._now: Callable[[], float] | None = None
+
+    @property
+    def targets(self) -> dict[str, ForwardTarget]:
+        return {id: server.target for id, server in self._servers.items()}
+
+    def begin(self, route: ForwardRoute, head: Head, sender: Sender, client: ClientSide) -> Passage:
+        """What carries this request across, and brings the response to `client`. It has not done anything yet."""
+        server = self._servers[route.server]
+        return Passage(
+            self,
+            route,
+            head,
+            sender,
+            client,
+            target=server.target,
+            rules=server.rules,
+            authority=self._diallers[route.server].address.authority,
+            limits=self._limits,
+            reply_timeout_s=server.reply_timeout_s or self._limits.forward_reply_timeout_s,
+        )
+
+    def note_begin(self, passage: Passage) -> None:
+        """It is under way, until `note_end`."""
+        if passage.is_call:
+            self._calls.add(passage)
+
+    def note_end(self, passage: Passage) -> None:
+        self._calls.discard(passage)
+        if not self._calls:
+            self._no_calls.set()
+
+    async def wait_no_calls(self) -> None:
+        """Return when no request is under way, streams that a client only listens on apart."""
+        while self._calls:
+            self._no_calls = anyio.Event()
+            await self._no_calls.wait()
+
+    async def probe(self, id: str) -> str:
+        """Connect to a server and leave: why it cannot be reached, or nothing."""
+        try:
+            stream = await self._connect(id)
+        except ForwardFailed as error:
+            return error.detail
+        await anyio.aclose_forcefully(stream)
+        return ""
+
+    async def link(self, id: str, *, is_call: bool, is_new: bool = False) -> Link:
+        """A connection to the server, which `take_back` or `drop` is to be called for.
+
+        Args:
+            is_call: for a request that is to be answered, rather than a stream to listen on. Either has its share.
+            is_new: no idle one will do.
+
+        Raises:
+            ForwardFailed: there is none to be had.
+        """
+        server, limits = self._servers[id], self._limits
+        if not is_call and server.streams >= limits.upstream_streams_max:
+            detail = f"overloaded: {server.streams} streams of this server are open"
+            raise ForwardFailed(503, "overloaded", detail)
+        server.streams += not is_call
+        try:
+            link = await self._link(id, server, is_call=is_call, is_new=is_new)
+        except BaseException:
+            server.streams -= not is_call
+            raise
+        link.is_stream = not is_call
+        return link
+
+    async def _link(self, id: str, server: Transparent, *, is_call: bool, is_new: bool) -> Link:
+        while server.idle and not is_new:
+            link = server.idle.pop()
+            if link.is_alive():
+                return link
+            await self.drop(id, link)
+        busy = server.links - server.streams
+        if is_call and busy >= self._limits.upstream_connections_max:
+            raise ForwardFailed(503, "overloaded", f"overloaded: {busy} connections to this server are busy")
+        server.links += 1
+        try:
+            return Link(await self._connect(id), self._limits)
+        except BaseException:
+            server.links -= 1
+            raise
+
+    async def _connect(self, id: str) -> ByteStream:
+        try:
+            return await self._diallers[id].connect()
+        except Unreachable as error:
+            status, code = (504, "upstream_timed_out") if error.is_timeout else (502, "upstream_unreachable")
+            raise ForwardFailed(status, code, str(error)) from None
+
+    async def take_back(self, id: str, link: Link) -> None:
+        """A response is through: the connection may serve for another request."""
+        server = self._servers[id]
+        idle = server.idle
+        if len(idle) < self._limits.pool_idle_max and link.recycle():
+            self._now = self._now or loop_clock()
+            link.idle_since = self._now()
+            server.streams -= link.is_stream
+            link.is_stream = False
+            idle.append(link)
+        else:
+            await self.drop(id, link)
+
+    async def drop(self, id: str, link: Link) -> None:
+        self._servers[id].links -= 1
+        self._servers[id].streams -= link.is_stream
+        await link.close()
+
+    async def close_idle(self, *, since: float = float("inf")) -> None:
+        """Close the connections that nobody has used after `since`."""
+        for id, server in self._servers.items():
+            while server.idle and server.idle[0].idle_since <= since:
+                await self.drop(id, server.idle.pop(0))

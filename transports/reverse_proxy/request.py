@@ -1,0 +1,345 @@
+"""One request to a transparent server, and its response.
+
+Two tasks of the client's connection carry it: its reader runs `pass_on`, which takes the request's body from the client
+as fast as the server takes it; its writer runs `run`, which connects, and brings the response back as fast as the
+client takes it. Neither holds more than one read at a time, so each side feels the other's pace.
+
+What was begun ends in one of three ways: the response is complete; nothing was written yet and the client is told why;
+or the client's connection is cut, so that nobody takes a part for the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+import anyio
+import h11
+from anyio import CancelScope
+from anyio.lowlevel import checkpoint
+
+from ...core.base.limits import Limits
+from ...core.wire.headers import EVENTS, Headers, body_size
+from ...core.wire.http.endpoint_rewrite import EndpointRewriter
+from ...core.wire.http.reply import Out, ReplyBody, ReplyEnd, ReplyHead
+from ...core.wire.http.reverse_proxy import HeaderRules, Sender, is_upgrade, request_headers, response_headers
+from ...core.wire.http.reverse_proxy_target import ForwardTarget
+from ...core.wire.http.routes import ForwardRoute, Head
+from ..base.clock import loop_clock
+from ..base.dialer import LOST
+from ..base.port import BodySource
+from .connection import Link
+
+if TYPE_CHECKING:
+    from .forwarder import Forwarder
+
+TURN_OUTS: Final = 200
+"""Pieces of a response that are queued before others get their turn."""
+INTERIM_MAX: Final = 100
+"""Interim responses to one request that are read over: more mean that there will never be another one."""
+LINGER_S: Final = 1.0
+"""How long a server that takes no more of a request may still say why, and one side of a WebSocket may still speak when
+the other has left."""
+
+_REPEATABLE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class ForwardFailed(Exception):
+    """The server's part broke off: `status` and `code` are for a client that has heard nothing yet."""
+
+    def __init__(self, status: int, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+
+
+class ClientSide(Protocol):
+    """What a passage asks of the client's connection, all of it in its writer."""
+
+    def put(self, outs: Sequence[Out]) -> None:
+        """Queue what comes next of the response."""
+
+    def put_bytes(self, data: bytes) -> None:
+        """Queue what is HTTP no more."""
+
+    async def flush(self) -> None:
+        """Return when the client has taken all that is queued."""
+
+    def ask_body(self) -> None:
+        """The server is there: tell a client that waits with its body to go on."""
+
+    def switch(self, headers: Headers) -> None:
+        """Queue a 101 with these headers: what follows, both ways, is bytes."""
+
+
+class Passage:
+    """Attributes:
+    has_begun: something of the response was queued.
+    is_complete: all of it was.
+    is_call: a request that is to be answered, rather than a stream to listen on.
+    """
+
+    def __init__(
+        self,
+        forwarder: Forwarder,
+        route: ForwardRoute,
+        head: Head,
+        sender: Sender,
+        client: ClientSide,
+        *,
+        target: ForwardTarget,
+        rules: HeaderRules,
+        authority: bytes,
+        limits: Limits,
+        reply_timeout_s: float,
+    ) -> None:
+        self.has_begun = False
+        self.is_complete = False
+        self.is_call = head.method != "GET"
+        self._forwarder = forwarder
+        self._route = route
+        self._method = head.method
+        self._target = target
+        self._rules = rules
+        self._client = client
+        self._limits = limits
+        self._reply_timeout_s = reply_timeout_s
+        self._name = authority.decode()
+        self._is_upgrade = is_upgrade(head)
+        headers = request_headers(head, rules, authority=authority, sender=sender)
+        self._request = h11.Request(method=head.method, target=route.target, headers=headers)
+        self._body_left = body_size(headers)
+        self._is_repeatable = head.method in _REPEATABLE and self._body_left == 0
+        self._now = loop_clock()
+        self._scope = CancelScope()
+        self._waiting = CancelScope()  # for the server to say something
+        self._link: Link | None = None
+        self._is_open = anyio.Event()
+        self._is_passed_on = anyio.Event()  # or will not be
+        self._is_sent = False
+        self._is_refused = False  # the server takes no more of the request
+        self._rewriter: EndpointRewriter | None = None
+
+    def cancel(self) -> None:
+        """The client's part broke off: `run` returns, and the server notices."""
+        self._scope.cancel()
+
+    # --- Client to server -------------------------------------------------------------------------------------------
+
+    async def pass_on(self, source: BodySource) -> bool:
+        """Send the body. Returns whether all of it was taken from `source`.
+
+        Raises:
+            Whatever `source` raises.
+        """
+        try:
+            return await self._pass_on(source)
+        finally:
+            self._is_passed_on.set()
+
+    async def _pass_on(self, source: BodySource) -> bool:
+        if self._body_left == 0:
+            return await source.receive_body() is None
+        await self._is_open.wait()
+        while (link := self._link) is not None and not self._is_refused:
+            data = await source.receive_body()
+            if data is None:
+                await self._send(link, h11.EndOfMessage())
+                return True
+            if self._body_left is not None:
+                self._body_left -= len(data)
+            if self._body_left == 0 and await source.receive_body() is None:
+                await self._send(link, h11.Data(data=data), h11.EndOfMessage())
+                return True
+            await self._send(link, h11.Data(data=data))
+        return False
+
+    async def _send(self, link: Link, *events: h11.Event) -> None:
+        try:
+            await link.send(*events)
+        except (*LOST, h11.LocalProtocolError):  # the latter when the server has closed its side
+            self._is_refused = True
+        else:
+            self._is_sent = isinstance(events[-1], h11.EndOfMessage)
+        if not self.has_begun:
+            self._waiting.deadline = self._now() + self._head_timeout_s
+
+    async def pass_bytes(self, data: bytes) -> bool:
+        """After a switch: send what the client said. False if the server takes no more."""
+        try:
+            if (link := self._link) is not None:
+                await link.send_bytes(data)
+                return True
+        except LOST:
+            pass
+        return False
+
+    async def pass_eof(self) -> None:
+        """After a switch: the client says no more. The server may finish, for a moment."""
+        try:
+            if (link := self._link) is not None:
+                await link.stream.send_eof()
+        except (*LOST, RuntimeError):  # uvloop's, of what is closed already; and what cannot be done, with TLS
+            pass
+        await anyio.sleep(LINGER_S)
+
+    # --- Server to client -------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Connect, send the head, and bring back the response, or what follows a switch.
+
+        Raises:
+            ForwardFailed: what is there of the response is queued, and there will be no more.
+            Whatever the client's side raises.
+        """
+        is_reusable = False
+        self._forwarder.note_begin(self)
+        try:
+            with self._scope:
+                used = await self._bring_back(await self._open(is_new=False))
+                # A server may be through with its response first, and still want the rest of the request.
+                if used.http.their_state is h11.DONE and not self._is_passed_on.is_set():
+                    await self._client.flush()
+                    await self._is_passed_on.wait()
+                is_reusable = self.is_complete
+        finally:
+            link, self._link = self._link, None
+            self._is_open.set()
+            self._forwarder.note_end(self)
+            if link is not None and is_reusable:
+                await self._forwarder.take_back(self._route.server, link)
+            elif link is not None:
+                await self._forwarder.drop(self._route.server, link)
+
+    async def _open(self, *, is_new: bool) -> Link:
+        self._link = link = await self._forwarder.link(self._route.server, is_call=self.is_call, is_new=is_new)
+        events: list[h11.Event] = [self._request]
+        if self._body_left == 0:
+            events.append(h11.EndOfMessage())
+            self._is_sent = True
+        try:
+            await link.send(*events)
+        except LOST:
+            self._is_refused = True
+        self._client.ask_body()
+        await self._client.flush()
+        self._is_open.set()
+        return link
+
+    async def _bring_back(self, link: Link) -> Link:
+        """Returns the connection the response came on, which may be another one."""
+        outs: list[Out] = []
+        interim = 0
+        while True:
+            link, event = await self._next_event(link, outs)
+            match event:
+                case h11.InformationalResponse(status_code=101):
+                    await self._bring_bytes(link, event)
+                    return link
+                case h11.InformationalResponse():
+                    interim += 1
+                    if interim > INTERIM_MAX:
+                        raise self._broken(f"sent more than {INTERIM_MAX} interim responses")
+                case h11.Response():
+                    outs.append(self._receive_head(event))
+                case h11.Data():
+                    self._receive_body(bytes(event.data), outs)
+                case h11.EndOfMessage():
+                    if self._rewriter is not None and (rest := self._rewriter.receive_eof()):
+                        outs.append(ReplyBody(rest))
+                    self.has_begun = self.is_complete = True
+                    self._client.put([*outs, ReplyEnd()])
+                    return link
+            if self._rewriter is not None and self._rewriter.failure is not None:
+                await self._deliver(outs)
+                raise self._broken(self._rewriter.failure.message)
+            if len(outs) >= TURN_OUTS:
+                await self._deliver(outs)
+                await checkpoint()
+
+    async def _next_event(self, link: Link, outs: list[Out]) -> tuple[Link, h11.Event]:
+        """What the server says next. Whatever it said before is delivered while it says nothing."""
+        while True:
+            try:
+                event = link.http.next_event()
+            except h11.RemoteProtocolError as error:
+                await self._deliver(outs)
+                reason = "closed the connection" if link.http.trailing_data[1] else f"is malformed ({str(error)[:200]})"
+                raise self._broken(f"{reason} within its response") from None
+            if event is h11.NEED_DATA:
+                await self._deliver(outs)
+                link = await self._receive(link)
+            elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
+                raise self._broken("closed the connection before its response")
+            else:
+                assert isinstance(event, h11.Event)
+                return link, event
+
+    async def _receive(self, link: Link) -> Link:
+        timeout_s = self._limits.forward_idle_timeout_s if self.has_begun else self._head_timeout_s
+        with CancelScope(deadline=self._now() + timeout_s) as self._waiting:
+            data = await link.receive()
+            if data or link.has_heard:
+                link.http.receive_data(data)
+                return link
+            if link.was_used and self._is_repeatable:
+                await self._forwarder.drop(self._route.server, link)  # closed in the moment it was used again
+                self._link = None
+                return await self._open(is_new=True)
+            raise self._broken("closed the connection before its response")
+        if self._is_refused:
+            raise self._broken("took no more of the request")
+        timeout_s = self._limits.forward_idle_timeout_s if self.has_begun else self._reply_timeout_s
+        raise ForwardFailed(504, "upstream_timed_out", f"{self._name} said nothing for {timeout_s:g} s")
+
+    @property
+    def _head_timeout_s(self) -> float:
+        if self._is_refused:
+            return LINGER_S
+        return self._reply_timeout_s if self._is_sent else float("inf")  # it may wait for the whole request
+
+    def _receive_head(self, response: h11.Response) -> ReplyHead:
+        headers = tuple(response.headers)
+        fields = dict(headers)
+        media_type = fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if self._method == "GET" and media_type == EVENTS.encode() and response.status_code == 200:
+            if fields.get(b"content-encoding", b"identity").lower() != b"identity":
+                raise self._broken("sent an encoded event stream where none was asked for")
+            self._rewriter = EndpointRewriter(self._replace_endpoint)
+        status, keeps_length = response.status_code, self._rewriter is None
+        passed = response_headers(headers, self._rules, status=status, keeps_length=keeps_length)
+        return ReplyHead(status, self._target.relocate(passed, self._route.target))
+
+    def _replace_endpoint(self, uri: str) -> str:
+        return self._target.to_client(uri, self._route.target)
+
+    def _receive_body(self, data: bytes, outs: list[Out]) -> None:
+        if self._rewriter is not None:
+            data = self._rewriter.receive_bytes(data)
+        if data:
+            outs.append(ReplyBody(data))
+
+    async def _deliver(self, outs: list[Out]) -> None:
+        if outs:
+            self.has_begun = True
+            self._client.put(outs)
+            outs.clear()
+            await self._client.flush()
+
+    async def _bring_bytes(self, link: Link, response: h11.InformationalResponse) -> None:
+        """Until the server leaves."""
+        assert self._is_upgrade
+        self.has_begun = True
+        self._client.switch(response_headers(tuple(response.headers), self._rules, status=101))
+        data = link.http.trailing_data[0]
+        while True:
+            if data:
+                self._client.put_bytes(data)
+            await self._client.flush()
+            data = await link.receive()
+            if not data:
+                return
+
+    def _broken(self, what: str) -> ForwardFailed:
+        return ForwardFailed(502, "upstream_broken", f"{self._name} {what}")

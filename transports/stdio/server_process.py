@@ -1,0 +1,326 @@
+"""A server as our child process: messages on its stdin and stdout, its stderr for people.
+
+A child is alone in a session and process group of its own, so that what it starts can be ended with it. It ends in one
+of three ways, and each leads to one `Port.closed`:
+
+- by order: what is queued is written, stdin closed, then patience, TERM, patience, KILL;
+- by itself: it exits, or closes its stdout or stdin, which is as good as gone. What it said before is still delivered;
+- by cancellation of `Child.run`: TERM, a short patience, KILL.
+
+Whichever it is, `run` returns when the process is reaped and its group and marked descendants have been killed.
+
+Source: 2024-11-05 to 2026-07-28, basic/transports "stdio" and basic/lifecycle "Shutdown".
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Final
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from ...core.base.effects import Cause, Close, Connected, End, Send
+from ...core.base.ids import ChannelId
+from ...core.base.limits import Limits
+from ...core.jsonrpc.message import LARGE_BYTES
+from ...core.wire.ndjson import Line, LineReader, Oversize, Truncated
+from ..base.descriptors import Descriptor
+from ..base.gate import Gate
+from ..base.port import Port
+from .asyncio_lines import Take
+from .exit_reason import describe_end, explain_start
+from .lines import messages_in, read_lines, write_lines
+from .orphan_guard import MARK_NAME, WARDEN, Warden, end_marked
+from .outbox import Outbox
+from .processes import exits_within, has_exited, signal_group, wait_exit
+
+STDERR_LINE_MAX_BYTES: Final = 4096
+FLUSH_GRACE_S: Final = 1.0
+"""How long a child that is to stop may take to read what was queued for it."""
+EXIT_GRACE_S: Final = 1.0
+"""From the end of a child's stdout to its exit: normally milliseconds."""
+QUICK_GRACE_S: Final = 1.0
+"""Between TERM and KILL where nobody waits for good manners."""
+KILL_WAIT_S: Final = 5.0
+"""From KILL to the exit. What outlasts it is not ours to kill (another user's) or stuck in the kernel."""
+LAST_WORDS_MAX_BYTES: Final = 1024 * 1024
+"""Read from the pipe of a child that has exited. Linux pipes hold at most this much."""
+INHERITED: Final = frozenset({"PATH", "HOME", "LANG", "LOGNAME", "SHELL", "TERM", "USER", "TMPDIR", "TZ"})
+"""What a child sees of our environment, besides `LC_*`. The rest may hold secrets that are none of its business."""
+
+
+class ChildSpec(msgspec.Struct, frozen=True):
+    """How to start a server.
+
+    Attributes:
+        command: the program, looked up on PATH, and its arguments.
+        env: added to the environment, over what is inherited.
+        cwd: where it runs; None: where we do.
+        inherit_env: pass all of our environment on, instead of `INHERITED` only.
+    """
+
+    command: tuple[str, ...]
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    inherit_env: bool = False
+
+
+def environment_for(spec: ChildSpec, ours: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a child, without its mark."""
+    inherited = {
+        name: value for name, value in ours.items() if spec.inherit_env or name in INHERITED or name.startswith("LC_")
+    }
+    return inherited | spec.env
+
+
+class StartError(Exception):
+    """A child could not be started; the message says why and what would help. Nothing runs."""
+
+
+class Child:
+    """One server process, from its start to its end, as the `Outlet` of its channel.
+
+    Orders may be given from the beginning; what is sent before the process runs is queued. Give it a task:
+    `tasks.start_soon(child.run)`.
+
+    Args:
+        log: called with each line of stderr and with what else people may want to know, without line ends.
+        protocols: whether the event loop's callbacks carry messages; None: wherever that is possible.
+    """
+
+    def __init__(
+        self,
+        spec: ChildSpec,
+        channel: ChannelId,
+        port: Port,
+        limits: Limits,
+        *,
+        log: Callable[[str], None],
+        warden: Warden = WARDEN,
+        protocols: bool | None = None,
+    ) -> None:
+        assert spec.command
+        self.pid: int | None = None
+        self._spec = spec
+        self._channel = channel
+        self._port = port
+        self._limits = limits
+        self._log = log
+        self._warden = warden
+        self._protocols = protocols
+        self._outbox = Outbox()
+        self._gate = Gate()
+        self._stderr: collections.deque[str] = collections.deque(maxlen=limits.stderr_ring_lines)
+        self._over = anyio.Event()
+        self._written = anyio.Event()
+        self._is_closing = False
+        self._is_reported = False
+        self._is_terminated = False
+        self._is_killed = False
+        self._has_spoken = False
+
+    @property
+    def last_stderr(self) -> list[str]:
+        """The last lines of stderr, at most `Limits.stderr_ring_lines`."""
+        return list(self._stderr)
+
+    def send(self, order: Send) -> None:
+        self._outbox.put(order.message)
+
+    def close(self, order: Close) -> None:
+        self._is_closing = True
+        self._outbox.end()
+        self._gate.open()  # from now on its output is thrown away, lest it blocks on a full pipe
+        self._over.set()
+
+    def pause(self) -> None:
+        if not self._is_closing:
+            self._gate.shut()
+
+    def resume(self) -> None:
+        self._gate.open()
+
+    async def run(self) -> None:
+        """Start the process and stay until it is gone."""
+        try:
+            if not self._is_closing:
+                await self._live()
+        except StartError as error:
+            self._report_end(Cause(End.UNREACHABLE, detail=str(error), unsent=True))
+        except Exception:  # our own mistake: that is for whoever runs us, but nobody may wait for this server
+            self._report_end(Cause(End.BROKEN, detail="internal error"))
+            raise
+        finally:
+            self._report_end(Cause(End.DONE))
+
+    async def _live(self) -> None:
+        mark = self._warden.mint_mark()
+        process = await to_thread.run_sync(self._start, mark)
+        try:
+            await self._serve(process)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._finish(process, mark)
+
+    def _start(self, mark: str) -> subprocess.Popen[bytes]:
+        """Start the process, in a worker thread: it may take milliseconds."""
+        try:
+            self._warden.start()
+        except OSError as error:
+            self._log(f"children will outlive a sudden death of this process: {error}")
+        environment = environment_for(self._spec, os.environ) | {MARK_NAME: mark}
+        try:
+            process = subprocess.Popen(
+                self._spec.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                cwd=self._spec.cwd,
+                env=environment,
+                start_new_session=True,
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            spec, path = self._spec, environment.get("PATH")
+            raise StartError(explain_start(spec.command[0], spec.cwd, path, error)) from error
+        self._warden.watch(process.pid)
+        self.pid = process.pid
+        return process
+
+    async def _serve(self, process: subprocess.Popen[bytes]) -> None:
+        """Carry messages until the channel ends, by order or by itself."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with Descriptor(process.stdout.fileno()) as stdout, Descriptor(process.stderr.fileno()) as stderr:
+            said = LineReader(line_size_max_bytes=self._limits.reply_size_max_bytes, joined_size_max_bytes=LARGE_BYTES)
+            complained = LineReader(line_size_max_bytes=STDERR_LINE_MAX_BYTES)
+            if not self._is_closing:
+                self._port.opened(self._channel, Connected())
+            writing = anyio.CancelScope()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._watch_exit, process)
+                tasks.start_soon(self._write, process.stdin, writing)
+                tasks.start_soon(self._read_stdout, stdout, said)
+                tasks.start_soon(self._read_stderr, stderr, complained)
+                await self._over.wait()
+                if self._is_closing:
+                    await self._stop(process, writing)
+                else:
+                    writing.cancel()
+                    await exits_within(process, EXIT_GRACE_S)
+                tasks.cancel_scope.cancel()
+            is_gone = has_exited(process)
+            if is_gone:
+                self._kill_group(process)  # before it is reaped; and nobody may go on speaking for it
+            _read_last(stdout, said, self._take_stdout)
+            _read_last(stderr, complained, self._take_stderr)
+            if not self._is_closing:
+                self._report_end(Cause(End.BROKEN, detail=self._describe_end(process, is_gone)))
+
+    async def _watch_exit(self, process: subprocess.Popen[bytes]) -> None:
+        await wait_exit(process)
+        self._over.set()
+
+    async def _write(self, stdin: IO[bytes], writing: anyio.CancelScope) -> None:
+        try:
+            with writing, Descriptor(stdin.fileno()) as sink:
+                await write_lines(self._outbox, sink, self._report_sent, protocols=self._protocols)
+        except OSError:
+            self._over.set()  # it closed its stdin: nothing can reach it any more
+        finally:
+            stdin.close()
+            self._written.set()
+
+    async def _read_stdout(self, source: Descriptor, lines: LineReader) -> None:
+        await self._read(source, lines, self._gate, self._take_stdout)
+        self._over.set()
+
+    async def _read_stderr(self, source: Descriptor, lines: LineReader) -> None:
+        await self._read(source, lines, Gate(), self._take_stderr)
+
+    async def _read(self, source: Descriptor, lines: LineReader, gate: Gate, take: Take) -> None:
+        size_bytes = self._limits.read_size_bytes
+        await read_lines(source, lines, gate, take, read_size_bytes=size_bytes, protocols=self._protocols)
+
+    def _take_stdout(self, lines: Sequence[Line | Oversize | Truncated]) -> None:
+        if self._is_closing:
+            return
+        first = lines[0]
+        if isinstance(first, Line) and first.rest:  # the end of a long line stands first in what was read
+            self._has_spoken = True
+            self._port.pieces(self._channel, (first.data, *first.rest))
+            lines = lines[1:]
+        messages = messages_in(lines, self._limits.reply_size_max_bytes, self._log, source="stdout")
+        if messages:
+            self._has_spoken = True
+            self._port.arrived(self._channel, messages)
+
+    def _take_stderr(self, lines: Sequence[Line | Oversize | Truncated]) -> None:
+        for line in lines:
+            text = (line.head if isinstance(line, Oversize) else line.data).decode("utf-8", "replace")
+            self._stderr.append(text)
+            self._log(text)
+
+    def _report_sent(self, size_bytes: int) -> None:
+        if not self._is_closing:
+            self._port.sent(self._channel, size_bytes)
+
+    def _report_end(self, cause: Cause) -> None:
+        if not self._is_reported:
+            self._is_reported = True
+            self._port.closed(self._channel, cause)
+
+    async def _stop(self, process: subprocess.Popen[bytes], writing: anyio.CancelScope) -> None:
+        """The orderly end, up to TERM."""
+        with anyio.move_on_after(FLUSH_GRACE_S):
+            await self._written.wait()
+        writing.cancel()
+        if not await exits_within(process, self._limits.stop_grace_s):
+            await self._terminate(process, self._limits.stop_grace_s)
+
+    async def _terminate(self, process: subprocess.Popen[bytes], grace_s: float) -> None:
+        self._is_terminated = True
+        signal_group(process, signal.SIGTERM)
+        await exits_within(process, grace_s)
+
+    def _kill_group(self, process: subprocess.Popen[bytes]) -> None:
+        """Once, since the group's number may come to mean another after its leader is reaped."""
+        if not self._is_killed:
+            self._is_killed = True
+            signal_group(process, signal.SIGKILL)
+
+    async def _finish(self, process: subprocess.Popen[bytes], mark: str) -> None:
+        """Make sure that nothing is left of it: no process, no descriptor."""
+        if not self._is_terminated and not has_exited(process):
+            await self._terminate(process, min(QUICK_GRACE_S, self._limits.stop_grace_s))
+        self._kill_group(process)
+        if await exits_within(process, KILL_WAIT_S):
+            process.wait()
+            self._warden.forget(process.pid)
+        else:
+            self._log(f"process {process.pid} could not be killed and is left behind")
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+        await to_thread.run_sync(end_marked, mark, QUICK_GRACE_S)
+
+    def _describe_end(self, process: subprocess.Popen[bytes], is_gone: bool) -> str:
+        return describe_end(process.wait() if is_gone else None, self.last_stderr, has_spoken=self._has_spoken)
+
+
+def _read_last(source: Descriptor, lines: LineReader, take: Take) -> None:
+    """Take what is in the pipe already. A process that has exited adds nothing, and others are not waited for."""
+    left = LAST_WORDS_MAX_BYTES
+    while left > 0 and (data := source.read_now(left)):
+        left -= len(data)
+        if read := lines.receive_bytes(data):
+            take(read)
+    if cut := lines.receive_eof():
+        take(cut)

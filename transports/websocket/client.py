@@ -1,0 +1,177 @@
+"""A server on a WebSocket: one two-way channel, from dialling it to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Final
+
+import anyio
+import h11
+from anyio.abc import ByteStream
+
+from ...core.base.effects import Cause, Close, Connected, End, Headers, Listen
+from ...core.base.errors import RemoteProtocolError
+from ...core.base.ids import ChannelId
+from ...core.base.limits import Limits
+from ...core.wire.http.response import Ended, ReplyEvent, ReplyReader
+from ...core.wire.oversize import answer_for
+from ...core.wire.websocket import Deflate, check_accepted, request_headers
+from ..base.dialer import LOST, Dialler, Unreachable
+from ..base.endpoint import Endpoint
+from ..base.port import Port
+from .connection import Socket
+from .frames import Frames
+
+SWITCHING: Final = 101
+NONCE_BYTES: Final = 16
+HANG_UP_S: Final = 1.0
+"""For closing a stream whose messages are all told."""
+
+
+class SocketServer(Socket):
+    """One session with a server. Give it a task: `tasks.start_soon(server.run)`.
+
+    Args:
+        dialler: for the origin of `endpoint`.
+        headers: sent with the request to upgrade, in place of the endpoint's of the same names.
+    """
+
+    def __init__(
+        self, dialler: Dialler, endpoint: Endpoint, headers: Headers, channel: ChannelId, port: Port, limits: Limits
+    ) -> None:
+        super().__init__(port, limits, peer="the server", gone=End.BROKEN)
+        self._channel = channel
+        self._dialler = dialler
+        self._target = endpoint.address().target
+        self._headers = _merged(endpoint.headers, headers)
+        self._connecting = anyio.CancelScope()
+        self._is_ordered_to_close = False
+        self._is_reported = False
+
+    def close(self, order: Close) -> None:
+        self._is_ordered_to_close = True
+        self._connecting.cancel()
+        super().close(order)
+
+    async def run(self) -> None:
+        """Connect, and stay until the end."""
+        cause = Cause(End.BROKEN, "shutting down")
+        try:
+            cause = await self._live()
+        except Exception:  # our own mistake: that is for whoever runs us, but nobody may wait for this server
+            cause = Cause(End.BROKEN, "internal error")
+            raise
+        finally:
+            self._report_end(Cause(End.DONE) if self._is_ordered_to_close else cause)
+
+    def _end(self, cause: Cause, code: int | None, reason: str) -> None:
+        """What is sent from now on is dropped: so its sender is told at once, not when the farewells are over."""
+        super()._end(cause, code, reason)
+        if not self._is_ordered_to_close:
+            self._report_end(cause)
+
+    def _report_end(self, cause: Cause) -> None:
+        if not self._is_reported:
+            self._is_reported = True
+            self._port.closed(self._channel, cause)
+
+    async def _live(self) -> Cause:
+        stream: ByteStream | None = None
+        frames: Frames | None = None
+        received = b""
+        try:
+            with self._connecting:
+                stream = await self._dialler.connect()
+                answer = await self._upgrade(stream)
+                if isinstance(answer, Cause):
+                    return answer
+                deflate, received = answer
+                frames = Frames(
+                    is_client=True,
+                    message_size_max_bytes=self._limits.reply_size_max_bytes,
+                    deflate=deflate,
+                    takes_binary=True,
+                )
+            if stream is None or frames is None:
+                return Cause(End.DONE)
+            if not self._is_ordered_to_close:
+                self._port.opened(self._channel, Connected())
+            return await self.carry(stream, frames, received=received)
+        except Unreachable as error:
+            return Cause(End.UNREACHABLE, str(error), unsent=True)
+        finally:
+            if stream is not None:
+                with anyio.move_on_after(HANG_UP_S, shield=True), contextlib.suppress(*LOST):
+                    await stream.aclose()
+
+    async def _upgrade(self, stream: ByteStream) -> tuple[Deflate | None, bytes] | Cause:
+        """The opening handshake. Returns what compression was agreed on and what was received behind it, or why it came
+        to nothing."""
+        nonce = os.urandom(NONCE_BYTES)
+        headers = [(b"host", self._dialler.address.authority), *request_headers(nonce), *self._headers]
+        http = h11.Connection(h11.CLIENT, max_incomplete_event_size=self._limits.head_size_max_bytes)
+        request = http.send(h11.Request(method="GET", target=self._target, headers=headers)) or b""
+        http.send(h11.EndOfMessage())
+        refusal: ReplyReader | None = None
+        try:
+            await stream.send(request)
+            received_bytes = 0
+            while True:
+                facts: list[ReplyEvent] = []
+                event = http.next_event()
+                if event is h11.NEED_DATA:
+                    if refusal is None and received_bytes > self._limits.head_size_max_bytes:  # interim ones count
+                        raise h11.RemoteProtocolError(
+                            f"head over the limit of {self._limits.head_size_max_bytes} bytes"
+                        )
+                    data = await _receive(stream, self._limits.read_size_bytes)
+                    received_bytes += len(data)
+                    http.receive_data(data)
+                elif isinstance(event, h11.InformationalResponse):
+                    if event.status_code == SWITCHING:
+                        return check_accepted(tuple(event.headers), nonce), http.trailing_data[0]
+                elif isinstance(event, h11.Response):
+                    if event.status_code < 300:
+                        detail = f"got HTTP status {event.status_code}, expected 101; is it a WebSocket's URL?"
+                        return Cause(End.BROKEN, detail)
+                    refusal = ReplyReader(Listen(server=""), self._limits)
+                    facts = refusal.receive_head(event.status_code, event.headers)
+                elif refusal is not None and isinstance(event, h11.Data):
+                    facts = refusal.receive_body(event.data)
+                elif refusal is not None and isinstance(event, h11.EndOfMessage):
+                    facts = refusal.receive_eof(is_complete=True)
+                for fact in facts:
+                    if isinstance(fact, Ended):
+                        return fact.cause
+        except (h11.RemoteProtocolError, *LOST) as error:
+            if refusal is not None:
+                (cut,) = refusal.receive_eof(is_complete=False)
+                assert isinstance(cut, Ended)
+                return cut.cause
+            seen = "a malformed" if isinstance(error, h11.RemoteProtocolError) else "no"
+            return Cause(End.BROKEN, f"got {seen} HTTP response to the upgrade ({str(error)[:200]})")
+        except RemoteProtocolError as error:
+            return Cause(End.BROKEN, error.message)
+
+    def _refuse(self, head: bytes) -> None:
+        answer = answer_for(head, None, self._limits.reply_size_max_bytes)
+        if answer is not None:
+            self._port.message(self._channel, answer)
+
+
+async def _receive(stream: ByteStream, size_bytes: int) -> bytes:
+    """What came; b"" at the end."""
+    try:
+        return await stream.receive(size_bytes)
+    except anyio.EndOfStream:
+        return b""
+
+
+def _merged(ours: Headers, carried: Headers) -> list[tuple[bytes, bytes]]:
+    replaced = {name.lower() for name, _ in carried}
+    names = replaced | {name.lower() for name, _ in ours}
+    headers = [(name, value) for name, value in ours if name.lower() not in replaced]
+    if "user-agent" not in names:
+        headers.insert(0, ("user-agent", "isthmus"))
+    return [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in (*headers, *carried)]

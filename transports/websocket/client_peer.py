@@ -1,0 +1,36 @@
+"""The client at the other end of a WebSocket, as an `Outlet`."""
+
+from __future__ import annotations
+
+from anyio.abc import ByteStream
+
+from ...core.base.effects import Cause, End
+from ...core.base.limits import Limits
+from ...core.wire.http.routes import SocketRoute
+from ...core.wire.oversize import answer_for
+from ..base.port import Port
+from .connection import Socket
+from .frames import Frames
+
+
+class SocketClient(Socket):
+    def __init__(self, port: Port, limits: Limits) -> None:
+        super().__init__(port, limits, peer="the client", gone=End.GONE)
+
+    async def serve(self, route: SocketRoute, stream: ByteStream, greeting: bytes, received: bytes) -> None:
+        frames = Frames(
+            is_client=False,
+            message_size_max_bytes=self._limits.request_size_max_bytes,
+            deflate=route.upgrade.deflate,
+        )
+        self._channel = self._port.open(route.opening, self)
+        cause = Cause(End.BROKEN, "the listener was stopped")
+        try:
+            cause = await self.carry(stream, frames, greeting=greeting, received=received)
+        finally:
+            self._port.closed(self._channel, cause)
+
+    def _refuse(self, head: bytes) -> None:
+        refusal = answer_for(head, None, self._limits.request_size_max_bytes, is_request=True)
+        if refusal is not None:
+            self._put(refusal, is_ordered=False)

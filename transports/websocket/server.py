@@ -1,0 +1,23 @@
+"""A client on a WebSocket: one two-way channel, from the upgrade of its HTTP connection to its end."""
+
+from __future__ import annotations
+
+from anyio.abc import ByteStream
+
+from ...core.base.limits import Limits
+from ...core.wire.http.routes import SocketRoute
+from ..base.port import Port
+
+
+async def serve_socket(
+    port: Port, route: SocketRoute, limits: Limits, stream: ByteStream, *, greeting: bytes, received: bytes
+) -> None:
+    """Serve one client on `stream` until it leaves or the channel is closed. The stream stays open.
+
+    Args:
+        greeting: the head of the response that grants the upgrade.
+        received: what was read behind the request.
+    """
+    from .client_peer import SocketClient
+
+    await SocketClient(port, limits).serve(route, stream, greeting, received)
