@@ -11,16 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rooms import LOOSE, PARTS, ROOMS, room_of
 
 ROOT = Path(__file__).parent.parent
-PARTS = ("core", "transports", "storage", "app")
-
-MAY_SEE = {
-    "core": {"core"},
-    "transports": {"transports", "core"},
-    "storage": {"storage"},
-    "app": {"app", "core", "transports", "storage"},
-}
 
 # No clock, no randomness, no files, no sockets, no threads: what is left computes.
 PURE = {
@@ -117,9 +110,68 @@ def test_each_part_looks_only_where_it_may(part: str) -> None:
             parts = name.split(".")
             if parts[0] == "isthmus":
                 assert len(parts) > 1, f"{where}, which is everything"
-                assert parts[1] in MAY_SEE[part], where
+                assert parts[1] == part or parts[1] in PARTS[part], where
             else:
                 assert parts[0] not in PARTS, f"{where}: the folders are installed below isthmus"
+
+
+def arrows(room: str) -> dict[str, list[str]]:
+    """The other rooms of the same part that the files of a room import, and where each is imported."""
+    found: dict[str, list[str]] = {}
+    for path in sources(room.partition("/")[0]):
+        file = path.relative_to(ROOT).as_posix()
+        if room_of(file) != room:
+            continue
+        for line, name in imports(path):
+            words = name.split(".")[1:]
+            if name.partition(".")[0] != "isthmus" or words[0] != file.partition("/")[0]:
+                continue
+            module = next(
+                (
+                    "/".join(words[:count]) + end
+                    for count in range(len(words), 0, -1)
+                    for end in (".py", "/__init__.py")
+                    if (ROOT / ("/".join(words[:count]) + end)).exists()
+                ),
+                "",
+            )
+            assert module, f"{file}:{line} imports {name}, which is no module"
+            if room_of(module) != room:
+                found.setdefault(room_of(module), []).append(f"{file}:{line}")
+    return found
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_import_only_the_rooms_that_their_row_names(room: str) -> None:
+    """And each room that a row names is imported: an arrow that nothing needs goes."""
+    found = arrows(room)
+    wrong = {target: places for target, places in found.items() if target not in ROOMS[room]}
+    assert not wrong, f"{room} imports rooms that tests/rooms.py does not allow it: {wrong}"
+    unused = set(ROOMS[room]) - found.keys()
+    assert not unused, f"{room} does not import {sorted(unused)} any more: take them out of its row in tests/rooms.py"
+
+
+def test_rooms_stand_in_order() -> None:
+    """A row names only rooms of rows above it, so that there are no circles."""
+    rows = list(ROOMS)
+    for at, room in enumerate(rows):
+        assert set(ROOMS[room]) <= set(rows[:at]), f"{room} names a room that stands below it"
+
+
+def test_each_file_stands_in_a_room() -> None:
+    """Every folder is a room, and outside the rooms stand only the files that may."""
+    for part in PARTS:
+        for path in sources(part):
+            file = path.relative_to(ROOT).as_posix()
+            assert room_of(file) in ROOMS, f"{file} is in no room of tests/rooms.py"
+            if part in LOOSE and path.parent == ROOT / part and path.stem != "__init__":
+                assert path.stem in LOOSE[part], f"{file} stands outside the rooms of {part}/"
+
+
+def test_the_listing_of_a_room_fits_a_screen() -> None:
+    for room in ROOMS:
+        count = sum(1 for path in (ROOT / room).glob("*.py") if path.stem != "__init__")
+        assert count <= 40, f"{room} has {count} files"
 
 
 @pytest.mark.parametrize("part", PARTS)

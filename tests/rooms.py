@@ -1,0 +1,190 @@
+"""The rooms of the tree, from the ground up, and which rooms each may import.
+
+A room is a folder. A row holds the folders that its files import, itself left out; each of them has a row above. A file
+that stands outside a room (`core/engine.py`) has a row of its own kind, "core" for all of them.
+
+`tests/test_layers.py` fails on any other import, and on an arrow that no import uses any more. `docs/generate.py` draws
+the picture in `docs/architecture.md` from the same table.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+CORE: Final[dict[str, tuple[str, ...]]] = {
+    "core/base": (),
+    "core/jsonrpc": ("core/base",),
+    "core/oracle": ("core/base",),
+    "core/wire": ("core/base",),
+    "core/wire/http1": ("core/wire",),
+    "core/wire/http": ("core/base", "core/jsonrpc", "core/wire", "core/wire/http1"),
+    "core/bridge": ("core/base", "core/jsonrpc"),
+    "core/state": ("core/base", "core/bridge", "core/jsonrpc", "core/wire/http"),
+    "core/downstream": ("core/base", "core/bridge", "core/jsonrpc", "core/state"),
+    "core/upstream": ("core/base", "core/bridge", "core/downstream", "core/jsonrpc", "core/state", "core/wire/http"),
+    "core/subscriptions": ("core/base", "core/bridge", "core/jsonrpc", "core/state", "core/upstream"),
+    "core/input_required": ("core/base", "core/bridge", "core/downstream", "core/jsonrpc", "core/state"),
+    "core/tasks": (
+        "core/base",
+        "core/bridge",
+        "core/downstream",
+        "core/input_required",
+        "core/jsonrpc",
+        "core/state",
+        "core/upstream",
+        "core/wire/http",
+    ),
+    "core/files/store": ("core/base", "core/state"),
+    "core/files/calls": (
+        "core/base",
+        "core/bridge",
+        "core/files/store",
+        "core/jsonrpc",
+        "core/state",
+        "core/upstream",
+    ),
+    "core/files/transfer": (
+        "core/base",
+        "core/downstream",
+        "core/files/calls",
+        "core/files/store",
+        "core/state",
+        "core/wire/http",
+    ),
+    "core/files": (
+        "core/base",
+        "core/bridge",
+        "core/files/calls",
+        "core/files/store",
+        "core/jsonrpc",
+        "core/state",
+    ),
+    "core/routing": (
+        "core/base",
+        "core/bridge",
+        "core/downstream",
+        "core/files/calls",
+        "core/input_required",
+        "core/jsonrpc",
+        "core/state",
+        "core/subscriptions",
+        "core/tasks",
+        "core/upstream",
+        "core/wire",
+        "core/wire/http",
+    ),
+    "core/endpoints": (
+        "core/base",
+        "core/bridge",
+        "core/downstream",
+        "core/input_required",
+        "core/jsonrpc",
+        "core/routing",
+        "core/state",
+        "core/subscriptions",
+        "core/upstream",
+        "core/wire/http",
+    ),
+    "core": (
+        "core/base",
+        "core/bridge",
+        "core/downstream",
+        "core/endpoints",
+        "core/files",
+        "core/files/calls",
+        "core/files/store",
+        "core/files/transfer",
+        "core/input_required",
+        "core/jsonrpc",
+        "core/routing",
+        "core/state",
+        "core/tasks",
+        "core/upstream",
+        "core/wire",
+    ),
+}
+
+TRANSPORTS: Final[dict[str, tuple[str, ...]]] = {
+    "transports/base": (),
+    "transports/http1": (),
+    "transports/http_client": ("transports/base", "transports/http1"),
+    "transports/sse": ("transports/base", "transports/http_client"),
+    "transports/websocket": ("transports/base",),
+    "transports/stdio": ("transports/base",),
+    "transports/unix": ("transports/base", "transports/stdio"),
+    "transports/reverse_proxy": ("transports/base",),
+    "transports/http_server": (
+        "transports/base",
+        "transports/http1",
+        "transports/reverse_proxy",
+        "transports/websocket",
+    ),
+    "transports": ("transports/base",),
+}
+
+STORAGE: Final[dict[str, tuple[str, ...]]] = {"storage": ()}
+
+APP: Final[dict[str, tuple[str, ...]]] = {
+    "app/base": (),
+    "app/config": ("app/base",),
+    "app/disk": (),
+    "app/runtime": ("app/base", "app/config", "app/disk"),
+    "app/admin": ("app/config", "app/runtime"),
+    "app/conform/script": ("app/base",),
+    "app/conform/generate": ("app/conform/script",),
+    "app/conform/clients": ("app/base", "app/config", "app/conform/script"),
+    "app/conform/servers": ("app/base", "app/config", "app/conform/clients", "app/conform/script"),
+    "app/conform/verdict": ("app/base", "app/conform/script"),
+    "app/conform/search": (
+        "app/base",
+        "app/config",
+        "app/conform/clients",
+        "app/conform/generate",
+        "app/conform/script",
+        "app/conform/servers",
+        "app/conform/verdict",
+    ),
+    "app/conform": (
+        "app/base",
+        "app/config",
+        "app/conform/clients",
+        "app/conform/script",
+        "app/conform/search",
+        "app/conform/verdict",
+    ),
+    # `gateway` stands below `commands` and `cli`, `main` above them.
+    "app/gateway.py": ("app/admin", "app/base", "app/config", "app/disk", "app/runtime"),
+    "app/commands": ("app/admin", "app/base", "app/config", "app/disk", "app/gateway.py", "app/runtime"),
+    "app/cli": (
+        "app/admin",
+        "app/base",
+        "app/commands",
+        "app/config",
+        "app/conform",
+        "app/gateway.py",
+        "app/runtime",
+    ),
+    "app": ("app/cli",),
+}
+
+PARTS: Final[dict[str, tuple[str, ...]]] = {
+    "core": (),
+    "transports": ("core",),
+    "storage": (),
+    "app": ("core", "transports", "storage"),
+}
+"""What is installed under `isthmus`, and which other parts each may import."""
+
+ROOMS: Final[dict[str, tuple[str, ...]]] = {**CORE, **TRANSPORTS, **STORAGE, **APP}
+
+LOOSE: Final[dict[str, frozenset[str]]] = {
+    "core": frozenset({"engine", "trace", "status"}),
+    "transports": frozenset({"memory"}),
+    "app": frozenset({"gateway", "main"}),
+}
+"""The files that may stand outside a room."""
+
+
+def room_of(path: str) -> str:
+    """The room of a file, given as its path from the root of the tree: `core/files/plane.py` is in `core/files`."""
+    return path if path in ROOMS else path.rpartition("/")[0]
