@@ -20,7 +20,7 @@ from anyio import to_thread
 from ..core.base.effects import Serve
 from ..core.base.limits import Limits
 from ..core.base.plan import Plan
-from ..core.downstream import event_store as archive
+from ..core.downstream import event_store
 from ..core.engine import Engine
 from ..core.wire.http.admin_routes import Page
 from ..core.wire.http.error_responses import page_answer
@@ -142,7 +142,7 @@ async def running(
                 limits=limits,
                 private_paths=(state, blobs_path),
             )
-            await records.delete_all(archive.PREFIX)  # their sessions ended with the process that had them
+            await records.delete_all(event_store.PREFIX)  # their sessions ended with the process that had them
             await workspaces.start_up()
             left = await left_behind(records, now_unix=time.time(), upload_ttl_s=limits.upload_ttl_s)
         # Only now: what does not start must not touch the trace of what runs.

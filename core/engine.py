@@ -63,7 +63,7 @@ from .input_required.call_state import Stating
 from .input_required.deferred_questions import Deferring
 from .input_required.suspended_calls import Parking
 from .input_required.url_elicitation import Visits
-from .jsonrpc import message as jsonrpc
+from .jsonrpc import envelope
 from .routing.router import Servers
 from .state.context import Desk
 from .state.exchange import ExchangeKey
@@ -282,7 +282,7 @@ class Engine:
         """`receive_message`, of a large one that its reader has not joined."""
         self._begin(now, channel)
         role = self._desk.role_if_open(channel)
-        if isinstance(role, UPSTREAM_ROLES) and not jsonrpc.is_marked(pieces):
+        if isinstance(role, UPSTREAM_ROLES) and not envelope.is_marked(pieces):
             self._servers.channels.receive_pieces(role, channel, pieces)
         else:
             self._hear(channel, b"".join(pieces))
@@ -413,7 +413,7 @@ class Engine:
             raise LocalProtocolError(f"there is no server {server!r} in the plan")
 
     def _hear(self, channel: ChannelId, message: bytes) -> None:
-        message = message.removeprefix(jsonrpc.MARK)
+        message = message.removeprefix(envelope.MARK)
         role = self._desk.role_if_open(channel)
         if isinstance(role, PostRole):
             self._posts.receive_post(role, channel, message)

@@ -81,9 +81,9 @@ from isthmus.core.base.plan import (
     UploadConsumer,
 )
 from isthmus.core.engine import Engine
-from isthmus.core.jsonrpc import message as jsonrpc
+from isthmus.core.jsonrpc import envelope
 from isthmus.core.jsonrpc.envelope_edges import EDGE_BYTES
-from isthmus.core.routing import passthrough as passing
+from isthmus.core.routing import passthrough
 from isthmus.core.status import Command
 from isthmus.core.wire.http.mcp_headers import headers_for
 from isthmus.core.wire.http.response import ENDED_ORDERLY
@@ -712,7 +712,10 @@ def operate(world: World, data: bytes) -> None:
 
 
 def test_one_input(data: bytes) -> None:
-    with patch.object(jsonrpc, "LARGE_BYTES", LARGE_BYTES), patch.object(passing, "PARTS_MIN_BYTES", PARTS_MIN_BYTES):
+    with (
+        patch.object(envelope, "LARGE_BYTES", LARGE_BYTES),
+        patch.object(passthrough, "PARTS_MIN_BYTES", PARTS_MIN_BYTES),
+    ):
         live(data)
 
 

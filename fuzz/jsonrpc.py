@@ -11,8 +11,8 @@ import re
 from typing import NoReturn
 
 from isthmus.core.base.errors import RemoteProtocolError
-from isthmus.core.jsonrpc import message as jsonrpc
-from isthmus.core.jsonrpc.message import Frame
+from isthmus.core.jsonrpc import envelope
+from isthmus.core.jsonrpc.envelope import Frame
 
 
 class Pairs(list[tuple[str, object]]):
@@ -67,13 +67,13 @@ def is_message(value: object) -> bool:
 def encode(frame: Frame) -> bytes:
     if frame.method is not None:
         if frame.id_raw is None:
-            return jsonrpc.encode_notification(frame.method, frame.params)
-        return jsonrpc.encode_request(frame.id_raw, frame.method, frame.params)
+            return envelope.encode_notification(frame.method, frame.params)
+        return envelope.encode_request(frame.id_raw, frame.method, frame.params)
     if frame.error is not None:
-        return jsonrpc.encode_error_raw(frame.id_raw, frame.error)
+        return envelope.encode_error_raw(frame.id_raw, frame.error)
     assert frame.id_raw is not None
     assert frame.result is not None
-    return jsonrpc.encode_result(frame.id_raw, frame.result)
+    return envelope.encode_result(frame.id_raw, frame.result)
 
 
 def test_one_input(data: bytes) -> None:
@@ -84,22 +84,22 @@ def test_one_input(data: bytes) -> None:
     except ValueError:
         value = None
     try:
-        frame = jsonrpc.decode(data)
+        frame = envelope.decode(data)
     except RemoteProtocolError as error:
         refusal = error
     else:
         check_frame(data, value, frame)
         return
     assert value is RecursionError or not is_message(value)
-    reply = jsonrpc.decode(jsonrpc.parse_failure(refusal))
+    reply = envelope.decode(envelope.parse_failure(refusal))
     assert reply.error is not None
     assert reply.id_raw == (None if refusal.shape == "reply" else refusal.id_raw)
 
 
 def check_frame(data: bytes, value: object, frame: Frame) -> None:
-    assert jsonrpc.decode(encode(frame)) == frame
+    assert envelope.decode(encode(frame)) == frame
     if frame.id_raw is not None:
-        assert jsonrpc.id_key(frame.id_raw) is not None
+        assert envelope.id_key(frame.id_raw) is not None
     if value is RecursionError:
         return
     assert is_message(value)

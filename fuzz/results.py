@@ -16,23 +16,15 @@ from isthmus.core.base.revisions import LEGACY, MODERN
 from isthmus.core.bridge import (
     capabilities,
     discovery,
+    elicitation,
+    errors,
+    input_requests,
     results,
-)
-from isthmus.core.bridge import (
-    elicitation as forms,
-)
-from isthmus.core.bridge import (
-    errors as faults,
-)
-from isthmus.core.bridge import (
-    input_requests as questions,
-)
-from isthmus.core.bridge import (
-    task_support as support,
+    task_support,
 )
 from isthmus.core.bridge.related_task import related_id, with_related, without_related
 from isthmus.core.bridge.request_meta import Envelope, add, read, strip
-from isthmus.core.jsonrpc.message import usable_error
+from isthmus.core.jsonrpc.envelope import usable_error
 
 METHODS: Final = ("tools/call", "tools/list", "prompts/get", "resources/read", "acme/own")
 MODERN_ONE: Final = MODERN["2026-07-28"]
@@ -79,18 +71,18 @@ def check_result(method: str, data: bytes) -> None:
             outcome(lambda client=client, server=server: results.to_legacy(method, data, client=client, server=server))  # type: ignore[misc]
     if made is not None and method == "tools/list":
         results.wrapped_tools(data)
-        support.read_support(data)
-        support.show_support(data, lambda name, said: said)
+        task_support.read_support(data)
+        task_support.show_support(data, lambda name, said: said)
 
 
 def check_error(method: str, data: bytes) -> None:
     data = usable_error(data)
-    for turn in (faults.to_modern, faults.to_legacy):
+    for turn in (errors.to_modern, errors.to_legacy):
         said = parse(turn(method, b'{"uri":"a:b"}', data))
         assert isinstance(said["code"], str)
-    faults.to_tool_result(method, data)
-    assert 200 <= faults.http_status(data) < 600
-    parse(faults.to_missing_capability(b"{}", error=data) or b"{}")
+    errors.to_tool_result(method, data)
+    assert 200 <= errors.http_status(data) < 600
+    parse(errors.to_missing_capability(b"{}", error=data) or b"{}")
     discovery.refused_revisions(data)
 
 
@@ -134,19 +126,19 @@ def check_params(data: bytes) -> None:
 
 def check_question(data: bytes) -> None:
     for method in ("elicitation/create", "sampling/createMessage", "roots/list"):
-        outcome(lambda method=method: questions.embed(method, data, capabilities=b"{}"))  # type: ignore[misc]
+        outcome(lambda method=method: input_requests.embed(method, data, capabilities=b"{}"))  # type: ignore[misc]
         for features in LEGACY.values():
-            outcome(lambda method=method, features=features: questions.to_older(method, data, features))  # type: ignore[misc]
-            outcome(lambda method=method, features=features: questions.answer_to_legacy(method, data, features))  # type: ignore[misc]
-    for asked in questions.read_questions(data)[0]:
-        parse(questions.embed(asked.method, asked.params))
-    parse(questions.retried(data, questions.read_responses(data), b'"state"'))
+            outcome(lambda method=method, features=features: input_requests.to_older(method, data, features))  # type: ignore[misc]
+            outcome(lambda method=method, features=features: input_requests.answer_to_legacy(method, data, features))  # type: ignore[misc]
+    for asked in input_requests.read_questions(data)[0]:
+        parse(input_requests.embed(asked.method, asked.params))
+    parse(input_requests.retried(data, input_requests.read_responses(data), b'"state"'))
 
 
 def check_form(data: bytes) -> None:
     schema, _, content = data.partition(b"\n")
-    parse(forms.plain_form(schema))
-    parse(forms.full_content(schema, content))
+    parse(elicitation.plain_form(schema))
+    parse(elicitation.full_content(schema, content))
 
 
 def test_one_input(data: bytes) -> None:

@@ -28,8 +28,7 @@ from isthmus.app.commands.losses import LOSSES, Fate
 from isthmus.app.config.load import loads, schema
 from isthmus.app.config.settings import Settings
 from isthmus.core.base.limits import Limits
-from isthmus.core.files.calls import artifact
-from isthmus.core.files.calls import offers as catalog
+from isthmus.core.files.calls import artifact, offers
 from isthmus.core.files.store.records import FileStatus
 from isthmus.core.tasks.record import TaskStatus
 
@@ -288,7 +287,7 @@ def test_what_the_configuration_page_promises() -> None:
 def test_shapes_on_the_files_page_are_the_ones_sent() -> None:
     """The members of each JSON example, in order, are those that clients get."""
     shapes = {one.name: json.loads(one.text) for one in blocks("json")}
-    offer = catalog.upload_offer(
+    offer = offers.upload_offer(
         server_id="demo",
         upload_url="http://h/upload/demo",
         sid="s",
@@ -302,8 +301,8 @@ def test_shapes_on_the_files_page_are_the_ones_sent() -> None:
     assert {k: v for k, v in shown_offer.items() if isinstance(v, bool | int)} == {
         k: v for k, v in sent_offer.items() if isinstance(v, bool | int)
     }
-    file = catalog.UploadedFile(upload_id="u", filename="f", mime_type="text/plain", size_bytes=1, sha256="0")
-    assert_same_shape(shapes.pop("upload"), json.loads(catalog.upload_reply("demo", "s", [file])))
+    file = offers.UploadedFile(upload_id="u", filename="f", mime_type="text/plain", size_bytes=1, sha256="0")
+    assert_same_shape(shapes.pop("upload"), json.loads(offers.upload_reply("demo", "s", [file])))
     one = artifact.Artifact(
         artifact_uri="artifact://",
         artifact_id="a",

@@ -18,8 +18,7 @@ import msgspec
 from ...core.base.effects import PipeOpening
 from ...transports.stdio.client import serve_pipe
 from ...transports.stdio.exit_reason import LAST_WORDS, last_words
-from ..base import logs
-from ..base import output as screen
+from ..base import logs, output
 from ..base.errors import Failed, StartError
 from ..base.version import VERSION
 from ..commands import banner
@@ -33,7 +32,7 @@ from ..runtime.event_loop import loop_of
 from ..runtime.garbage_collector import collect_rarely
 from ..runtime.probe import ServerReport, probe
 from ..runtime.signals import Stop, stoppable
-from . import wrap as wrapping
+from . import wrap
 from .arguments import CONFIG_NAMES, parser, token_of, why_unknown
 from .targets import address_of, target_of
 
@@ -49,11 +48,11 @@ _log = logging.getLogger("isthmus.cli")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    screen.set_up()
+    output.set_up()
     try:
         sys.exit(_run_command(argv))
     finally:
-        screen.finish()  # also after `--help`
+        output.finish()  # also after `--help`
 
 
 def _run_command(argv: Sequence[str] | None) -> int:
@@ -72,7 +71,7 @@ def _run_command(argv: Sequence[str] | None) -> int:
     except ConfigError as error:
         _complain(str(error))
         return USAGE
-    except (StartError, screen.Unheard, Failed) as error:
+    except (StartError, output.Unheard, Failed) as error:
         _complain(str(error))
         return FAILED
     except KeyboardInterrupt:
@@ -99,7 +98,7 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
             raise ConfigError(
                 "got --allow-host or --allow-origin with --listen stdio, expected them with HOST:PORT only"
             )
-        settings = wrapping.to_settings(options, upstream, id, Core(), is_inspected=True)
+        settings = wrap.to_settings(options, upstream, id, Core(), is_inspected=True)
         is_lasting = options.storage is not None
         return _run(partial(_wrap_stdio, settings, options.trace, is_lasting=is_lasting), if_stopped=DONE)
     host, port, path, is_lines = address_of(options.listen)
@@ -117,7 +116,7 @@ def _wrap(options: argparse.Namespace, command: list[str]) -> int:
         allowed_origins=origins,
         management=Management(token=token_of(None)),
     )
-    settings = wrapping.to_settings(options, upstream, id, core, is_inspected=is_inspected, unix_socket=lines_path)
+    settings = wrap.to_settings(options, upstream, id, core, is_inspected=is_inspected, unix_socket=lines_path)
     is_lasting = options.storage is not None
     work = partial(_serve_http, settings, options.trace, is_lasting=is_lasting, is_logged=False)
     return _run(work, if_stopped=DONE)
@@ -127,8 +126,8 @@ async def _serve_http(settings: Settings, trace: str | None, stop: Stop, *, is_l
     async with running(settings, listen=True, is_lasting=is_lasting, trace_path=trace) as service:
         reports = await _probe_all(service, is_logged=is_logged)
         try:
-            screen.say(banner.listening(service, reports))
-        except screen.Unheard as error:
+            output.say(banner.listening(service, reports))
+        except output.Unheard as error:
             _log.warning("nobody sees the banner: %s", error)
         collect_rarely()
         await anyio.sleep_forever()
@@ -232,25 +231,25 @@ def _check(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "check")
     path = _config_path(options.config)
     settings = load(path)
-    screen.say(f"{path}: valid, {len(settings.servers)} server{'s' if len(settings.servers) != 1 else ''}")
+    output.say(f"{path}: valid, {len(settings.servers)} server{'s' if len(settings.servers) != 1 else ''}")
     return _run(partial(_check_upstreams, settings), if_stopped=FAILED)
 
 
 async def _check_upstreams(settings: Settings, stop: Stop) -> int:
-    from ..commands import describe_eras as translations  # nothing else tells of them
+    from ..commands import describe_eras  # nothing else tells of them
 
     async with running(settings, listen=False, is_lasting=False) as service:
         reports = await _probe_all(service, is_logged=False, in_both_eras=True)
     is_good, is_translated = True, False
     for server, report in zip(settings.servers, reports, strict=True):
-        crossing = translations.describe(report)
-        screen.say("\n".join([*banner.describe(settings, server, report), *crossing]))
+        crossing = describe_eras.describe(report)
+        output.say("\n".join([*banner.describe(settings, server, report), *crossing]))
         is_translated = is_translated or bool(crossing)
         is_answered = not report.problem or awaits_clients(server, report)
         is_good = is_good and is_answered and not misfits(server, report)
     if is_translated:
-        screen.say("what becomes of each thing that is not carried as it is: docs/eras.md")
-    screen.say("all is wired" if is_good else "not all is wired: see above")
+        output.say("what becomes of each thing that is not carried as it is: docs/eras.md")
+    output.say("all is wired" if is_good else "not all is wired: see above")
     return DONE if is_good else FAILED
 
 
@@ -275,7 +274,7 @@ def _replay(options: argparse.Namespace, command: list[str]) -> int:
 
 def _schema(options: argparse.Namespace, command: list[str]) -> int:
     _no_command(command, "schema")
-    screen.say(msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode())
+    output.say(msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode())
     return DONE
 
 
@@ -323,7 +322,7 @@ def _no_command(command: list[str], name: str) -> None:
 def _run(work: Callable[[Stop], Awaitable[int]], if_stopped: int) -> int:
     try:
         return anyio.run(stoppable, work, if_stopped, **loop_of(os.environ))
-    except* (StartError, screen.Unheard) as group:
+    except* (StartError, output.Unheard) as group:
         raise _first(group) from None
 
 
@@ -333,7 +332,7 @@ def _first(group: BaseExceptionGroup[Exception]) -> Exception:
 
 
 def _complain(text: str) -> None:
-    screen.complain(f"isthmus: {text}")
+    output.complain(f"isthmus: {text}")
 
 
 if __name__ == "__main__":

@@ -13,18 +13,14 @@ from typing import TypeVar
 import msgspec
 
 from ...transports.base.endpoint import Endpoint
-from ..base import output as screen
+from ..base import output
 from ..commands import (
     files as file_command,
 )
 from ..commands import (
-    files_on_disk as local_files,
-)
-from ..commands import (
-    http_client as remote,
-)
-from ..commands import (
-    tasks as remote_tasks,
+    files_on_disk,
+    http_client,
+    tasks,
 )
 from ..commands.files_over_http import RemoteFiles
 from ..config.addresses import scheme_of
@@ -47,13 +43,13 @@ def answer(options: argparse.Namespace) -> bool:
 
 def _ps(options: argparse.Namespace) -> bool:
     servers = _isthmus(options).servers()
-    _say_told(options, servers, remote.table)
+    _say_told(options, servers, http_client.table)
     return True
 
 
 def _order(options: argparse.Namespace) -> bool:
     _isthmus(options).act(options.command, options.id)
-    screen.say(f"{options.id} {remote.DONE[options.command]}")
+    output.say(f"{options.id} {http_client.DONE[options.command]}")
     return True
 
 
@@ -61,21 +57,21 @@ def _tasks(options: argparse.Namespace) -> bool:
     isthmus = _isthmus(options)
     filters = {name: value for name in ("server", "status") if (value := getattr(options, name)) is not None}
     if options.verb == "list":
-        _say_told(options, remote_tasks.listed(isthmus, filters), remote_tasks.table)
+        _say_told(options, tasks.listed(isthmus, filters), tasks.table)
         return True
     if filters:
         raise ConfigError(
             f"got --{next(iter(filters))} with `tasks {options.verb}`, expected it with `tasks list` only"
         )
-    if len(options.id) < remote.PREFIX_MIN_CHARS:
-        right = f"the task's id, or at least its first {remote.PREFIX_MIN_CHARS} characters"
+    if len(options.id) < http_client.PREFIX_MIN_CHARS:
+        right = f"the task's id, or at least its first {http_client.PREFIX_MIN_CHARS} characters"
         raise ConfigError(f"got the id {options.id!r}, expected {right}")
-    task = remote_tasks.find(isthmus, options.id)
+    task = tasks.find(isthmus, options.id)
     if options.verb == "show":
-        _say_told(options, task, remote_tasks.description)
+        _say_told(options, task, tasks.description)
         return True
-    told = remote_tasks.cancel(isthmus, task["id"])
-    _say_told(options, told, lambda _: f"{screen.plain(task['id'])} is cancelled")
+    told = tasks.cancel(isthmus, task["id"])
+    _say_told(options, told, lambda _: f"{output.plain(task['id'])} is cancelled")
     return True
 
 
@@ -84,19 +80,19 @@ def _files(options: argparse.Namespace) -> bool:
     if options.root is None:
         is_done = file_command.run(options, RemoteFiles(_isthmus(options)), say_told)
     else:
-        with local_files.held(options.root) as files:
+        with files_on_disk.held(options.root) as files:
             is_done = file_command.run(options, files, say_told)
     return is_done
 
 
 def _say_told(options: argparse.Namespace, told: T, for_people: Callable[[T], str]) -> None:
-    screen.say(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() if options.json else for_people(told))
+    output.say(msgspec.json.format(msgspec.json.encode(told), indent=2).decode() if options.json else for_people(told))
 
 
-def _isthmus(options: argparse.Namespace) -> remote.Isthmus:
+def _isthmus(options: argparse.Namespace) -> http_client.Isthmus:
     url = options.url
     if url.startswith("unix:") and url.strip("/") != "unix:":
-        return remote.Isthmus(url, url.removeprefix("unix:"), token_of(options.token))
+        return http_client.Isthmus(url, url.removeprefix("unix:"), token_of(options.token))
     shown = without_credentials(url)
     if scheme_of(url) not in ("http", "https") or "?" in url:
         raise ConfigError(f"got --url {shown}, expected http(s)://HOST:PORT or unix:PATH")
@@ -104,7 +100,7 @@ def _isthmus(options: argparse.Namespace) -> remote.Isthmus:
         address = Endpoint(url).address()
     except ValueError as error:
         raise ConfigError(f"got --url {shown}: {error}") from error
-    return remote.Isthmus(shown, address, token_of(options.token))
+    return http_client.Isthmus(shown, address, token_of(options.token))
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace], bool]] = {

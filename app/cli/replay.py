@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from ...core.trace import replay as replay_trace
-from ..base import output as screen
+from ..base import output
 from ..base.errors import Failed
 from ..config.load import ConfigError
 from .arguments import parser
@@ -77,12 +77,12 @@ def _play_trace(path: str) -> bool:
             for difference in replay_trace(lines):
                 count += 1
                 if count <= DIFFERENCES_MAX:
-                    screen.say(_told(difference))
+                    output.say(_told(difference))
     except ValueError as error:
         raise Failed(f"{path}: {error}") from None
     if count > DIFFERENCES_MAX:
-        screen.say(f"… and {count - DIFFERENCES_MAX} more")
-    screen.say(f"{count} lines differ" if count != 1 else "1 line differs")
+        output.say(f"… and {count - DIFFERENCES_MAX} more")
+    output.say(f"{count} lines differ" if count != 1 else "1 line differs")
     return count == 0
 
 
@@ -93,4 +93,4 @@ def _told(difference: tuple[int, bytes, bytes]) -> str:
 
 
 def _cut(text: str) -> str:
-    return screen.plain(text if len(text) <= SHOWN_MAX_CHARS else f"{text[:SHOWN_MAX_CHARS]}…")
+    return output.plain(text if len(text) <= SHOWN_MAX_CHARS else f"{text[:SHOWN_MAX_CHARS]}…")

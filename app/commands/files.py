@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from ...core.base.plan import UPLOAD_SCHEME
-from ...core.files.store import handles as handle
+from ...core.files.store import handles
 from ..admin.files import FILTERS
 from ..base.errors import Failed
 from ..base.output import complain, plain, say, short
@@ -98,10 +98,10 @@ def find(files: Files, given: Sequence[str]) -> list[Json]:
 
 
 def _id_of(text: str) -> str:
-    for parse in (handle.parse_artifact, lambda uri: handle.parse_upload(uri, UPLOAD_SCHEME)):
+    for parse in (handles.parse_artifact, lambda uri: handles.parse_upload(uri, UPLOAD_SCHEME)):
         try:
             return parse(text)[1]
-        except handle.HandleError:
+        except handles.HandleError:
             continue
     if len(text) < PREFIX_MIN_CHARS:
         right = f"a file's id or URI, or at least the id's first {PREFIX_MIN_CHARS} characters"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import anyio
 import msgspec
 
-from ...core.files.store import handles as handle
+from ...core.files.store import handles
 from ...core.files.store.records import FileStatus, StoredArtifact, StoredUpload
 from ...storage.files import FileBlobs
 from ...storage.interface import StorageError
@@ -97,9 +97,9 @@ class LocalFiles:
 def _status(record: StoredUpload | StoredArtifact) -> FileStatus:
     """As of a file that nobody uses; when it was used last is not known."""
     if isinstance(record, StoredArtifact):
-        uri, tool = handle.format_artifact(record.sid, record.aid, record.filename), record.tool
+        uri, tool = handles.format_artifact(record.sid, record.aid, record.filename), record.tool
     else:
-        uri, tool = handle.format_upload(record.sid, record.uid), ""
+        uri, tool = handles.format_upload(record.sid, record.uid), ""
     told = {name: getattr(record, name) for name in FileStatus.__struct_fields__ if hasattr(record, name)}
     more = {"session": record.sid, "uri": uri, "tool": tool, "used_at_unix": 0.0, "pins": 0, "is_live": False}
     return msgspec.convert(told | more, FileStatus)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from . import remote_mcp_adapter as adapter_files
+from . import remote_mcp_adapter
 from .addresses import settle
 from .checks import check
 from .documents import MalformedDocument, Reader, parse
@@ -80,7 +80,7 @@ def loads(text: str, format: str, base_dir: str, environ: Mapping[str, str]) -> 
         raise ConfigError(f"not {format.upper()}: {error}".replace("\n", " ")) from error
     if format == "toml" and is_endpoints_file(document):
         return _settle(_endpoints(document, environ), base_dir)
-    if adapter_files.is_adapter_file(document):
+    if remote_mcp_adapter.is_adapter_file(document):
         return _settle(_adapter(document, environ), base_dir)
     reader = Reader(environ, {McpServer: CLIENT_KEYS})
     settings = reader.read(document, Settings)
@@ -112,18 +112,21 @@ def _endpoints(document: object, environ: Mapping[str, str]) -> Settings:
 
 def _adapter(document: object, environ: Mapping[str, str]) -> Settings:
     """The settings in a configuration of remote-mcp-adapter."""
-    document = adapter_files.prepared(document)
+    document = remote_mcp_adapter.prepared(document)
     reader = Reader(environ)
     file = reader.read(document, AdapterFile)
     settings, problems = Settings(), reader.problems
     notes: list[str] = []
     if isinstance(file, AdapterFile) and not problems:
-        settings, notes = adapter_files.to_settings(file)
-        problems = [*adapter_files.faults(file), *map(adapter_files.to_their_keys, check(settings, lambda key: True))]
+        settings, notes = remote_mcp_adapter.to_settings(file)
+        problems = [
+            *remote_mcp_adapter.faults(file),
+            *map(remote_mcp_adapter.to_their_keys, check(settings, lambda key: True)),
+        ]
     if problems:
         raise ConfigError("\n".join(reader.render(problem).replace("\n", " ") for problem in problems))
     assert isinstance(document, dict)
-    for line in (*notes, *adapter_files.unused(document)):
+    for line in (*notes, *remote_mcp_adapter.unused(document)):
         _log.warning("%s", line)
     return settings
 

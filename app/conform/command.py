@@ -10,8 +10,7 @@ from types import FrameType
 from typing import Final
 
 from ...core.oracle import Rule
-from ..base import logs
-from ..base import output as screen
+from ..base import logs, output
 from ..base.errors import Failed
 from ..config.load import ConfigError
 from .clients.targets import spec_of, target_of
@@ -114,11 +113,11 @@ def _tell(
 ) -> None:
     unwritten = _write_files(options, target, revisions, outcome, rules)
     for finding in outcome.findings:
-        screen.say(report.describe(finding) + "\n")
-    screen.say(report.table(outcome, rules))
-    screen.say(f"{outcome.count} conversations, {_rules(len(outcome.findings))} broken")
+        output.say(report.describe(finding) + "\n")
+    output.say(report.table(outcome, rules))
+    output.say(f"{outcome.count} conversations, {_rules(len(outcome.findings))} broken")
     if outcome.stopped and outcome.last is not None:
-        screen.say("\n".join(["it ended early, after this:", *(f"  {each}" for each in report.exchange(outcome.last))]))
+        output.say("\n".join(["it ended early, after this:", *(f"  {each}" for each in report.exchange(outcome.last))]))
     if unwritten:
         raise Failed("; ".join(unwritten))
 
@@ -163,11 +162,11 @@ def _replay(options: argparse.Namespace, trial: Trial[C]) -> bool:
             continue
         finding = trial.replayed(record.conversation, record.rule)
         if finding is None:
-            screen.say(f"{screen.plain(record.rule)}: not broken any more")
+            output.say(f"{output.plain(record.rule)}: not broken any more")
         else:
-            screen.say(report.describe(finding) + "\n")
+            output.say(report.describe(finding) + "\n")
             findings.append(finding)
-    screen.say(f"{_rules(len(findings))} broken")
+    output.say(f"{_rules(len(findings))} broken")
     return not _fails(findings, options.strict)
 
 

@@ -18,8 +18,8 @@ from ...core.base.effects import PipeOpening
 from ...core.base.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, UPSTREAM_UNAVAILABLE, RemoteProtocolError
 from ...core.base.limits import Limits
 from ...core.base.revisions import LATEST_LEGACY
-from ...core.jsonrpc import message as jsonrpc
-from ...core.jsonrpc.message import Frame
+from ...core.jsonrpc import envelope
+from ...core.jsonrpc.envelope import Frame
 from ...core.jsonrpc.splice import members
 from ...transports.base.port import Port
 from ...transports.memory import MemoryClient
@@ -93,7 +93,7 @@ class Conversation:
             self._peer.open(self._opening)
             self._send("initialize", msgspec.json.encode(hello), self._hello)
             while True:
-                self._receive(jsonrpc.decode(await self._peer.receive()))
+                self._receive(envelope.decode(await self._peer.receive()))
         except (anyio.EndOfStream, anyio.BrokenResourceError, Refusal, RemoteProtocolError):
             pass
         finally:
@@ -140,7 +140,7 @@ class Conversation:
 
     async def has_tools(self) -> bool:
         """Whether the server declared tools. Raises as `greeting` does."""
-        declared = jsonrpc.member_of(await self.greeting(), "capabilities")
+        declared = envelope.member_of(await self.greeting(), "capabilities")
         return declared is not None and declared.startswith(b"{") and "tools" in members(declared)
 
     async def request(self, method: str, params: bytes) -> bytes:
@@ -167,7 +167,7 @@ class Conversation:
         self._last_id += 1
         self._awaited[self._last_id] = awaited
         try:
-            self._peer.say(jsonrpc.encode_request(b"%d" % self._last_id, method, params))
+            self._peer.say(envelope.encode_request(b"%d" % self._last_id, method, params))
         except anyio.BrokenResourceError:
             del self._awaited[self._last_id]
             raise Refusal(CLOSED, UPSTREAM_UNAVAILABLE) from None
@@ -176,16 +176,16 @@ class Conversation:
     def _forget(self, id: int, *, is_answered: bool) -> None:
         self._awaited.pop(id, None)
         if not is_answered and not self._peer.is_closed:
-            self._peer.say(jsonrpc.encode_notification("notifications/cancelled", b'{"requestId":%d}' % id))
+            self._peer.say(envelope.encode_notification("notifications/cancelled", b'{"requestId":%d}' % id))
 
     def _receive(self, frame: Frame) -> None:
         if frame.is_request:
             assert frame.id_raw is not None
             if frame.method == "ping":
-                self._peer.say(jsonrpc.encode_result(frame.id_raw, b"{}"))
+                self._peer.say(envelope.encode_result(frame.id_raw, b"{}"))
             else:
                 text = f"this client has no {frame.method}"
-                self._peer.say(jsonrpc.encode_error(frame.id_raw, METHOD_NOT_FOUND, text))
+                self._peer.say(envelope.encode_error(frame.id_raw, METHOD_NOT_FOUND, text))
         elif frame.is_notification:
             if frame.method == "notifications/tools/list_changed":
                 self.tool_names = None
@@ -193,7 +193,7 @@ class Conversation:
             self._receive_answer(frame)
 
     def _receive_answer(self, frame: Frame) -> None:
-        number = None if frame.id_raw is None else jsonrpc.number_of(frame.id_raw)
+        number = None if frame.id_raw is None else envelope.number_of(frame.id_raw)
         awaited = None if number is None else self._awaited.pop(number, None)
         if awaited is None:
             return
@@ -203,7 +203,7 @@ class Conversation:
         else:
             awaited.result = frame.result or b"{}"
             if awaited is self._hello:
-                self._peer.say(jsonrpc.encode_notification("notifications/initialized", None))
+                self._peer.say(envelope.encode_notification("notifications/initialized", None))
         awaited.is_there.set()
         if awaited is self._hello and awaited.refusal is not None:
             self.leave()

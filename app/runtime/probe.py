@@ -13,7 +13,7 @@ from ...core.base.errors import RemoteProtocolError
 from ...core.base.name_filter import Selection
 from ...core.base.revisions import LATEST_MODERN
 from ...core.bridge.request_meta import Envelope, add
-from ...core.jsonrpc import message as jsonrpc
+from ...core.jsonrpc import envelope
 from ...core.status import Status
 from ...transports.memory import MemoryClient
 from .hub import Hub
@@ -120,9 +120,9 @@ async def _discover(hub: Hub, server: str, version: str) -> dict[str, object]:
     client = MemoryClient(hub)
     try:
         client.open(PipeOpening(server=server, is_own=True))
-        client.say(jsonrpc.encode_request(b"1", "server/discover", add(None, who)))
+        client.say(envelope.encode_request(b"1", "server/discover", add(None, who)))
         while True:
-            frame = jsonrpc.decode(await client.receive())
+            frame = envelope.decode(await client.receive())
             if frame.id_raw == b"1" and not frame.is_request:
                 return {} if frame.result is None else _members(frame.result)
     except (anyio.EndOfStream, anyio.BrokenResourceError, RemoteProtocolError):

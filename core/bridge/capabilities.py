@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ..base.errors import INVALID_PARAMS, RemoteProtocolError
 from ..base.revisions import Features
-from ..jsonrpc.message import member_of, text_of
+from ..jsonrpc.envelope import member_of, text_of
 from ..jsonrpc.splice import build_object, members, remove_members, set_member
 from .sampling import uses_tools
 

@@ -14,8 +14,8 @@ import msgspec
 
 from ..base.revisions import Features
 from ..jsonrpc.append import readable_text
+from ..jsonrpc.envelope import text_of
 from ..jsonrpc.equality import is_same
-from ..jsonrpc.message import text_of
 from ..jsonrpc.object_editor import Draft
 
 ORIGINAL: Final = "dev.isthmus/original"

@@ -17,7 +17,7 @@ import msgspec
 from ..base.errors import INTERNAL_ERROR, UNSUPPORTED_VERSION, RemoteProtocolError
 from ..base.memoize import remembered
 from ..base.revisions import MODERN, Features, features_of
-from ..jsonrpc.message import member_of, text_of
+from ..jsonrpc.envelope import member_of, text_of
 from ..jsonrpc.splice import build_object, elements, members, remove_members, set_member, take
 from .capabilities import client_to_legacy, client_to_modern, server_to_legacy, server_to_modern
 from .request_meta import PREFIX, Envelope, is_implementation

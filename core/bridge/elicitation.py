@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from ..base.errors import INVALID_PARAMS, RemoteProtocolError
-from ..jsonrpc.message import id_key, member_of, text_of
+from ..jsonrpc.envelope import id_key, member_of, text_of
 from ..jsonrpc.splice import build_object, insert_members, items_of, members, remove_members, set_member, take
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RemoteProtocolError
 from ..base.revisions import Features
-from ..jsonrpc.message import member_of, text_of
+from ..jsonrpc.envelope import member_of, text_of
 from ..jsonrpc.splice import build_object, insert_members, members, remove_members, set_member, take
 from .capabilities import declared, elicitation_mode
 from .elicitation import full_content, plain_form

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ..base.errors import INVALID_PARAMS, RemoteProtocolError
-from ..jsonrpc.message import member_of, text_of
+from ..jsonrpc.envelope import member_of, text_of
 from ..jsonrpc.splice import items_of, members, take
 from .sampling import blocks_of
 

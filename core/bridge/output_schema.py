@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 
 from ..base.errors import INTERNAL_ERROR, RemoteProtocolError
+from ..jsonrpc.envelope import text_of
 from ..jsonrpc.equality import is_same
-from ..jsonrpc.message import text_of
 from ..jsonrpc.object_editor import Draft, each
 from ..jsonrpc.splice import extend_array
 

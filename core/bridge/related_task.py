@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from ..base.errors import INTERNAL_ERROR, RemoteProtocolError
-from ..jsonrpc.message import described, member_of, text_of
+from ..jsonrpc.envelope import described, member_of, text_of
 from ..jsonrpc.splice import Edit, build_object, insert_members, members, remove_members, splice
 from .input_requests import RELATED_TASK
 

@@ -16,7 +16,7 @@ import msgspec
 
 from ..base.errors import INVALID_PARAMS, RemoteProtocolError
 from ..base.log_levels import LEVELS
-from ..jsonrpc.message import text_of
+from ..jsonrpc.envelope import text_of
 from ..jsonrpc.splice import (
     LOOK_MAX_BYTES,
     LOOKS_KEPT,

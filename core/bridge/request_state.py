@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, NoReturn
 import msgspec
 
 from ..base.errors import INVALID_PARAMS, PARSE_ERROR, LocalProtocolError, RemoteProtocolError
-from ..jsonrpc.message import member_of, text_of
+from ..jsonrpc.envelope import member_of, text_of
 from ..jsonrpc.number_text import normal_form
 
 PREFIX: Final = "ist1."

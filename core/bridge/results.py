@@ -20,8 +20,8 @@ import msgspec
 from ..base.errors import INTERNAL_ERROR, RemoteProtocolError
 from ..base.revisions import Features
 from ..jsonrpc.append import readable_elements, readable_members, readable_text
+from ..jsonrpc.envelope import text_of
 from ..jsonrpc.equality import is_same
-from ..jsonrpc.message import text_of
 from ..jsonrpc.object_editor import Draft, each
 from ..jsonrpc.splice import extend_array, take
 from .content import TRACE, block_to, knows_all, restored

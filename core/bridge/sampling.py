@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from ..base.revisions import Features
-from ..jsonrpc.message import member_of, text_of
+from ..jsonrpc.envelope import member_of, text_of
 from ..jsonrpc.splice import items_of, remove_members, set_member
 
 TOOL_BLOCKS: Final = frozenset({"tool_use", "tool_result"})

@@ -21,7 +21,7 @@ from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, RemoteProtocolError
 from ..base.timestamps import format_time as format_time
 from ..base.timestamps import parse_time as parse_time
 from ..jsonrpc.append import readable_text
-from ..jsonrpc.message import described, member_of, text_of
+from ..jsonrpc.envelope import described, member_of, text_of
 from ..jsonrpc.number_text import SAFE_INTEGER_MAX
 from ..jsonrpc.splice import Span, build_object, insert_members, members, remove_members, take
 from .input_requests import Question, read_questions

@@ -13,8 +13,8 @@ import msgspec
 from ..base.effects import Headers
 from ..base.errors import CANCELLED, INTERNAL_ERROR, TIMED_OUT
 from ..base.ids import ChannelId
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import set_member
 from ..state.context import Desk
 from ..state.exchange import NO_WISH, Exchange, Reply
@@ -143,7 +143,7 @@ class Courier:
         """Answer with an error of our own, and let the upstream know if it is at work."""
         self.up.withdraw(session, exchange, None, session.headers)
         exchange.is_native = True  # it says what it means in either era
-        self.answer(session, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
+        self.answer(session, exchange, envelope.encode_error(exchange.id_raw, code, text, data))
 
     def cancel(self, session: Session, exchange: Exchange, params: bytes, headers: Headers) -> None:
         """The client cancelled: nobody answers any more ("SHOULD NOT send a response", 2025-11-25 cancellation).
@@ -156,7 +156,7 @@ class Courier:
         exchange.step(ExchangeInput.CANCEL)
         message = None
         if exchange.reply.stream.number is not None and exchange.reply.ends_channel:
-            message = jsonrpc.encode_error(exchange.id_raw, CANCELLED, "the request was cancelled")
+            message = envelope.encode_error(exchange.id_raw, CANCELLED, "the request was cancelled")
         self._settle(session, exchange, message)
 
     def time_out(self, session: Session, exchange: Exchange) -> None:
@@ -232,9 +232,9 @@ class Courier:
         self.touch(session)
         reply.remaining -= 1
         self._streams.settle(reply)
-        envelope = jsonrpc.begin_result(exchange.id_raw)
+        beginning = envelope.begin_result(exchange.id_raw)
         rest_bytes = sum(map(len, pieces)) if size_bytes is None else size_bytes
-        self._desk.pass_on(channel, (envelope, *pieces), len(envelope) + rest_bytes)
+        self._desk.pass_on(channel, (beginning, *pieces), len(beginning) + rest_bytes)
         return channel
 
     def answer_at_once(self, reply: Reply, message: bytes) -> None:
@@ -335,8 +335,8 @@ class Courier:
         number = session.record_ask(ask)
         id_raw = b"%d" % number
         if ask.token_raw is not None and params is not None:
-            params = jsonrpc.replace_progress_token(params, id_raw)
-        message = jsonrpc.encode_request(id_raw, ask.method, params)
+            params = envelope.replace_progress_token(params, id_raw)
+        message = envelope.encode_request(id_raw, ask.method, params)
         stream = self._stream_for(session, ask.method, related)
         if stream is not None:
             self._put_ask(session, number, stream, message)
@@ -393,7 +393,7 @@ class Courier:
 
     def take_ask(self, session: Session, id_raw: bytes | None) -> Ask | None:
         """The question that a client's answer is for. None if there is none such, or the client was not asked yet."""
-        number = None if id_raw is None else jsonrpc.number_of(id_raw)
+        number = None if id_raw is None else envelope.number_of(id_raw)
         ask = None if number is None else session.asks.get(number)
         if number is None or ask is None or ask.stream is None:
             return None
@@ -432,7 +432,7 @@ class Courier:
         if ask is None or ask.stream is None:
             return
         params = set_member(params or b"{}", "requestId", b"%d" % number)
-        message = jsonrpc.encode_notification("notifications/cancelled", params)
+        message = envelope.encode_notification("notifications/cancelled", params)
         if not self._streams.put(session, ask.stream, message) and ask.is_shown:
             self.deliver(session, "notifications/cancelled", message, None)
 

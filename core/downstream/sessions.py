@@ -13,8 +13,8 @@ from ..base.errors import INVALID_REQUEST, OUTCOME_UNKNOWN, OVERLOADED, UPSTREAM
 from ..base.ids import ChannelId
 from ..base.revisions import LATEST_MODERN, MODERN, features_of
 from ..bridge.request_meta import Envelope
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..state.context import Desk
 from ..state.exchange import Exchange, ExchangeKey, Reply
 from ..state.session import Affinities, Session
@@ -66,7 +66,7 @@ class Clients:
 
     def read(self, channel: ChannelId, body: bytes, *, is_pipe: bool = False) -> Body | None:
         """The messages of a body. None when it was refused, as no batch or one too long."""
-        is_batch = jsonrpc.is_batch(body)
+        is_batch = envelope.is_batch(body)
         messages = self._split(channel, body, is_pipe=is_pipe) if is_batch else [body]
         if messages is None:
             return None
@@ -74,21 +74,21 @@ class Clients:
         faults: list[RemoteProtocolError] = []
         for message in messages:
             try:
-                frames.append(jsonrpc.decode(message))
+                frames.append(envelope.decode(message))
             except RemoteProtocolError as error:
                 faults.append(error)
         return Body(frames, faults, is_batch)
 
     def _split(self, channel: ChannelId, body: bytes, *, is_pipe: bool) -> list[bytes] | None:
         try:
-            messages = jsonrpc.split_batch(body)
+            messages = envelope.split_batch(body)
         except RemoteProtocolError as error:
-            self._desk.send(channel, jsonrpc.parse_failure(error), is_last=not is_pipe, status=error.http_status)
+            self._desk.send(channel, envelope.parse_failure(error), is_last=not is_pipe, status=error.http_status)
             return None
         limit = self._desk.limits.batch_max
         if not messages or len(messages) > limit:
             text = f"got a batch of {len(messages)} messages, expected 1 to {limit}"
-            message = jsonrpc.encode_error(None, INVALID_REQUEST, text)
+            message = envelope.encode_error(None, INVALID_REQUEST, text)
             self._desk.send(channel, message, is_last=not is_pipe, status=400)
             return None
         return messages
@@ -134,7 +134,7 @@ class Clients:
         if frame.method is not None and frame.id_raw is not None:
             if session.state is SessionState.INITIALIZED:
                 self._confirm(session)  # the notification may be late or lost: a request counts as it
-            id_key = jsonrpc.id_key(frame.id_raw)
+            id_key = envelope.id_key(frame.id_raw)
             assert id_key is not None
             return Exchange(
                 key,
@@ -159,7 +159,7 @@ class Clients:
         is_full = session.in_flight >= self._desk.limits.exchanges_per_session_max
         session.exchanges[exchange.key] = exchange
         if exchange.method == "ping":
-            self._courier.answer(session, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
+            self._courier.answer(session, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
         elif exchange.method == "initialize":
             self._courier.fail(session, exchange, INVALID_REQUEST, "this session is initialized: open another one")
         elif self._desk.is_draining:
@@ -173,7 +173,7 @@ class Clients:
             self._courier.fail(session, exchange, OVERLOADED, f"{limit} requests are open, the most a session may have")
         else:
             try:
-                exchange.token_raw = jsonrpc.progress_token(exchange.params)
+                exchange.token_raw = envelope.progress_token(exchange.params)
             except RemoteProtocolError as error:
                 self._courier.fail(session, exchange, error.rpc_code, error.message)
                 return
@@ -192,10 +192,10 @@ class Clients:
         """2025-11-25 basic/utilities/cancellation: unknown, finished and malformed ones are ignored, initialize is
         never cancelled."""
         try:
-            id_raw = jsonrpc.member_of(params, "requestId")
+            id_raw = envelope.member_of(params, "requestId")
         except RemoteProtocolError:
             return
-        id_key = None if id_raw is None else jsonrpc.id_key(id_raw)
+        id_key = None if id_raw is None else envelope.id_key(id_raw)
         exchange = None if id_key is None else session.find_by_id(id_key)
         if exchange is not None and exchange is not session.opener:
             assert params is not None
@@ -296,14 +296,14 @@ class Clients:
         session.features = features_of(revision)
         if session.pipe is None:
             opener.reply.session = session.id
-        self._courier.answer(session, opener, jsonrpc.encode_result(opener.id_raw, result))
+        self._courier.answer(session, opener, envelope.encode_result(opener.id_raw, result))
 
     def refuse_session(self, session: Session, error: bytes) -> None:
         """The handshake failed: the client learns why, and there is no session."""
         opener = session.opener
         assert opener is not None
         session.opener = None
-        self._courier.answer(session, opener, jsonrpc.encode_error_raw(opener.id_raw, error))
+        self._courier.answer(session, opener, envelope.encode_error_raw(opener.id_raw, error))
         self.close_session(session, "the handshake failed", cut_off_code=UPSTREAM_UNAVAILABLE)
 
     def _confirm(self, session: Session) -> None:

@@ -15,8 +15,8 @@ from ..bridge.content import TRACE
 from ..downstream.event_streams import Streams
 from ..downstream.responder import Courier
 from ..downstream.sessions import Clients
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import compact_members
 from ..routing.fast_path_rules import METHODS
 from ..routing.router import Servers
@@ -146,7 +146,7 @@ class ShortWay:
     ) -> Exchange:
         assert frame.id_raw is not None
         assert frame.method is not None
-        id_key = jsonrpc.id_key(frame.id_raw)
+        id_key = envelope.id_key(frame.id_raw)
         assert id_key is not None
         session.receive_headers(opening.headers)
         key = ExchangeKey(channel, 0)
@@ -186,12 +186,12 @@ class ShortWay:
         session = link.sessions[exchange.sid]
         result: bytes | None = None
         pieces: tuple[bytes, ...] | None = None
-        if len(message) < jsonrpc.LARGE_BYTES:
+        if len(message) < envelope.LARGE_BYTES:
             try:
-                frame = jsonrpc.decode(message)
+                frame = envelope.decode(message)
             except RemoteProtocolError:
                 return False
-            if frame.id_raw is None or jsonrpc.number_of(frame.id_raw) != number:
+            if frame.id_raw is None or envelope.number_of(frame.id_raw) != number:
                 return False
             result = _result_in(frame, link, session, exchange)
         elif exchange.is_plain:
@@ -204,22 +204,22 @@ class ShortWay:
         if pieces is not None:
             self._courier.pass_answer(session, exchange, pieces)
         elif result is not None:
-            self._courier.answer_plainly(session, exchange, jsonrpc.encode_result(exchange.id_raw, result))
+            self._courier.answer_plainly(session, exchange, envelope.encode_result(exchange.id_raw, result))
         return True
 
     def receive_answer(self, channel: ChannelId, message: bytes) -> bool:
         """One message came on a channel to a server, which goes on."""
-        if len(message) >= jsonrpc.LARGE_BYTES or _METHOD in message[:_METHOD_WITHIN]:
+        if len(message) >= envelope.LARGE_BYTES or _METHOD in message[:_METHOD_WITHIN]:
             return False
         role = self._desk.role_if_open(channel)
         if not isinstance(role, UP_ROLES) or (isinstance(role, ChildRole) and role.link.channel != channel):
             return False
         link = role.link
         try:
-            frame = jsonrpc.decode(message)
+            frame = envelope.decode(message)
         except RemoteProtocolError:
             return False
-        number = None if frame.id_raw is None else jsonrpc.number_of(frame.id_raw)
+        number = None if frame.id_raw is None else envelope.number_of(frame.id_raw)
         exchange = None if number is None else link.pending.get(number)
         if number is None or not isinstance(exchange, Exchange) or not _may_come_down(link, exchange):
             return False
@@ -233,7 +233,7 @@ class ShortWay:
             role.has_spoken = True
             self._uplink.receive_settled(role)
         self._take_in(link, exchange, number)
-        self._courier.answer_plainly(session, exchange, jsonrpc.encode_result(exchange.id_raw, result))
+        self._courier.answer_plainly(session, exchange, envelope.encode_result(exchange.id_raw, result))
         return True
 
     def _take_in(self, link: Link, exchange: Exchange, number: int) -> None:

@@ -11,11 +11,10 @@ from typing import Final, NamedTuple
 
 from ..base.effects import EventPipeOpening, Headers, PipeOpening, PostOpening
 from ..base.revisions import Era
-from ..bridge import request_meta as envelope
-from ..bridge import task_support as support
+from ..bridge import request_meta, task_support
 from ..bridge.request_meta import Envelope
 from ..input_required.deferred_questions import Deferring
-from ..jsonrpc import message as jsonrpc
+from ..jsonrpc import envelope
 from ..jsonrpc.splice import members, remove_members
 from ..state.context import Desk
 from ..state.session import Affinities, Audience, Session
@@ -68,16 +67,16 @@ class Acquaintances:
 
     def add(self, opening: PostOpening, session: Session, leg: Envelope, params: bytes | None) -> None:
         """A request was taken. Who wants more than an answer with each is nobody to remember."""
-        meta = jsonrpc.member_of(params, "_meta")
+        meta = envelope.member_of(params, "_meta")
         affinity = session.affinity
         if meta is None or len(meta) > SAID_MAX_BYTES or affinity is None or affinity.is_for_one:
             return
         key = opening.server, opening.principal, opening.headers, meta
-        if key in self._known or leg.log_level is not None or support.declares(leg.capabilities):
+        if key in self._known or leg.log_level is not None or task_support.declares(leg.capabilities):
             return
         if len(self._known) >= ACQUAINTANCES_MAX:
             del self._known[next(iter(self._known))]
-        rest = remove_members(meta, envelope.KEYS)
+        rest = remove_members(meta, request_meta.KEYS)
         self._known[key] = Acquaintance(session, leg, rest if members(rest) else b"")
 
     def find(self, opening: PostOpening, meta: bytes) -> Acquaintance | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..jsonrpc.message import IdKey
+from ..jsonrpc.envelope import IdKey
 from ..state.exchange import Exchange
 from ..state.session import Session
 

@@ -16,8 +16,8 @@ from ..base.ids import ChannelId
 from ..bridge.request_meta import revision_of
 from ..downstream.responder import Courier
 from ..downstream.sessions import Body, Clients
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..state.context import Desk
 from ..state.exchange import ExchangeKey, Reply
 from ..state.session import State as SessionState
@@ -94,7 +94,7 @@ class Pipes:
             return
         frames, faults, is_batch = said
         if faults and not is_batch and faults[0].shape != "reply" and faults[0].id_raw is None:
-            self._desk.send(channel, jsonrpc.parse_failure(faults[0]), is_last=True, status=faults[0].http_status)
+            self._desk.send(channel, envelope.parse_failure(faults[0]), is_last=True, status=faults[0].http_status)
             return
         is_told = bool(faults) or any(frame.is_request for frame in frames)
         if not self._has_room(pipe, role.pipe, frames, is_told=is_told):
@@ -133,13 +133,13 @@ class Pipes:
         if session is None or session.state is SessionState.CLOSED:
             if is_batch:
                 text = "got a batch before initialize, expected initialize first and alone"
-                self._desk.send(channel, jsonrpc.encode_error(None, INVALID_REQUEST, text))
+                self._desk.send(channel, envelope.encode_error(None, INVALID_REQUEST, text))
             else:
                 self._open_session(role, channel, frames[0], headers)
             return
         if is_batch and not session.features.batching:
             text = f"got a batch, which revision {session.features.revision} does not have: expected single messages"
-            self._desk.send(channel, jsonrpc.encode_error(None, INVALID_REQUEST, text))
+            self._desk.send(channel, envelope.encode_error(None, INVALID_REQUEST, text))
             return
         reply = Reply(session.streams[0], ends_channel=False, can_stream=True)
         if is_batch:
@@ -165,7 +165,7 @@ class Pipes:
         except RemoteProtocolError as error:
             if frame.is_notification:
                 return True
-            self._desk.send(channel, jsonrpc.encode_error(frame.id_raw, error.rpc_code, error.message))
+            self._desk.send(channel, envelope.encode_error(frame.id_raw, error.rpc_code, error.message))
             return True
         role.last_ordinal += 1
         reply = Reply(Stream(channel), ends_channel=False, can_stream=True)
@@ -175,20 +175,20 @@ class Pipes:
         try:
             self._stateless.receive_request(role.opening, key, frame, reply, headers, legs=role.legs)
         except RemoteProtocolError as error:
-            message = jsonrpc.encode_error(frame.id_raw, error.rpc_code, error.message, error.data)
+            message = envelope.encode_error(frame.id_raw, error.rpc_code, error.message, error.data)
             self._desk.send(channel, message)
         return True
 
     def _is_of_leg(self, role: PipeRole, frame: Frame) -> bool:
-        id_raw = jsonrpc.member_of(frame.params, "requestId")
-        return id_raw is not None and role.legs.find(jsonrpc.id_key(id_raw)) is not None
+        id_raw = envelope.member_of(frame.params, "requestId")
+        return id_raw is not None and role.legs.find(envelope.id_key(id_raw)) is not None
 
     def _receive_garbage(
         self, role: PipeRole, channel: ChannelId, error: RemoteProtocolError, headers: Headers
     ) -> None:
         """What asks, or may ask, is answered; of an answer, only whoever asked for it is told."""
         if error.shape != "reply":
-            self._desk.send(channel, jsonrpc.parse_failure(error))
+            self._desk.send(channel, envelope.parse_failure(error))
             return
         session = role.session
         ask = None if session is None else self._courier.take_ask(session, error.id_raw)
@@ -203,12 +203,12 @@ class Pipes:
             return
         assert frame.id_raw is not None
         if frame.method == "ping":
-            self._desk.send(channel, jsonrpc.encode_result(frame.id_raw, b"{}"))
+            self._desk.send(channel, envelope.encode_result(frame.id_raw, b"{}"))
         elif frame.method != "initialize":
             text = f"got {frame.method} before initialize, expected initialize first"
-            self._desk.send(channel, jsonrpc.encode_error(frame.id_raw, INVALID_REQUEST, text))
+            self._desk.send(channel, envelope.encode_error(frame.id_raw, INVALID_REQUEST, text))
         elif (fault := self._clients.no_room()) is not None:
-            self._desk.send(channel, jsonrpc.encode_error(frame.id_raw, OVERLOADED, fault))
+            self._desk.send(channel, envelope.encode_error(frame.id_raw, OVERLOADED, fault))
         else:
             if role.token is not None:
                 self._expect_greeting(channel)
@@ -217,4 +217,4 @@ class Pipes:
             )
 
     def _refuse(self, channel: ChannelId, status: int, code: int, text: str, id_raw: bytes | None = None) -> None:
-        self._desk.send(channel, jsonrpc.encode_error(id_raw, code, text), is_last=True, status=status)
+        self._desk.send(channel, envelope.encode_error(id_raw, code, text), is_last=True, status=status)

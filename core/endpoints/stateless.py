@@ -18,8 +18,7 @@ from ..base.ids import ChannelId
 from ..base.methods import MAY_ASK
 from ..base.plan import Affinity
 from ..base.revisions import MODERN, Era, is_known_modern
-from ..bridge import input_requests as questions
-from ..bridge import request_meta as envelope
+from ..bridge import input_requests, request_meta
 from ..bridge.capabilities import fingerprint
 from ..bridge.content import tool_error
 from ..bridge.discovery import server_info_of
@@ -29,8 +28,8 @@ from ..bridge.results import named
 from ..downstream.responder import Courier
 from ..downstream.sessions import Clients
 from ..input_required.replay import Replays, answers
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import remove_members
 from ..state.context import Desk
 from ..state.exchange import Exchange, ExchangeKey, Reply
@@ -133,10 +132,10 @@ class Stateless:
                 rpc_code=METHOD_NOT_FOUND,
                 http_status=404,
             )
-        id_key = jsonrpc.id_key(frame.id_raw)
+        id_key = envelope.id_key(frame.id_raw)
         if legs is not None and legs.find(id_key) is not None:
             raise RemoteProtocolError("got the id of a request that is still open, expected another")
-        token_raw = jsonrpc.progress_token(frame.params)
+        token_raw = envelope.progress_token(frame.params)
         claims = self._read_state(opening, frame)
         if claims is not None and claims.kind is Kind.PARK:
             found = self._parking.find(claims)
@@ -161,7 +160,7 @@ class Stateless:
         """What a `requestState` of ours says. None if there is none, or it is the server's own."""
         if frame.method not in MAY_ASK or frame.params is None or b"requestState" not in frame.params:
             return None
-        text = jsonrpc.text_of(jsonrpc.member_of(frame.params, "requestState"))
+        text = envelope.text_of(envelope.member_of(frame.params, "requestState"))
         if text is None or not is_ours(text):
             return None
         try:
@@ -186,7 +185,7 @@ class Stateless:
         assert frame.method == "tools/call"
         text = "the call was lost while it waited for answers. It is not repeated, for it may have had effects"
         result = named(complete(tool_error(text)), server_info_of(greeting))
-        self._courier.answer_at_once(reply, jsonrpc.encode_result(frame.id_raw, result))
+        self._courier.answer_at_once(reply, envelope.encode_result(frame.id_raw, result))
 
     def _resume(
         self,
@@ -200,9 +199,9 @@ class Stateless:
         headers: Headers,
     ) -> None:
         assert frame.id_raw is not None
-        id_key = jsonrpc.id_key(frame.id_raw)
+        id_key = envelope.id_key(frame.id_raw)
         assert id_key is not None
-        responses = questions.read_responses(frame.params)
+        responses = input_requests.read_responses(frame.params)
         fingerprint(leg.capabilities)  # which raises where they cannot be read in one way
         if exchange.park is not None:
             exchange.park.check_round(claims.round)
@@ -238,7 +237,7 @@ class Stateless:
     ) -> tuple[Session, Exchange]:
         assert frame.id_raw is not None
         assert frame.method is not None
-        id_key = jsonrpc.id_key(frame.id_raw)
+        id_key = envelope.id_key(frame.id_raw)
         assert id_key is not None
         if self._desk.is_draining:
             raise RemoteProtocolError("shutting down: no new requests", rpc_code=OVERLOADED, http_status=503)
@@ -246,7 +245,7 @@ class Stateless:
         responses: Mapping[str, bytes] = {}
         if claims is not None:
             assert params is not None
-            responses = questions.read_responses(params)
+            responses = input_requests.read_responses(params)
             params = remove_members(params, RETRIED)
         session = self._session_for(opening, key, leg)
         limit = self._desk.limits.exchanges_per_session_max
@@ -299,7 +298,7 @@ class Stateless:
         """Which arguments of the tool that a request calls are to be in headers, as far as its server has said."""
         if frame.method != "tools/call":
             return ()
-        tool = jsonrpc.text_of(jsonrpc.member_of(frame.params, "name"))
+        tool = envelope.text_of(envelope.member_of(frame.params, "name"))
         known = self._mirrors.get(audience_of(opening))
         return None if known is None or tool is None else known.get(tool, ())
 
@@ -316,13 +315,13 @@ class Stateless:
     def receive_cancel(self, legs: Legs, frame: Frame, headers: Headers) -> None:
         """`notifications/cancelled` on a pipe. What is unknown, or over, is ignored."""
         try:
-            id_raw = jsonrpc.member_of(frame.params, "requestId")
+            id_raw = envelope.member_of(frame.params, "requestId")
         except RemoteProtocolError:
             return
-        found = legs.find(None if id_raw is None else jsonrpc.id_key(id_raw))
+        found = legs.find(None if id_raw is None else envelope.id_key(id_raw))
         if found is not None and frame.params is not None:
             session, exchange = found
-            params = envelope.strip(frame.params)
+            params = request_meta.strip(frame.params)
             assert params is not None
             self._courier.cancel(session, exchange, params, headers)
 
@@ -396,10 +395,10 @@ def read_leg(frame: Frame) -> Envelope:
     Raises:
         RemoteProtocolError: something is missing (-32602), or its revision is not served (-32022).
     """
-    revision = envelope.revision_of(frame.params)
+    revision = request_meta.revision_of(frame.params)
     if revision is not None and revision != "" and not is_known_modern(revision):
         raise unsupported(revision)
-    return envelope.read(frame.params)
+    return request_meta.read(frame.params)
 
 
 def unsupported(revision: str) -> RemoteProtocolError:

@@ -11,14 +11,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from ..base.errors import INTERNAL_ERROR, RemoteProtocolError
-from ..bridge import errors as faults
-from ..bridge import results
+from ..bridge import errors, results
 from ..bridge.discovery import server_info_of
 from ..downstream.event_streams import Streams
 from ..input_required.deferred_questions import Deferring
 from ..input_required.suspended_calls import Parking, detached, wants
 from ..input_required.url_elicitation import Visits
-from ..jsonrpc import message as jsonrpc
+from ..jsonrpc import envelope
 from ..state.context import Desk
 from ..state.exchange import Exchange
 from ..state.session import Ask, Session
@@ -65,25 +64,25 @@ class Legwork:
 
     def shown(self, session: Session, exchange: Exchange, message: bytes) -> bytes:
         """An answer as its client reads it, under the id of the request that waits for it. Its status follows."""
-        frame = jsonrpc.decode(message)
+        frame = envelope.decode(message)
         if frame.error is not None:
-            error = frame.error if exchange.is_native else faults.to_modern(exchange.method, exchange.said, frame.error)
+            error = frame.error if exchange.is_native else errors.to_modern(exchange.method, exchange.said, frame.error)
             return self._refused(exchange, error)
         assert frame.result is not None
         if exchange.is_native:
-            return jsonrpc.encode_result(exchange.id_raw, frame.result)
+            return envelope.encode_result(exchange.id_raw, frame.result)
         try:
             result = results.to_modern(exchange.method, frame.result, server_info=server_info_of(session.greeting))
         except RemoteProtocolError as fault:
             text = f"the server's answer could not be read: {fault.message}"
-            return self._refused(exchange, jsonrpc.error_object(INTERNAL_ERROR, text))
-        return jsonrpc.encode_result(exchange.id_raw, result)
+            return self._refused(exchange, envelope.error_object(INTERNAL_ERROR, text))
+        return envelope.encode_result(exchange.id_raw, result)
 
     def _refused(self, exchange: Exchange, error: bytes) -> bytes:
         reply = exchange.reply
         if reply.ends_channel and reply.status == 200:
-            reply.status = faults.http_status(error)
-        return jsonrpc.encode_error_raw(exchange.id_raw, error)
+            reply.status = errors.http_status(error)
+        return envelope.encode_error_raw(exchange.id_raw, error)
 
     def end_leg(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """Answer the request that a call goes on with; the call itself goes on."""
@@ -114,7 +113,7 @@ class Legwork:
         elif method == "notifications/message":
             self._deliver_log(session, message, related)
         elif method == "notifications/elicitation/complete":
-            visit = jsonrpc.text_of(jsonrpc.member_of(jsonrpc.decode(message).params, "elicitationId"))
+            visit = envelope.text_of(envelope.member_of(envelope.decode(message).params, "elicitationId"))
             if visit is not None:
                 self.visits.receive_done(session, visit)
         elif related is not None:

@@ -13,8 +13,8 @@ from ..bridge.request_meta import may_name_sender, revision_of
 from ..downstream.event_streams import Streams
 from ..downstream.responder import Courier
 from ..downstream.sessions import Clients
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..state.context import Desk
 from ..state.exchange import ExchangeKey, Reply
 from ..state.session import Session
@@ -134,13 +134,13 @@ class Posts:
         if role.has_body:
             raise LocalProtocolError(f"channel {channel} is a POST, which has one body, and got a second")
         role.has_body = True
-        if body[:1] != b"{" and jsonrpc.is_batch(body):
+        if body[:1] != b"{" and envelope.is_batch(body):
             self._receive_batch(role, channel, body)
             return
         try:
-            frame = jsonrpc.decode(body)
+            frame = envelope.decode(body)
         except RemoteProtocolError as fault:
-            self._desk.send(channel, jsonrpc.parse_failure(fault), is_last=True, status=fault.http_status)
+            self._desk.send(channel, envelope.parse_failure(fault), is_last=True, status=fault.http_status)
             return
         if self.short is not None and self.short.receive_call(role, channel, frame):
             return
@@ -186,7 +186,7 @@ class Posts:
             return
         frames, faults, _ = said
         if faults:
-            self._desk.send(channel, jsonrpc.parse_failure(faults[0]), is_last=True, status=faults[0].http_status)
+            self._desk.send(channel, envelope.parse_failure(faults[0]), is_last=True, status=faults[0].http_status)
             return
         id_raw = frames[0].id_raw if len(frames) == 1 and frames[0].is_request else None
         try:
@@ -351,7 +351,7 @@ class Posts:
     def _refuse(
         self, channel: ChannelId, status: int, code: int, text: str, id_raw: bytes | None = None, data: object = None
     ) -> None:
-        self._desk.send(channel, jsonrpc.encode_error(id_raw, code, text, data), is_last=True, status=status)
+        self._desk.send(channel, envelope.encode_error(id_raw, code, text, data), is_last=True, status=status)
 
 
 def _is_of_session(frame: Frame, revision: str | None) -> bool:

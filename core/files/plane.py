@@ -14,15 +14,15 @@ import msgspec
 from ..base.errors import INVALID_PARAMS, RemoteProtocolError
 from ..base.plan import ServerPlan
 from ..bridge.content import tool_error
-from ..jsonrpc import message as rpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope as rpc
+from ..jsonrpc.envelope import Frame
 from ..state.context import Desk
 from ..state.exchange import Exchange, ExchangeKey
 from ..state.link import Errand, Link
 from ..state.listen import Filter
 from ..state.session import Session
 from ..state.tool_hints import Hints
-from .calls import offers as catalog
+from .calls import offers
 from .calls.calls import Calls
 from .calls.calls import Onward as CallsOnward
 from .calls.linked_resources import Reading
@@ -30,7 +30,7 @@ from .calls.path_mapping import to_there
 from .calls.tool_hints import read_hints
 from .calls.uris import base_url
 from .resources import OwnResources, is_own
-from .store import handles as handle
+from .store import handles
 from .store.store import Shelf
 
 SUBSCRIPTIONS: Final = ("resources/subscribe", "resources/unsubscribe")
@@ -58,7 +58,7 @@ class FilePlane:
     """Decides for servers with files; see `servers.FileRules` for what is asked of it."""
 
     def __init__(
-        self, desk: Desk, shelf: Shelf, nonces: handle.Nonces, calls: Calls, resources: OwnResources, reading: Reading
+        self, desk: Desk, shelf: Shelf, nonces: handles.Nonces, calls: Calls, resources: OwnResources, reading: Reading
     ) -> None:
         self.onward: Onward
         self._desk = desk
@@ -76,7 +76,7 @@ class FilePlane:
     def adapt_handshake(self, link: Link, result: bytes) -> bytes:
         server = link.plan
         uploads, artifacts = self.offers_uploads(server), self._resources.are_offered(server)
-        return catalog.extend_capabilities(result, server, offers_uploads=uploads, offers_artifacts=artifacts)
+        return offers.extend_capabilities(result, server, offers_uploads=uploads, offers_artifacts=artifacts)
 
     def roots_of(self, session: Session) -> bytes:
         """The session's own folders, the working one first: some servers take the first root as theirs."""
@@ -139,9 +139,9 @@ class FilePlane:
             if not server.takes_uploads:
                 return None
             uploads = self.offers_uploads(server)
-            return catalog.extend_tools(result, server, is_first_page=is_first, offers_uploads=uploads)
+            return offers.extend_tools(result, server, is_first_page=is_first, offers_uploads=uploads)
         if exchange.method == "resources/list" and rpc.member_of(result, "nextCursor") in (None, b"null"):
-            entries = [catalog.workflow_entry()] if self.offers_uploads(server) else []
+            entries = [offers.workflow_entry()] if self.offers_uploads(server) else []
             return self._resources.extend(link, exchange, result, entries)
         return None
 
@@ -159,9 +159,9 @@ class FilePlane:
 
     def _receive_read(self, link: Link, exchange: Exchange) -> bool:
         uri = rpc.text_of(rpc.member_of(exchange.params, "uri")) or ""
-        if uri == catalog.WORKFLOW_URI and self.offers_uploads(link.plan):
-            text = catalog.workflow_text(catalog.helper_name(link.plan.id))
-            self._finish(link, exchange, catalog.resource_contents(uri, "text/markdown", text.encode()))
+        if uri == offers.WORKFLOW_URI and self.offers_uploads(link.plan):
+            text = offers.workflow_text(offers.helper_name(link.plan.id))
+            self._finish(link, exchange, offers.resource_contents(uri, "text/markdown", text.encode()))
         elif is_own(uri):
             self._resources.receive_read(link, exchange, uri)
         elif not self._has(link, "resources"):
@@ -185,7 +185,7 @@ class FilePlane:
 
     def _receive_tool_call(self, link: Link, exchange: Exchange) -> bool:
         tool = rpc.text_of(rpc.member_of(exchange.params, "name"))
-        if tool == catalog.helper_name(link.plan.id) and self.offers_uploads(link.plan):
+        if tool == offers.helper_name(link.plan.id) and self.offers_uploads(link.plan):
             self._offer_upload(link, exchange)
             return True
         return self._calls.receive_call(link, exchange)
@@ -199,7 +199,7 @@ class FilePlane:
             self._finish(link, exchange, tool_error("Uploads need an HTTP listener, and this proxy has none."))
             return
         announced = rpc.member_of(exchange.params, "arguments")
-        problem = catalog.announced_problem(announced, limits.upload_size_max_bytes)
+        problem = offers.announced_problem(announced, limits.upload_size_max_bytes)
         if problem is not None:
             self._finish(link, exchange, tool_error(problem))
             return
@@ -213,14 +213,14 @@ class FilePlane:
             principal=session.principal,
             is_bearer=session.is_stateless,
         )
-        query = handle.sign_upload(
+        query = handles.sign_upload(
             self._desk.plan.link_key,
             server=session.server,
             sid=session.sid,
             nonce=nonce,
             expires_at_unix=int(self._desk.now_unix + ttl),
         )
-        offer = catalog.upload_offer(
+        offer = offers.upload_offer(
             server_id=session.server,
             upload_url=f"{base}/upload/{session.server}?{urlencode(query)}",
             sid=session.sid,

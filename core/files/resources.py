@@ -16,7 +16,7 @@ import msgspec
 from ..base.effects import Fetch, Fetched, StorageAnswer
 from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, OVERLOADED, RESOURCE_NOT_FOUND
 from ..base.plan import ServerPlan
-from ..jsonrpc import message as rpc
+from ..jsonrpc import envelope as rpc
 from ..jsonrpc.splice import set_member
 from ..state.context import Desk
 from ..state.exchange import Exchange, ExchangeKey
@@ -24,9 +24,9 @@ from ..state.link import Link
 from ..state.listen import Filter
 from ..state.session import Session
 from ..state.storage_orders import Waiting, reason_of
-from .calls import offers as catalog
+from .calls import offers
 from .calls.uris import describe
-from .store import handles as handle
+from .store import handles
 from .store.store import Change, Shelf, StoredArtifact
 
 CURSOR: Final = "isthmus-artifact:"
@@ -87,7 +87,7 @@ class OwnResources:
 
     def extend(self, link: Link, exchange: Exchange, result: bytes, entries: list[bytes]) -> bytes | None:
         """The last page of the server's own resources, with `entries` and the first of ours; None: nothing to add."""
-        result = catalog.extend_resources(result, entries)
+        result = offers.extend_resources(result, entries)
         return self._page(link.session_of(exchange), result, None) if self.are_offered(link.plan) else result
 
     def _page(self, session: Session, result: bytes, after: tuple[float, str] | None) -> bytes:
@@ -95,8 +95,8 @@ class OwnResources:
         records.sort(key=_order)
         shown = [record for record in records if after is None or _order(record) > after]
         page = shown[: self._desk.limits.artifact_page_max]
-        entries = [catalog.resource_entry(describe(self._desk, session, record), record.tool) for record in page]
-        result = catalog.extend_resources(result, entries)
+        entries = [offers.resource_entry(describe(self._desk, session, record), record.tool) for record in page]
+        result = offers.extend_resources(result, entries)
         if len(shown) > len(page):
             result = set_member(result, "nextCursor", msgspec.json.encode(_cursor(page[-1])))
         return result
@@ -122,7 +122,7 @@ class OwnResources:
             if exchange.key not in self._reads:
                 return  # cancelled
             if isinstance(answer, Fetched):
-                self._finish(link, exchange, catalog.resource_contents(uri, record.mime_type, answer.data))
+                self._finish(link, exchange, offers.resource_contents(uri, record.mime_type, answer.data))
             else:
                 self._fail(link, exchange, INTERNAL_ERROR, f"{uri} could not be read: {reason_of(answer)}")
 
@@ -130,16 +130,16 @@ class OwnResources:
 
     def _find(self, session: Session, uri: str) -> StoredArtifact | None:
         try:
-            sid, aid = handle.parse_artifact(uri)
-        except handle.HandleError:
+            sid, aid = handles.parse_artifact(uri)
+        except handles.HandleError:
             return None
         found = self._shelf.find(session.server, session.sid, session.principal, of_sid=sid, id=aid, kind="artifact")
         return found.record if found is not None and found.record.is_exposed else None
 
     def _why_gone(self, session: Session, uri: str) -> str:
         try:
-            sid, aid = handle.parse_artifact(uri)
-        except handle.HandleError:
+            sid, aid = handles.parse_artifact(uri)
+        except handles.HandleError:
             return ""
         whose = session.server, session.sid, session.principal
         return self._shelf.gone(*whose, of_sid=sid, id=aid, kind="artifact") or ""
@@ -189,7 +189,7 @@ class OwnResources:
             return
         gone = self._gone.setdefault(record.sid, [])
         if not change.is_there:
-            gone.append(handle.format_artifact(record.sid, record.aid, record.filename))
+            gone.append(handles.format_artifact(record.sid, record.aid, record.filename))
         self._desk.timers.set(("resources", record.sid), self._desk.now, "change of resources")
 
     def handle_change(self, sid: str) -> None:
@@ -220,7 +220,7 @@ class OwnResources:
 
 
 def is_own(uri: str) -> bool:
-    return uri.startswith(handle.ARTIFACT_SCHEME)
+    return uri.startswith(handles.ARTIFACT_SCHEME)
 
 
 def _order(record: StoredArtifact) -> tuple[float, str]:

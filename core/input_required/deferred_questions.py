@@ -14,12 +14,12 @@ from typing import Protocol
 
 from ..base.effects import Headers
 from ..base.methods import MAY_ASK
-from ..bridge import input_requests as questions
+from ..bridge import input_requests
 from ..bridge.capabilities import missing
 from ..bridge.discovery import server_info_of
 from ..bridge.request_state import Claims, Kind
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..state.context import Desk
 from ..state.exchange import Exchange
 from ..state.session import Ask, Session
@@ -60,7 +60,7 @@ class Deferring:
         """
         if ask.method != "roots/list" or missing(session.client.capabilities, ask.method, params) is not None:
             return False
-        entry = questions.embed(ask.method, params)
+        entry = input_requests.embed(ask.method, params)
         number = session.record_ask(ask)
         self._waiting.setdefault(session.sid, {})[number] = entry
         at = self._desk.now + self._desk.limits.held_timeout_s
@@ -95,7 +95,7 @@ class Deferring:
         for number, entry in waiting.items():
             response = responses.get(f"r{number}")
             if response is not None:
-                questions.check_response(jsonrpc.text_of(jsonrpc.member_of(entry, "method")) or "", response)
+                input_requests.check_response(envelope.text_of(envelope.member_of(entry, "method")) or "", response)
         for number in list(waiting):
             response = responses.get(f"r{number}")
             if response is not None:
@@ -110,7 +110,7 @@ class Deferring:
         if missing(exchange.leg.capabilities, "roots/list", None) is not None:
             return
         for number, entry in list(waiting.items()):
-            self.parking.ask(session, self._drop(session, number), jsonrpc.member_of(entry, "params"), exchange)
+            self.parking.ask(session, self._drop(session, number), envelope.member_of(entry, "params"), exchange)
 
     def withdraw(self, session: Session, number: int) -> bool:
         """The server does not want to know it any more. False if it did not wait here."""

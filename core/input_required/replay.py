@@ -13,7 +13,7 @@ from typing import Final
 from ..base.errors import RemoteProtocolError
 from ..base.limits import Limits
 from ..bridge.request_state import Claims, digest_of_value
-from ..jsonrpc import message as jsonrpc
+from ..jsonrpc import envelope
 from ..jsonrpc.splice import elements
 from ..state.session import Audience
 
@@ -48,10 +48,10 @@ class Replays:
         if is_first or len(known) >= self._limits.tools_known_max:
             known.clear()
         try:
-            tools = jsonrpc.member_of(result, "tools")
+            tools = envelope.member_of(result, "tools")
             for start, stop in elements(tools) if tools is not None and tools.startswith(b"[") else []:
                 assert tools is not None
-                name = jsonrpc.text_of(jsonrpc.member_of(tools[start:stop], "name"))
+                name = envelope.text_of(envelope.member_of(tools[start:stop], "name"))
                 if name is not None and _is_marked(tools[start:stop]):
                     known.add(name)
         except RemoteProtocolError:
@@ -61,7 +61,7 @@ class Replays:
         """Whether a request is the same when it is made twice."""
         if method in READS:
             return True
-        name = jsonrpc.text_of(jsonrpc.member_of(params, "name"))
+        name = envelope.text_of(envelope.member_of(params, "name"))
         return method == "tools/call" and name in self._tools.get(audience, ())
 
 
@@ -83,7 +83,7 @@ def take_answer(known: dict[str, bytes], entry: bytes) -> bytes | None:
 
 
 def _is_marked(tool: bytes) -> bool:
-    annotations = jsonrpc.member_of(tool, "annotations")
+    annotations = envelope.member_of(tool, "annotations")
     if annotations is None or not annotations.startswith(b"{"):
         return False
-    return any(jsonrpc.member_of(annotations, mark) == b"true" for mark in MARKS)
+    return any(envelope.member_of(annotations, mark) == b"true" for mark in MARKS)

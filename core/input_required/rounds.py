@@ -14,13 +14,13 @@ from typing import Protocol
 import msgspec
 
 from ..base.errors import INPUT_REFUSED, INTERNAL_ERROR, TOO_MANY_ROUNDS, RemoteProtocolError
-from ..bridge import input_requests as questions
+from ..bridge import input_requests
 from ..bridge.capabilities import missing
 from ..bridge.content import tool_error
 from ..bridge.input_requests import Question
 from ..downstream.responder import Courier
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..state.context import Desk
 from ..state.exchange import Exchange, ExchangeKey
 from ..state.exchange import Input as ExchangeInput
@@ -61,7 +61,7 @@ class Rounds:
         round = exchange.round = exchange.round or Round(exchange.params)
         self._say_visited(session, exchange, round)
         try:
-            asked, round.state_raw = questions.read_questions(result)
+            asked, round.state_raw = input_requests.read_questions(result)
             self._check(session, link, exchange, asked)
         except RemoteProtocolError as error:
             self._fail(link, exchange, INTERNAL_ERROR, f"the server asked what cannot be asked: {error.message}")
@@ -106,7 +106,7 @@ class Rounds:
         visit = self._desk.mint()
         params = question.params
         if not session.is_stateless:  # else the question is one of a task, whose client reads it as it is
-            params = questions.shown(
+            params = input_requests.shown(
                 question.method,
                 question.params,
                 session.features,
@@ -148,12 +148,12 @@ class Rounds:
         try:
             result = answer.result
             if not session.is_stateless:
-                result = questions.answered(question.method, question.params, session.features, result)
-            questions.check_response(question.method, result)
+                result = input_requests.answered(question.method, question.params, session.features, result)
+            input_requests.check_response(question.method, result)
         except RemoteProtocolError as error:
             self._receive_refusal(link, exchange, round, question, _error(error.rpc_code, error.message))
             return
-        if number in round.visits and jsonrpc.text_of(jsonrpc.member_of(result, "action")) != "accept":
+        if number in round.visits and envelope.text_of(envelope.member_of(result, "action")) != "accept":
             del round.visits[number]
         round.answers[question.key] = result
         self._go_on(link, exchange)
@@ -165,19 +165,19 @@ class Rounds:
             round.answers[question.key] = CANCELLED_FORM
             self._go_on(link, exchange)
             return
-        said = jsonrpc.text_of(jsonrpc.member_of(jsonrpc.usable_error(error), "message")) or "no reason was given"
+        said = envelope.text_of(envelope.member_of(envelope.usable_error(error), "message")) or "no reason was given"
         text = f"the server asked for {question.method}, which the client refused: {said}"
         if exchange.method == "tools/call":
-            self._finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, tool_error(text)))
+            self._finish(link, exchange, envelope.encode_result(exchange.id_raw, tool_error(text)))
         else:
-            self._finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, INPUT_REFUSED, text))
+            self._finish(link, exchange, envelope.encode_error(exchange.id_raw, INPUT_REFUSED, text))
 
     def _go_on(self, link: Link, exchange: Exchange) -> None:
         """Repeat the request once everything is answered."""
         round = exchange.round
         if round is None or round.open or exchange.state is not ExchangeState.ASKING:
             return
-        exchange.params = questions.retried(round.base, round.answers, round.state_raw)
+        exchange.params = input_requests.retried(round.base, round.answers, round.state_raw)
         self.onward.resend(link, exchange)
 
     # --- Ends -------------------------------------------------------------------------------------------------------
@@ -201,14 +201,14 @@ class Rounds:
         for visit in visits.values():
             params = msgspec.json.encode({"elicitationId": visit})
             method = "notifications/elicitation/complete"
-            self._courier.deliver(session, method, jsonrpc.encode_notification(method, params), exchange)
+            self._courier.deliver(session, method, envelope.encode_notification(method, params), exchange)
 
     def _fail(self, link: Link, exchange: Exchange, code: int, text: str, *, is_tools: bool = False) -> None:
         """Args: is_tools: a tool's call ends with a result that says so, which its caller reads."""
         if is_tools and exchange.method == "tools/call":
-            self._finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, tool_error(text)))
+            self._finish(link, exchange, envelope.encode_result(exchange.id_raw, tool_error(text)))
         else:
-            self._finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, code, text))
+            self._finish(link, exchange, envelope.encode_error(exchange.id_raw, code, text))
 
     def _finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
         self.onward.finish(link, exchange, message)

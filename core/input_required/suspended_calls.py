@@ -18,14 +18,14 @@ from ..base.effects import Headers
 from ..base.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, OVERLOADED, RemoteProtocolError
 from ..base.log_levels import LEVELS
 from ..base.methods import MAY_ASK
-from ..bridge import input_requests as questions
+from ..bridge import input_requests
 from ..bridge.capabilities import missing
 from ..bridge.discovery import server_info_of
 from ..bridge.input_shapes import METHODS
 from ..bridge.request_meta import Envelope
 from ..bridge.request_state import Claims, Kind
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import set_member
 from ..state.context import Desk
 from ..state.exchange import Exchange, Reply
@@ -98,7 +98,7 @@ class Parking:
         try:
             self._ask(session, ask, params, related)
         except RemoteProtocolError as fault:
-            refusal = jsonrpc.error_object(fault.rpc_code, fault.message)
+            refusal = envelope.error_object(fault.rpc_code, fault.message)
             self.up.reply(session, ask, Frame(error=refusal), session.headers)
 
     def _ask(self, session: Session, ask: Ask, params: bytes | None, related: Exchange | None) -> None:
@@ -117,7 +117,7 @@ class Parking:
             self.up.reply(session, ask, refusal_of(ask.method), session.headers)
             return
         abilities = None if exchange.leg is None else exchange.leg.capabilities
-        entry = questions.embed(ask.method, params, capabilities=abilities)
+        entry = input_requests.embed(ask.method, params, capabilities=abilities)
         known = take_answer(exchange.known, entry)
         if known is not None:
             self.up.reply(session, ask, Frame(result=known), session.headers)
@@ -125,7 +125,7 @@ class Parking:
         park = exchange.park or self._begin(session, exchange)
         if park is None:
             text = "too many calls wait for answers of their clients: try again later"
-            self.up.reply(session, ask, Frame(error=jsonrpc.error_object(INTERNAL_ERROR, text)), session.headers)
+            self.up.reply(session, ask, Frame(error=envelope.error_object(INTERNAL_ERROR, text)), session.headers)
             return
         number = session.record_ask(ask._replace(exchange=exchange))
         park.receive_question(Wanted(number, ask.method, entry))
@@ -227,7 +227,7 @@ class Parking:
         park.check_round(round)
         for key, response in responses.items():
             if (wanted := park.open.get(key)) is not None:
-                questions.check_response(wanted.method, response)
+                input_requests.check_response(wanted.method, response)
         outcome = park.outcome
         answered = park.claim(round, responses)
         exchange.leg, exchange.token_raw = leg, token_raw
@@ -265,10 +265,10 @@ class Parking:
         progress, park.progress = park.progress, None
         if progress is not None and exchange.token_raw is not None:
             params = set_member(progress, "progressToken", exchange.token_raw)
-            self._legs.tell(session, exchange, jsonrpc.encode_notification("notifications/progress", params))
+            self._legs.tell(session, exchange, envelope.encode_notification("notifications/progress", params))
 
     def _is_unable(self, leg: Envelope, wanted: Wanted) -> bool:
-        return missing(leg.capabilities, wanted.method, jsonrpc.member_of(wanted.entry, "params")) is not None
+        return missing(leg.capabilities, wanted.method, envelope.member_of(wanted.entry, "params")) is not None
 
     # --- Meanwhile --------------------------------------------------------------------------------------------------
 
@@ -284,7 +284,7 @@ class Parking:
         held_bytes = sum(len(e.park.outcome or b"") for _, e in self._by_id.values() if e.park is not None)
         if not park.has_leg and held_bytes + len(message) > self._desk.limits.parks_held_max_bytes:
             text = "the answer came while its client was away, and was too large to be kept: the call has run"
-            message = jsonrpc.encode_error(exchange.id_raw, OVERLOADED, text, {"outcome": "executed"})
+            message = envelope.encode_error(exchange.id_raw, OVERLOADED, text, {"outcome": "executed"})
             exchange.is_native = True
         if park.settle(message):
             return True
@@ -313,7 +313,7 @@ class Parking:
         assert park is not None
         assert not park.has_leg
         if method == "notifications/progress":
-            park.progress = jsonrpc.decode(message).params
+            park.progress = envelope.decode(message).params
         elif self._has_room(park, message):
             park.missed.append(message)
 
@@ -376,13 +376,13 @@ class Parking:
 
 def wants(exchange: Exchange, message: bytes) -> bool:
     """Whether the client of a call is to be told: of the log only what it has asked for with this request."""
-    frame = jsonrpc.decode(message)
+    frame = envelope.decode(message)
     if frame.method != "notifications/message":
         return True
     wanted = None if exchange.leg is None else exchange.leg.log_level
     if wanted is None:
         return False
-    level = jsonrpc.text_of(jsonrpc.member_of(frame.params, "level"))
+    level = envelope.text_of(envelope.member_of(frame.params, "level"))
     return level not in LEVELS or LEVELS.index(level) >= LEVELS.index(wanted)
 
 
@@ -392,18 +392,18 @@ def asking(id_raw: bytes, entries: Mapping[str, bytes], state: str, server_info:
     listed = b",".join(msgspec.json.encode(key) + b":" + entry for key, entry in entries.items())
     result = b'{"resultType":"input_required","inputRequests":{' + listed + b'},"requestState":'
     meta = b"" if server_info is None else b',"_meta":{"io.modelcontextprotocol/serverInfo":' + server_info + b"}"
-    return jsonrpc.encode_result(id_raw, result + msgspec.json.encode(state) + meta + b"}")
+    return envelope.encode_result(id_raw, result + msgspec.json.encode(state) + meta + b"}")
 
 
 def fallback(method: str) -> Frame:
     """What a server hears whose question reaches nobody."""
-    kind, said = questions.FALLBACKS.get(method, ("error", NOT_ASKED))
+    kind, said = input_requests.FALLBACKS.get(method, ("error", NOT_ASKED))
     return Frame(result=said) if kind == "result" else Frame(error=said)
 
 
 def refusal_of(method: str) -> Frame:
     """What a server hears whose client does not offer what it takes to be asked."""
-    _, said = questions.REFUSALS[method]
+    _, said = input_requests.REFUSALS[method]
     return Frame(error=said)
 
 

@@ -15,12 +15,12 @@ from typing import Final, Protocol
 import msgspec
 
 from ..base.errors import INPUT_REFUSED, MISSING_CAPABILITY, RemoteProtocolError
-from ..bridge import input_requests as questions
+from ..bridge import input_requests
 from ..bridge.capabilities import missing
 from ..bridge.content import tool_error
 from ..bridge.discovery import server_info_of
 from ..bridge.request_state import Claims, Kind, digest_of_value
-from ..jsonrpc import message as jsonrpc
+from ..jsonrpc import envelope
 from ..jsonrpc.splice import elements
 from ..state.context import Desk
 from ..state.exchange import Exchange, ExchangeKey, State
@@ -70,7 +70,8 @@ class Visits:
         try:
             pages = _pages(error)
             entries = {
-                f"r{index}": questions.embed("elicitation/create", page) for index, page in enumerate(pages, start=1)
+                f"r{index}": input_requests.embed("elicitation/create", page)
+                for index, page in enumerate(pages, start=1)
             }
             visits = {f"r{index}": _visit(page) for index, page in enumerate(pages, start=1)}
         except RemoteProtocolError:
@@ -86,7 +87,7 @@ class Visits:
         if lacking is not None:
             data = {"requiredCapabilities": msgspec.Raw(lacking)}
             text = "the server wants its user to visit a page, and the client cannot be asked for that"
-            self._down.answer(session, exchange, jsonrpc.encode_error(exchange.id_raw, MISSING_CAPABILITY, text, data))
+            self._down.answer(session, exchange, envelope.encode_error(exchange.id_raw, MISSING_CAPABILITY, text, data))
             return True
         state = self._stating.state(session, exchange, Kind.URL, questions=visits)
         self._down.answer(session, exchange, asking(exchange.id_raw, entries, state, server_info_of(session.greeting)))
@@ -98,9 +99,9 @@ class Visits:
         if refused:
             text = "the server wants its user to visit a page first, and that was declined"
             if exchange.method == "tools/call":
-                message = jsonrpc.encode_result(exchange.id_raw, tool_error(text))
+                message = envelope.encode_result(exchange.id_raw, tool_error(text))
             else:
-                message = jsonrpc.encode_error(exchange.id_raw, INPUT_REFUSED, text)
+                message = envelope.encode_error(exchange.id_raw, INPUT_REFUSED, text)
             self._down.answer(session, exchange, message)
             return
         exchange.visited = frozenset(visit for visit in claims.questions.values() if visit)
@@ -150,15 +151,15 @@ class Visits:
 
 
 def _pages(error: bytes) -> list[bytes]:
-    data = jsonrpc.member_of(error, "data")
-    listed = None if data is None or not data.startswith(b"{") else jsonrpc.member_of(data, "elicitations")
+    data = envelope.member_of(error, "data")
+    listed = None if data is None or not data.startswith(b"{") else envelope.member_of(data, "elicitations")
     if listed is None or not listed.startswith(b"["):
         return []
     return [listed[start:stop] for start, stop in elements(listed)]
 
 
 def _visit(page: bytes) -> str:
-    return _short(jsonrpc.text_of(jsonrpc.member_of(page, "elicitationId")) or "")
+    return _short(envelope.text_of(envelope.member_of(page, "elicitationId")) or "")
 
 
 def _short(name: str) -> str:
@@ -166,4 +167,4 @@ def _short(name: str) -> str:
 
 
 def _is_accepted(response: bytes | None) -> bool:
-    return response is not None and jsonrpc.text_of(jsonrpc.member_of(response, "action")) == "accept"
+    return response is not None and envelope.text_of(envelope.member_of(response, "action")) == "accept"

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from ..base.errors import RemoteProtocolError
-from .message import text_of
+from .envelope import text_of
 from .splice import Span, elements, extend_array, members, set_member, take
 
 

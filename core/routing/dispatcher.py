@@ -9,8 +9,8 @@ import msgspec
 from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, RemoteProtocolError
 from ..base.ids import ChannelId
 from ..files.calls.linked_resources import PURPOSE as LINKED
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..state.context import Desk
 from ..state.exchange import Exchange
 from ..state.exchange import Input as ExchangeInput
@@ -20,14 +20,14 @@ from ..state.upstream_session import State
 from ..subscriptions.client_listens import Listens
 from ..subscriptions.server_listens import News
 from ..tasks.upstream_tasks import PURPOSES, Tasked
-from ..upstream import filtering as visibility
+from ..upstream import filtering
 from ..upstream.failures import Losses
 from ..upstream.handshake import Handshakes
 from ..upstream.resumption import Resuming
 from ..upstream.server_messages import Asking
 from ..upstream.writer import Uplink
 from ..wire.oversize import owner_of
-from . import fast_path_rules as plain
+from . import fast_path_rules
 from .era_adapter import Crossings
 
 UpRole = ChildRole | UpPostRole | UpStreamRole
@@ -92,11 +92,11 @@ class Hearing:
             role.has_spoken = True
         if link.upstream.is_over:
             return
-        if not jsonrpc.is_batch(message):
+        if not envelope.is_batch(message):
             self._receive_part(link, role, message)
             return
         try:
-            parts = jsonrpc.split_batch(message)
+            parts = envelope.split_batch(message)
         except RemoteProtocolError as error:
             self._receive_garbage(link, role, message, error)
             return
@@ -107,7 +107,7 @@ class Hearing:
 
     def _receive_part(self, link: Link, role: UpRole, part: bytes) -> None:
         try:
-            frame = jsonrpc.decode(part)
+            frame = envelope.decode(part)
         except RemoteProtocolError as error:
             self._receive_garbage(link, role, part, error)
         else:
@@ -119,12 +119,12 @@ class Hearing:
         id_raw, shape = error.id_raw, error.shape
         if shape == "call":
             if id_raw is not None and not link.is_stateless and (isinstance(role, ChildRole) or is_current(role)):
-                self._uplink.tell(link, jsonrpc.encode_error(id_raw, error.rpc_code, error.message))
+                self._uplink.tell(link, envelope.encode_error(id_raw, error.rpc_code, error.message))
             return
         if not shape and (id_raw := owner_of(message, message[-TAIL_BYTES:])) is not None:
             shape = "reply"
         text = f"the server's answer could not be read: {error.message}"
-        number = None if id_raw is None else jsonrpc.number_of(id_raw)
+        number = None if id_raw is None else envelope.number_of(id_raw)
         if number is None and isinstance(role, UpPostRole):
             role.problem = text  # the end of its reply decides what becomes of the request
             number = role.number if shape == "reply" else None
@@ -220,7 +220,7 @@ class Hearing:
         if errand.purpose == "discover":
             self._handshakes.receive_discovery(link, frame)
         elif errand.purpose == SUBSCRIPTION:
-            is_refused = frame.error is not None and jsonrpc.error_code(frame.error) in REFUSALS
+            is_refused = frame.error is not None and envelope.error_code(frame.error) in REFUSALS
             self._news.receive_end(link, number, is_refused=is_refused)
         elif errand.purpose == "schemas":
             self._crossings.schooling.receive_page(link, frame)
@@ -243,22 +243,24 @@ class Hearing:
         self._uplink.expect_none(exchange)
         link.upstream.receive_proof()
         self._handshakes.health[link.plan.id].receive_proof()
-        if plain.may_come_down(link, exchange, frame):
+        if fast_path_rules.may_come_down(link, exchange, frame):
             assert frame.result is not None
             exchange.step(ExchangeInput.REPLY)
-            self._losses.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, frame.result))
+            self._losses.finish(link, exchange, envelope.encode_result(exchange.id_raw, frame.result))
             return
         try:
             if self._crossings.receive_answer(link, exchange, frame):
                 return
         except RemoteProtocolError as fault:
-            frame = Frame(error=jsonrpc.error_object(INTERNAL_ERROR, f"the server's answer is broken: {fault.message}"))
+            frame = Frame(
+                error=envelope.error_object(INTERNAL_ERROR, f"the server's answer is broken: {fault.message}")
+            )
         if link.has_files and exchange.state is ExchangeState.SENT and self._must_repeat(link, exchange, frame):
             return
         exchange.step(ExchangeInput.REPLY)
         if frame.error is not None:
-            error = self._crossings.error_down(link, exchange, jsonrpc.usable_error(frame.error))
-            self._losses.finish(link, exchange, jsonrpc.encode_error_raw(exchange.id_raw, error))
+            error = self._crossings.error_down(link, exchange, envelope.usable_error(frame.error))
+            self._losses.finish(link, exchange, envelope.encode_error_raw(exchange.id_raw, error))
             return
         assert frame.result is not None
         try:
@@ -268,14 +270,14 @@ class Hearing:
             self._crossings.receive_set(link, exchange)
             result = self._crossings.result_down(link, exchange, frame.result)
             if link.is_filtered:
-                result = visibility.shown(link, exchange, result)
+                result = filtering.shown(link, exchange, result)
             if link.has_files and self.files.receive_result(link, exchange, result):
                 return
         except RemoteProtocolError as fault:
             text = f"the server's answer could not be read: {fault.message}"
-            self._losses.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, INTERNAL_ERROR, text))
+            self._losses.finish(link, exchange, envelope.encode_error(exchange.id_raw, INTERNAL_ERROR, text))
             return
-        self._losses.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, result))
+        self._losses.finish(link, exchange, envelope.encode_result(exchange.id_raw, result))
 
     def _must_repeat(self, link: Link, exchange: Exchange, frame: Frame) -> bool:
         if frame.result is None or not self.files.wants_again(link, exchange, frame.result):
@@ -303,7 +305,7 @@ def _number_of(frame: Frame, role: UpRole) -> int | None:
     the POST that carried it."""
     if frame.id_raw is None:
         return role.number if isinstance(role, UpPostRole) else None
-    number = jsonrpc.number_of(frame.id_raw)
+    number = envelope.number_of(frame.id_raw)
     if number is None and frame.error is not None and isinstance(role, UpPostRole):
         return role.number
     return number

@@ -25,14 +25,12 @@ from ..base.errors import (
 from ..base.log_levels import LEVELS
 from ..base.methods import MAY_ASK
 from ..base.revisions import features_of
-from ..bridge import errors as faults
-from ..bridge import request_meta as envelope
-from ..bridge import results
+from ..bridge import errors, request_meta, results
 from ..bridge.input_requests import is_input_required
 from ..input_required.replay import Replays
 from ..input_required.rounds import Rounds
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import remove_member
 from ..state.context import Desk
 from ..state.exchange import Exchange
@@ -136,7 +134,7 @@ class Crossings:
             return True
         if link.is_stateless:
             return self._must_learn(link, session, exchange)
-        state = jsonrpc.member_of(exchange.params, "requestState")  # its params were read when it came
+        state = envelope.member_of(exchange.params, "requestState")  # its params were read when it came
         if state not in (None, b"null"):  # it was none of ours that could still be honoured
             self._refuse(
                 link, exchange, INVALID_PARAMS, "Invalid or expired requestState", {"reason": "invalid_request_state"}
@@ -160,7 +158,7 @@ class Crossings:
     def _set_level(self, link: Link, session: Session, exchange: Exchange) -> None:
         """From now on each request of the session says it."""
         try:
-            level = jsonrpc.text_of(jsonrpc.member_of(exchange.params, "level"))
+            level = envelope.text_of(envelope.member_of(exchange.params, "level"))
         except RemoteProtocolError:
             level = None
         if link.upstream.capabilities is None or "logging" not in link.upstream.capabilities:
@@ -179,7 +177,7 @@ class Crossings:
         if link.is_shared or session.is_stateless or exchange.method not in REMEMBERED:
             return
         name = "level" if exchange.method == "logging/setLevel" else "uri"
-        value = jsonrpc.text_of(jsonrpc.member_of(exchange.params, name))
+        value = envelope.text_of(envelope.member_of(exchange.params, name))
         if value is None:
             return
         if exchange.method == "logging/setLevel":
@@ -241,7 +239,7 @@ class Crossings:
         """
         session = link.session_of(exchange)
         if not link.is_stateless:
-            params = envelope.strip_retry(exchange.params) if session.is_stateless else exchange.params
+            params = request_meta.strip_retry(exchange.params) if session.is_stateless else exchange.params
             return self.calling.params_to_legacy(exchange, params)
         revision = link.upstream.revision
         assert revision is not None
@@ -254,13 +252,13 @@ class Crossings:
             able = self.calling.capabilities_up(exchange, able)
             if able is exchange.leg.capabilities:
                 return exchange.params
-            return envelope.add(exchange.params, msgspec.structs.replace(exchange.leg, capabilities=able))
+            return request_meta.add(exchange.params, msgspec.structs.replace(exchange.leg, capabilities=able))
         params = exchange.params
         if params is not None and b'"task"' in params:
             params = remove_member(params, "task")  # it has another word for it
         able = self.calling.capabilities_up(exchange, session.client.capabilities)
         who = msgspec.structs.replace(session.client, revision=revision, log_level=session.level, capabilities=able)
-        return envelope.add(params, who)
+        return request_meta.add(params, who)
 
     def mirrored_up(self, link: Link, exchange: Exchange, params: bytes | None) -> Headers:
         """What of a request its server wants in headers too.
@@ -270,7 +268,7 @@ class Crossings:
         """
         if not link.is_stateless or link.is_pipe:
             return ()
-        tool = jsonrpc.text_of(jsonrpc.member_of(params, "name")) if exchange.method == "tools/call" else None
+        tool = envelope.text_of(envelope.member_of(params, "name")) if exchange.method == "tools/call" else None
         mirrors = (link.mirrors or {}).get(tool or "", ())
         own = headers_for(exchange.method, params, mirrors)
         names = {name.lower() for name, _ in own}
@@ -285,7 +283,7 @@ class Crossings:
         if frame.result is not None and self._tasked.receive_created(link, exchange, frame.result):
             return True
         if frame.error is not None:
-            return self._receive_error(link, session, exchange, jsonrpc.usable_error(frame.error))
+            return self._receive_error(link, session, exchange, envelope.usable_error(frame.error))
         if not link.is_stateless:
             return exchange.lacking is not None and self._lack(link, exchange, result=frame.result)
         if frame.result is None or not is_input_required(frame.result):
@@ -305,7 +303,7 @@ class Crossings:
         return True
 
     def _receive_error(self, link: Link, session: Session, exchange: Exchange, error: bytes) -> bool:
-        code = jsonrpc.error_code(error)
+        code = envelope.error_code(error)
         if not link.is_stateless:
             if self.calling.must_repeat(link, exchange, error):
                 exchange.step(ExchangeInput.REQUEUE)
@@ -325,7 +323,7 @@ class Crossings:
         if session.is_stateless:
             exchange.is_native = True
             return False
-        result = faults.to_tool_result(exchange.method, error)
+        result = errors.to_tool_result(exchange.method, error)
         if result is None:
             return False
         exchange.step(ExchangeInput.REPLY)
@@ -354,18 +352,18 @@ class Crossings:
     def _lack(self, link: Link, exchange: Exchange, *, error: bytes | None = None, result: bytes | None = None) -> bool:
         """The server answered after it had asked in vain. True if that was why it failed, as far as can be told."""
         assert exchange.lacking is not None
-        instead = faults.to_missing_capability(exchange.lacking, error=error, result=result)
+        instead = errors.to_missing_capability(exchange.lacking, error=error, result=result)
         if instead is None:
             return False
         exchange.is_native = True
         exchange.step(ExchangeInput.REPLY)
-        self.onward.finish(link, exchange, jsonrpc.encode_error_raw(exchange.id_raw, instead))
+        self.onward.finish(link, exchange, envelope.encode_error_raw(exchange.id_raw, instead))
         return True
 
     def error_down(self, link: Link, exchange: Exchange, error: bytes) -> bytes:
         """An error of a server, as a client with a session may see it; others are shown theirs at the very end."""
         if link.is_stateless and not link.session_of(exchange).is_stateless:
-            return faults.to_legacy(exchange.method, exchange.params, error)
+            return errors.to_legacy(exchange.method, exchange.params, error)
         return error
 
     def result_down(self, link: Link, exchange: Exchange, result: bytes) -> bytes:
@@ -382,7 +380,7 @@ class Crossings:
             return result
         is_wrapped = False
         if link.wrapped and exchange.method == "tools/call":
-            is_wrapped = jsonrpc.text_of(jsonrpc.member_of(exchange.params, "name")) in link.wrapped
+            is_wrapped = envelope.text_of(envelope.member_of(exchange.params, "name")) in link.wrapped
         server = features_of(link.upstream.revision)
         shown = results.to_legacy(
             exchange.method, result, client=session.features, server=server, is_wrapped=is_wrapped
@@ -391,7 +389,7 @@ class Crossings:
 
     def _listed(self, link: Link, session: Session, exchange: Exchange, result: bytes) -> bytes:
         """A list of tools, or a part of one: what it says of how they are called is remembered."""
-        is_first = jsonrpc.member_of(exchange.params, "cursor") in (None, b"null")
+        is_first = envelope.member_of(exchange.params, "cursor") in (None, b"null")
         self.schooling.learn_support(link, result, is_first=is_first)
         if link.is_stateless and not link.is_pipe:
             result = self.schooling.learn(link, session, result, is_first=is_first)
@@ -432,7 +430,7 @@ class Crossings:
         return [exchange for exchange in waiting if not exchange.is_over]
 
     def _finish(self, link: Link, exchange: Exchange, result: bytes) -> None:
-        self.onward.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, result))
+        self.onward.finish(link, exchange, envelope.encode_result(exchange.id_raw, result))
 
     def _refuse(self, link: Link, exchange: Exchange, code: int, text: str, data: object = None) -> None:
-        self.onward.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
+        self.onward.finish(link, exchange, envelope.encode_error(exchange.id_raw, code, text, data))

@@ -11,8 +11,7 @@ import msgspec
 
 from ..base.effects import Headers
 from ..base.memoize import remembered
-from ..bridge import plain as plainly
-from ..bridge import request_meta as envelope
+from ..bridge import plain, request_meta
 from ..bridge.content import TRACE
 from ..bridge.discovery import server_info_of
 from ..jsonrpc.splice import compact_members
@@ -52,7 +51,7 @@ class ToStateless:
                 return None
             mirrored = what.headers
         meta = self._meta(link, session, is_call=method == "tools/call")
-        return Crossed(plainly.with_envelope(params, spans, meta), mirrored)
+        return Crossed(plain.with_envelope(params, spans, meta), mirrored)
 
     def _meta(self, link: Link, session: Session, *, is_call: bool) -> bytes:
         """What goes with each of its requests, made anew when that has changed."""
@@ -65,13 +64,13 @@ class ToStateless:
             assert revision is not None
             able = without_extension(able) if is_call else able
             who = msgspec.structs.replace(session.client, revision=revision, log_level=session.level, capabilities=able)
-            meta = self._metas[is_call] = envelope.add(None, who)[len(b'{"_meta":') : -1]
+            meta = self._metas[is_call] = request_meta.add(None, who)[len(b'{"_meta":') : -1]
         return meta
 
     def down(self, link: Link, session: Session, exchange: Exchange, result: bytes) -> bytes | None:
         if _may_go_on(result) or (link.wrapped and tool_of(exchange) in link.wrapped):
             return None
-        return plainly.to_legacy(exchange.method, result, session.features)
+        return plain.to_legacy(exchange.method, result, session.features)
 
 
 class Straight:
@@ -92,11 +91,11 @@ class ToSession:
 
     def up(self, link: Link, session: Session, method: str, params: bytes | None, said: Said | None) -> Crossed | None:
         assert said is not None
-        return Crossed(plainly.without_envelope(said.params, said.spans, said.rest))
+        return Crossed(plain.without_envelope(said.params, said.spans, said.rest))
 
     def down(self, link: Link, session: Session, exchange: Exchange, result: bytes) -> bytes | None:
         greeting = session.greeting
-        return plainly.to_modern(exchange.method, result, None if greeting is None else _info_of(greeting))
+        return plain.to_modern(exchange.method, result, None if greeting is None else _info_of(greeting))
 
 
 def _has_mirrors(link: Link, method: str, what: Named) -> bool:

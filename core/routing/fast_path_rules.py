@@ -12,7 +12,7 @@ from typing import Final
 from ..base.revisions import features_of
 from ..bridge.content import TRACE
 from ..bridge.results import is_older
-from ..jsonrpc.message import Frame
+from ..jsonrpc.envelope import Frame
 from ..state.exchange import Exchange
 from ..state.link import Link
 from .fast_path_eras import ferry_for

@@ -17,15 +17,15 @@ from ..base.errors import INTERNAL_ERROR, RemoteProtocolError
 from ..base.methods import MAY_ASK
 from ..base.plan import Kind, ServerPlan, Sharing
 from ..base.revisions import LATEST_LEGACY, LEGACY, Era, features_of
-from ..bridge import related_task as related
+from ..bridge import related_task
 from ..bridge.discovery import initialize_params, introduction
 from ..downstream.responder import Courier
 from ..downstream.sessions import Clients
 from ..input_required.deferred_questions import Deferring
 from ..input_required.rounds import Rounds
 from ..input_required.url_elicitation import Visits
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import set_member
 from ..state.context import Desk
 from ..state.exchange import Exchange, ExchangeKey
@@ -43,7 +43,7 @@ from ..tasks.requests import TaskVerbs
 from ..tasks.store import TaskStore
 from ..tasks.table import TaskTable
 from ..tasks.upstream_tasks import Tasked
-from ..upstream import filtering as visibility
+from ..upstream import filtering
 from ..upstream.failures import Losses, Memory
 from ..upstream.handshake import Adaptation, Handshakes
 from ..upstream.resumption import Resuming
@@ -51,7 +51,7 @@ from ..upstream.server_messages import Asking
 from ..upstream.shared_process import Crowd, Share, greeting
 from ..upstream.tool_discovery import Pupil
 from ..upstream.writer import Uplink
-from . import fast_path_rules as plain
+from . import fast_path_rules
 from .dispatcher import Hearing, Results, is_current
 from .era_adapter import Crossings
 from .passthrough import Passing
@@ -227,7 +227,7 @@ class Servers:
 
     def request(self, session: Session, exchange: Exchange) -> None:
         link = self.by_sid[session.sid]
-        if link.upstream.state is State.READY and plain.may_go_up(link, exchange):
+        if link.upstream.state is State.READY and fast_path_rules.may_go_up(link, exchange):
             self._rest_later(link)
             exchange.step(ExchangeInput.PREPARED)
             self._uplink.write(link, exchange, exchange.params)
@@ -249,9 +249,9 @@ class Servers:
             if not crowd.receive_wish(exchange):
                 return False
         except RemoteProtocolError as error:
-            message = jsonrpc.encode_error(exchange.id_raw, error.rpc_code, error.message)
+            message = envelope.encode_error(exchange.id_raw, error.rpc_code, error.message)
         else:
-            message = jsonrpc.encode_result(exchange.id_raw, b"{}")
+            message = envelope.encode_result(exchange.id_raw, b"{}")
         self._losses.finish(link, exchange, message)
         return True
 
@@ -261,7 +261,7 @@ class Servers:
 
     def forward(self, link: Link, exchange: Exchange) -> None:
         """An exchange that is prepared goes up, or waits until the upstream is ready."""
-        if link.is_filtered and (refused := visibility.refusal(link, exchange)) is not None:
+        if link.is_filtered and (refused := filtering.refusal(link, exchange)) is not None:
             self.finish(link, exchange, refused)
             return
         exchange.step(ExchangeInput.PREPARED)
@@ -287,7 +287,7 @@ class Servers:
             params = self.crossings.params_up(link, exchange)
             mirrored = self.crossings.mirrored_up(link, exchange, params)
         except RemoteProtocolError as error:
-            self.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, error.rpc_code, error.message))
+            self.finish(link, exchange, envelope.encode_error(exchange.id_raw, error.rpc_code, error.message))
             self.handshakes.advance(link, exchange)
             return
         self._uplink.write(link, exchange, params, mirrored)
@@ -324,7 +324,7 @@ class Servers:
         link = self.by_sid.get(session.sid)
         if link is not None and ask.token_raw is not None and ask.incarnation == link.upstream.incarnation:
             params = b'{"progressToken":%b,"progress":%d}' % (ask.token_raw, count)
-            self._uplink.tell(link, jsonrpc.encode_notification("notifications/progress", params))
+            self._uplink.tell(link, envelope.encode_notification("notifications/progress", params))
 
     def repeat(self, session: Session, exchange: Exchange) -> None:
         self.resend(self.by_sid[session.sid], exchange)
@@ -372,7 +372,7 @@ class Servers:
         elif link.upstream.state is State.READY and (not isinstance(role, UpPostRole) or is_current(role)):
             # Of a session that is lost, the one after it knows nothing.
             params = set_member(params or b"{}", "requestId", b"%d" % exchange.upstream_id)
-            self._uplink.tell(link, jsonrpc.encode_notification("notifications/cancelled", params), headers)
+            self._uplink.tell(link, envelope.encode_notification("notifications/cancelled", params), headers)
         if crowd is not None:
             if exchange.method in MAY_ASK:
                 crowd.remember_ghost(exchange, self._desk.now + self._desk.limits.ghost_timeout_s)
@@ -389,7 +389,7 @@ class Servers:
             if restored is None:
                 return
             params = restored
-        message = jsonrpc.encode_notification(method, params)
+        message = envelope.encode_notification(method, params)
         if link.upstream.state is State.READY:
             self._uplink.tell(link, message, headers)
         elif link.upstream.state is State.IDLE:
@@ -587,15 +587,15 @@ class Servers:
 def _renamed(remote: Remote | None, result: bytes) -> Frame:
     """A client's answer to a question of a task: it names that as the server knows it, if it is one there."""
     try:
-        bare = related.without_related(result) or b"{}"
-        return Frame(result=bare if remote is None else related.with_related(bare, remote.id))
+        bare = related_task.without_related(result) or b"{}"
+        return Frame(result=bare if remote is None else related_task.with_related(bare, remote.id))
     except RemoteProtocolError as error:
-        return Frame(error=jsonrpc.error_object(error.rpc_code, error.message))
+        return Frame(error=envelope.error_object(error.rpc_code, error.message))
 
 
 def _with_roots(initialize: bytes) -> bytes:
     """The client's initialize params, declaring roots: with a file plane they are its session's own folders."""
-    capabilities = jsonrpc.member_of(initialize, "capabilities")
+    capabilities = envelope.member_of(initialize, "capabilities")
     if capabilities is None or not capabilities.startswith(b"{"):
         capabilities = b"{}"
     return set_member(initialize, "capabilities", set_member(capabilities, "roots", b"{}"))

@@ -9,8 +9,8 @@ from ..base.errors import INTERNAL_ERROR
 from ..base.ids import ChannelId
 from ..base.revisions import Era
 from ..downstream.responder import Courier
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..state.context import Desk
 from ..state.exchange import Exchange
 from ..state.link import ChildRole, Errand, FarewellRole, Link, UpPostRole, UpStreamRole
@@ -107,7 +107,7 @@ class ServerChannels:
             self._desk.note("debug", "a spare process spoke before it was spoken to: dropped", role.server)
         elif role.link.leaving:
             self._losses.receive_left(role.link, channel, message)
-        elif len(message) < jsonrpc.LARGE_BYTES or not self._passing.receive_whole(role, (message,)):
+        elif len(message) < envelope.LARGE_BYTES or not self._passing.receive_whole(role, (message,)):
             self._hearing.receive_message(role, channel, message)
 
     def receive_progress(self, role: UpRole, row: Row) -> bool:
@@ -167,7 +167,7 @@ class ServerChannels:
                 return  # some end at once when they are asked what they do not know
             error = handshake_error_of(link, cause)
             if error is not None and not is_denied(cause):  # of another protocol than ours: alone it would mislead
-                message = jsonrpc.text_of(jsonrpc.member_of(error, "message"))
+                message = envelope.text_of(envelope.member_of(error, "message"))
                 reason, error = f"{reason}; it says: {message}", None
             self._losses.lose(link, reason, error=error, stage=stage)
 
@@ -275,7 +275,7 @@ class ServerChannels:
         elif errand.purpose in PURPOSES and error_in(cause) is None:
             self._tasked.receive_failure(link, errand, cause)
         elif link.upstream.state is not State.CLOSED:
-            text = error_in(cause) or jsonrpc.error_object(INTERNAL_ERROR, describe(cause))
+            text = error_in(cause) or envelope.error_object(INTERNAL_ERROR, describe(cause))
             self._hearing.receive_errand(link, errand, Frame(error=text), number)
 
 

@@ -13,7 +13,7 @@ from ..base.ids import ChannelId
 from ..base.methods import SAFE_TO_REPEAT
 from ..base.state_machine import Machine, Symbol
 from ..bridge.request_meta import Envelope
-from ..jsonrpc.message import IdKey
+from ..jsonrpc.envelope import IdKey
 from .input_round import Round
 from .stream import Stream
 from .suspended_call import Park

@@ -16,7 +16,7 @@ from ..base.limits import Limits
 from ..base.plan import Kind, ServerPlan, Sharing
 from ..base.revisions import Era
 from ..bridge.task_support import Abilities, Support
-from ..jsonrpc.message import Frame
+from ..jsonrpc.envelope import Frame
 from ..wire.http.cookies import CookieStore
 from ..wire.http.mcp_headers import Named
 from ..wire.http.param_headers import Mirror

@@ -17,7 +17,7 @@ import msgspec
 
 from ..base.errors import INVALID_PARAMS, OVERLOADED, RemoteProtocolError
 from ..base.state_machine import Machine
-from ..jsonrpc.message import member_of, text_of
+from ..jsonrpc.envelope import member_of, text_of
 from ..jsonrpc.splice import elements, members, remove_member, set_member, take
 
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"

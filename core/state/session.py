@@ -16,7 +16,7 @@ from ..base.ids import ChannelId
 from ..base.revisions import Features, features_of
 from ..base.state_machine import Machine, Symbol
 from ..bridge.request_meta import Envelope
-from ..jsonrpc.message import IdKey
+from ..jsonrpc.envelope import IdKey
 from .exchange import Exchange, ExchangeKey
 from .stream import Stream
 from .subscription import Listening

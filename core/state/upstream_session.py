@@ -14,7 +14,7 @@ from ..base.errors import RemoteProtocolError
 from ..base.limits import Limits
 from ..base.memoize import remembered
 from ..base.state_machine import Machine, Symbol
-from ..jsonrpc.message import member_of, text_of
+from ..jsonrpc.envelope import member_of, text_of
 from ..jsonrpc.splice import members, remove_member, take
 
 REVISION: Final = re.compile(r"[!-~]{1,64}")

@@ -17,7 +17,7 @@ from ..base.errors import MISSING_CAPABILITY, OVERLOADED, RemoteProtocolError
 from ..bridge.discovery import server_info_of
 from ..bridge.results import named
 from ..bridge.task_support import declares
-from ..jsonrpc import message as jsonrpc
+from ..jsonrpc import envelope
 from ..state.context import Desk
 from ..state.exchange import Exchange, ExchangeKey
 from ..state.link import Errand, Link
@@ -98,7 +98,7 @@ class Listens:
                 raise RemoteProtocolError(text, rpc_code=OVERLOADED)
         except RemoteProtocolError as error:
             exchange.is_native = True
-            message = jsonrpc.encode_error(exchange.id_raw, error.rpc_code, error.message, error.data)
+            message = envelope.encode_error(exchange.id_raw, error.rpc_code, error.message, error.data)
             self._answering.answer(session, exchange, message)
             return
         machine = Listen(exchange.id_raw, wanted, queue_max=limits.held_per_session_max)
@@ -206,8 +206,8 @@ class Listens:
 
         def declares(name: str, ability: str) -> bool:
             try:
-                declared = jsonrpc.member_of(session.greeting, "capabilities")
-                return jsonrpc.member_of(jsonrpc.member_of(declared, name), ability) == b"true"
+                declared = envelope.member_of(session.greeting, "capabilities")
+                return envelope.member_of(envelope.member_of(declared, name), ability) == b"true"
             except RemoteProtocolError:
                 return False
 
@@ -222,7 +222,7 @@ class Listens:
 
     def deliver(self, session: Session, method: str, message: bytes) -> None:
         """A change: to every subscription that covers it."""
-        params = jsonrpc.decode(message).params
+        params = envelope.decode(message).params
         for listening in list(session.listens.values()):
             try:
                 changes = listening.machine.receive_change(method, params)
@@ -233,7 +233,7 @@ class Listens:
 
     def _tell(self, session: Session, listening: Listening, changes: list[Change]) -> None:
         for change in changes:
-            message = jsonrpc.encode_notification(change.method, change.params)
+            message = envelope.encode_notification(change.method, change.params)
             self._telling.tell(session, listening.exchange, message)
 
     def is_watched(self, task: str) -> bool:
@@ -241,7 +241,7 @@ class Listens:
 
     def tell_task(self, task: str, message: bytes) -> None:
         """How a task fares: to whoever asked for it."""
-        params = jsonrpc.decode(message).params
+        params = envelope.decode(message).params
         for session, listening in list(self._by_task.get(task, ())):
             self._tell(session, listening, listening.machine.receive_change(TASK, params))
 
@@ -321,10 +321,10 @@ class Listens:
             exchange = listening.exchange
             result = named(listening.machine.receive_close(), server_info_of(session.greeting))
             self.forget(None, session, exchange)
-            self._answering.answer(session, exchange, jsonrpc.encode_result(exchange.id_raw, result))
+            self._answering.answer(session, exchange, envelope.encode_result(exchange.id_raw, result))
             if not exchange.reply.ends_channel:
                 params = b'{"requestId":%b}' % exchange.id_raw
-                self._telling.tell(session, exchange, jsonrpc.encode_notification("notifications/cancelled", params))
+                self._telling.tell(session, exchange, envelope.encode_notification("notifications/cancelled", params))
 
 
 def _is_awaited(link: Link, uri: str) -> bool:

@@ -16,8 +16,8 @@ import msgspec
 from ..base.effects import Cause
 from ..base.errors import INVALID_PARAMS, METHOD_NOT_FOUND, RemoteProtocolError
 from ..bridge.request_meta import add, own_envelope
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..state.context import Desk
 from ..state.exchange import Exchange
 from ..state.link import SUBSCRIPTION, Ear, Link, UpPostRole
@@ -75,7 +75,7 @@ class News:
     def offered(self, link: Link) -> Filter:
         """What its server says that it tells of. Of resources, any: which it grants it says for each."""
         assert link.handshake is not None
-        declared = jsonrpc.member_of(link.handshake, "capabilities")
+        declared = envelope.member_of(link.handshake, "capabilities")
         tools, prompts, resources = (_declares(declared, name, "listChanged") for name in LISTS.values())
         everything = frozenset(
             uri
@@ -137,7 +137,7 @@ class News:
         link.pending.pop(ear.number, None)
         if link.is_pipe:
             params = b'{"requestId":%d}' % ear.number
-            self._uplink.tell(link, jsonrpc.encode_notification("notifications/cancelled", params))
+            self._uplink.tell(link, envelope.encode_notification("notifications/cancelled", params))
             return
         for channel in sorted(link.posts):
             role = self._desk.role_of(channel)
@@ -153,10 +153,10 @@ class News:
             RemoteProtocolError: it cannot be read. Nothing has changed.
         """
         params, id_raw = untagged(frame.params)
-        number = None if id_raw is None else jsonrpc.number_of(id_raw)
+        number = None if id_raw is None else envelope.number_of(id_raw)
         if frame.method == "notifications/cancelled":
-            cancelled = jsonrpc.member_of(frame.params, "requestId")
-            ear = None if cancelled is None else link.ears.get(jsonrpc.number_of(cancelled) or 0)
+            cancelled = envelope.member_of(frame.params, "requestId")
+            ear = None if cancelled is None else link.ears.get(envelope.number_of(cancelled) or 0)
             if ear is not None:  # anything else is not a server's to cancel (2026-07-28 basic/patterns/cancellation)
                 self.receive_end(link, ear.number)
             return
@@ -224,12 +224,12 @@ class News:
     def receive_wish(self, link: Link, session: Session, exchange: Exchange) -> None:
         """`resources/subscribe` or `resources/unsubscribe`, for a server that knows neither."""
         try:
-            uri = jsonrpc.text_of(jsonrpc.member_of(exchange.params, "uri"))
+            uri = envelope.text_of(envelope.member_of(exchange.params, "uri"))
         except RemoteProtocolError as error:
             self._refuse(link, exchange, error.rpc_code, error.message)
             return
         assert link.handshake is not None
-        if not _declares(jsonrpc.member_of(link.handshake, "capabilities"), "resources", "subscribe"):
+        if not _declares(envelope.member_of(link.handshake, "capabilities"), "resources", "subscribe"):
             self._refuse(link, exchange, METHOD_NOT_FOUND, "the server does not tell of changed resources")
         elif uri is None:
             self._refuse(link, exchange, INVALID_PARAMS, f"got {exchange.method} without a uri, expected one")
@@ -239,7 +239,7 @@ class News:
             if not any(uri in other.subscriptions for other in link.sessions.values()):
                 link.upstream.forget_subscription(uri)
             self.receive_change(link)
-            self.onward.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
+            self.onward.finish(link, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
         elif len(session.subscriptions) >= self._desk.limits.subscriptions_per_session_max:
             limit = self._desk.limits.subscriptions_per_session_max
             self._refuse(link, exchange, INVALID_PARAMS, f"{limit} resources are subscribed, the most allowed")
@@ -256,7 +256,7 @@ class News:
             if exchange.sid == session.sid and not exchange.is_over and _uri_of(exchange) == uri:
                 link.subscribing.remove(exchange)
                 self._uplink.expect_none(exchange)
-                self.onward.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
+                self.onward.finish(link, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
 
     def _settle_subscribing(self, link: Link, *, is_lost: bool = False) -> None:
         """Who waits to be subscribed learns whether that worked."""
@@ -275,21 +275,21 @@ class News:
             self._uplink.expect_none(exchange)
             if uri in granted:
                 link.upstream.remember(exchange.method, exchange.params)  # it may come back with sessions
-                self.onward.finish(link, exchange, jsonrpc.encode_result(exchange.id_raw, b"{}"))
+                self.onward.finish(link, exchange, envelope.encode_result(exchange.id_raw, b"{}"))
             else:
                 link.session_of(exchange).subscriptions.pop(uri, None)
                 self._refuse(link, exchange, INVALID_PARAMS, f"the server does not tell of changes of {uri}")
 
     def _refuse(self, link: Link, exchange: Exchange, code: int, text: str) -> None:
-        self.onward.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, code, text))
+        self.onward.finish(link, exchange, envelope.encode_error(exchange.id_raw, code, text))
 
 
 def _uri_of(exchange: Exchange) -> str:
-    return jsonrpc.text_of(jsonrpc.member_of(exchange.params, "uri")) or ""
+    return envelope.text_of(envelope.member_of(exchange.params, "uri")) or ""
 
 
 def _declares(capabilities: bytes | None, name: str, ability: str) -> bool:
     try:
-        return jsonrpc.member_of(jsonrpc.member_of(capabilities, name), ability) == b"true"
+        return envelope.member_of(envelope.member_of(capabilities, name), ability) == b"true"
     except RemoteProtocolError:
         return False

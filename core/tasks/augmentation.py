@@ -10,16 +10,15 @@ from typing import Protocol
 
 from ..base.errors import METHOD_NOT_FOUND, MISSING_CAPABILITY, RemoteProtocolError
 from ..base.plan import Offer
-from ..bridge import task_support as support
-from ..bridge import tasks
+from ..bridge import task_support, tasks
 from ..bridge.task_support import Support
 from ..downstream.responder import Courier
-from ..jsonrpc import message as jsonrpc
+from ..jsonrpc import envelope
 from ..state.context import Desk
 from ..state.exchange import NO_WISH, Exchange, Wish
 from ..state.link import Link
 from ..state.session import Session
-from ..upstream import task_offers as offers
+from ..upstream import task_offers
 from ..upstream.task_offers import NEEDED, OURS, tool_of
 from ..upstream.tool_discovery import Schooling
 from .local_tasks import Tasking
@@ -51,20 +50,20 @@ class Calling:
             return False
         if b"task" not in exchange.params and b"\\u" not in exchange.params:
             return False
-        if not session.features.tasks or not offers.are_offered(link):
+        if not session.features.tasks or not task_offers.are_offered(link):
             return False
         try:
             is_asked, ttl_ms = tasks.wanted(exchange.params)
             if not is_asked:
                 return False
-            if offers.support_of(link, tool_of(exchange)) is Support.FORBIDDEN:
+            if task_offers.support_of(link, tool_of(exchange)) is Support.FORBIDDEN:
                 raise _forbidden(tool_of(exchange))
             exchange.wish = Wish(is_asked=True, ttl_ms=ttl_ms)
             exchange.params = tasks.plain(exchange.params)
             self._tasking.room.reserve(session, exchange)
         except RemoteProtocolError as error:
             exchange.wish = NO_WISH
-            message = jsonrpc.encode_error(exchange.id_raw, error.rpc_code, error.message)
+            message = envelope.encode_error(exchange.id_raw, error.rpc_code, error.message)
             self._courier.answer(session, exchange, message)
             return True
         self._tasking.adopt_later(session, exchange, self._desk.limits.task_grace_s)
@@ -78,7 +77,7 @@ class Calling:
             return False
         session = link.session_of(exchange)
         if session.is_stateless and exchange.leg is not None:
-            knows = support.declares(exchange.leg.capabilities) and offers.are_offered(link)
+            knows = task_support.declares(exchange.leg.capabilities) and task_offers.are_offered(link)
             knows = knows and self._may_be_task(link, session, exchange)
             if knows is not exchange.wish.knows_tasks:
                 exchange.wish = exchange.wish._replace(knows_tasks=knows)
@@ -92,7 +91,7 @@ class Calling:
         try:
             self._decide(link, session, exchange, tool)
         except RemoteProtocolError as error:
-            message = jsonrpc.encode_error(exchange.id_raw, error.rpc_code, error.message, error.data)
+            message = envelope.encode_error(exchange.id_raw, error.rpc_code, error.message, error.data)
             exchange.is_native = True
             self.onward.finish(link, exchange, message)
             return True
@@ -103,7 +102,7 @@ class Calling:
     def _decide(self, link: Link, session: Session, exchange: Exchange, tool: str) -> None:
         """Raises RemoteProtocolError where it is no way to call the tool."""
         wish, rules = exchange.wish, link.plan.tasks
-        offered = offers.support_of(link, tool)
+        offered = task_offers.support_of(link, tool)
         if wish.is_asked and exchange.task is None and offered is Support.FORBIDDEN:
             raise _forbidden(tool)
         is_wanted = wish.is_asked or (wish.knows_tasks and offered is not Support.FORBIDDEN)
@@ -123,7 +122,7 @@ class Calling:
 
     def _may_be_task(self, link: Link, session: Session, exchange: Exchange) -> bool:
         """Whether there is room for one: a place is kept before the server makes what could not be told of."""
-        if exchange.task is not None or offers.support_of(link, tool_of(exchange)) is Support.FORBIDDEN:
+        if exchange.task is not None or task_offers.support_of(link, tool_of(exchange)) is Support.FORBIDDEN:
             return exchange.task is not None
         try:
             self._tasking.room.reserve(session, exchange)
@@ -160,8 +159,8 @@ class Calling:
         if exchange.method != "tools/call":
             return capabilities
         if exchange.is_augmented:
-            return capabilities if support.declares(capabilities) else support.declare_modern(capabilities)
-        return offers.without_extension(capabilities)
+            return capabilities if task_support.declares(capabilities) else task_support.declare_modern(capabilities)
+        return task_offers.without_extension(capabilities)
 
     # --- Down -------------------------------------------------------------------------------------------------------
 
@@ -178,13 +177,13 @@ class Calling:
             return False
         if not link.is_stateless and (link.plan.era is not None or link.session_of(exchange).is_stateless):
             return False
-        if jsonrpc.error_code(error) != MISSING_CAPABILITY:
+        if envelope.error_code(error) != MISSING_CAPABILITY:
             return False
         try:
-            needed = jsonrpc.member_of(jsonrpc.member_of(error, "data"), "requiredCapabilities")
+            needed = envelope.member_of(envelope.member_of(error, "data"), "requiredCapabilities")
         except RemoteProtocolError:
             return False
-        exchange.must_augment = support.declares(needed)
+        exchange.must_augment = task_support.declares(needed)
         return exchange.must_augment
 
 

@@ -22,13 +22,12 @@ import msgspec
 from ..base.errors import INTERNAL_ERROR, RemoteProtocolError
 from ..base.ids import ChannelId
 from ..base.timestamps import format_time
-from ..bridge import related_task as related
-from ..bridge import tasks
+from ..bridge import related_task, tasks
 from ..bridge.discovery import server_info_of
 from ..bridge.results import named
 from ..downstream.responder import Courier
 from ..input_required.suspended_calls import Parking, detached
-from ..jsonrpc import message as jsonrpc
+from ..jsonrpc import envelope
 from ..state.context import Desk
 from ..state.exchange import Exchange, ExchangeKey, Reply
 from ..state.session import Session
@@ -151,7 +150,7 @@ class Tasking:
 
     def receive_answer(self, session: Session, exchange: Exchange, message: bytes) -> None:
         """A call whose client wants a task is over before it became one: a result is one's, an error is the call's."""
-        if jsonrpc.decode(message).error is None:
+        if envelope.decode(message).error is None:
             self.adopt(session, exchange)
 
     def adopt_later(self, session: Session, exchange: Exchange, pause_s: float) -> None:
@@ -192,7 +191,7 @@ class Tasking:
                 result = run.created[:-1] + b"," + result[1:]
         else:
             result = named(tasks.modern_created(shown), server_info_of(run.session.greeting))
-        self._courier.close(run.session, leg, jsonrpc.encode_result(run.id_raw, result))
+        self._courier.close(run.session, leg, envelope.encode_result(run.id_raw, result))
         if run.outcome is not None:
             self._keep(task, run)
         elif task.state is not State.WORKING:
@@ -232,7 +231,7 @@ class Tasking:
         task.message = "" if created.status in tasks.TERMINAL else created.message or ""
         run = self._runs[task.id]
         if task.is_legacy and run.leg is not None:
-            meta = jsonrpc.member_of(related.without_related(result), "_meta")
+            meta = envelope.member_of(related_task.without_related(result), "_meta")
             if meta is not None and meta.startswith(b"{") and b"model-immediate-response" in meta:
                 run.created = b'{"_meta":' + meta + b"}"
         if run.leg is not None:
@@ -259,9 +258,11 @@ class Tasking:
         assert task is not None
         if not task.is_legacy or session.state is not SessionState.READY:
             return
-        params = related.with_related(related.without_related(jsonrpc.decode(message).params), task.id)
+        params = related_task.with_related(related_task.without_related(envelope.decode(message).params), task.id)
         method = "notifications/progress"
-        self._courier.deliver(session, method, jsonrpc.encode_notification(method, params), self._table.waiter_of(task))
+        self._courier.deliver(
+            session, method, envelope.encode_notification(method, params), self._table.waiter_of(task)
+        )
 
     def is_awaited(self, exchange: Exchange) -> bool:
         task = exchange.task
@@ -282,7 +283,7 @@ class Tasking:
         run = self._runs.get(task.id)
         if run is None or message is None or task.is_over:
             return
-        frame = jsonrpc.decode(message)
+        frame = envelope.decode(message)
         if frame.error is not None:
             run.outcome = Outcome(frame.error, is_error=True)
         else:
@@ -312,7 +313,7 @@ class Tasking:
                     self._store.drop(blob)
             elif blob is None:
                 text = f"the call ended, but what it came to could not be stored: {fault}"
-                self._save_outcome(task, Outcome(jsonrpc.error_object(INTERNAL_ERROR, text), is_error=True), None)
+                self._save_outcome(task, Outcome(envelope.error_object(INTERNAL_ERROR, text), is_error=True), None)
             else:
                 self._save_outcome(task, outcome, blob)
 
@@ -346,7 +347,7 @@ class Tasking:
         if outcome.is_error:
             return Input.FAIL
         try:
-            has_failed = task.is_legacy and jsonrpc.member_of(outcome.data, "isError") == b"true"
+            has_failed = task.is_legacy and envelope.member_of(outcome.data, "isError") == b"true"
         except RemoteProtocolError:
             has_failed = False
         return Input.FAIL if has_failed else Input.RETURN
@@ -389,7 +390,7 @@ class Tasking:
             self.asking.drop_all(run.session, run.exchange, task)
             self._courier.cancel(run.session, run.exchange, reason, run.session.headers)
         if run is not None and run.leg is not None:
-            message = jsonrpc.encode_error(run.id_raw, INTERNAL_ERROR, said or f"{CANCELLED}: {why}")
+            message = envelope.encode_error(run.id_raw, INTERNAL_ERROR, said or f"{CANCELLED}: {why}")
             leg, run.leg = run.leg, None
             self._courier.close(run.session, leg, message)
             self._remove(task)
@@ -444,7 +445,7 @@ class Tasking:
                 self.asking.leave_all(run.session, run.exchange)
                 self._courier.cancel(run.session, run.exchange, b'{"requestId":0}', run.session.headers)
                 continue
-            error = jsonrpc.error_object(INTERNAL_ERROR, STOPPED)
+            error = envelope.error_object(INTERNAL_ERROR, STOPPED)
             task.outcome, task.is_error, task.size_bytes = Outcome(error, is_error=True), True, len(error)
             task.message = STOPPED
             self.telling.touch(task)
@@ -468,7 +469,7 @@ class Tasking:
             self._desk.timers.set(("task", task.id), at, "end of a task")
             if not task.is_over and not (task.is_remote and task.server in known):
                 text = STOPPED
-                error = jsonrpc.error_object(INTERNAL_ERROR, text)
+                error = envelope.error_object(INTERNAL_ERROR, text)
                 task.outcome, task.is_error, task.size_bytes = Outcome(error, is_error=True), True, len(error)
                 task.end(Input.FAIL)
                 task.message = text
@@ -517,7 +518,7 @@ def _summary(outcome: Outcome) -> str:
     """What is said of a failure beside the failure itself."""
     try:
         if outcome.is_error:
-            said = jsonrpc.text_of(jsonrpc.member_of(outcome.data, "message")) or ""
+            said = envelope.text_of(envelope.member_of(outcome.data, "message")) or ""
             return said[:MESSAGE_MAX_CHARS]
     except RemoteProtocolError:
         pass

@@ -12,7 +12,7 @@ from ..base.errors import RemoteProtocolError
 from ..base.timestamps import format_time
 from ..bridge import tasks
 from ..downstream.responder import Courier
-from ..jsonrpc import message as jsonrpc
+from ..jsonrpc import envelope
 from ..state.context import Desk
 from ..state.session import Session
 from ..state.session import State as SessionState
@@ -83,7 +83,7 @@ class TaskTelling:
             except RemoteProtocolError as fault:
                 self._desk.note("warning", f"how a task ended cannot be told: {fault.message}", task.server)
                 return
-            self.watched.tell_task(task.id, jsonrpc.encode_notification("notifications/tasks", params))
+            self.watched.tell_task(task.id, envelope.encode_notification("notifications/tasks", params))
 
     def tell(self, task: Task) -> None:
         """Its state is another, or something is said of it."""
@@ -96,5 +96,5 @@ class TaskTelling:
         session = self.session_by(task.counted_for)
         if session is not None and session.state is SessionState.READY:
             method = "notifications/tasks/status"
-            message = jsonrpc.encode_notification(method, self.shown(task))
+            message = envelope.encode_notification(method, self.shown(task))
             self._courier.deliver(session, method, message, None, about=task.id)

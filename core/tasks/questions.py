@@ -16,14 +16,13 @@ import msgspec
 
 from ..base.effects import Headers
 from ..base.errors import INTERNAL_ERROR, RemoteProtocolError
-from ..bridge import input_requests as questions
-from ..bridge import related_task as related
+from ..bridge import input_requests, related_task
 from ..bridge.capabilities import missing
 from ..bridge.input_shapes import METHODS
 from ..downstream.responder import Courier
 from ..input_required.suspended_calls import NOT_ASKED, fallback, refusal_of
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..state.context import Desk
 from ..state.exchange import Exchange
 from ..state.session import Ask, Session
@@ -55,7 +54,7 @@ class TaskAsking:
         try:
             refused = self._ask(session, ask, params, exchange, task)
         except RemoteProtocolError as fault:
-            refused = Frame(error=jsonrpc.error_object(fault.rpc_code, fault.message))
+            refused = Frame(error=envelope.error_object(fault.rpc_code, fault.message))
         if refused is not None:
             number = session.record_ask(ask)
             del session.asks[number]
@@ -65,22 +64,22 @@ class TaskAsking:
         """Returns what the server is told if nobody can be asked."""
         if len(task.questions) >= self._desk.limits.task_questions_max or task.is_over:
             text = f"{len(task.questions)} questions of one task are open, the most allowed"
-            return Frame(error=jsonrpc.error_object(INTERNAL_ERROR, text))
-        bare = related.without_related(params)
+            return Frame(error=envelope.error_object(INTERNAL_ERROR, text))
+        bare = related_task.without_related(params)
         if session.is_stateless:
             if ask.method not in METHODS:
                 return Frame(error=NOT_ASKED)
             able = b"{}" if exchange.leg is None else exchange.leg.capabilities
             if missing(able, ask.method, params) is not None:
                 return refusal_of(ask.method)
-            entry = questions.embed(ask.method, bare, capabilities=able)
+            entry = input_requests.embed(ask.method, bare, capabilities=able)
         else:
-            entry = related.with_related(bare, task.id)
+            entry = related_task.with_related(bare, task.id)
         number = session.record_ask(ask._replace(of_task=exchange))
         if not session.is_stateless:
             if ask.token_raw is not None:
-                entry = jsonrpc.replace_progress_token(entry, b"%d" % number)
-            entry = jsonrpc.encode_request(b"%d" % number, ask.method, entry)
+                entry = envelope.replace_progress_token(entry, b"%d" % number)
+            entry = envelope.encode_request(b"%d" % number, ask.method, entry)
         before = task.state
         task.receive_question(Wanted(number, ask.method, entry))
         self._desk.timers.cancel(("reply", (session.sid, exchange.key)))
@@ -129,7 +128,7 @@ class TaskAsking:
         run = self._table.runs.get(task.id)
         found = [(task.questions[key], response) for key, response in responses.items() if key in task.questions]
         for wanted, response in found:
-            questions.check_response(wanted.method, response)
+            input_requests.check_response(wanted.method, response)
         for wanted, response in found:
             ask = None if run is None else run.session.asks.pop(wanted.number, None)
             if ask is None or run is None:

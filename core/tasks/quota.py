@@ -14,7 +14,7 @@ from ..state.exchange import Exchange, ExchangeKey
 from ..state.session import Session
 from ..state.task import Task
 from ..upstream.task_offers import tool_of
-from . import ownership as owners
+from . import ownership
 from .table import TaskTable
 
 TTL_MIN_MS: Final = 1000
@@ -55,7 +55,7 @@ class TaskRoom:
 
     def _full(self, session: Session) -> str | None:
         limits = self._desk.limits
-        payer = owners.payer_of(session.principal)
+        payer = ownership.payer_of(session.principal)
         for name, limit in (
             ("tasks_max", limits.tasks_max),
             ("tasks_per_principal_max", limits.tasks_per_principal_max),
@@ -84,8 +84,8 @@ class TaskRoom:
             ordinal=self.last_ordinal,
             server=session.server,
             tool=tool_of(exchange),
-            owner=owners.owner_of(session),
-            payer=owners.payer_of(session.principal),
+            owner=ownership.owner_of(session),
+            payer=ownership.payer_of(session.principal),
             sid="" if session.is_stateless or session.principal else session.sid,
             principal=session.principal,
             is_legacy=not session.is_stateless,

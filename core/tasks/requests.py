@@ -11,21 +11,18 @@ import re
 from typing import Final, Protocol
 
 from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, RemoteProtocolError
-from ..bridge import input_requests as questions
-from ..bridge import related_task as related
-from ..bridge import task_support as support
-from ..bridge import tasks
+from ..bridge import input_requests, related_task, task_support, tasks
 from ..bridge.discovery import server_info_of
 from ..bridge.results import named
 from ..downstream.responder import Courier
-from ..jsonrpc import message as jsonrpc
+from ..jsonrpc import envelope
 from ..state.context import Desk
 from ..state.exchange import Exchange
 from ..state.exchange import State as ExchangeState
 from ..state.link import Link
 from ..state.session import Session
 from ..state.task import Outcome, State, Task
-from ..upstream import task_offers as offers
+from ..upstream import task_offers
 from ..upstream.task_offers import NEEDED
 from .local_tasks import CANCELLED, Tasking
 from .ownership import is_shown, may_see
@@ -91,7 +88,7 @@ class TaskVerbs:
         exchange.is_native = True
         if method not in verbs or not self._has_tasks(link, session):
             self._refuse(session, exchange, METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
-        elif session.is_stateless and (exchange.leg is None or not support.declares(exchange.leg.capabilities)):
+        elif session.is_stateless and (exchange.leg is None or not task_support.declares(exchange.leg.capabilities)):
             text = "Missing required client capability: tasks are an extension, declare it with each request"
             self._refuse(session, exchange, MISSING_CAPABILITY, text, NEEDED)
         elif method == "tasks/list":
@@ -118,8 +115,8 @@ class TaskVerbs:
         if not link.plan.tasks.are_offered:
             return False
         if not session.is_stateless:
-            return session.features.tasks and offers.are_offered(link)
-        return link.handshake is None or offers.are_offered(link)
+            return session.features.tasks and task_offers.are_offered(link)
+        return link.handshake is None or task_offers.are_offered(link)
 
     def _receive_named(self, session: Session, exchange: Exchange) -> None:
         task = self._find(session, exchange)
@@ -224,7 +221,7 @@ class TaskVerbs:
             if outcome is None:
                 self._refuse(session, exchange, INTERNAL_ERROR, f"the result of task {task.id} cannot be had: {fault}")
             elif outcome.is_error:
-                self._courier.answer(session, exchange, jsonrpc.encode_error_raw(exchange.id_raw, outcome.data))
+                self._courier.answer(session, exchange, envelope.encode_error_raw(exchange.id_raw, outcome.data))
             else:
                 self._answer_related(session, exchange, task, outcome.data)
 
@@ -232,7 +229,7 @@ class TaskVerbs:
 
     def _answer_related(self, session: Session, exchange: Exchange, task: Task, result: bytes) -> None:
         try:
-            self._answer(session, exchange, related.with_related(result, task.id))
+            self._answer(session, exchange, related_task.with_related(result, task.id))
         except RemoteProtocolError as fault:
             text = f"the result of task {task.id} cannot be shown: {fault.message}"
             self._refuse(session, exchange, INTERNAL_ERROR, text)
@@ -272,13 +269,13 @@ class TaskVerbs:
 
     def _list(self, session: Session, exchange: Exchange) -> None:
         try:
-            raw = jsonrpc.member_of(exchange.params, "cursor")
+            raw = envelope.member_of(exchange.params, "cursor")
         except RemoteProtocolError as error:
             self._refuse(session, exchange, error.rpc_code, error.message)
             return
         after = 0
         if raw not in (None, b"null"):
-            match = _CURSOR.fullmatch(jsonrpc.text_of(raw) or "")
+            match = _CURSOR.fullmatch(envelope.text_of(raw) or "")
             if match is None:
                 text = "got a cursor that was not given out here, expected one of an answer to tasks/list"
                 self._refuse(session, exchange, INVALID_PARAMS, text)
@@ -303,7 +300,7 @@ class TaskVerbs:
 
     def _update(self, session: Session, exchange: Exchange, task: Task) -> None:
         try:
-            responses = questions.read_responses(exchange.params)
+            responses = input_requests.read_responses(exchange.params)
             self._tasking.asking.answer_questions(task, responses, exchange.headers)
         except RemoteProtocolError as error:
             self._refuse(session, exchange, error.rpc_code, error.message)
@@ -332,10 +329,10 @@ class TaskVerbs:
     def _answer(self, session: Session, exchange: Exchange, result: bytes) -> None:
         if session.is_stateless:
             result = named(result, server_info_of(session.greeting))
-        self._courier.answer(session, exchange, jsonrpc.encode_result(exchange.id_raw, result))
+        self._courier.answer(session, exchange, envelope.encode_result(exchange.id_raw, result))
 
     def _refuse(self, session: Session, exchange: Exchange, code: int, text: str, data: object = None) -> None:
-        self._courier.answer(session, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
+        self._courier.answer(session, exchange, envelope.encode_error(exchange.id_raw, code, text, data))
 
 
 ACKNOWLEDGED: Final = b'{"resultType":"complete"}'

@@ -14,11 +14,11 @@ from typing import Final, Protocol
 import msgspec
 
 from ..base.errors import RemoteProtocolError
-from ..bridge import input_requests as questions
+from ..bridge import input_requests
 from ..bridge.capabilities import missing
 from ..bridge.input_requests import Question
 from ..downstream.responder import Courier
-from ..jsonrpc.message import Frame
+from ..jsonrpc.envelope import Frame
 from ..state.context import Desk
 from ..state.exchange import Exchange
 from ..state.exchange import State as ExchangeState
@@ -99,7 +99,9 @@ class RemoteAsking:
         if not session.is_stateless:
             able = session.client.capabilities
             visit = self._desk.mint()
-            params = questions.shown(question.method, params, session.features, elicitation_id=visit, capabilities=able)
+            params = input_requests.shown(
+                question.method, params, session.features, elicitation_id=visit, capabilities=able
+            )
         number = session.last_ask + 1
         remote.open[number] = question
         ask = Ask(b"null", None, question.method, link.upstream.incarnation, None, exchange=exchange, number=number)
@@ -114,13 +116,13 @@ class RemoteAsking:
         result = answer.result
         if result is not None and not session.is_stateless:
             try:
-                result = questions.answered(question.method, question.params, session.features, result)
-                questions.check_response(question.method, result)
+                result = input_requests.answered(question.method, question.params, session.features, result)
+                input_requests.check_response(question.method, result)
             except RemoteProtocolError as fault:
                 self._desk.note("info", f"a client's answer cannot be given on: {fault.message}", link.plan.id)
                 result = None
         if result is None:
-            kind, said = questions.FALLBACKS.get(question.method, ("error", b""))
+            kind, said = input_requests.FALLBACKS.get(question.method, ("error", b""))
             if kind != "result":
                 return  # there is no word for it: the server goes on without, or gives up
             result = said

@@ -23,13 +23,11 @@ from ..base.empty import NONE, without
 from ..base.errors import INTERNAL_ERROR, INVALID_PARAMS, OUTCOME_UNKNOWN, RemoteProtocolError
 from ..base.ids import ChannelId
 from ..base.plan import Kind
-from ..bridge import related_task as related
-from ..bridge import task_support as support
-from ..bridge import tasks
+from ..bridge import related_task, task_support, tasks
 from ..bridge.request_meta import Envelope, add, own_envelope
 from ..downstream.responder import Courier
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..state.context import Desk
 from ..state.exchange import Exchange
 from ..state.exchange import Input as ExchangeInput
@@ -248,7 +246,7 @@ class Tasked:
         session = link.sessions.get(exchange.sid)  # of a shared process it may have left before its call was answered
         who = exchange.leg or (own_envelope("", self._desk.plan.version) if session is None else session.client)
         assert link.upstream.revision is not None
-        able = support.declare_modern(who.capabilities)
+        able = task_support.declare_modern(who.capabilities)
         return msgspec.structs.replace(who, revision=link.upstream.revision, capabilities=able, log_level=None)
 
     # --- What the server says ---------------------------------------------------------------------------------------
@@ -318,14 +316,14 @@ class Tasked:
             assert frame.result is not None
             self._receive_said(link, exchange, remote, frame.result)
             return
-        error = jsonrpc.usable_error(frame.error)
+        error = envelope.usable_error(frame.error)
         if remote.fault is not None:  # it knows nothing of it, and said why before
             self._deliver(link, exchange, Frame(error=remote.fault))
-        elif jsonrpc.error_code(error) == INVALID_PARAMS:
+        elif envelope.error_code(error) == INVALID_PARAMS:
             text = "the server does not know the task any more: what became of it cannot be told"
-            self._deliver(link, exchange, Frame(error=jsonrpc.error_object(OUTCOME_UNKNOWN, text)))
+            self._deliver(link, exchange, Frame(error=envelope.error_object(OUTCOME_UNKNOWN, text)))
         else:
-            said = jsonrpc.text_of(jsonrpc.member_of(error, "message")) or ""
+            said = envelope.text_of(envelope.member_of(error, "message")) or ""
             self._receive_failure(link, exchange, f"it says of its task: {said}", error)
 
     def _receive_failure(self, link: Link, exchange: Exchange, reason: str, error: bytes | None = None) -> None:
@@ -335,7 +333,7 @@ class Tasked:
         remote.looked_at = self._desk.now
         if exchange.task is None and remote.failures > self._desk.limits.resume_failures_max:
             text = f"the server was lost before its task was over: {reason}. The call may have run"
-            self._deliver(link, exchange, Frame(error=error or jsonrpc.error_object(OUTCOME_UNKNOWN, text)))
+            self._deliver(link, exchange, Frame(error=error or envelope.error_object(OUTCOME_UNKNOWN, text)))
             return
         self._desk.note("info", f"a task could not be looked at: {reason}", link.plan.id)
         remote.pause_s = max(remote.pause_s, self._desk.limits.task_poll_s)
@@ -382,9 +380,9 @@ class Tasked:
     def _receive_detailed(self, link: Link, exchange: Exchange, remote: Remote, said: tasks.Detailed) -> None:
         if said.result is not None:
             result = said.result
-            if jsonrpc.member_of(result, "resultType") is None:
+            if envelope.member_of(result, "resultType") is None:
                 result = b'{"resultType":"complete"' + (b"," if result[1:].strip() != b"}" else b"") + result[1:]
-            self._deliver(link, exchange, Frame(result=related.without_related(result)))
+            self._deliver(link, exchange, Frame(result=related_task.without_related(result)))
             return
         if said.error is not None:
             self._deliver(link, exchange, Frame(error=said.error))
@@ -400,18 +398,18 @@ class Tasked:
             self._deliver(link, exchange, Frame(error=frame.error))
         else:  # the call's own error, or one of asking too early
             assert frame.error is not None
-            remote.fault = jsonrpc.usable_error(frame.error)
+            remote.fault = envelope.usable_error(frame.error)
             if not remote.is_looked_at:
                 self._look(link, exchange)
 
     def _receive_result(self, link: Link, exchange: Exchange, remote: Remote, result: bytes) -> None:
         """An outcome. Python's `mcp` 1.x has an object without `content` where a tool raised or a task was cancelled,
         and nothing but the status tells it from success."""
-        if jsonrpc.member_of(result, "content") is not None or remote.status == "completed":
-            self._deliver(link, exchange, Frame(result=related.without_related(result)))
+        if envelope.member_of(result, "content") is not None or remote.status == "completed":
+            self._deliver(link, exchange, Frame(result=related_task.without_related(result)))
         elif remote.status == "failed":
             text = remote.message or "the task failed, and the server says no more of it"
-            self._deliver(link, exchange, Frame(error=jsonrpc.error_object(INTERNAL_ERROR, text)))
+            self._deliver(link, exchange, Frame(error=envelope.error_object(INTERNAL_ERROR, text)))
         elif remote.status == "cancelled":
             self._deliver(link, exchange, Frame(error=CANCELLED))
         elif not remote.is_looked_at:
@@ -427,7 +425,7 @@ class Tasked:
             exchange.told = remote.looks
             said = {"progress": remote.looks, "message": seen.message}
             params = b'{"progressToken":' + exchange.token_raw + b"," + msgspec.json.encode(said)[1:]
-            message = jsonrpc.encode_notification("notifications/progress", params)
+            message = envelope.encode_notification("notifications/progress", params)
             self._courier.tell_progress(session, exchange, message)
 
     def _deliver(self, link: Link, exchange: Exchange, frame: Frame) -> None:
@@ -450,7 +448,7 @@ class Tasked:
                 self._set_timer(exchange, max(remote.poll_s, self._desk.limits.restart_backoff_s))
                 continue
             text = f"the server was lost before its task was over: {reason}. The call may have run; it is not repeated"
-            error = jsonrpc.encode_error(exchange.id_raw, OUTCOME_UNKNOWN, text, {"outcome": "unknown"})
+            error = envelope.encode_error(exchange.id_raw, OUTCOME_UNKNOWN, text, {"outcome": "unknown"})
             self.ends.finish(link, exchange, error)
         link.orphans = NONE
 
@@ -536,4 +534,4 @@ class Tasked:
 
 def _unreadable(fault: RemoteProtocolError) -> Frame:
     text = f"what the server's task came to could not be read: {fault.message}"
-    return Frame(error=jsonrpc.error_object(INTERNAL_ERROR, text))
+    return Frame(error=envelope.error_object(INTERNAL_ERROR, text))

@@ -22,7 +22,7 @@ from ..base.errors import (
 from ..base.limits import Limits
 from ..base.revisions import MODERN, Era
 from ..bridge.discovery import refused_revisions
-from ..jsonrpc.message import error_code, number_of
+from ..jsonrpc.envelope import error_code, number_of
 from ..wire.http.failure import BAD_REQUEST, NOT_FOUND, error_in, id_in
 
 NO_SESSION: Final = -32000

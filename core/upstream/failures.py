@@ -17,7 +17,7 @@ from ..base.ids import ChannelId
 from ..base.plan import Kind
 from ..downstream.responder import Courier
 from ..downstream.sessions import Clients
-from ..jsonrpc import message as jsonrpc
+from ..jsonrpc import envelope
 from ..state.context import Desk
 from ..state.exchange import Exchange
 from ..state.exchange import Input as ExchangeInput
@@ -252,10 +252,10 @@ class Losses:
     def receive_left(self, link: Link, channel: ChannelId, message: bytes) -> None:
         """A server that is being left says something: the answer that is waited for, perhaps."""
         try:
-            id_raw = jsonrpc.decode(message).id_raw
+            id_raw = envelope.decode(message).id_raw
         except RemoteProtocolError:
             return
-        link.leaving -= {-1 if id_raw is None else jsonrpc.number_of(id_raw) or -1}
+        link.leaving -= {-1 if id_raw is None else envelope.number_of(id_raw) or -1}
         if not link.leaving:
             self._desk.timers.cancel(("grace", channel))
             self._desk.close(channel, reason="its session is over")
@@ -340,15 +340,15 @@ class Losses:
         if cause is not None and cause.end is End.REFUSED:
             text = f"the server failed: {reason}. {exchange.method} may have run; it is not repeated"
         data = {"outcome": "unknown", **_refusal(cause)}
-        self.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, OUTCOME_UNKNOWN, text, data))
+        self.finish(link, exchange, envelope.encode_error(exchange.id_raw, OUTCOME_UNKNOWN, text, data))
 
     def _fail(self, link: Link, exchange: Exchange, code: int, text: str, cause: Cause | None) -> None:
         data = _refusal(cause) or {"outcome": "not_executed"}
-        self.finish(link, exchange, jsonrpc.encode_error(exchange.id_raw, code, text, data))
+        self.finish(link, exchange, envelope.encode_error(exchange.id_raw, code, text, data))
 
     def _refuse(self, link: Link, exchange: Exchange, error: bytes | None) -> None:
         assert error is not None
-        self.finish(link, exchange, jsonrpc.encode_error_raw(exchange.id_raw, error))
+        self.finish(link, exchange, envelope.encode_error_raw(exchange.id_raw, error))
 
     def finish(self, link: Link, exchange: Exchange, message: bytes) -> None:
         """Give an exchange its answer."""

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from ..base.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, RemoteProtocolError
 from ..base.name_filter import Selection
 from ..base.plan import ServerPlan
-from ..jsonrpc.message import Frame, encode_error, text_of
+from ..jsonrpc.envelope import Frame, encode_error, text_of
 from ..jsonrpc.splice import elements, members, set_member, take
 from ..state.exchange import Exchange
 from ..state.link import Link

@@ -19,8 +19,8 @@ from ..bridge.discovery import served_revisions, to_initialize_result
 from ..bridge.request_meta import add, own_envelope
 from ..bridge.task_support import Abilities, server_abilities
 from ..downstream.sessions import Clients
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..state.context import Desk
 from ..state.exchange import Exchange
 from ..state.link import Errand, Link, Notice, UpPostRole, UpStreamRole
@@ -253,7 +253,7 @@ class Handshakes:
     def receive_discovery(self, link: Link, frame: Frame) -> None:
         """The answer to `server/discover`."""
         link.babble = ""
-        error = None if frame.error is None else jsonrpc.usable_error(frame.error)
+        error = None if frame.error is None else envelope.usable_error(frame.error)
         try:
             if frame.result is None:
                 raise RemoteProtocolError("it refused server/discover")
@@ -286,7 +286,7 @@ class Handshakes:
 
         Source: 2026-07-28 basic/versioning, "Protocol Version Negotiation".
         """
-        if error is None or jsonrpc.error_code(error) != UNSUPPORTED_VERSION or not is_modern(error):
+        if error is None or envelope.error_code(error) != UNSUPPORTED_VERSION or not is_modern(error):
             return False
         if link.upstream.state is not State.INITIALIZING or link.is_asked_again:
             return False
@@ -320,7 +320,7 @@ class Handshakes:
         """The answer to `initialize`."""
         link.babble = ""
         if frame.error is not None:
-            error = jsonrpc.usable_error(frame.error)
+            error = envelope.usable_error(frame.error)
             if not (denies_handshake(error) and (self.turn(link, error) or self._probe_again(link))):
                 self.losses.lose(link, "it refused to initialize", error=link.refused or error)
             return
@@ -440,7 +440,7 @@ class Handshakes:
         link.rest()
         for method, params in replay:
             self._uplink.run(
-                link, "replay", method, params, about=jsonrpc.text_of(jsonrpc.member_of(params, "uri")) or ""
+                link, "replay", method, params, about=envelope.text_of(envelope.member_of(params, "uri")) or ""
             )
         if not replay:
             self._receive_ready(link)
@@ -518,7 +518,7 @@ def _is_for_stateless(link: Link) -> bool:
 
 def _learn_abilities(link: Link, handshake: bytes) -> None:
     """What the server itself says that it can do about tasks."""
-    declared = jsonrpc.member_of(handshake, "capabilities")
+    declared = envelope.member_of(handshake, "capabilities")
     link.abilities = server_abilities(declared, is_stateless=link.is_stateless)
     link.knows_supports = False
 
@@ -526,6 +526,6 @@ def _learn_abilities(link: Link, handshake: bytes) -> None:
 def _revision_in(initialized: bytes | None) -> str | None:
     """The revision that an answer to `initialize` names, as far as it can be read."""
     try:
-        return jsonrpc.text_of(jsonrpc.member_of(initialized, "protocolVersion"))
+        return envelope.text_of(envelope.member_of(initialized, "protocolVersion"))
     except RemoteProtocolError:
         return None

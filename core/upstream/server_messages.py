@@ -17,8 +17,8 @@ from ..base.revisions import Features, features_of
 from ..bridge.input_requests import answer_to_legacy, answered, to_older
 from ..bridge.related_task import related_id, with_related, without_related
 from ..downstream.responder import Courier
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import members, set_member, take
 from ..state.context import Desk
 from ..state.exchange import Exchange
@@ -61,24 +61,24 @@ class Asking:
         assert frame.method is not None
         id_raw, method = frame.id_raw, frame.method
         if frame.method == "ping":
-            self._uplink.tell(link, jsonrpc.encode_result(frame.id_raw, b"{}"))
+            self._uplink.tell(link, envelope.encode_result(frame.id_raw, b"{}"))
             return
         session = self._whose(link, frame)
         if session is None:
             return
         if frame.method == "roots/list" and link.plan.owns_roots:
-            self._uplink.tell(link, jsonrpc.encode_result(frame.id_raw, self._roots_of(session)))
+            self._uplink.tell(link, envelope.encode_result(frame.id_raw, self._roots_of(session)))
         elif len(session.asks) >= self._desk.limits.asks_per_session_max:
             text = f"{len(session.asks)} requests to this client are open, the most allowed"
-            self._uplink.tell(link, jsonrpc.encode_error(frame.id_raw, INTERNAL_ERROR, text))
+            self._uplink.tell(link, envelope.encode_error(frame.id_raw, INTERNAL_ERROR, text))
         elif self._is_asked_already(link, frame.id_raw):
             text = "got the id of a request that is still open, expected another"
-            self._uplink.tell(link, jsonrpc.encode_error(frame.id_raw, INVALID_REQUEST, text))
+            self._uplink.tell(link, envelope.encode_error(frame.id_raw, INVALID_REQUEST, text))
         else:
             try:
-                token = jsonrpc.progress_token(frame.params)
+                token = envelope.progress_token(frame.params)
             except RemoteProtocolError as error:
-                self._uplink.tell(link, jsonrpc.encode_error(frame.id_raw, error.rpc_code, error.message))
+                self._uplink.tell(link, envelope.encode_error(frame.id_raw, error.rpc_code, error.message))
                 return
             related, frame = self._attributed(link, session, frame, related)
             if related is not None:
@@ -87,7 +87,7 @@ class Asking:
             try:
                 shown = self._shown(link, session, frame)
             except RemoteProtocolError as error:
-                self._uplink.tell(link, jsonrpc.encode_error(frame.id_raw, error.rpc_code, error.message))
+                self._uplink.tell(link, envelope.encode_error(frame.id_raw, error.rpc_code, error.message))
                 return
             if shown is not frame.params:
                 ask = ask._replace(params=frame.params)
@@ -137,7 +137,7 @@ class Asking:
         except RemoteProtocolError as error:
             self._desk.note("warning", f"server sent a broken {frame.method}: {error.message}", link.plan.id)
             return
-        message = jsonrpc.encode_notification(frame.method, params)
+        message = envelope.encode_notification(frame.method, params)
         crowd = self._crowds.get(link.id)
         if crowd is None:
             self._courier.deliver(link.session, frame.method, message, related)
@@ -172,13 +172,13 @@ class Asking:
         else:
             text, code = f"the client does not offer {method}", METHOD_NOT_FOUND
         self._desk.note("info", text, link.plan.id)
-        self._uplink.tell(link, jsonrpc.encode_error(id_raw, code, text))
+        self._uplink.tell(link, envelope.encode_error(id_raw, code, text))
         return None
 
     def _is_asked_already(self, link: Link, id_raw: bytes) -> bool:
-        key = jsonrpc.id_key(id_raw)
+        key = envelope.id_key(id_raw)
         asks = (ask for session in link.sessions.values() for ask in session.asks.values())
-        return any(jsonrpc.id_key(ask.id_raw) == key for ask in asks)
+        return any(envelope.id_key(ask.id_raw) == key for ask in asks)
 
     def _receive_progress(self, link: Link, params: bytes | None) -> None:
         """It goes to whose request it is about, under that request's own token, on that request's own stream."""
@@ -186,7 +186,7 @@ class Asking:
             return
         spans = members(params)
         span = spans.get("progressToken")
-        number = None if span is None else jsonrpc.number_of(params[span.start : span.stop])
+        number = None if span is None else envelope.number_of(params[span.start : span.stop])
         exchange = link.pending.get(number) or link.tokens.get(number) if number is not None else None
         if not isinstance(exchange, Exchange) or exchange.token_raw is None:
             return
@@ -201,15 +201,15 @@ class Asking:
             restored = b"".join((params[: span.start], exchange.token_raw, params[span.stop :]))
         else:
             restored = set_member(restored or b"{}", "progressToken", exchange.token_raw)
-        message = jsonrpc.encode_notification("notifications/progress", restored)
+        message = envelope.encode_notification("notifications/progress", restored)
         self._courier.tell_progress(link.session_of(exchange), exchange, message)
 
     def _receive_withdrawal(self, link: Link, params: bytes | None) -> None:
-        id_raw = jsonrpc.member_of(params, "requestId")
-        key = None if id_raw is None else jsonrpc.id_key(id_raw)
+        id_raw = envelope.member_of(params, "requestId")
+        key = None if id_raw is None else envelope.id_key(id_raw)
         for session in link.sessions.values():
             for number, ask in list(session.asks.items()):
-                if key is not None and jsonrpc.id_key(ask.id_raw) == key:
+                if key is not None and envelope.id_key(ask.id_raw) == key:
                     self._courier.unask(session, number, params)
 
     # --- From the client ------------------------------------------------------------------------------------------
@@ -224,10 +224,10 @@ class Asking:
         if link.upstream.state is State.INITIALIZING and not link.is_pipe:
             return  # it asked before it gave its session a name: there is nowhere to send an answer
         if answer.result is not None:
-            self._uplink.tell(link, jsonrpc.encode_result(ask.id_raw, answer.result), headers)
+            self._uplink.tell(link, envelope.encode_result(ask.id_raw, answer.result), headers)
         else:
             assert answer.error is not None
-            self._uplink.tell(link, jsonrpc.encode_error_raw(ask.id_raw, jsonrpc.usable_error(answer.error)), headers)
+            self._uplink.tell(link, envelope.encode_error_raw(ask.id_raw, envelope.usable_error(answer.error)), headers)
 
     def restore(self, session: Session, ask: Ask, answer: Frame, server: Features) -> Frame:
         """A client's answer as its server's revision has it."""
@@ -239,16 +239,16 @@ class Asking:
                 result = answered(ask.method, ask.params, session.features, result)
             return Frame(result=answer_to_legacy(ask.method, result, server))
         except RemoteProtocolError as error:
-            return Frame(error=jsonrpc.error_object(error.rpc_code, error.message))
+            return Frame(error=envelope.error_object(error.rpc_code, error.message))
 
     def restore_token(self, session: Session, params: bytes | None) -> bytes | None:
         """Progress on a server's request: its own token again. None if nothing of the kind is open, or it stands."""
         try:
-            token_raw = jsonrpc.member_of(params, "progressToken")
-            progress_raw = jsonrpc.member_of(params, "progress")
+            token_raw = envelope.member_of(params, "progressToken")
+            progress_raw = envelope.member_of(params, "progress")
         except RemoteProtocolError:
             return None
-        number = None if token_raw is None else jsonrpc.number_of(token_raw)
+        number = None if token_raw is None else envelope.number_of(token_raw)
         ask = None if number is None else session.asks.get(number)
         if params is None or number is None or ask is None or ask.stream is None or ask.token_raw is None:
             return None

@@ -14,7 +14,7 @@ import msgspec
 
 from ..base.log_levels import LEVELS
 from ..base.revisions import LATEST_LEGACY
-from ..jsonrpc import message as jsonrpc
+from ..jsonrpc import envelope
 from ..jsonrpc.splice import members, set_member, take
 from ..state.exchange import Exchange
 from ..state.link import Link
@@ -130,14 +130,14 @@ class Crowd:
         """
         shares = list(self.shares.values())
         if method == "notifications/resources/updated":
-            uri = jsonrpc.text_of(jsonrpc.member_of(params, "uri"))
+            uri = envelope.text_of(envelope.member_of(params, "uri"))
             exact = [share for share in shares if uri in share.subscriptions]
             return [share.session for share in exact or (share for share in shares if share.subscriptions)]
         if method.endswith("/list_changed"):
             return [share.session for share in shares]
         meant = shares if is_anyones else [share for share in shares if share.session is asker]
         if method == "notifications/message":
-            level = _index(jsonrpc.text_of(jsonrpc.member_of(params, "level")))
+            level = _index(envelope.text_of(envelope.member_of(params, "level")))
             meant = [share for share in meant if share.level is None or level is None or level >= share.level]
         return [share.session for share in meant]
 
@@ -151,7 +151,7 @@ class Crowd:
         """
         share = self.shares[exchange.sid]
         if exchange.method == "logging/setLevel":
-            wanted = _index(jsonrpc.text_of(jsonrpc.member_of(exchange.params, "level")))
+            wanted = _index(envelope.text_of(envelope.member_of(exchange.params, "level")))
             if wanted is None or exchange.params is None:
                 return False  # the server says what is wrong with it
             before = self._least_level()
@@ -162,7 +162,7 @@ class Crowd:
             return least == before
         if exchange.method not in ("resources/subscribe", "resources/unsubscribe"):
             return False
-        uri = jsonrpc.text_of(jsonrpc.member_of(exchange.params, "uri"))
+        uri = envelope.text_of(envelope.member_of(exchange.params, "uri"))
         if uri is None:
             return False
         if exchange.method == "resources/subscribe":

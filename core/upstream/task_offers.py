@@ -9,10 +9,10 @@ from typing import Final
 
 from ..base.errors import RemoteProtocolError
 from ..base.plan import Offer
-from ..bridge import task_support as support
+from ..bridge import task_support
 from ..bridge.task_support import Support
 from ..bridge.tasks import TASKS
-from ..jsonrpc import message as jsonrpc
+from ..jsonrpc import envelope
 from ..jsonrpc.splice import remove_member, set_member
 from ..state.exchange import Exchange
 from ..state.link import Link
@@ -48,7 +48,7 @@ def support_of(link: Link, tool: str) -> Support | None:
 def tool_of(exchange: Exchange) -> str:
     """The tool that a call names; "" where that cannot be read."""
     try:
-        return jsonrpc.text_of(jsonrpc.member_of(exchange.params, "name")) or ""
+        return envelope.text_of(envelope.member_of(exchange.params, "name")) or ""
     except RemoteProtocolError:
         return ""
 
@@ -60,14 +60,14 @@ def shown_capabilities(link: Link, handshake: bytes, *, is_legacy: bool, knows_t
         handshake: as a client of that era is shown it.
         knows_tasks: the client's revision has tasks.
     """
-    declared = jsonrpc.member_of(handshake, "capabilities")
+    declared = envelope.member_of(handshake, "capabilities")
     if declared is None or not declared.startswith(b"{"):
         return handshake
     is_offered = knows_tasks and are_offered(link)
     if is_legacy:
-        shown = remove_member(declared, "tasks") if not is_offered else support.declare_legacy(declared)
+        shown = remove_member(declared, "tasks") if not is_offered else task_support.declare_legacy(declared)
     elif is_offered:
-        shown = support.declare_modern(declared)
+        shown = task_support.declare_modern(declared)
     else:
         shown = without_extension(declared)
     return handshake if shown == declared else set_member(handshake, "capabilities", shown)
@@ -75,7 +75,7 @@ def shown_capabilities(link: Link, handshake: bytes, *, is_legacy: bool, knows_t
 
 def without_extension(capabilities: bytes) -> bytes:
     """Capabilities of either side in which the tasks extension is not named."""
-    extensions = jsonrpc.member_of(capabilities, "extensions")
+    extensions = envelope.member_of(capabilities, "extensions")
     if extensions is None or not extensions.startswith(b"{"):
         return capabilities
     kept = remove_member(extensions, TASKS)
@@ -97,7 +97,7 @@ def shown_tools(link: Link, session: Session, result: bytes) -> bytes:
     if not session.features.tasks or not are_offered(link):
         if not link.abilities.calls:
             return result  # what its tools declare means nothing then
-        return support.show_support(result, lambda tool, declared: None)
+        return task_support.show_support(result, lambda tool, declared: None)
 
     def decide(tool: str, declared: Support | None) -> Support | None:
         if link.plan.tasks.offer_for(tool) is Offer.NEVER:
@@ -107,4 +107,4 @@ def shown_tools(link: Link, session: Session, result: bytes) -> bytes:
         found = support_of(link, tool)
         return None if found is Support.FORBIDDEN else found
 
-    return support.show_support(result, decide)
+    return task_support.show_support(result, decide)

@@ -16,8 +16,8 @@ import msgspec
 from ..base.errors import RemoteProtocolError
 from ..bridge.request_meta import add
 from ..bridge.task_support import read_support
-from ..jsonrpc import message as jsonrpc
-from ..jsonrpc.message import Frame
+from ..jsonrpc import envelope
+from ..jsonrpc.envelope import Frame
 from ..jsonrpc.splice import set_member
 from ..state.context import Desk
 from ..state.exchange import Exchange
@@ -91,7 +91,7 @@ class Schooling:
                     self.learn(link, None, frame.result, is_first=is_first)
                 if link.has_files:
                     self.files.learn(link, frame.result, is_first=is_first)
-                cursor = jsonrpc.member_of(frame.result, "nextCursor")
+                cursor = envelope.member_of(frame.result, "nextCursor")
             except RemoteProtocolError as error:
                 self._desk.note("warning", f"its list of tools cannot be read: {error.message}", link.plan.id)
         if cursor not in (None, b"null", link.page_read) and link.pages_read < self._desk.limits.schema_pages_max:
@@ -127,7 +127,7 @@ class Schooling:
         found = read_support(result)
         if len(known) + len(found) <= self._desk.limits.tools_known_max:
             link.supports = known | found
-        link.knows_supports = jsonrpc.member_of(result, "nextCursor") in (None, b"null")
+        link.knows_supports = envelope.member_of(result, "nextCursor") in (None, b"null")
 
     def learn(self, link: Link, session: Session | None, result: bytes, *, is_first: bool) -> bytes:
         """A list of tools came by. Returns it without those that cannot be called, for their marks are broken.

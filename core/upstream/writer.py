@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..base.effects import Cause, Headers, Post
 from ..base.ids import ChannelId
 from ..base.revisions import LATEST_MODERN
-from ..jsonrpc import message as jsonrpc
+from ..jsonrpc import envelope
 from ..state.context import Desk
 from ..state.exchange import Exchange
 from ..state.exchange import Input as ExchangeInput
@@ -34,9 +34,9 @@ class Uplink:
         link.pending[number] = exchange
         if exchange.token_raw is not None:
             assert params is not None
-            params = jsonrpc.replace_progress_token(params, b"%d" % number)
+            params = envelope.replace_progress_token(params, b"%d" % number)
         self.expect_reply(link, exchange)
-        message = jsonrpc.encode_request(b"%d" % number, exchange.method, params)
+        message = envelope.encode_request(b"%d" % number, exchange.method, params)
         exchange.post = self._emit(link, message, number, exchange.headers, mirrored=mirrored)
 
     def run(
@@ -55,7 +55,7 @@ class Uplink:
         link.pending[number] = Errand(purpose, link.upstream.incarnation, about, exchange)
         if exchange is not None and exchange.remote is not None:
             exchange.remote.requests[purpose] = number
-        message = jsonrpc.encode_request(b"%d" % number, method, params)
+        message = envelope.encode_request(b"%d" % number, method, params)
         mirrored = headers_for(method, params) if link.is_stateless and not link.is_pipe else ()
         self._emit(
             link,
@@ -109,7 +109,7 @@ class Uplink:
                 is_repeated=True,
             )
         else:
-            frame = jsonrpc.decode(own.message)
+            frame = envelope.decode(own.message)
             assert frame.method is not None
             number = self.run(
                 link,
@@ -131,7 +131,7 @@ class Uplink:
 
     def confirm(self, link: Link) -> None:
         """Send the notification that ends the handshake; on HTTP, how its POST ends is part of the handshake."""
-        message = jsonrpc.encode_notification("notifications/initialized", None)
+        message = envelope.encode_notification("notifications/initialized", None)
         self._emit(link, message, None, link.headers, is_own=True, is_confirmation=True)
 
     def expect_reply(self, link: Link, exchange: Exchange) -> None:

@@ -16,7 +16,7 @@ from isthmus.core.base.effects import Listen as Get
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, ServerPlan
-from isthmus.core.jsonrpc import message as jsonrpc
+from isthmus.core.jsonrpc import envelope
 from isthmus.core.state.context import Desk
 from isthmus.core.state.link import FarewellRole, UpPostRole, UpStreamRole
 from isthmus.core.state.upstream_session import State
@@ -116,7 +116,7 @@ class Modern:
             self.driver.say(self.pipe, message)
             return self.pipe
         if mirrored is None:
-            frame = jsonrpc.decode(message)
+            frame = envelope.decode(message)
             mirrored = () if frame.method is None else headers_for(frame.method, frame.params)
         channel = self.driver.engine.new_channel()
         opening = PostOpening(

@@ -28,13 +28,11 @@ from isthmus.core.base.effects import (
     Send,
 )
 from isthmus.core.base.plan import Kind, Offer, ServerPlan, TaskRules
-from isthmus.core.jsonrpc import envelope_edges as edges
-from isthmus.core.jsonrpc import message as jsonrpc
+from isthmus.core.jsonrpc import envelope, envelope_edges
 from isthmus.core.jsonrpc.envelope_edges import EDGE_BYTES
-from isthmus.core.routing import passthrough as passing
-from isthmus.core.wire import chunks as pieces
-from isthmus.core.wire import ndjson
-from isthmus.core.wire.http import response as http_client
+from isthmus.core.routing import passthrough
+from isthmus.core.wire import chunks, ndjson
+from isthmus.core.wire.http import response
 from isthmus.core.wire.http.response import ENDED_ORDERLY
 from simulated_network import Channel, Wrong, filler_of
 from simulated_servers import HANDSHAKES, Server
@@ -226,11 +224,11 @@ class DrivenWorld(WiredWorld):
 def large_is_small() -> Iterator[None]:
     """What counts as large is small meanwhile."""
     with (
-        patch.object(jsonrpc, "LARGE_BYTES", LARGE_BYTES),
-        patch.object(edges, "PARTS_MIN_BYTES", PARTS_MIN_BYTES),
-        patch.object(passing, "PARTS_MIN_BYTES", PARTS_MIN_BYTES),
-        patch.object(http_client, "PARTS_MIN_BYTES", PARTS_MIN_BYTES),
+        patch.object(envelope, "LARGE_BYTES", LARGE_BYTES),
+        patch.object(envelope_edges, "PARTS_MIN_BYTES", PARTS_MIN_BYTES),
+        patch.object(passthrough, "PARTS_MIN_BYTES", PARTS_MIN_BYTES),
+        patch.object(response, "PARTS_MIN_BYTES", PARTS_MIN_BYTES),
         patch.object(ndjson, "CRUMB_SIZE_MAX_BYTES", CRUMB_BYTES),
-        patch.object(pieces, "SMALL_SIZE_BYTES", CRUMB_BYTES),
+        patch.object(chunks, "SMALL_SIZE_BYTES", CRUMB_BYTES),
     ):
         yield

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 from isthmus.core.base.effects import Connected, Delete, Listen, Post
-from isthmus.core.wire.http import response as http_client
+from isthmus.core.wire.http import response
 from isthmus.core.wire.http.response import ENDED_ORDERLY, Arrived, Begun, Ended, Opened, Piece
 from isthmus.core.wire.ndjson import Line, LineReader
 from simulated_wires import Item, LineWire, ResponseWire, together
@@ -51,7 +51,7 @@ class DrivenResponse(ResponseWire):
         self._opened: Connected | None = None  # not told yet
         self._document: bytes | None = None
 
-    def _told(self, facts: list[http_client.ReplyEvent]) -> list[Item]:
+    def _told(self, facts: list[response.ReplyEvent]) -> list[Item]:
         if len(facts) > 1 and all(isinstance(fact, Arrived) for fact in facts):
             return super()._told(facts)
         found: list[Item] = []

@@ -33,7 +33,7 @@ from isthmus.core.base.effects import (
     SendEvents,
 )
 from isthmus.core.base.limits import Limits
-from isthmus.core.wire.http import response as http_client
+from isthmus.core.wire.http import response
 from isthmus.core.wire.http.reply import Out, Reply, ReplyBody, ReplyDocument, ReplyEnd, ReplyHead, State
 from isthmus.core.wire.http.request import RequestForms
 from isthmus.core.wire.http.response import Arrived, Dropped, Ended, Opened, ReplyReader
@@ -431,14 +431,14 @@ class ResponseWire:
                 break
         return found
 
-    def _told(self, facts: list[http_client.ReplyEvent]) -> list[Item]:
+    def _told(self, facts: list[response.ReplyEvent]) -> list[Item]:
         if len(facts) > 1 and all(isinstance(fact, Arrived) for fact in facts):
             return together([fact.message for fact in facts if isinstance(fact, Arrived)])
         found: list[Item] = []
         for fact in facts:
             if isinstance(fact, Opened):
                 found.append(("open", Connected(fact.session), None))
-            elif isinstance(fact, http_client.Primed):
+            elif isinstance(fact, response.Primed):
                 found.append(("open", Primed(), None))
             elif isinstance(fact, Arrived):
                 found.append(("say", fact.message))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from isthmus.core.tasks import requests as taskverbs
+from isthmus.core.tasks import requests
 from simulated_clients import Client, HttpClient, ModernPipeClient, PipeClient
 from simulated_network import Wrong
 from simulated_tasks import Book
@@ -94,6 +94,6 @@ def test_a_result_is_its_calls_and_stays_so() -> None:
 
 
 def test_worlds_see_a_proxy_that_shows_tasks_to_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taskverbs, "may_see", lambda session, task, *, is_live: True)
+    monkeypatch.setattr(requests, "may_see", lambda session, task, *, is_live: True)
     wrong = (run_world(str(seed), is_heard=False).wrong for seed in range(30, 60))
     assert any("asked for" in text for text in wrong)

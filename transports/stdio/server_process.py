@@ -28,7 +28,7 @@ from anyio import to_thread
 from ...core.base.effects import Cause, Close, Connected, End, Send
 from ...core.base.ids import ChannelId
 from ...core.base.limits import Limits
-from ...core.jsonrpc.message import LARGE_BYTES
+from ...core.jsonrpc.envelope import LARGE_BYTES
 from ...core.wire.ndjson import Line, LineReader, Oversize, Truncated
 from ..base.descriptors import Descriptor
 from ..base.gate import Gate

@@ -10,7 +10,7 @@ import msgspec
 from ....core.base.revisions import LATEST_LEGACY, LEGACY, is_known_modern
 from ....core.oracle.methods import declares
 from ....core.oracle.observations import AnyObservation, Head, Role, Said, Transport
-from ...base import output as screen
+from ...base import output
 from ...base.errors import Failed
 from .steps import REVISIONS, Conversation, Json, Step, decoded, handshake, request
 
@@ -99,7 +99,7 @@ def _told(played: Played) -> str:
         elif isinstance(seen, Said) and seen.sender is Role.SERVER:
             text = seen.message.decode(errors="replace")
             words.append(text if len(text) <= TOLD_MAX_CHARS else f"{text[:TOLD_MAX_CHARS]}…")
-    return screen.plain(" | ".join(words[:TOLD_MAX])) or "nothing, as long as it was waited for"
+    return output.plain(" | ".join(words[:TOLD_MAX])) or "nothing, as long as it was waited for"
 
 
 def _ask(play: Play, revision: str, is_http: bool, is_safe: bool) -> Survey | None:

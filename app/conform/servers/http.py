@@ -13,9 +13,7 @@ from ...config.settings import Transport as Named
 from ..script.behaviour import Behaviour, Line, Script
 from ..script.steps import Json
 from ..script.survey import Played
-from . import sse as events_channel
-from . import streamable_http as http_channel
-from . import websocket as socket_channel
+from . import sse, streamable_http, websocket
 from .client_process import Client, Stage, for_url
 from .http_request import Request
 from .ledger import Ledger
@@ -160,7 +158,7 @@ class Way(NamedTuple):
 
 
 WAYS: Final[dict[Named, Way]] = {
-    "streamable_http": Way(Transport.HTTP, "http", http_channel.PATH, Channel, Hall),
-    "sse": Way(Transport.EVENTS, "http", events_channel.PATH, EventsChannel, Lobby),
-    "websocket": Way(Transport.PIPE, "ws", socket_channel.PATH, SocketChannel, Lobby),
+    "streamable_http": Way(Transport.HTTP, "http", streamable_http.PATH, Channel, Hall),
+    "sse": Way(Transport.EVENTS, "http", sse.PATH, EventsChannel, Lobby),
+    "websocket": Way(Transport.PIPE, "ws", websocket.PATH, SocketChannel, Lobby),
 }

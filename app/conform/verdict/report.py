@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import msgspec
 
 from ....core.oracle import Ended, Head, Opened, Role, Said
-from ...base import output as screen
+from ...base import output
 from ..script.survey import Played
 from .findings import C, Finding, Outcome
 from .servers import RULES_TOLD, is_severe
@@ -87,7 +87,7 @@ def describe(finding: Finding[C]) -> str:
     flaky = "; not each time that the same was said" if finding.is_flaky else ""
     lines = [
         f"{violation.rule} ({violation.severity.value.upper()}{flaky}): {RULES_TOLD[violation.rule].says}",
-        f"  seen: {screen.plain(violation.text)}",
+        f"  seen: {output.plain(violation.text)}",
         f"  clause: {violation.clause}",
         *(f"  {line}" for line in exchange(finding.played)),
     ]
@@ -110,7 +110,7 @@ def exchange(played: Played) -> list[str]:
             text = seen.message.decode(errors="replace")
             cut = "…" if len(text) > SHOWN_MAX_CHARS else ""
             lines.append(f"{arrow} {where}{text[:SHOWN_MAX_CHARS]}{cut}")
-    return [screen.plain(line) for line in lines]
+    return [output.plain(line) for line in lines]
 
 
 def table(outcome: Outcome[C], rules: Sequence[str]) -> str:

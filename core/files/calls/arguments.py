@@ -18,7 +18,7 @@ import msgspec
 from ...base.errors import RemoteProtocolError
 from ...base.plan import UPLOAD_SCHEME, Deliver, UploadConsumer
 from ...jsonrpc.append import readable_text
-from ...jsonrpc.message import text_of
+from ...jsonrpc.envelope import text_of
 from ...jsonrpc.paths import Place, walk
 from ...jsonrpc.splice import Edit, elements, members, set_member, splice, take
 from ..store.handles import ARTIFACT_SCHEME, HandleError, parse_artifact, parse_upload

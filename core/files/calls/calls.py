@@ -11,7 +11,7 @@ from typing import Protocol
 from ...base.effects import Allocate, Allocated, StorageAnswer, Survey, Surveyed
 from ...base.plan import LocatorMode, OutputLocator, ServerPlan
 from ...bridge.content import tool_error
-from ...jsonrpc import message as rpc
+from ...jsonrpc import envelope
 from ...state.context import Desk
 from ...state.exchange import Exchange, ExchangeKey
 from ...state.link import Link
@@ -20,8 +20,7 @@ from ..store.filenames import safe_filename
 from ..store.store import Shelf
 from ..store.workspaces import Folders
 from . import arguments as delivery
-from . import claims
-from . import tool_hints as hints
+from . import claims, tool_hints
 from .inputs import Inputs
 from .job import Job, Way, way_of
 from .outputs import CLOCK_SLACK_S, Outputs
@@ -65,7 +64,7 @@ class Calls:
             RemoteProtocolError: its params have a member twice. Nothing has changed.
         """
         params = exchange.params or b"{}"
-        tool = rpc.text_of(rpc.member_of(params, "name")) or ""
+        tool = envelope.text_of(envelope.member_of(params, "name")) or ""
         consumers = [c for c in link.plan.consumers if delivery.tool_named(c.tools, tool)]
         way = self._way(link.plan, tool)
         if not consumers and way is None and link.plan.auto_files is None:
@@ -141,7 +140,7 @@ class Calls:
             return
         areas = () if job.ledger.is_begun else AREAS
         names = way.rules.path_arguments if isinstance(way.rules, OutputLocator) else ()
-        arguments = rpc.member_of(job.exchange.params, "arguments") or b"{}"
+        arguments = envelope.member_of(job.exchange.params, "arguments") or b"{}"
         paths = claims.argument_paths(arguments, names, self._desk.limits.arguments_read_max)
         if not areas and not paths:
             return
@@ -213,7 +212,7 @@ class Calls:
             return False
         paths = [given.path for given in job.inputs.values() if given.path is not None]
         known = (link.hints or {}).get(job.tool)
-        if not hints.says_uri(result, paths) or not self._inputs.learn(job, known):
+        if not tool_hints.says_uri(result, paths) or not self._inputs.learn(job, known):
             return False
         if known is None or not known.is_harmless:
             return False
@@ -249,4 +248,4 @@ class Calls:
         self._folders.sweep(workspace)
 
     def _finish(self, job: Job, result: bytes) -> None:
-        self.onward.finish(job.link, job.exchange, rpc.encode_result(job.exchange.id_raw, result))
+        self.onward.finish(job.link, job.exchange, envelope.encode_result(job.exchange.id_raw, result))

@@ -15,9 +15,7 @@ from ...state.storage_orders import Waiting, reason_of
 from ...state.tool_hints import Hints
 from ..store.store import Shelf
 from ..store.workspaces import Folders
-from . import arguments as delivery
-from . import mentions
-from . import offers as catalog
+from . import arguments, mentions, offers
 from .arguments import ArgumentProblem, Reference
 from .job import Input, Job
 from .mentions import Mention
@@ -56,12 +54,12 @@ class Inputs:
         """
         params, server = job.exchange.params, job.link.plan
         assert params is not None
-        helper = catalog.helper_name(server.id)
+        helper = offers.helper_name(server.id)
         if not self._desk.plan.uploads_enabled:
             self._check_no_files(job, params)
-        job.references = delivery.find_all_references(params, job.consumers, helper=helper)
+        job.references = arguments.find_all_references(params, job.consumers, helper=helper)
         if not job.consumers and server.auto_files is not None:
-            limit = delivery.REFERENCES_MAX
+            limit = arguments.REFERENCES_MAX
             job.mentions = mentions.find_mentions(params, schemes=(server.upload_scheme,), limit=limit)
         all_found: list[Reference | Mention] = [*job.references, *job.mentions]
         for found in all_found:
@@ -71,7 +69,7 @@ class Inputs:
         """Uploads are switched off, so nothing but artifacts can be in the arguments that are for files."""
         for consumer in job.consumers:
             try:
-                found = delivery.find_all_references(params, [consumer], helper="")
+                found = arguments.find_all_references(params, [consumer], helper="")
                 has_uploads = any(reference.kind == "upload" for reference in found)
             except ArgumentProblem:
                 has_uploads = True
@@ -179,7 +177,7 @@ class Inputs:
         params = job.exchange.params
         assert params is not None
         if job.references:
-            params = delivery.deliver(params, [(found, self._text(job, found)) for found in job.references])
+            params = arguments.deliver(params, [(found, self._text(job, found)) for found in job.references])
         if job.mentions:
             placed = [(found, self._path(job, found)) for found in job.mentions]
             params = mentions.replace(params, placed, lambda found: self._form(job, found, hints))
@@ -192,7 +190,7 @@ class Inputs:
 
     def _text(self, job: Job, found: Reference) -> str:
         if found.deliver in ON_DISK:
-            return delivery.form(found.deliver, self._path(job, found))
+            return arguments.form(found.deliver, self._path(job, found))
         given = job.inputs[_key(found)]
         record = given.entry.record
         if found.deliver is Deliver.URL:
@@ -204,7 +202,7 @@ class Inputs:
                 )
             return url
         assert given.data is not None
-        return delivery.embedded(found.deliver, given.data, record.mime_type, label=found.label)
+        return arguments.embedded(found.deliver, given.data, record.mime_type, label=found.label)
 
     def _form(self, job: Job, found: Mention, hints: Hints | None) -> Deliver:
         is_learned = self._argument(job, found) in self._learned

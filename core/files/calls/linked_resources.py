@@ -13,8 +13,8 @@ import msgspec
 from ...base.effects import InlineSource
 from ...base.errors import RemoteProtocolError
 from ...bridge.request_meta import add
-from ...jsonrpc import message as jsonrpc
-from ...jsonrpc.message import Frame
+from ...jsonrpc import envelope
+from ...jsonrpc.envelope import Frame
 from ...state.context import Desk
 from ...state.exchange import Exchange, ExchangeKey
 from ...state.link import Errand
@@ -106,6 +106,6 @@ class Reading:
 
 def _message_of(error: bytes) -> str:
     try:
-        return (jsonrpc.text_of(jsonrpc.member_of(error, "message")) or "")[:160]
+        return (envelope.text_of(envelope.member_of(error, "message")) or "")[:160]
     except RemoteProtocolError:
         return "what cannot be read"

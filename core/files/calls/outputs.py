@@ -33,7 +33,7 @@ from ...base.effects import (
 )
 from ...base.plan import LocatorMode
 from ...bridge.content import tool_error
-from ...jsonrpc import message as rpc
+from ...jsonrpc import envelope as rpc
 from ...state.context import Desk
 from ...state.storage_orders import Waiting, reason_of
 from ..store.filenames import is_text, mime_type_of, safe_filename, with_suffix

@@ -7,9 +7,9 @@ from typing import Final
 
 from ...base.plan import Plan
 from ...state.context import Desk
-from ..store import handles as handle
+from ..store import handles
 from ..store.store import Shelf
-from . import path_rewriter as rewording
+from . import path_rewriter
 from .artifact import Artifact, attach, raw_block
 from .job import Job, Way
 from .path_mapping import to_there
@@ -46,19 +46,19 @@ class Retelling:
 
     def _is_there(self, uri: str, scheme: str) -> bool:
         """Whether what a client would call a file by still means it."""
-        if uri.startswith(handle.ARTIFACT_SCHEME):
-            return self._shelf.has("artifact", *handle.parse_artifact(uri))
-        return self._shelf.has("upload", *handle.parse_upload(uri, scheme))
+        if uri.startswith(handles.ARTIFACT_SCHEME):
+            return self._shelf.has("artifact", *handles.parse_artifact(uri))
+        return self._shelf.has("upload", *handles.parse_upload(uri, scheme))
 
     def reworded(self, job: Job, result: bytes) -> bytes:
         """The result with URIs where paths of known files stand, and without the paths of the session's folders."""
         shared = job.link.plan.shared
-        known: list[rewording.Known] = []
+        known: list[path_rewriter.Known] = []
         taken = {record.aid for record in job.artifacts}
         for path, entry in job.ledger.entries():
             if entry.uri and self._is_there(entry.uri, job.link.plan.upload_scheme):
                 paths = tuple(dict.fromkeys((path, to_there(path, shared))))
-                known.append(rewording.Known(paths, entry.uri, has_name=entry.aid in taken))
+                known.append(path_rewriter.Known(paths, entry.uri, has_name=entry.aid in taken))
         folders = folders_of(self._desk.plan, job)
         base = f"{self._desk.plan.workspaces_path}/{job.link.workspace}"
         seen = tuple(to_there(folder, shared) for folder in (*folders.values(), base))
@@ -66,8 +66,8 @@ class Retelling:
         schema = None if hints is None else hints.output_schema
         cwd = to_there(_cwd(job, folders), shared)
         prefix = self._desk.plan.tmp_prefix
-        called = {f"{prefix}{job.link.workspace}": "tmp"} if prefix else rewording.NO_NAMES
-        return rewording.reword_result(result, known, cwd=cwd, folders=seen, output_schema=schema, called=called)
+        called = {f"{prefix}{job.link.workspace}": "tmp"} if prefix else path_rewriter.NO_NAMES
+        return path_rewriter.reword_result(result, known, cwd=cwd, folders=seen, output_schema=schema, called=called)
 
 
 def folders_of(plan: Plan, job: Job) -> dict[str, str]:

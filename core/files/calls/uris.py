@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 from ...base.plan import UPLOAD_SCHEME
 from ...state.context import Desk
 from ...state.session import Session
-from ..store import handles as handle
+from ..store import handles
 from ..store.store import StoredArtifact, StoredUpload
 from .artifact import Artifact
 
@@ -19,8 +19,8 @@ def uri_of(record: StoredArtifact | StoredUpload, scheme: str = UPLOAD_SCHEME) -
         scheme: what handles of its server's uploads start with.
     """
     if isinstance(record, StoredArtifact):
-        return handle.format_artifact(record.sid, record.aid, record.filename)
-    return handle.format_upload(record.sid, record.uid, scheme)
+        return handles.format_artifact(record.sid, record.aid, record.filename)
+    return handles.format_upload(record.sid, record.uid, scheme)
 
 
 def describe(desk: Desk, session: Session, record: StoredArtifact) -> Artifact:
@@ -43,7 +43,7 @@ def link_to(desk: Desk, session: Session, record: StoredArtifact | StoredUpload)
     if not base or not desk.plan.downloads_enabled:
         return None
     id = record.aid if isinstance(record, StoredArtifact) else record.uid
-    query = handle.sign_download(
+    query = handles.sign_download(
         desk.plan.link_key,
         server=record.server,
         sid=record.sid,

@@ -20,7 +20,7 @@ import msgspec
 from ...base.effects import Discard, Forget, Save
 from ...base.plan import UPLOAD_SCHEME, Eviction
 from ...state.context import Desk
-from . import handles as handle
+from . import handles
 from .entry import Entry, Kept, Shelved, Upload
 from .eviction import choose
 from .quota import Accounts, Hold
@@ -383,11 +383,11 @@ class Shelf:
     def _status(self, entry: Shelved) -> FileStatus:
         record = entry.record
         if isinstance(record, StoredArtifact):
-            uri, tool = handle.format_artifact(record.sid, record.aid, record.filename), record.tool
+            uri, tool = handles.format_artifact(record.sid, record.aid, record.filename), record.tool
         else:
             server = self._desk.servers.get(record.server)
             scheme = UPLOAD_SCHEME if server is None else server.upload_scheme
-            uri, tool = handle.format_upload(record.sid, record.uid, scheme), ""
+            uri, tool = handles.format_upload(record.sid, record.uid, scheme), ""
         return FileStatus(
             id=record.id,
             kind=record.kind,

@@ -18,8 +18,8 @@ from ...base.plan import ServerPlan
 from ...downstream.sessions import Clients
 from ...state.context import Desk
 from ...state.storage_orders import Waiting, reason_of
-from ..calls import offers as catalog
-from ..store import handles as handle
+from ..calls import offers
+from ..store import handles
 from ..store.filenames import mime_type_of, safe_filename
 from ..store.store import Hold, Shelf, StoredUpload
 
@@ -37,7 +37,7 @@ class Permit(NamedTuple):
 
     server: ServerPlan
     nonce: str
-    grant: handle.Grant
+    grant: handles.Grant
 
 
 GONE = Refusal(409, "session_gone", "the session this link belongs to has ended")
@@ -52,7 +52,7 @@ FULL = Refusal(
 class Deposits:
     """Admits uploads, and keeps what they brought."""
 
-    def __init__(self, desk: Desk, clients: Clients, shelf: Shelf, nonces: handle.Nonces, waiting: Waiting) -> None:
+    def __init__(self, desk: Desk, clients: Clients, shelf: Shelf, nonces: handles.Nonces, waiting: Waiting) -> None:
         self._desk = desk
         self._clients = clients
         self._shelf = shelf
@@ -73,13 +73,13 @@ class Deposits:
             return Refusal(404, "unknown_server", f"there is no server {server_id!r}")
         if not self._desk.plan.uploads_enabled or not server.takes_uploads:
             return Refusal(403, "uploads_disabled", f"server {server.id!r} takes no uploads")
-        helper = catalog.helper_name(server.id)
-        nonce = handle.nonce_of(query)
+        helper = offers.helper_name(server.id)
+        nonce = handles.nonce_of(query)
         grant = None if nonce is None else self._nonces.find(nonce)
         if nonce is None or grant is None:
             text = f"this link is not valid, or was used already: call the tool {helper} for a new one"
             return Refusal(403, "bad_credential", text)
-        fault = handle.check_upload(
+        fault = handles.check_upload(
             self._desk.plan.link_key, query, server=server.id, sid=grant.sid, now_unix=self._desk.now_unix
         )
         if fault is not None:
@@ -92,7 +92,7 @@ class Deposits:
             return Refusal(403, "session_mismatch", "Mcp-Session-Id names another session than the link")
         return Permit(server, nonce, grant)
 
-    def holds(self, grant: handle.Grant) -> bool:
+    def holds(self, grant: handles.Grant) -> bool:
         """Whether whom it was given to is still there."""
         return grant.is_bearer or self._clients.by_sid(grant.sid) is not None
 
@@ -103,7 +103,7 @@ class Deposits:
 
     # --- What is kept -----------------------------------------------------------------------------------------------
 
-    def record(self, grant: handle.Grant, blob: str, file: StoredFile) -> StoredUpload:
+    def record(self, grant: handles.Grant, blob: str, file: StoredFile) -> StoredUpload:
         """What is to be written down of a file that lies in `blob`, under a fresh id."""
         session = self._clients.by_sid(grant.sid)
         filename = safe_filename(file.filename, "upload")
@@ -134,7 +134,7 @@ class Deposits:
     def keep(
         self,
         nonce: str,
-        grant: handle.Grant,
+        grant: handles.Grant,
         hold: Hold,
         records: Sequence[StoredUpload],
         then: Callable[[Refusal | None], None],
@@ -188,7 +188,7 @@ class Deposits:
         """The JSON that tells a client of its uploads, of which there is at least one."""
         server, sid = records[0].server, records[0].sid
         scheme = self._desk.servers[server].upload_scheme
-        return catalog.upload_reply(server, sid, [_uploaded(record) for record in records], scheme)
+        return offers.upload_reply(server, sid, [_uploaded(record) for record in records], scheme)
 
 
 def _saving(record: StoredUpload, ticket: Ticket) -> Save:
@@ -196,8 +196,8 @@ def _saving(record: StoredUpload, ticket: Ticket) -> Save:
     return Save(ticket=ticket, key=record.key, value=value, expires_at_unix=record.expires_at_unix)
 
 
-def _uploaded(record: StoredUpload) -> catalog.UploadedFile:
-    return catalog.UploadedFile(
+def _uploaded(record: StoredUpload) -> offers.UploadedFile:
+    return offers.UploadedFile(
         upload_id=record.uid,
         filename=record.filename,
         mime_type=record.mime_type,

@@ -22,7 +22,7 @@ from ...base.ids import ChannelId
 from ...base.state_machine import Machine
 from ...state.context import Desk, Role
 from ...wire.http.dates import format_date
-from ..store import handles as handle
+from ..store import handles
 from ..store.filenames import HEAD_BYTES
 from ..store.store import Hold, Shelf
 from .admission import FULL, GONE, Deposits, Permit, Refusal
@@ -173,7 +173,7 @@ class Drafts:
             self._cease(found)
 
     def _find(self, opening: DraftOpening) -> Draft | Refusal:
-        fault = handle.check_draft(
+        fault = handles.check_draft(
             self._desk.plan.link_key,
             opening.query,
             server=opening.server,
@@ -346,7 +346,7 @@ class Drafts:
             else:
                 draft.step(Input.SAVE)
                 draft.reply = self._deposits.reply([record])
-                draft.handle = handle.format_upload(record.sid, record.uid, permit.server.upload_scheme)
+                draft.handle = handles.format_upload(record.sid, record.uid, permit.server.upload_scheme)
                 self._keep(draft)
                 self._answer(channel, *self._gained(draft))
                 for other in [other for other in self._drafts.values() if other.permit.nonce == permit.nonce]:
@@ -454,7 +454,7 @@ class Drafts:
 
     def _url(self, draft: Draft) -> str:
         server = draft.permit.server.id
-        query = handle.sign_draft(
+        query = handles.sign_draft(
             self._desk.plan.link_key,
             server=server,
             draft=draft.id,

@@ -25,7 +25,7 @@ from ...base.errors import LocalProtocolError
 from ...base.ids import ChannelId
 from ...state.context import Desk, Role
 from ...state.storage_orders import Waiting
-from ..store import handles as handle
+from ..store import handles
 from ..store.store import Hold, Shelf, StoredArtifact, StoredUpload, artifact_key
 from .admission import FULL, Deposits, Permit, Refusal
 
@@ -50,7 +50,7 @@ class UploadRole(Role):
 
     __slots__ = ("blobs", "grant", "hold", "nonce")
 
-    def __init__(self, nonce: str, grant: handle.Grant, blobs: tuple[str, ...], hold: Hold) -> None:
+    def __init__(self, nonce: str, grant: handles.Grant, blobs: tuple[str, ...], hold: Hold) -> None:
         self.nonce = nonce
         self.grant = grant
         self.blobs = blobs
@@ -167,7 +167,7 @@ class Counter:
     # --- Out --------------------------------------------------------------------------------------------------------
 
     def open_download(self, channel: ChannelId, opening: DownloadOpening) -> None:
-        fault = handle.check_download(
+        fault = handles.check_download(
             self._desk.plan.link_key,
             opening.query,
             server=opening.server,

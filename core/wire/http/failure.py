@@ -7,7 +7,7 @@ from typing import Final
 
 from ...base.effects import Cause, End
 from ...base.errors import RemoteProtocolError
-from ...jsonrpc import message as jsonrpc
+from ...jsonrpc import envelope
 
 NO_CONTENT: Final = 204
 BAD_REQUEST: Final = 400
@@ -54,11 +54,11 @@ def denies_session(cause: Cause, *, names_session: bool) -> bool:
 def is_about_session(body: bytes) -> bool:
     """Whether the body is an error about the session, not about a request: that would have the request's id."""
     try:
-        frame = jsonrpc.decode(body)
-        message = jsonrpc.text_of(jsonrpc.member_of(frame.error, "message"))
+        frame = envelope.decode(body)
+        message = envelope.text_of(envelope.member_of(frame.error, "message"))
     except RemoteProtocolError:
         return False
-    is_of_request = frame.id_raw is not None and jsonrpc.number_of(frame.id_raw) is not None
+    is_of_request = frame.id_raw is not None and envelope.number_of(frame.id_raw) is not None
     return message is not None and not is_of_request and SESSION_UNKNOWN.fullmatch(message.strip()) is not None
 
 
@@ -73,8 +73,8 @@ def error_in(cause: Cause) -> bytes | None:
     if cause.end is not End.REFUSED or not cause.body.lstrip().startswith(b"{"):
         return None
     try:
-        error = jsonrpc.member_of(cause.body.strip(), "error")
-        return None if error is None or not error.startswith(b"{") else jsonrpc.usable_error(error)
+        error = envelope.member_of(cause.body.strip(), "error")
+        return None if error is None or not error.startswith(b"{") else envelope.usable_error(error)
     except RemoteProtocolError:
         return None
 
@@ -82,6 +82,6 @@ def error_in(cause: Cause) -> bytes | None:
 def id_in(cause: Cause) -> bytes | None:
     """The JSON of the id in such a body."""
     try:
-        return jsonrpc.member_of(cause.body.strip(), "id")
+        return envelope.member_of(cause.body.strip(), "id")
     except RemoteProtocolError:
         return None

@@ -23,8 +23,8 @@ import msgspec
 from ...base.effects import Cause, End, Listen
 from ...base.errors import OUTCOME_UNKNOWN, UPSTREAM_UNAVAILABLE, LocalProtocolError, RemoteProtocolError
 from ...base.limits import Limits
-from ...jsonrpc import message as jsonrpc
-from ...jsonrpc.message import Frame
+from ...jsonrpc import envelope
+from ...jsonrpc.envelope import Frame
 from .failure import describe, error_in, may_have_run
 from .response import Arrived, Dropped, Ended, Opened, ReplyEvent, ReplyReader
 from .retry import may_send_again
@@ -144,7 +144,7 @@ class SseSession:
         if not is_repeated and may_send_again(cause, message):
             return [Again()]
         try:
-            frame = jsonrpc.decode(message)
+            frame = envelope.decode(message)
         except RemoteProtocolError:  # not ours to judge
             frame = Frame()
         if not frame.is_request:
@@ -223,18 +223,18 @@ class SseSession:
 def _answer(frame: Frame, cause: Cause) -> bytes:
     """What a request is answered whose POST did not succeed."""
     if (error := error_in(cause)) is not None:
-        return jsonrpc.encode_error_raw(frame.id_raw, error)
+        return envelope.encode_error_raw(frame.id_raw, error)
     is_refused = cause.end is End.REFUSED
     data: dict[str, object] = {"outcome": "not_executed"}
     if is_refused:
         data |= {"httpStatus": cause.status, "body": cause.body[:200].decode(errors="replace")}
     if cause.unsent or cause.end is End.UNREACHABLE or (is_refused and not may_have_run(cause.status)):
         text = f"the server could not be asked: {describe(cause)}"
-        return jsonrpc.encode_error(frame.id_raw, UPSTREAM_UNAVAILABLE, text, data)
+        return envelope.encode_error(frame.id_raw, UPSTREAM_UNAVAILABLE, text, data)
     data["outcome"] = "unknown"
     how = "the server failed" if is_refused else "the server was lost before it took the request"
     text = f"{how}: {describe(cause)}. {frame.method} may have run; it is not repeated"
-    return jsonrpc.encode_error(frame.id_raw, OUTCOME_UNKNOWN, text, data)
+    return envelope.encode_error(frame.id_raw, OUTCOME_UNKNOWN, text, data)
 
 
 def _broken(detail: str) -> Ended:

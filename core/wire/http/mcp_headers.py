@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from ...base.effects import Headers
 from ...base.errors import HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, RemoteProtocolError
-from ...jsonrpc.message import text_of
+from ...jsonrpc.envelope import text_of
 from ...jsonrpc.number_text import SAFE_INTEGER_MAX, is_integral, normal_form, safe_integer
 from ...jsonrpc.splice import look, take
 from .param_headers import Mirror

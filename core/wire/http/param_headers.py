@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from ...base.errors import INVALID_PARAMS, PARSE_ERROR, RemoteProtocolError
-from ...jsonrpc.message import member_of
+from ...jsonrpc.envelope import member_of
 from ...jsonrpc.splice import Edit, elements, members, splice
 
 ANNOTATION: Final = "x-mcp-header"

@@ -12,7 +12,7 @@ from typing import Final
 from ...base.effects import Cause, End
 from ...base.errors import RemoteProtocolError
 from ...base.methods import SAFE_TO_REPEAT
-from ...jsonrpc import message as jsonrpc
+from ...jsonrpc import envelope
 
 SAFE_NOTICES: Final = frozenset(
     {"notifications/initialized", "notifications/cancelled", "notifications/roots/list_changed"}
@@ -33,7 +33,7 @@ def may_send_again(cause: Cause, message: bytes, *, has_session: bool = True) ->
     if cause.stale and cause.unsent:
         return True
     try:
-        frame = jsonrpc.decode(message)
+        frame = envelope.decode(message)
     except RemoteProtocolError:  # not ours to judge
         return False
     if frame.method is None:

@@ -6,7 +6,7 @@ import io
 import sys
 
 import pytest
-from isthmus.app.base import output as screen
+from isthmus.app.base import output
 
 
 class Heard(io.RawIOBase):
@@ -27,5 +27,5 @@ def test_a_complaint_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever else writes to stderr, the log above all, must not come between a line and its end."""
     heard = Heard()
     monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(heard, encoding="utf-8", write_through=True))
-    screen.complain("isthmus: no")
+    output.complain("isthmus: no")
     assert [write for write in heard.writes if write] == [b"isthmus: no\n"]

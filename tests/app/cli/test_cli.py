@@ -40,8 +40,7 @@ from isthmus.app.base import logs
 from isthmus.app.base.version import DESCRIPTION
 from isthmus.app.cli import cli
 from isthmus.app.cli.targets import id_of
-from isthmus.app.commands import banner, demo
-from isthmus.app.commands import describe_eras as translations
+from isthmus.app.commands import banner, demo, describe_eras
 from isthmus.app.commands.check_adapters import misfits
 from isthmus.app.commands.losses import LOSSES, losses_for_older, losses_of
 from isthmus.app.config.addresses import host_of
@@ -49,7 +48,7 @@ from isthmus.app.config.checks import check
 from isthmus.app.config.file_settings import ArtifactProducerAdapter, Files, UploadConsumerAdapter
 from isthmus.app.config.plan import to_plan
 from isthmus.app.config.settings import Artifacts, Filter, Server, ServerTasks, Settings, Uploads, Upstream
-from isthmus.app.runtime import signals as stopping
+from isthmus.app.runtime import signals
 from isthmus.app.runtime.probe import ServerReport
 from isthmus.core.base.plan import AutoFiles, Offer, TaskRules
 from isthmus.core.base.revisions import LATEST_LEGACY, LATEST_MODERN, Era
@@ -412,7 +411,7 @@ def test_check_says_what_is_wired(tmp_path: Path) -> None:
         f"    server  toolbox 1.2 (stdio, handshake era, revision {LATEST_LEGACY})",
         "    tools   6: echo, ask, progress, wait, environment, die",
         "    files   echo takes upload:// handles in text (from box_get_upload_url)",
-        *translations.describe(
+        *describe_eras.describe(
             ServerReport(id="box", eras={"handshake": LATEST_LEGACY}, declared=("resources", "tools"))
         ),
         "what becomes of each thing that is not carried as it is: docs/eras.md",
@@ -447,7 +446,7 @@ def test_a_server_of_both_eras_is_translated_for_those_it_is_spoken_to_so_for() 
     """Its handshake may give no session, and what needs one goes another way then."""
     both = {"handshake": LATEST_LEGACY, "stateless": LATEST_MODERN}
     told = {
-        era: "\n".join(translations.describe(ServerReport(id="a", eras=both, era=era)))
+        era: "\n".join(describe_eras.describe(ServerReport(id="a", eras=both, era=era)))
         for era in ("handshake", "stateless")
     }
     assert "are translated for" not in told["handshake"] and "older than" in told["handshake"]
@@ -459,8 +458,8 @@ def test_every_loss_is_told_in_a_line_that_fits() -> None:
     """With all that a server may declare, under the heading that its fate has in the table."""
     declared = tuple(sorted({part for loss in LOSSES for part in (loss.capability, loss.capability.partition(".")[0])}))
     for eras in ({"handshake": LATEST_LEGACY}, {"stateless": LATEST_MODERN}):
-        lines = translations.describe(ServerReport(id="a", eras=eras, declared=declared))
-        assert max(map(len, lines)) <= translations.WIDTH
+        lines = describe_eras.describe(ServerReport(id="a", eras=eras, declared=declared))
+        assert max(map(len, lines)) <= describe_eras.WIDTH
         text = re.sub(r"\n {15}", " ", "\n".join(lines))
         era = Era(next(iter(eras)))
         told = [*losses_of(era, OTHER[era], declared), *losses_for_older(era, declared)]
@@ -1033,7 +1032,7 @@ def test_a_second_signal_ends_at_once(numbers: tuple[signal.Signals, signal.Sign
     with Busy(tmp_path) as busy:
         busy.run.signal(numbers[0])
         busy.wait_draining()
-        time.sleep(stopping.SAME_SIGNAL_S)
+        time.sleep(signals.SAME_SIGNAL_S)
         busy.run.signal(numbers[1])
         assert busy.run.wait_exit() == -numbers[1]
         assert "Traceback" not in busy.run.stderr

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from command import Json, Run, run
-from isthmus.app.commands import http_client as remote
+from isthmus.app.commands import http_client
 
 TOOLBOX = [sys.executable, str(Path(__file__).parents[1] / "peers" / "toolbox.py")]
 ANY_PORT = ("--listen", "127.0.0.1:0")
@@ -172,7 +172,7 @@ def test_the_table_takes_what_it_is_told_and_no_control_characters() -> None:
         "last_error": "x" * 99,
         "sessions": 0,
     }
-    _, first, second = rows(remote.table([bare, odd]))
+    _, first, second = rows(http_client.table([bare, odd]))
     assert first == ["-", "-", "-", "idle", "-", "-", "-", "-", "-", "-", "-"]
     assert second == [
         "a [31m",
@@ -194,4 +194,4 @@ def test_the_table_takes_what_it_is_told_and_no_control_characters() -> None:
     [(0, "0s"), (0.9, "0s"), (59, "59s"), (60, "1m 0s"), (3600, "1h 0m"), (90_061, "1d 1h"), (864_000, "10d 0h")],
 )
 def test_times_are_told_in_two_units(seconds: float, said: str) -> None:
-    assert remote.duration(seconds) == said
+    assert http_client.duration(seconds) == said

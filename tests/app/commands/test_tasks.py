@@ -16,7 +16,7 @@ from isthmus.app import gateway as service_module
 from isthmus.app.base.errors import Failed
 from isthmus.app.base.sizes import told_size
 from isthmus.app.cli import cli
-from isthmus.app.commands import tasks as remote_tasks
+from isthmus.app.commands import tasks
 from isthmus.app.commands.http_client import Isthmus
 from isthmus.app.config.settings import Core, Management, Server, Settings, Upstream
 from isthmus.app.gateway import Service, running
@@ -160,22 +160,22 @@ class Told:
 @pytest.mark.parametrize("body", [{}, {"tasks": {}}, {"tasks": [7]}, {"tasks": [{"id": 7}]}, {"tasks": [{}]}])
 def test_what_lists_no_tasks_is_no_isthmus(body: Json) -> None:
     with pytest.raises(Failed, match="is no isthmus: it lists no tasks"):
-        remote_tasks.listed(Told(body))  # type: ignore[arg-type]
+        tasks.listed(Told(body))  # type: ignore[arg-type]
 
 
 def test_a_whole_id_is_meant_even_if_another_begins_so() -> None:
     told = Told({"tasks": [{"id": "abcdefgh-1"}, {"id": "abcdefgh"}]})
-    assert remote_tasks.find(told, "abcdefgh")["id"] == "abcdefgh"  # type: ignore[arg-type]
+    assert tasks.find(told, "abcdefgh")["id"] == "abcdefgh"  # type: ignore[arg-type]
     many = Told({"tasks": [{"id": f"abcdefgh{n}"} for n in range(7)]})
     with pytest.raises(Failed, match=r"abcdefgh4 and 2 more$"):
-        remote_tasks.find(many, "abcdefgh")  # type: ignore[arg-type]
+        tasks.find(many, "abcdefgh")  # type: ignore[arg-type]
 
 
 def test_tables_take_what_they_are_told() -> None:
     odd: Json = {"id": "x\x1b", "tool": "t" * 99, "age_s": "old", "size_bytes": None, "expires_at_unix": 1e30}
-    assert rows(remote_tasks.table([odd]))[1] == ["x", "-", "t" * 59 + "…", "-", "-", "-", "-", "-"]
-    assert ["expires", "-"] in rows(remote_tasks.description(odd))
-    assert rows(remote_tasks.table([])) == [["ID", "SERVER", "TOOL", "STATUS", "KIND", "AGE", "EXPIRES IN", "SIZE"]]
+    assert rows(tasks.table([odd]))[1] == ["x", "-", "t" * 59 + "…", "-", "-", "-", "-", "-"]
+    assert ["expires", "-"] in rows(tasks.description(odd))
+    assert rows(tasks.table([])) == [["ID", "SERVER", "TOOL", "STATUS", "KIND", "AGE", "EXPIRES IN", "SIZE"]]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from command import run
-from isthmus.app.config import remote_mcp_adapter_schema as adapter_shapes
+from isthmus.app.config import remote_mcp_adapter_schema
 from isthmus.app.config.file_settings import ArtifactProducerAdapter, OutputLocator, UploadConsumerAdapter
 from isthmus.app.config.load import ConfigError, loads
 from isthmus.app.config.remote_mcp_adapter import FOREVER_S, SESSION_FOREVER_S
@@ -241,15 +241,15 @@ def test_the_whole_file_has_every_key() -> None:
         assert set(fields) <= told | {"uri_scheme", "include_raw_output"}, f"{at}: {set(fields) - told}"
 
     document = yaml.safe_load(WHOLE)
-    check(adapter_shapes.AdapterFile, document, "")
+    check(remote_mcp_adapter_schema.AdapterFile, document, "")
     for name in ("core", "storage", "sessions", "uploads", "artifacts", "state_persistence", "telemetry"):
-        check(getattr(adapter_shapes, name.title().replace("_", "")), document[name], name)
+        check(getattr(remote_mcp_adapter_schema, name.title().replace("_", "")), document[name], name)
     for name in ("auth", "cors", "defaults"):
-        check(getattr(adapter_shapes, name.title()), document["core"][name], name)
-    check(adapter_shapes.Server, document["servers"][0], "servers[0]")
-    check(adapter_shapes.Upstream, document["servers"][0]["upstream"], "upstream")
-    check(adapter_shapes.UploadConsumer, document["servers"][0]["adapters"][0], "adapters[0]")
-    check(adapter_shapes.ArtifactProducer, document["servers"][0]["adapters"][2], "adapters[2]")
+        check(getattr(remote_mcp_adapter_schema, name.title()), document["core"][name], name)
+    check(remote_mcp_adapter_schema.Server, document["servers"][0], "servers[0]")
+    check(remote_mcp_adapter_schema.Upstream, document["servers"][0]["upstream"], "upstream")
+    check(remote_mcp_adapter_schema.UploadConsumer, document["servers"][0]["adapters"][0], "adapters[0]")
+    check(remote_mcp_adapter_schema.ArtifactProducer, document["servers"][0]["adapters"][2], "adapters[2]")
 
 
 def test_what_is_left_out_has_the_default_it_has_there() -> None:

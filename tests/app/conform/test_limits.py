@@ -17,8 +17,7 @@ import pytest
 from conforming import KNOWN, Run
 from faulty_streams import Sockets, serving
 from isthmus.app.conform.script.behaviour import Behaviour
-from isthmus.app.conform.servers import stdio as pipe_stage
-from isthmus.app.conform.servers import websocket as socket_channel
+from isthmus.app.conform.servers import stdio, websocket
 from isthmus.app.conform.servers.client_process import START_S, TALK_MAX, Client
 from isthmus.app.conform.servers.duplex import CONNECTIONS_MAX, Company
 from isthmus.app.conform.servers.http import Server
@@ -150,7 +149,7 @@ def test_no_more_connections_are_taken_than_there_may_be(kind: type[Request], pa
 def test_a_line_that_is_too_long_ends_the_conversation(
     size: int, is_heard: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipe_stage, "LINE_MAX_BYTES", 64)
+    monkeypatch.setattr(stdio, "LINE_MAX_BYTES", 64)
     with gate(ledger := Ledger(1.0)) as listener, socket.create_connection(listener.getsockname(), PATIENCE_S) as peer:
         peer.sendall(b"token\n" + b" " * (size - 3) + b"{}\n")
         if is_heard:
@@ -164,7 +163,7 @@ def test_a_line_that_is_too_long_ends_the_conversation(
 def test_a_frame_that_is_too_long_ends_the_conversation(
     size: int, is_heard: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(socket_channel, "BODY_MAX_BYTES", 64)
+    monkeypatch.setattr(websocket, "BODY_MAX_BYTES", 64)
     ask = '{"jsonrpc":"2.0","id":1,"method":"ping"}'
     with lobby(SocketChannel) as (port, ledger), socket.create_connection(("127.0.0.1", port), PATIENCE_S) as peer:
         fields = "".join(f"{name}: {value}\r\n" for name, value in UPGRADE.items())

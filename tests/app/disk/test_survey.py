@@ -16,7 +16,7 @@ from pathlib import Path
 import anyio
 import pytest
 from isthmus.app.disk import survey as surveying
-from isthmus.app.disk import walk as walking
+from isthmus.app.disk import walk
 from isthmus.app.disk.permissions import Reach
 from isthmus.app.disk.survey import stamp_of
 from isthmus.app.disk.workspaces import Folders, Workspaces
@@ -313,12 +313,12 @@ def nest(folder: Path, depth: int) -> None:
 
 
 def test_depth_is_bounded(ground: Ground) -> None:
-    nest(ground.ws, walking.DEPTH_MAX)
+    nest(ground.ws, walk.DEPTH_MAX)
     surveyed = ground.survey(areas=("ws",))
-    assert (surveyed.is_cut, len(surveyed.listed)) == (False, walking.DEPTH_MAX)
-    nest(ground.ws.joinpath(*"d" * walking.DEPTH_MAX), 2)
+    assert (surveyed.is_cut, len(surveyed.listed)) == (False, walk.DEPTH_MAX)
+    nest(ground.ws.joinpath(*"d" * walk.DEPTH_MAX), 2)
     surveyed = ground.survey(areas=("ws",))
-    assert (surveyed.is_cut, len(surveyed.listed)) == (True, walking.DEPTH_MAX + 1)
+    assert (surveyed.is_cut, len(surveyed.listed)) == (True, walk.DEPTH_MAX + 1)
 
 
 def test_paths_too_long_to_be_opened_are_passed_over(ground: Ground) -> None:
@@ -330,7 +330,7 @@ def test_paths_too_long_to_be_opened_are_passed_over(ground: Ground) -> None:
         os.close(outer)
     os.close(inner)
     paths = [file.path for file in ground.survey(areas=("ws",)).listed]
-    assert walking.PATH_SIZE_MAX - 252 < max(map(len, paths)) <= walking.PATH_SIZE_MAX
+    assert walk.PATH_SIZE_MAX - 252 < max(map(len, paths)) <= walk.PATH_SIZE_MAX
     assert ground.survey(*paths).named == tuple(Sighting(files=(seen(Path(path)),)) for path in sorted(paths))
 
 
@@ -398,14 +398,14 @@ def test_what_is_swapped_meanwhile_is_not_told_of(
                 os.mkfifo(target)
 
     if moment == "listed":
-        scan = walking.scanning
+        scan = walk.scanning
 
         def scanning(path: str) -> object:
             if path.endswith("/sub"):
                 swap()
             return scan(path)
 
-        monkeypatch.setattr(walking, "scanning", scanning)
+        monkeypatch.setattr(walk, "scanning", scanning)
     else:
         real = Reach.open
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
-from isthmus.app.disk import openat as confinement
+from isthmus.app.disk import openat
 from isthmus.app.disk.lock import InUse, holding
 from isthmus.app.disk.remove_tree import remove_tree
 from isthmus.app.disk.survey import stamp_of
@@ -714,9 +714,9 @@ async def test_what_is_swapped_after_it_was_judged_is_not_read(
             os.mkfifo(target)
 
     if moment == "judged":
-        monkeypatch.setattr("isthmus.app.disk.permissions.open_regular", after(swap, confinement.open_regular))
+        monkeypatch.setattr("isthmus.app.disk.permissions.open_regular", after(swap, openat.open_regular))
     else:
-        look = confinement._check_regular
+        look = openat._check_regular
         calls = []
 
         def look_then_swap(found: os.stat_result) -> None:
@@ -725,7 +725,7 @@ async def test_what_is_swapped_after_it_was_judged_is_not_read(
             if len(calls) == 1:
                 swap()
 
-        monkeypatch.setattr(confinement, "_check_regular", look_then_swap)
+        monkeypatch.setattr(openat, "_check_regular", look_then_swap)
     with anyio.fail_after(10):
         (file,) = (await collect(work, "sub/f")).files
     assert swaps == [swapped]

@@ -8,9 +8,9 @@ from http import HTTPStatus
 import msgspec
 import pytest
 from isthmus.core.base.revisions import LEGACY, MODERN, Features
-from isthmus.core.files.store import filenames as filename
+from isthmus.core.files.store import filenames
 from isthmus.core.wire.http.header_forwarding import may_pass
-from isthmus.core.wire.http1 import events as http1
+from isthmus.core.wire.http1 import events
 
 RENAMED = {413: "Content Too Large", 414: "URI Too Long", 416: "Range Not Satisfiable", 422: "Unprocessable Content"}
 """By RFC 9110, which not every standard library follows yet."""
@@ -18,8 +18,8 @@ RENAMED = {413: "Content Too Large", 414: "URI Too Long", 416: "Range Not Satisf
 
 def test_the_phrase_of_a_status_is_the_registered_one() -> None:
     expected = {status.value: RENAMED.get(status.value, status.phrase).encode() for status in HTTPStatus}
-    assert {status: expected.get(status) for status in http1.REASONS} == http1.REASONS
-    assert {200, 202, 204, 206, 400, 401, 403, 404, 405, 413, 429, 500, 502, 503} <= http1.REASONS.keys()
+    assert {status: expected.get(status) for status in events.REASONS} == events.REASONS
+    assert {200, 202, 204, 206, 400, 401, 403, 404, 405, 413, 429, 500, 502, 503} <= events.REASONS.keys()
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_type_of_a_suffix_is_what_the_standard_library_says(suffix: str) -> 
     """Of those on which it has been of one mind for long."""
     known = mimetypes.MimeTypes(filenames=())
     both = {**known.types_map[False], **known.types_map[True]}
-    assert filename.mime_type_of(f"a.{suffix}", b"", None) == both[f".{suffix}"]
+    assert filenames.mime_type_of(f"a.{suffix}", b"", None) == both[f".{suffix}"]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_the_type_of_a_suffix_is_what_the_standard_library_says(suffix: str) -> 
     ],
 )
 def test_the_type_of_a_suffix_that_the_standard_library_does_not_know(name: str, type_: str) -> None:
-    assert filename.mime_type_of(name, b"", None) == type_
+    assert filenames.mime_type_of(name, b"", None) == type_
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from isthmus.core.bridge.errors import (
     to_modern,
     to_tool_result,
 )
-from isthmus.core.jsonrpc.message import usable_error
+from isthmus.core.jsonrpc.envelope import usable_error
 from isthmus.core.jsonrpc.splice import members
 
 METHODS = ["resources/read", "tools/call", "prompts/get", "tools/list", "acme/own"]

@@ -10,16 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from isthmus.core.base.errors import RemoteProtocolError
 from isthmus.core.base.revisions import LEGACY
-from isthmus.core.bridge import capabilities, discovery
-from isthmus.core.bridge import input_requests as questions
-from isthmus.core.bridge import request_meta as envelope
+from isthmus.core.bridge import capabilities, discovery, input_requests, request_meta
 from isthmus.core.bridge.request_meta import Envelope
 
 KEYS = ["_meta", "action", "capabilities", "code", "content", "data", "elicitation", "enum", "extensions", "form"]
 KEYS += ["anyOf", "const", "default", "inputRequests", "inputResponses", "items", "maxItems", "maxTokens", "message"]
 KEYS += ["messages", "method", "minItems", "mode", "model", "oneOf", "params", "properties", "protocolVersion"]
 KEYS += ["requestState", "requestedSchema", "required", "resultType", "role", "roots", "sampling", "serverInfo", "x"]
-KEYS += ["supported", "supportedVersions", "tools", "type", "uri", "url", *envelope.KEYS, discovery.SERVER_INFO]
+KEYS += ["supported", "supportedVersions", "tools", "type", "uri", "url", *request_meta.KEYS, discovery.SERVER_INFO]
 TEXTS = [
     "",
     "accept",
@@ -34,7 +32,7 @@ TEXTS = [
     "audio",
     "object",
 ]
-TEXTS += sorted(questions.METHODS)
+TEXTS += sorted(input_requests.METHODS)
 
 ATOMS = st.none() | st.booleans() | st.sampled_from([-32022, 0, 1.5, 10**400]) | st.sampled_from([*TEXTS, "\ud800"])
 JSONS = st.recursive(
@@ -62,10 +60,10 @@ FORMS = st.dictionaries(st.sampled_from(["a", "a.1"]), FIELD | JSONS).map(
 )
 
 CALLS: dict[str, tuple[st.SearchStrategy[bytes], Callable[[bytes], object]]] = {
-    "revision": (object_with("_meta"), envelope.revision_of),
-    "envelope": (object_with("_meta"), envelope.read),
-    "add": (object_with("_meta"), lambda raw: envelope.add(raw, Envelope("2026-07-28", b"{}"))),
-    "strip": (object_with("_meta"), envelope.strip_retry),
+    "revision": (object_with("_meta"), request_meta.revision_of),
+    "envelope": (object_with("_meta"), request_meta.read),
+    "add": (object_with("_meta"), lambda raw: request_meta.add(raw, Envelope("2026-07-28", b"{}"))),
+    "strip": (object_with("_meta"), request_meta.strip_retry),
     "client-to-legacy": (object_with("elicitation", "roots"), lambda raw: capabilities.client_to_legacy(raw, V3)),
     "client-to-modern": (object_with("elicitation", "roots"), capabilities.client_to_modern),
     "server-to-legacy": (object_with("tools", "extensions"), lambda raw: capabilities.server_to_legacy(raw, V1)),
@@ -76,7 +74,7 @@ CALLS: dict[str, tuple[st.SearchStrategy[bytes], Callable[[bytes], object]]] = {
     "fingerprint": (object_with(), capabilities.fingerprint),
     "missing": (
         object_with("messages", "tools", "mode"),
-        lambda raw: [capabilities.missing(raw, method, raw) for method in questions.METHODS],
+        lambda raw: [capabilities.missing(raw, method, raw) for method in input_requests.METHODS],
     ),
     "initialize": (
         object_with("supportedVersions", "capabilities", "_meta"),
@@ -87,18 +85,18 @@ CALLS: dict[str, tuple[st.SearchStrategy[bytes], Callable[[bytes], object]]] = {
         lambda raw: discovery.to_discover_result(raw, has_push=False),
     ),
     "refused": (object_with("code", "data"), discovery.refused_revisions),
-    "embed-form": (object_with("message", "requestedSchema", "mode"), lambda raw: questions.embed(FORM, raw)),
-    "embed-roots": (object_with("_meta"), lambda raw: questions.embed(ROOTS, raw)),
-    "asking": (object_with("resultType"), questions.is_input_required),
-    "questions": (object_with("inputRequests", "requestState"), questions.read_questions),
-    "responses": (object_with("inputResponses"), questions.read_responses),
-    "retried": (object_with("inputResponses"), lambda raw: questions.retried(raw, {}, b'"s"')),
-    "shown-form": (FORMS, lambda raw: questions.shown(FORM, raw, V3)),
-    "shown-sampling": (object_with("messages"), lambda raw: questions.shown(SAMPLE, raw, V1)),
-    "answered-form": (FORMS, lambda raw: questions.answered(FORM, raw, V3, ACCEPT)),
-    "answer-form": (object_with("action", "content"), lambda raw: questions.answered(FORM, b"{}", V3, raw)),
-    "answer-sampling": (object_with("content"), lambda raw: questions.answer_to_legacy(SAMPLE, raw, V1)),
-    "answer-roots": (object_with("roots"), lambda raw: questions.check_response(ROOTS, raw)),
+    "embed-form": (object_with("message", "requestedSchema", "mode"), lambda raw: input_requests.embed(FORM, raw)),
+    "embed-roots": (object_with("_meta"), lambda raw: input_requests.embed(ROOTS, raw)),
+    "asking": (object_with("resultType"), input_requests.is_input_required),
+    "questions": (object_with("inputRequests", "requestState"), input_requests.read_questions),
+    "responses": (object_with("inputResponses"), input_requests.read_responses),
+    "retried": (object_with("inputResponses"), lambda raw: input_requests.retried(raw, {}, b'"s"')),
+    "shown-form": (FORMS, lambda raw: input_requests.shown(FORM, raw, V3)),
+    "shown-sampling": (object_with("messages"), lambda raw: input_requests.shown(SAMPLE, raw, V1)),
+    "answered-form": (FORMS, lambda raw: input_requests.answered(FORM, raw, V3, ACCEPT)),
+    "answer-form": (object_with("action", "content"), lambda raw: input_requests.answered(FORM, b"{}", V3, raw)),
+    "answer-sampling": (object_with("content"), lambda raw: input_requests.answer_to_legacy(SAMPLE, raw, V1)),
+    "answer-roots": (object_with("roots"), lambda raw: input_requests.check_response(ROOTS, raw)),
 }
 
 

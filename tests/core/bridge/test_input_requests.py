@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from isthmus.core.base.errors import INTERNAL_ERROR, INVALID_PARAMS, RemoteProtocolError
 from isthmus.core.base.revisions import LEGACY, MODERN
 from isthmus.core.bridge import elicitation as forms_of
-from isthmus.core.bridge import input_requests as questions
-from isthmus.core.bridge import sampling
+from isthmus.core.bridge import input_requests, sampling
 from isthmus.core.bridge.input_requests import FALLBACKS, METHODS, REFUSALS, Question
 
 ROOTS, ELICIT, SAMPLE = "roots/list", "elicitation/create", "sampling/createMessage"
@@ -58,15 +57,15 @@ def test_only_what_belongs_to_the_asking_is_left_out(method: str, params: Any, v
     expected = {"method": method} | ({} if params is None else {"params": params | vendor})
     if params is not None and vendor:
         expected["params"]["_meta"] = vendor
-    assert json.loads(questions.embed(method, None if sent is None else packed(sent))) == expected
+    assert json.loads(input_requests.embed(method, None if sent is None else packed(sent))) == expected
 
 
 @pytest.mark.parametrize("method, params", ASKED, ids=ASKED_IDS)
 def test_an_embedded_question_is_read_as_it_was_put(method: str, params: Any) -> None:
     raw = None if params is None else packed(params)
-    result = b'{"resultType":"input_required","inputRequests":{"r1":%b}}' % questions.embed(method, raw)
-    assert questions.is_input_required(result)
-    assert questions.read_questions(result) == ((Question("r1", method, raw),), None)
+    result = b'{"resultType":"input_required","inputRequests":{"r1":%b}}' % input_requests.embed(method, raw)
+    assert input_requests.is_input_required(result)
+    assert input_requests.read_questions(result) == ((Question("r1", method, raw),), None)
 
 
 UNASKABLE: list[tuple[str, Any]] = [
@@ -88,11 +87,11 @@ UNASKABLE: list[tuple[str, Any]] = [
 def test_a_question_that_would_spoil_the_others_is_not_asked(method: str, params: Any) -> None:
     """Clients read all entries together: a malformed one is refused, and so is a server's whole result with it."""
     with pytest.raises(RemoteProtocolError) as caught:
-        questions.embed(method, None if params is None else packed(params))
+        input_requests.embed(method, None if params is None else packed(params))
     assert caught.value.rpc_code == INVALID_PARAMS
     if params is not None:
         with pytest.raises(RemoteProtocolError) as caught:
-            questions.read_questions(packed({"inputRequests": {"k": {"method": method, "params": params}}}))
+            input_requests.read_questions(packed({"inputRequests": {"k": {"method": method, "params": params}}}))
         assert caught.value.rpc_code == INTERNAL_ERROR
 
 
@@ -102,12 +101,12 @@ def test_context_is_wished_of_who_declared_it(declared: Any, wish: str) -> None:
     params = packed(SAMPLING | {"includeContext": wish})
     capabilities = None if declared is None else packed(declared)
     keeps = wish == "none" or declared is None or "context" in declared.get("sampling", {})
-    entry = json.loads(questions.embed(SAMPLE, params, capabilities=capabilities))
+    entry = json.loads(input_requests.embed(SAMPLE, params, capabilities=capabilities))
     assert ("includeContext" in entry["params"]) == keeps
-    told = questions.shown(SAMPLE, params, V4, capabilities=capabilities)
+    told = input_requests.shown(SAMPLE, params, V4, capabilities=capabilities)
     assert told is not None
     assert ("includeContext" in json.loads(told)) == keeps
-    older = questions.shown(SAMPLE, params, V3, capabilities=capabilities)  # which has no capability for it
+    older = input_requests.shown(SAMPLE, params, V3, capabilities=capabilities)  # which has no capability for it
     assert older == params
 
 
@@ -128,13 +127,13 @@ def test_context_is_wished_of_who_declared_it(declared: Any, wish: str) -> None:
     ids=["plain", "escaped", "escaped-key", "in-text", "below", "array", "empty"],
 )
 def test_a_result_that_asks_is_known_by_its_type(result: bytes, expected: bool) -> None:
-    assert questions.is_input_required(result) is expected
+    assert input_requests.is_input_required(result) is expected
 
 
 def test_questions_come_in_their_order_and_the_state_as_it_was() -> None:
     """What the server sent to be sent back is not decoded."""
     raw = b'{"inputRequests":{"z":{"method":"roots/list"},"a":{"params":null,"method":"roots/list"}},'
-    asked, state = questions.read_questions(raw + b'"requestState":"\\u0041\\/"}')
+    asked, state = input_requests.read_questions(raw + b'"requestState":"\\u0041\\/"}')
     assert [(question.key, question.params) for question in asked] == [("z", None), ("a", None)]
     assert state == b'"\\u0041\\/"'
 
@@ -156,7 +155,7 @@ def test_questions_come_in_their_order_and_the_state_as_it_was() -> None:
 def test_what_cannot_be_asked_is_the_servers_fault(result: Any) -> None:
     """A method outside the three, or a malformed entry, is a protocol error (-32603), and nothing is asked."""
     with pytest.raises(RemoteProtocolError) as caught:
-        questions.read_questions(packed(result))
+        input_requests.read_questions(packed(result))
     assert caught.value.rpc_code == INTERNAL_ERROR
 
 
@@ -174,27 +173,27 @@ def test_a_retry_differs_only_in_answers_and_state(
     none."""
     retry = params
     for answers, state in rounds:
-        retry = questions.retried(retry, answers, state)
+        retry = input_requests.retried(retry, answers, state)
     answers, state = rounds[-1]
     told = json.loads(retry or b"{}")
     first = json.loads(params or b"{}")
     assert {key: told[key] for key in told if key not in ("inputResponses", "requestState")} == {
         key: first[key] for key in first if key not in ("inputResponses", "requestState")
     }
-    assert questions.read_responses(retry) == answers
+    assert input_requests.read_responses(retry) == answers
     assert ("inputResponses" in told) == bool(answers)
     assert ("requestState" in told) == (state is not None)
 
 
 @pytest.mark.parametrize("params", [None, b"{}", b'{"inputResponses":null}', b'{"inputResponses":{}}'], ids=repr)
 def test_no_answers_are_none(params: bytes | None) -> None:
-    assert questions.read_responses(params) == {}
+    assert input_requests.read_responses(params) == {}
 
 
 @pytest.mark.parametrize("raw", [b"[]", b'"x"', b'{"a":1}', b'{"a":{},"b":null}', b'{"a":{},"a":{}}'], ids=repr)
 def test_malformed_answers_are_refused(raw: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
-        questions.read_responses(b'{"inputResponses":%b}' % raw)
+        input_requests.read_responses(b'{"inputResponses":%b}' % raw)
 
 
 # --- Shapes of answers ----------------------------------------------------------------------------------------------
@@ -227,13 +226,13 @@ BAD_ANSWERS: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize("method, answer", GOOD_ANSWERS, ids=map(repr, range(len(GOOD_ANSWERS))))
 def test_an_answer_may_say_more_than_is_asked(method: str, answer: Any) -> None:
-    questions.check_response(method, packed(answer))
+    input_requests.check_response(method, packed(answer))
 
 
 @pytest.mark.parametrize("method, answer", BAD_ANSWERS, ids=map(repr, range(len(BAD_ANSWERS))))
 def test_what_is_no_answer_is_refused(method: str, answer: Any) -> None:
     with pytest.raises(RemoteProtocolError, match=method) as caught:
-        questions.check_response(method, packed(answer))
+        input_requests.check_response(method, packed(answer))
     assert caught.value.rpc_code == INVALID_PARAMS
 
 
@@ -242,7 +241,7 @@ def test_every_question_has_an_end_without_an_answer(method: str) -> None:
     """A server that waits is told something it can read: a result of that method, or an error."""
     for kind, raw in (FALLBACKS[method], REFUSALS[method]):
         if kind == "result":
-            questions.check_response(method, raw)
+            input_requests.check_response(method, raw)
         else:
             mcp.types.ErrorData.model_validate_json(raw)
 
@@ -317,7 +316,7 @@ FIELD_WORDS = {
 @given(params=forms())
 def test_an_older_client_is_shown_what_it_can_show(params: dict[str, Any]) -> None:
     """Toward 2025-06-18 a form has no mode, no choice of many, no titled choice, and defaults for booleans only."""
-    told = questions.shown(ELICIT, packed(params | {"mode": "form"}), V3)
+    told = input_requests.shown(ELICIT, packed(params | {"mode": "form"}), V3)
     assert told is not None
     shown = json.loads(told)
     assert shown.keys() == {"message", "requestedSchema"}
@@ -326,20 +325,20 @@ def test_an_older_client_is_shown_what_it_can_show(params: dict[str, Any]) -> No
     for field in schema["properties"].values():
         assert field.keys() <= FIELD_WORDS[field["type"]]
         assert len(field.get("enum", [])) == len(field.get("enumNames", field.get("enum", [])))
-    assert questions.shown(ELICIT, told, V3) == told
+    assert input_requests.shown(ELICIT, told, V3) == told
 
 
 @given(params=forms(), data=st.data())
 def test_an_answer_put_together_fits_the_original_form(params: dict[str, Any], data: st.DataObject) -> None:
     """What comes back of a choice of many validates against the form that was asked, or is refused for its bounds."""
-    told = questions.shown(ELICIT, packed(params), V3)
+    told = input_requests.shown(ELICIT, packed(params), V3)
     assert told is not None
     schema = params["requestedSchema"]
     content = filled(data.draw, json.loads(told)["requestedSchema"])
     answer = packed({"action": "accept", "content": content})
     properties = schema["properties"]
     try:
-        raw = questions.answered(ELICIT, packed(params), V3, answer)
+        raw = input_requests.answered(ELICIT, packed(params), V3, answer)
     except RemoteProtocolError as error:
         raw = None
         refusal = error
@@ -360,7 +359,7 @@ CHOICE = {"type": "array", "description": "D", "items": {"anyOf": titled(["r", "
 
 def test_a_choice_of_many_becomes_a_yes_or_no_each() -> None:
     params = form({"c": CHOICE | {"default": ["g"]}, "c.1": {"type": "string"}}, ["c", "c.1"])
-    told = questions.shown(ELICIT, packed(params), V3)
+    told = input_requests.shown(ELICIT, packed(params), V3)
     assert told is not None
     assert json.loads(told)["requestedSchema"] == {
         "type": "object",
@@ -372,7 +371,7 @@ def test_a_choice_of_many_becomes_a_yes_or_no_each() -> None:
         "required": ["c.1"],
     }
     answer = packed({"action": "accept", "content": {"c.1": "x", "c.2": True, "c.1_": False}})
-    full = json.loads(questions.answered(ELICIT, packed(params), V3, answer))
+    full = json.loads(input_requests.answered(ELICIT, packed(params), V3, answer))
     assert full == {"action": "accept", "content": {"c.1": "x", "c": ["g"]}}
 
 
@@ -386,9 +385,9 @@ def test_bounds_of_a_choice_hold(required: list[str] | None, first: bool | None,
     chosen = [option for option, mark in (("r", first), ("g", second)) if mark]
     if len(chosen) == 2 or (required and not chosen):
         with pytest.raises(RemoteProtocolError, match="expected from 1 to 1"):
-            questions.answered(ELICIT, params, V3, answer)
+            input_requests.answered(ELICIT, params, V3, answer)
     else:
-        full = json.loads(questions.answered(ELICIT, params, V3, answer))["content"]
+        full = json.loads(input_requests.answered(ELICIT, params, V3, answer))["content"]
         assert full == ({"c": chosen} if chosen else {})
 
 
@@ -397,51 +396,51 @@ def test_none_of_them_is_an_answer_where_it_may_be() -> None:
     params = packed(form({"c": {"type": "array", "items": {"enum": ["r"]}}}))
     for content, full in (({"c.1": False}, {"c": []}), ({}, {})):
         answer = packed({"action": "accept", "content": content})
-        assert json.loads(questions.answered(ELICIT, params, V3, answer))["content"] == full
+        assert json.loads(input_requests.answered(ELICIT, params, V3, answer))["content"] == full
 
 
 def test_an_option_is_true_or_false() -> None:
     answer = packed({"action": "accept", "content": {"c.1": "yes"}})
     with pytest.raises(RemoteProtocolError, match="no boolean"):
-        questions.answered(ELICIT, packed(form({"c": CHOICE})), V3, answer)
+        input_requests.answered(ELICIT, packed(form({"c": CHOICE})), V3, answer)
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 def test_who_declines_is_not_asked_for_more(action: str) -> None:
     answer = packed({"action": action})
-    assert questions.answered(ELICIT, packed(form({"c": CHOICE}, ["c"])), V3, answer) == answer
+    assert input_requests.answered(ELICIT, packed(form({"c": CHOICE}, ["c"])), V3, answer) == answer
 
 
 @pytest.mark.parametrize("method, params", ASKED, ids=ASKED_IDS)
 def test_the_newest_handshake_is_asked_word_for_word(method: str, params: Any) -> None:
     """2025-11-25 can show all there is: nothing changes either way."""
     raw = None if params is None else packed(params)
-    assert questions.shown(method, raw, V4) == raw
+    assert input_requests.shown(method, raw, V4) == raw
     answer = next(packed(answer) for kind, answer in GOOD_ANSWERS if kind == method)
-    assert questions.answered(method, raw, V4, answer) == answer
+    assert input_requests.answered(method, raw, V4, answer) == answer
 
 
 def test_a_page_to_visit_has_a_name_in_a_handshake_only() -> None:
     """2025-11-25 wants an elicitationId, which modern servers do not give; older clients cannot visit pages."""
-    told = questions.shown(ELICIT, packed(URL), V4, elicitation_id="e1")
+    told = input_requests.shown(ELICIT, packed(URL), V4, elicitation_id="e1")
     assert told is not None
     assert json.loads(told) == URL | {"elicitationId": "e1"}
     mcp.types.ElicitRequestURLParams.model_validate_json(told)
-    assert "elicitationId" not in json.loads(questions.embed(ELICIT, told))["params"]
-    assert questions.shown(ELICIT, packed(form({})), V4, elicitation_id="e1") == packed(form({}))
+    assert "elicitationId" not in json.loads(input_requests.embed(ELICIT, told))["params"]
+    assert input_requests.shown(ELICIT, packed(form({})), V4, elicitation_id="e1") == packed(form({}))
     with pytest.raises(RemoteProtocolError, match="only forms"):
-        questions.shown(ELICIT, packed(URL), V3)
+        input_requests.shown(ELICIT, packed(URL), V3)
 
 
 def test_between_handshakes_the_asking_stays() -> None:
     """A question only made older keeps its task, its token and the name of its page."""
     params = packed(URL | OF_THE_ASKING | {"_meta": META})
-    assert questions.to_older(ELICIT, params, V4) == params
+    assert input_requests.to_older(ELICIT, params, V4) == params
 
 
 def test_an_envelope_of_the_server_does_not_reach_a_handshake_client() -> None:
     params = packed(SAMPLING | {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}})
-    assert questions.shown(SAMPLE, params, V4) == packed(SAMPLING)
+    assert input_requests.shown(SAMPLE, params, V4) == packed(SAMPLING)
 
 
 # --- Messages for the model -----------------------------------------------------------------------------------------
@@ -463,7 +462,7 @@ def test_older_models_hear_one_block_at_a_time(revision: str, messages: list[dic
     """Toward revisions before 2025-11-25 each message is one block, of a kind they know, in order, under its role."""
     client = LEGACY[revision]
     params = packed(SAMPLING | {"messages": messages, "tools": [], "toolChoice": {"mode": "none"}})
-    told = questions.shown(SAMPLE, params, client)
+    told = input_requests.shown(SAMPLE, params, client)
     assert told is not None
     heard = json.loads(told)
     assert heard.keys() == SAMPLING.keys()
@@ -487,7 +486,7 @@ def test_an_older_server_hears_one_block(revision: str, content: Any) -> None:
     """Toward servers before 2025-11-25 an answer is one block of a kind they know; others hear it word for word."""
     features = LEGACY.get(revision) or MODERN[revision]
     answer = {"role": "assistant", "model": "m", "content": content}
-    raw = questions.answer_to_legacy(SAMPLE, packed(answer | {"resultType": "complete"}), features)
+    raw = input_requests.answer_to_legacy(SAMPLE, packed(answer | {"resultType": "complete"}), features)
     heard = json.loads(raw)
     assert heard.keys() == answer.keys()
     if features.sampling_tools:
@@ -503,7 +502,7 @@ def test_an_older_server_hears_one_block(revision: str, content: Any) -> None:
 def test_words_are_heard_together() -> None:
     content = [*BLOCKS, {"type": "text", "text": "u"}]
     answer = packed({"role": "assistant", "model": "m", "content": content})
-    heard = json.loads(questions.answer_to_legacy(SAMPLE, answer, V3))
+    heard = json.loads(input_requests.answer_to_legacy(SAMPLE, answer, V3))
     assert heard["content"] == {"type": "text", "text": "t\n[image]\n[audio]\nu"}
 
 
@@ -516,9 +515,9 @@ def test_words_are_heard_together() -> None:
 def test_a_form_without_fields_is_shown_and_answered_as_it_is(schema: Any) -> None:
     """It is its server's mistake, and for its client to judge."""
     params = packed({"message": "m"} if schema is ... else {"message": "m", "requestedSchema": schema})
-    assert questions.to_older(ELICIT, params, V3) == params
+    assert input_requests.to_older(ELICIT, params, V3) == params
     answer = packed({"action": "accept", "content": {"a": 1}})
-    assert questions.answered(ELICIT, params, V3, answer) == answer
+    assert input_requests.answered(ELICIT, params, V3, answer) == answer
 
 
 @pytest.mark.parametrize(

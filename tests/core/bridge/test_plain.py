@@ -7,9 +7,7 @@ import itertools
 import pytest
 from isthmus.core.base.errors import RemoteProtocolError
 from isthmus.core.base.revisions import LEGACY, MODERN, Features
-from isthmus.core.bridge import plain as plainly
-from isthmus.core.bridge import request_meta as envelope
-from isthmus.core.bridge import results
+from isthmus.core.bridge import plain, request_meta, results
 from isthmus.core.bridge.request_meta import Envelope
 from isthmus.core.jsonrpc.splice import compact_members
 
@@ -48,12 +46,12 @@ def test_a_result_for_a_client_without_sessions(method: str, server_info: bytes 
     """Most of those that a server means are known here; what the long way refuses is never given on."""
     known = 0
     for said in RESULTS:
-        quick = plainly.to_modern(method, said, server_info)
+        quick = plain.to_modern(method, said, server_info)
         if quick is not None:
             assert quick == results.to_modern(method, said, server_info=server_info), said
             known += 1
     usual = b'{"content":[],"structuredContent":{"a":1}}'
-    assert plainly.to_modern(method, usual, server_info) is not None
+    assert plain.to_modern(method, usual, server_info) is not None
     assert 0 < known < len(RESULTS)
 
 
@@ -63,11 +61,11 @@ def test_a_result_for_a_client_with_sessions(method: str, client: Features) -> N
     """One that has not heard of some kinds of content has all of it looked at."""
     known = 0
     for said in RESULTS:
-        quick = plainly.to_legacy(method, said, client)
+        quick = plain.to_legacy(method, said, client)
         if quick is not None:
             assert quick == results.to_legacy(method, said, client=client, server=V5), said
             known += 1
-    usual = plainly.to_legacy(method, b'{"resultType":"complete","content":[],"ttlMs":0}', client)
+    usual = plain.to_legacy(method, b'{"resultType":"complete","content":[],"ttlMs":0}', client)
     assert (usual is None) is (known == 0) is not (client.audio and client.resource_links)
 
 
@@ -77,26 +75,26 @@ def test_what_the_long_way_refuses_is_not_known_here() -> None:
     client = LEGACY["2025-11-25"]
     with pytest.raises(RemoteProtocolError, match="twice"):
         results.to_legacy("tools/call", said, client=client, server=V5)
-    assert plainly.to_legacy("tools/call", said, client) is None
+    assert plain.to_legacy("tools/call", said, client) is None
 
 
 @pytest.mark.parametrize("params", [b"{}", b'{"name":"t"}', b'{"name":"t","arguments":{"a":[1, 2]}}'])
 def test_an_envelope_is_put_on(params: bytes) -> None:
     spans = compact_members(params)
     assert spans is not None
-    meta = envelope.add(None, SENDER)[len(b'{"_meta":') : -1]
-    assert plainly.with_envelope(params, spans, meta) == envelope.add(params, SENDER)
+    meta = request_meta.add(None, SENDER)[len(b'{"_meta":') : -1]
+    assert plain.with_envelope(params, spans, meta) == request_meta.add(params, SENDER)
 
 
 @pytest.mark.parametrize("rest", [b"", b'"a":1'], ids=["alone", "not alone"])
 @pytest.mark.parametrize("others", [(), ("before",), ("after",), ("before", "after")], ids="-".join)
 def test_an_envelope_is_taken_off(others: tuple[str, ...], rest: bytes) -> None:
     """Wherever it stands; what else is in `_meta` stays."""
-    meta = envelope.add(None, SENDER)[len(b'{"_meta":') : -1]
+    meta = request_meta.add(None, SENDER)[len(b'{"_meta":') : -1]
     meta = meta[:-1] + b"," + rest + b"}" if rest else meta
     members = [b'"name":"t"'] * ("before" in others) + [b'"_meta":' + meta] + [b'"b":{}'] * ("after" in others)
     params = b"{" + b",".join(members) + b"}"
     spans = compact_members(params)
     assert spans is not None
     kept = b"{" + rest + b"}" if rest else b""
-    assert plainly.without_envelope(params, spans, kept) == envelope.strip(params)
+    assert plain.without_envelope(params, spans, kept) == request_meta.strip(params)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.errors import INVALID_PARAMS, RemoteProtocolError
 from isthmus.core.base.log_levels import LEVELS
-from isthmus.core.bridge import request_meta as envelope
+from isthmus.core.bridge import request_meta
 from isthmus.core.bridge.request_meta import CAPABILITIES, CLIENT_INFO, KEYS, LOG_LEVEL, PREFIX, REVISION, Envelope
 
 SPACES = st.sampled_from(["", " ", "\n\t"])
@@ -52,21 +52,21 @@ def envelopes(draw: st.DrawFn) -> Envelope:
 @given(params=plain_params(), added=envelopes())
 def test_taking_the_envelope_out_undoes_putting_it_in(params: bytes, added: Envelope) -> None:
     """strip(add(p, e)) is p, byte for byte, for every p without an envelope."""
-    assert envelope.strip(envelope.add(params, added)) == params
+    assert request_meta.strip(request_meta.add(params, added)) == params
 
 
 @given(params=st.none() | plain_params(), first=envelopes(), second=envelopes())
 def test_what_was_put_in_is_read(params: bytes | None, first: Envelope, second: Envelope) -> None:
     """An envelope replaces every key of the one before it, and is found whole."""
-    twice = envelope.add(envelope.add(params, first), second)
-    assert envelope.read(twice) == second
-    assert envelope.revision_of(twice) == second.revision
+    twice = request_meta.add(request_meta.add(params, first), second)
+    assert request_meta.read(twice) == second
+    assert request_meta.revision_of(twice) == second.revision
 
 
 @given(params=plain_params(), added=envelopes())
 def test_no_key_of_the_envelope_reaches_a_handshake_server(params: bytes, added: Envelope) -> None:
     """No message to a handshake peer carries one of the four keys; all that is not theirs is there still."""
-    stripped = envelope.strip_retry(envelope.add(params, added))
+    stripped = request_meta.strip_retry(request_meta.add(params, added))
     assert stripped is not None
     before, after = json.loads(params), json.loads(stripped)
     assert not KEYS & after.get("_meta", {}).keys()
@@ -75,20 +75,20 @@ def test_no_key_of_the_envelope_reaches_a_handshake_server(params: bytes, added:
 
 @pytest.mark.parametrize("params", [None, b"{}", b"[1]", b'{"_meta":{}}', b'{"_meta":null}', b'{"_meta":[]}'])
 def test_nothing_to_strip_is_left_alone(params: bytes | None) -> None:
-    assert envelope.strip(params) is params
-    assert envelope.revision_of(params) is None
+    assert request_meta.strip(params) is params
+    assert request_meta.revision_of(params) is None
 
 
 def test_params_that_held_an_envelope_only_stay_an_object() -> None:
-    added = envelope.add(None, Envelope("2026-07-28", b"{}"))
-    assert envelope.strip(added) == b"{}"
+    added = request_meta.add(None, Envelope("2026-07-28", b"{}"))
+    assert request_meta.strip(added) == b"{}"
 
 
 def test_a_retry_loses_what_continues_it() -> None:
     """The server sees the params less the envelope, inputResponses, requestState and task; deeper ones are its own."""
     params = b'{"task":{"ttl":1}, "name":"t","arguments":{"task": 1,"requestState":2},"inputResponses":{},'
-    params = envelope.add(params + b'"requestState":"s"}', Envelope("2026-07-28", b"{}"))
-    assert envelope.strip_retry(params) == b'{"name":"t","arguments":{"task": 1,"requestState":2}}'
+    params = request_meta.add(params + b'"requestState":"s"}', Envelope("2026-07-28", b"{}"))
+    assert request_meta.strip_retry(params) == b'{"name":"t","arguments":{"task": 1,"requestState":2}}'
 
 
 @pytest.mark.parametrize(
@@ -103,31 +103,31 @@ def test_a_retry_loses_what_continues_it() -> None:
 @pytest.mark.parametrize("meta", ["_meta", "\\u005fmeta"])
 def test_a_key_counts_however_it_is_spelled(key: str, meta: str) -> None:
     params = f'{{"{meta}":{{"{key}":"2026-07-28"}},"a":1}}'.encode()
-    assert envelope.revision_of(params) == "2026-07-28"
-    assert envelope.strip(params) == b'{"a":1}'
+    assert request_meta.revision_of(params) == "2026-07-28"
+    assert request_meta.strip(params) == b'{"a":1}'
 
 
 @pytest.mark.parametrize("key", [REVISION.upper(), REVISION + " ", " " + REVISION, REVISION + "s"])
 def test_a_near_miss_is_somebody_elses_key(key: str) -> None:
     """Keys are compared exactly."""
     params = json.dumps({"_meta": {key: "2026-07-28"}}).encode()
-    assert envelope.revision_of(params) is None
-    assert envelope.strip(params) == params
+    assert request_meta.revision_of(params) is None
+    assert request_meta.strip(params) == params
 
 
 @pytest.mark.parametrize("value", [b"1", b"null", b"{}", b'["2026-07-28"]', b'"\\ud800"'], ids=repr)
 def test_a_revision_that_is_no_text_is_a_modern_one_still(value: bytes) -> None:
     params = b'{"_meta":{"%b":%b}}' % (REVISION.encode(), value)
-    assert envelope.revision_of(params) == ""
+    assert request_meta.revision_of(params) == ""
     with pytest.raises(RemoteProtocolError, match=f"{REVISION} "):
-        envelope.read(params)
+        request_meta.read(params)
 
 
 @pytest.mark.parametrize("params", [None, b"{}", b"[]", b'{"_meta":1}', b'{"_meta":{}}'])
 def test_every_required_key_that_is_missing_is_named(params: bytes | None) -> None:
     """2026-07-28 basic: a request without a required field is refused with -32602, and 400 on HTTP."""
     with pytest.raises(RemoteProtocolError, match=f"no {REVISION} and no {CAPABILITIES} in") as caught:
-        envelope.read(params)
+        request_meta.read(params)
     assert (caught.value.rpc_code, caught.value.http_status) == (INVALID_PARAMS, 400)
 
 
@@ -153,20 +153,20 @@ def nested(levels: int) -> object:
     ids=["list", "deep", "large", "text", "no-version", "no-name", "no-level", "number"],
 )
 def test_a_malformed_key_is_refused_by_name(key: str, value: object) -> None:
-    assert envelope.read(json.dumps({"_meta": GOOD}).encode()) == Envelope("2026-07-28", b"{}")
+    assert request_meta.read(json.dumps({"_meta": GOOD}).encode()) == Envelope("2026-07-28", b"{}")
     with pytest.raises(RemoteProtocolError, match=f"got a malformed {key} in _meta") as caught:
-        envelope.read(json.dumps({"_meta": GOOD | {key: value}}).encode())
+        request_meta.read(json.dumps({"_meta": GOOD | {key: value}}).encode())
     assert caught.value.rpc_code == INVALID_PARAMS
 
 
 def test_capabilities_at_the_limit_are_read() -> None:
     """32 levels, and brackets in strings, which are none."""
     deep = {"x": nested(31), "y": '\\"[{' * 99}
-    assert envelope.read(json.dumps({"_meta": GOOD | {CAPABILITIES: deep}}).encode()).capabilities[:1] == b"{"
+    assert request_meta.read(json.dumps({"_meta": GOOD | {CAPABILITIES: deep}}).encode()).capabilities[:1] == b"{"
 
 
 def test_a_judged_member_may_not_occur_twice() -> None:
     twice = b'{"_meta":{"%b":"2026-07-28","%b":"2025-11-25"}}' % (REVISION.encode(), REVISION.encode())
-    for reader in (envelope.revision_of, envelope.read, envelope.strip):
+    for reader in (request_meta.revision_of, request_meta.read, request_meta.strip):
         with pytest.raises(RemoteProtocolError, match="twice"):
             reader(twice)

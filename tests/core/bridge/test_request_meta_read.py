@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from isthmus.core.base.errors import INVALID_PARAMS, RemoteProtocolError
 from isthmus.core.base.log_levels import LEVELS
-from isthmus.core.bridge import request_meta as envelope
+from isthmus.core.bridge import request_meta
 from isthmus.core.bridge.capabilities import CAPABILITIES_DEPTH_MAX, CAPABILITIES_SIZE_MAX_BYTES
 from isthmus.core.bridge.request_meta import Envelope
 from isthmus.core.jsonrpc.splice import LOOK_MAX_BYTES
@@ -40,16 +40,16 @@ def params_of(meta: Any, **rest: Any) -> bytes:
 
 def fault(meta: Any) -> str:
     with pytest.raises(RemoteProtocolError) as caught:
-        envelope.read(params_of(meta))
+        request_meta.read(params_of(meta))
     assert (caught.value.rpc_code, caught.value.clause) == (INVALID_PARAMS, CLAUSE)
     return caught.value.message
 
 
 def test_the_keys_are_those_of_the_specification() -> None:
     """2026-07-28 basic, "`_meta`"."""
-    assert {REVISION, INFO, ABLE, LEVEL} == envelope.KEYS
-    assert envelope.EXPECTED == WANTED
-    assert {"inputResponses", "requestState", "task"} == envelope.RETRY_KEYS
+    assert {REVISION, INFO, ABLE, LEVEL} == request_meta.KEYS
+    assert request_meta.EXPECTED == WANTED
+    assert {"inputResponses", "requestState", "task"} == request_meta.RETRY_KEYS
 
 
 @pytest.mark.parametrize("padding", [0, LOOK_MAX_BYTES])
@@ -57,18 +57,18 @@ def test_the_keys_are_those_of_the_specification() -> None:
 def test_each_key_is_read(padding: int, token: dict[str, Any]) -> None:
     """Whether it is a small envelope, as most are, or a large one; with a token for progress or without."""
     meta = GOOD | token | {"x": "y" * padding}
-    found = envelope.read(params_of(meta))
+    found = request_meta.read(params_of(meta))
     assert (found.revision, found.log_level) == ("2026-07-28", "info")
     assert json.loads(found.capabilities) == GOOD[ABLE]
     assert found.client_info is not None and json.loads(found.client_info) == GOOD[INFO]
-    assert envelope.revision_of(params_of(meta)) == "2026-07-28"
-    least = envelope.read(params_of({REVISION: "r", ABLE: {}, **token, INFO: None, LEVEL: None}))
+    assert request_meta.revision_of(params_of(meta)) == "2026-07-28"
+    least = request_meta.read(params_of({REVISION: "r", ABLE: {}, **token, INFO: None, LEVEL: None}))
     assert least == Envelope("r", b"{}", None, None)
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_level_is_one(level: str) -> None:
-    assert envelope.read(params_of(GOOD | {LEVEL: level})).log_level == level
+    assert request_meta.read(params_of(GOOD | {LEVEL: level})).log_level == level
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_capabilities_have_bounds(off: int) -> None:
         params = b'{"_meta":{"%b":"r","%b":%b}}' % (REVISION.encode(), ABLE.encode(), raw)
         if off:
             with pytest.raises(RemoteProtocolError, match=f"malformed {ABLE}"):
-                envelope.read(params)
+                request_meta.read(params)
         else:
-            assert envelope.read(params).capabilities == raw
+            assert request_meta.read(params).capabilities == raw
 
 
 # --- Whose it is ------------------------------------------------------------------------------------------------------
@@ -133,12 +133,12 @@ def test_capabilities_have_bounds(off: int) -> None:
     ],
 )
 def test_the_revision_that_a_request_names(params: bytes | None, revision: str | None) -> None:
-    assert envelope.revision_of(params) == revision
+    assert request_meta.revision_of(params) == revision
     if revision is not None:
-        assert envelope.may_name_sender(params)
+        assert request_meta.may_name_sender(params)
         assert params is not None
         padded = params[:-1] + b',"z":"%b"}' % (b"y" * LOOK_MAX_BYTES)
-        assert envelope.revision_of(padded) == revision
+        assert request_meta.revision_of(padded) == revision
 
 
 @pytest.mark.parametrize(
@@ -155,11 +155,11 @@ def test_the_revision_that_a_request_names(params: bytes | None, revision: str |
     ],
 )
 def test_an_implementation_has_a_name_and_a_version(raw: bytes, tells: bool) -> None:
-    assert envelope.is_implementation(raw) is tells
+    assert request_meta.is_implementation(raw) is tells
 
 
 def test_what_the_proxy_says_of_itself() -> None:
-    own = envelope.own_envelope("2026-07-28", "1.2")
+    own = request_meta.own_envelope("2026-07-28", "1.2")
     assert own == Envelope("2026-07-28", b"{}", b'{"name":"isthmus","version":"1.2"}', None)
 
 
@@ -183,15 +183,15 @@ WRITTEN = f'"{REVISION}":"r","{INFO}":{{"name":"c","version":"1"}},"{ABLE}":{{"r
 )
 def test_an_envelope_is_put_in(params: bytes | None, with_it: str) -> None:
     """Behind what is there, in one order, in place of another."""
-    assert json.loads(envelope.add(params, FULL)) == json.loads(with_it % WRITTEN)
-    assert list(json.loads(envelope.add(None, FULL))["_meta"]) == [REVISION, INFO, ABLE, LEVEL]
-    bare = json.loads(envelope.add(params, Envelope("r", b"{}")))["_meta"]
+    assert json.loads(request_meta.add(params, FULL)) == json.loads(with_it % WRITTEN)
+    assert list(json.loads(request_meta.add(None, FULL))["_meta"]) == [REVISION, INFO, ABLE, LEVEL]
+    bare = json.loads(request_meta.add(params, Envelope("r", b"{}")))["_meta"]
     assert {key: bare.get(key) for key in GOOD} == {REVISION: "r", ABLE: {}, INFO: None, LEVEL: None}
 
 
 def test_an_array_has_no_place_for_an_envelope() -> None:
     with pytest.raises(RemoteProtocolError, match="got params in an array, expected an object") as caught:
-        envelope.add(b"[]", FULL)
+        request_meta.add(b"[]", FULL)
     assert caught.value.rpc_code == INVALID_PARAMS
 
 
@@ -213,14 +213,14 @@ def test_an_array_has_no_place_for_an_envelope() -> None:
 )
 def test_what_continues_a_request_is_taken_out(params: bytes | None, stripped: bytes | None) -> None:
     """And the envelope; what is no object stays as it is."""
-    assert envelope.strip_retry(params) == stripped
+    assert request_meta.strip_retry(params) == stripped
 
 
 @pytest.mark.parametrize("key", sorted(GOOD))
 def test_each_key_is_taken_out(key: str) -> None:
     params = params_of({key: GOOD[key]}, a=1)
-    assert envelope.strip(params) == b'{"a": 1}'
-    assert json.loads(envelope.strip(params_of({key: GOOD[key], "x": 1})) or b"") == {"_meta": {"x": 1}}
+    assert request_meta.strip(params) == b'{"a": 1}'
+    assert json.loads(request_meta.strip(params_of({key: GOOD[key], "x": 1})) or b"") == {"_meta": {"x": 1}}
     for near in (key.upper(), key + " ", key + "Q", key.replace("io.", "")):
         raw = params_of({near: 1})
-        assert envelope.strip(raw) == raw
+        assert request_meta.strip(raw) == raw

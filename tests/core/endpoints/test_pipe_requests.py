@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.endpoints.pipe_requests import Legs
-from isthmus.core.jsonrpc.message import IdKey
+from isthmus.core.jsonrpc.envelope import IdKey
 from isthmus.core.state.exchange import Exchange, ExchangeKey, Input, Reply
 from isthmus.core.state.session import Session
 from isthmus.core.state.stream import Stream

@@ -7,7 +7,7 @@ import json
 import pytest
 from driving import error, notification
 from isthmus.core.base.effects import Note, Spawn
-from isthmus.core.bridge import errors as faults
+from isthmus.core.bridge import errors
 from stateless_driving import K, give, served, speak
 
 
@@ -113,7 +113,7 @@ def test_an_error_has_the_status_of_its_kind(code: int, down: str) -> None:
     heard = world.hear("tools/call")
     world.reply(heard, error(str(heard.id), json.dumps({"code": code, "message": "no"})))
     said = client.answered(channel)["error"]
-    status = faults.http_status(json.dumps(said).encode()) if down == "http" else 200
+    status = errors.http_status(json.dumps(said).encode()) if down == "http" else 200
     assert world.sent[channel][-1].status == status
     assert said["message"] == "no"
 

@@ -26,7 +26,7 @@ from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
 from isthmus.core.base.revisions import Era
-from isthmus.core.bridge import plain as plainly
+from isthmus.core.bridge import plain
 from isthmus.core.endpoints.known_clients import audience_of
 from isthmus.core.engine import Engine
 from isthmus.core.jsonrpc.splice import compact_members
@@ -394,7 +394,7 @@ def test_plain_calls_take_it(kind: Kind, client: Era, server: Era) -> None:
 
 def test_what_is_odd_about_one_message_is_taken_out_as_it_stands() -> None:
     """Where nothing stands beside, before or after it."""
-    assert plainly.to_modern("prompts/get", b"{}", None) == b'{"resultType":"complete"}'
+    assert plain.to_modern("prompts/get", b"{}", None) == b'{"resultType":"complete"}'
     for params, left in (
         (b'{"_meta":{}}', b"{}"),
         (b'{"_meta":{},"a":1}', b'{"a":1}'),
@@ -403,7 +403,7 @@ def test_what_is_odd_about_one_message_is_taken_out_as_it_stands() -> None:
     ):
         spans = compact_members(params)
         assert spans is not None
-        assert plainly.without_envelope(params, spans, b"") == left
+        assert plain.without_envelope(params, spans, b"") == left
 
 
 def test_headers_of_a_request_do_not_tell_who_makes_it() -> None:

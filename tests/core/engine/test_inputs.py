@@ -15,7 +15,7 @@ from isthmus.core.base.ids import ChannelId, Ticket
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import ArtifactProducer, Kind, Plan, ServerPlan, Sharing
 from isthmus.core.engine import Engine
-from isthmus.core.jsonrpc import message as jsonrpc
+from isthmus.core.jsonrpc import envelope
 from isthmus.core.jsonrpc.envelope_edges import PARTS_MIN_BYTES
 from isthmus.core.status import Command
 
@@ -87,7 +87,7 @@ def test_a_key_that_is_made_for_one_run_is_as_long_as_its_hash(keys: tuple[bytes
 # --- What comes in pieces, or several things at once ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mark", [b"", jsonrpc.MARK])
+@pytest.mark.parametrize("mark", [b"", envelope.MARK])
 @pytest.mark.parametrize("down", ["pipe", "http"])
 def test_a_message_in_pieces_is_the_message(down: str, mark: bytes) -> None:
     """Whoever sent it, and with a mark of order before it."""

@@ -10,7 +10,7 @@ from isthmus.core.base.effects import Cause, End, Spawn
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind
 from isthmus.core.base.revisions import Era
-from isthmus.core.jsonrpc import message as jsonrpc
+from isthmus.core.jsonrpc import envelope
 from stateless_driving import assert_idle, bridge, emerge, modern, rise, served
 from stateless_server import grant
 from task_clients import handle
@@ -150,7 +150,7 @@ def test_a_byte_order_mark_may_be_cut(cut: int, is_marked: bool) -> None:
     client = connect(world, "pipe", "pipe")
     client.request("1", "tools/list")
     heard = world.hear("tools/list")
-    whole = (jsonrpc.MARK if is_marked else b"") + result(str(heard.id), '{"tools":[]}')
+    whole = (envelope.MARK if is_marked else b"") + result(str(heard.id), '{"tools":[]}')
     world.say_pieces(heard.channel, *(whole[at : at + 1] for at in range(cut)), whole[cut:])
     assert client.pipe is not None
     assert world.said(client.pipe) == {"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}

@@ -15,8 +15,8 @@ from isthmus.core.bridge.request_meta import Envelope
 from isthmus.core.bridge.request_state import Seal
 from isthmus.core.input_required.call_state import Stating
 from isthmus.core.input_required.deferred_questions import Deferring
-from isthmus.core.jsonrpc import message as jsonrpc
-from isthmus.core.jsonrpc.message import Frame
+from isthmus.core.jsonrpc import envelope
+from isthmus.core.jsonrpc.envelope import Frame
 from isthmus.core.state.context import Desk
 from isthmus.core.state.exchange import Exchange, ExchangeKey, Reply
 from isthmus.core.state.session import Ask, Session
@@ -68,7 +68,7 @@ class Scene:
             reply,
             sid="sid",
             id_raw=b"7",
-            id_key=jsonrpc.id_key(b"7") or ("number", 7),
+            id_key=envelope.id_key(b"7") or ("number", 7),
             method=method,
             params=b'{"name":"x"}',
             token_raw=None,

@@ -12,9 +12,9 @@ from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.log_levels import LEVELS
 from isthmus.core.base.plan import Affinity
-from isthmus.core.bridge import input_requests as questions
+from isthmus.core.bridge import input_requests
 from isthmus.core.input_required.suspended_calls import NOT_ASKED, asking, fallback, refusal_of
-from isthmus.core.jsonrpc.message import Frame
+from isthmus.core.jsonrpc.envelope import Frame
 from stateless_driving import (
     ABLE,
     ACCEPT,
@@ -84,9 +84,9 @@ def test_a_question_that_cannot_be_asked_is_refused_and_leaves_nothing(
 @pytest.mark.parametrize("method", sorted(QUESTIONS))
 def test_what_a_server_hears_of_nobody_and_of_a_client_that_cannot(method: str) -> None:
     """The kinds of question that there are each have an answer of their own; any other is an unknown method."""
-    kind, said = questions.FALLBACKS[method]
+    kind, said = input_requests.FALLBACKS[method]
     assert fallback(method) == (Frame(result=said) if kind == "result" else Frame(error=said))
-    assert refusal_of(method) == Frame(error=questions.REFUSALS[method][1])
+    assert refusal_of(method) == Frame(error=input_requests.REFUSALS[method][1])
     assert fallback("vendor/ask") == Frame(error=NOT_ASKED)
 
 

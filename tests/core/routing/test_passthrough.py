@@ -17,8 +17,7 @@ from isthmus.core.base.errors import OVERLOADED, LocalProtocolError
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
-from isthmus.core.jsonrpc import envelope_edges as edges
-from isthmus.core.jsonrpc import message as jsonrpc
+from isthmus.core.jsonrpc import envelope, envelope_edges
 from isthmus.core.jsonrpc.envelope_edges import read_front, read_whole
 from isthmus.core.trace import Recorder, replay
 
@@ -83,7 +82,7 @@ def test_what_is_known_by_its_edges_is_what_a_reader_finds(
     if answer is None:
         assert len(pieces) > 1 or not message.endswith(b"}}")
         return
-    frame = jsonrpc.decode(message)
+    frame = envelope.decode(message)
     assert (b"%d" % answer.number, b"".join(answer.pieces)) == (frame.id_raw, (frame.result or b"") + b"}")
 
 
@@ -111,7 +110,7 @@ def test_what_is_no_plain_answer_has_no_edges(message: bytes) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_edge_shows_the_longest_envelope(form: str) -> None:
-    beginning = (form % (10**15 - 1, text())).encode()[: edges.EDGE_BYTES]
+    beginning = (form % (10**15 - 1, text())).encode()[: envelope_edges.EDGE_BYTES]
     front = read_front(beginning)
     assert front is not None and front.number == 10**15 - 1
     for size_bytes in range(front.size_bytes):
@@ -145,7 +144,7 @@ def test_one_large_message_is_the_same_as_its_pieces(form: str) -> None:
 
 def test_a_byte_order_mark_before_a_large_message_is_no_part_of_it() -> None:
     world, channel, heard = called("pipe")
-    world.say_pieces(heard.channel, jsonrpc.MARK + written(heard, text())[:1000], written(heard, text())[1000:])
+    world.say_pieces(heard.channel, envelope.MARK + written(heard, text())[:1000], written(heard, text())[1000:])
     assert world.said(channel)["result"] == json.loads(text())
 
 
@@ -258,8 +257,8 @@ def test_what_does_not_pass_is_gathered() -> None:
     heard, other = world.hear("tools/call"), world.hear("tools/call")
     message = written(heard, text())
     size_bytes = len(message)
-    assert world.engine.passes(heard.channel, message[: edges.EDGE_BYTES], size_bytes)
-    assert not world.engine.passes(heard.channel, message, edges.PARTS_MIN_BYTES - 1)
+    assert world.engine.passes(heard.channel, message[: envelope_edges.EDGE_BYTES], size_bytes)
+    assert not world.engine.passes(heard.channel, message, envelope_edges.PARTS_MIN_BYTES - 1)
     assert not world.engine.passes(heard.channel, message, 2 * LARGE + 1)
     assert not world.engine.passes(heard.channel, written(heard, text(), FORMS_BEHIND[0]), size_bytes)
     assert not world.engine.passes(other.channel, message, size_bytes)
@@ -431,7 +430,7 @@ def test_a_trace_of_answers_in_pieces_and_parts_replays() -> None:
     assert list(replay([line.replace(b64encode(b"x" * 30), other, 1) for line in lines]))
 
 
-@pytest.mark.parametrize("mark", [b"", jsonrpc.MARK])
+@pytest.mark.parametrize("mark", [b"", envelope.MARK])
 @pytest.mark.parametrize("size_bytes", [2, 20, 2000])
 def test_whoever_says_it_and_however_small_the_pieces_of_a_message_are_the_message(
     size_bytes: int, mark: bytes

@@ -8,7 +8,7 @@ import pytest
 from driving import DONE, connect, driver, notification
 from isthmus.core.base.effects import Connected, Pass
 from isthmus.core.base.limits import Limits
-from isthmus.core.jsonrpc.message import LARGE_BYTES
+from isthmus.core.jsonrpc.envelope import LARGE_BYTES
 from stateless_driving import ACCEPT, give, parked, served
 
 

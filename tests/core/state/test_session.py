@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.revisions import DEFAULT_HTTP_REVISION
-from isthmus.core.jsonrpc.message import IdKey
+from isthmus.core.jsonrpc.envelope import IdKey
 from isthmus.core.state.exchange import Exchange, ExchangeKey, Reply
 from isthmus.core.state.session import Ask, Session, State
 

@@ -7,7 +7,7 @@ from isthmus.core.base.effects import Effect, Load, Loaded, Saved, StorageAnswer
 from isthmus.core.base.ids import Ticket
 from isthmus.core.base.limits import Limits
 from isthmus.core.base.plan import Kind, Plan, ServerPlan
-from isthmus.core.state import storage_orders as waiting
+from isthmus.core.state import storage_orders
 from isthmus.core.state.context import Desk
 from isthmus.core.state.storage_orders import Waiting, reason_of
 
@@ -63,7 +63,7 @@ def test_one_without_an_answer_failed_and_what_comes_then_is_late() -> None:
 
 def test_so_many_late_answers_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has been waited for longest is forgotten first."""
-    monkeypatch.setattr(waiting, "LATE_MAX", 2)
+    monkeypatch.setattr(storage_orders, "LATE_MAX", 2)
     it = desk()
     orders = Waiting(it)
     late: list[int] = []

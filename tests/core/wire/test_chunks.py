@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from isthmus.core.wire import chunks as pieces
+from isthmus.core.wire import chunks
 from isthmus.core.wire.chunks import SMALL_SIZE_BYTES, Pieces
 
 
@@ -13,7 +13,7 @@ from isthmus.core.wire.chunks import SMALL_SIZE_BYTES, Pieces
 def test_pieces_are_what_they_would_be_joined(parts: list[bytes], count: int, prefix: bytes) -> None:
     """However large they are, and again after they were taken."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "SMALL_SIZE_BYTES", 3)
+        patch.setattr(chunks, "SMALL_SIZE_BYTES", 3)
         gathered, whole = Pieces(), b"".join(parts)
 
         def take_pieces() -> bytes:

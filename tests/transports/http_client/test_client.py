@@ -38,7 +38,7 @@ from isthmus.core.base.limits import Limits
 from isthmus.transports.base import dialer as dialling
 from isthmus.transports.base.endpoint import Endpoint
 from isthmus.transports.base.input_probe import InputProbe
-from isthmus.transports.http_client import anyio_driver as http_client_streams
+from isthmus.transports.http_client import anyio_driver
 from isthmus.transports.http_client import connection as http_client_connection
 from turns import watched
 
@@ -633,7 +633,7 @@ async def test_a_write_that_fails_does_not_hide_the_response(monkeypatch: pytest
 async def test_a_write_that_fails_without_a_word_of_the_server_ends_the_exchange(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_client_streams, "LINGER_S", 0.01)
+    monkeypatch.setattr(anyio_driver, "LINGER_S", 0.01)
     Puppet(monkeypatch).is_listening = False
     async with dialer() as dial:
         assert await dial.exchange(Endpoint("http://h/")) == [Cause(End.BROKEN, "h took no more of the request")]

@@ -42,7 +42,7 @@ from isthmus.core.base.limits import Limits
 from isthmus.core.wire.http.routes import PageRoute, Refused, Surface
 from isthmus.transports.base.port import Outlet, UploadRefused
 from isthmus.transports.http_server import server as http_server
-from isthmus.transports.http_server import writer as http_writer
+from isthmus.transports.http_server import writer
 from isthmus.transports.http_server.framing import HELD_MAX_BYTES, SKIP_MAX_BYTES, TURN_EVENTS
 from isthmus.transports.http_server.server import HttpServer
 from turns import watched
@@ -1093,7 +1093,7 @@ async def test_a_client_that_has_closed_while_it_is_refused_is_no_failure(monkey
 
 async def test_a_refused_client_that_goes_on_sending_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where what it has sent by then is more than is held, so that nothing is read any more."""
-    monkeypatch.setattr(http_writer, "LINGER_S", 0.05)
+    monkeypatch.setattr(writer, "LINGER_S", 0.05)
     async with world(Limits(request_size_max_bytes=10)) as w:
         w.port.on_message = echo
         over = post(b"x" * (SKIP_MAX_BYTES + 10))

@@ -16,7 +16,7 @@ from isthmus.core.base.effects import Cause, Close, Connected, End, Join, Send
 from isthmus.core.base.errors import OUTCOME_UNKNOWN, OVERLOADED, UPSTREAM_UNAVAILABLE
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
-from isthmus.transports.base import dialer as dialling
+from isthmus.transports.base import dialer
 from isthmus.transports.base.endpoint import Endpoint
 from isthmus.transports.http_client.client import HttpClient
 from isthmus.transports.sse import client as sse_client
@@ -289,7 +289,7 @@ async def test_what_has_not_left_whole_is_not_overtaken(monkeypatch: pytest.Monk
         return Narrow(await connect(host, port), go)
 
     monkeypatch.setattr(anyio, "connect_tcp", connect_narrowly)
-    monkeypatch.setattr(dialling, "is_literal", lambda host: False)  # addresses are connected to without anyio
+    monkeypatch.setattr(dialer, "is_literal", lambda host: False)  # addresses are connected to without anyio
     async with serving(script) as server, stage(server, HASTY) as on:
         on.send(b"large", b"2")
         await until(lambda: server.connections == 2)

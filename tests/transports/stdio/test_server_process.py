@@ -17,7 +17,7 @@ import pytest
 from isthmus.core.base.effects import Close, Connected, End, Send
 from isthmus.core.base.ids import ChannelId
 from isthmus.core.base.limits import Limits
-from isthmus.transports.stdio import server_process as stdio
+from isthmus.transports.stdio import server_process
 from isthmus.transports.stdio.exit_reason import HINTS
 from isthmus.transports.stdio.server_process import Child, ChildSpec, environment_for
 from line_drivers import anyio_backend, driver, protocols  # noqa: F401
@@ -34,7 +34,7 @@ ECHO = "import sys\nfor line in sys.stdin: sys.stdout.write(line); sys.stdout.fl
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test depends on it; those whose processes are deaf wait for it."""
-    monkeypatch.setattr(stdio, "QUICK_GRACE_S", 0.2)
+    monkeypatch.setattr(server_process, "QUICK_GRACE_S", 0.2)
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from isthmus.core.files.calls import path_rewriter as rewording
+from isthmus.core.files.calls import path_rewriter
 from isthmus.core.files.calls.path_rewriter import Known, reword_result, reword_text
 
 CWD = "/W/ws"
@@ -278,7 +278,7 @@ def test_the_work_on_one_result_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     """What is beyond the bound stays as it is, and is as it was in both its copies."""
     structured = {"all": ["a.png " * 100] * 100}
     result = {"content": [{"type": "text", "text": json.dumps(structured)}], "structuredContent": structured}
-    monkeypatch.setattr(rewording, "WORK_MAX", 1_300_000)
+    monkeypatch.setattr(path_rewriter, "WORK_MAX", 1_300_000)
     made = reworded(result)
     assert made["structuredContent"]["all"][0].startswith(SHOT)
     assert "a.png a.png" in made["structuredContent"]["all"][0]

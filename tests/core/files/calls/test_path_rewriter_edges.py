@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from isthmus.core.files.calls import path_rewriter as rewording
+from isthmus.core.files.calls import path_rewriter
 from isthmus.core.files.calls.path_rewriter import WORK_MAX, Known, reword_result, reword_text
 
 CWD = "/W/ws"
@@ -185,7 +185,7 @@ def test_work_is_counted_by_the_character_and_the_name(
     known = (Known(("/W/ws/a.png",), SHOT),)
     each = (len(text) + STRING) + 2 * HIT + (len(half) + STRING) + 2 * HIT
     for missing, last in ((0, whole), (1, half)):
-        monkeypatch.setattr(rewording, "WORK_MAX", count * each - later * HIT + 1 - missing)
+        monkeypatch.setattr(path_rewriter, "WORK_MAX", count * each - later * HIT + 1 - missing)
         made = texts_of(reword_result(result(*[text] * count), known, CWD, (), None))
         assert made == [whole] * (count - 1) + [last]
 
@@ -196,7 +196,7 @@ def test_folders_are_work_too(missing: int, monkeypatch: pytest.MonkeyPatch) -> 
     text, after = "in /W/out/x, y", "in ../out/x, y"
     folders = ("/W/ws", "/W/out")
     forms = 2 * len(folders)  # as it is, and as it is escaped within JSON
-    monkeypatch.setattr(rewording, "WORK_MAX", forms * (len(text) + STRING) + 1 - missing)
+    monkeypatch.setattr(path_rewriter, "WORK_MAX", forms * (len(text) + STRING) + 1 - missing)
     assert texts_of(reword_result(result(text), (), CWD, folders, None)) == [text if missing else after]
 
 

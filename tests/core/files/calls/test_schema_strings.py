@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from isthmus.core.files.calls import schema_strings as stringrules
+from isthmus.core.files.calls import schema_strings
 from isthmus.core.files.calls.schema_strings import Path, StringRules
 
 
@@ -94,7 +94,7 @@ def test_an_assertion_must_say_the_same_of_both(schema: object, new: str, is_all
     ],
 )
 def test_a_pattern_is_judged_where_all_dialects_agree(pattern: object, text: str, found: bool | None) -> None:
-    assert stringrules._matches(pattern, text) is found
+    assert schema_strings._matches(pattern, text) is found
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_pattern_is_judged_where_all_dialects_agree(pattern: object, text: str
 def test_a_reference_within_the_schema_is_followed(reference: object, target: object) -> None:
     own = {"own": {"$id": "u", "x": 7}, "old": {"id": "u", "x": 7}}
     root: dict[str, object] = {"$id": "r", "$defs": {"a": 1, "b/c": 2, "b~c": 3, "d e": 4, **own}, "allOf": [5, 6]}
-    assert stringrules._resolved(root, reference) == (root if target == "root" else target)
+    assert schema_strings._resolved(root, reference) == (root if target == "root" else target)
 
 
 TIGHT = {"maxLength": 1}
@@ -273,9 +273,9 @@ def test_with_one_that_cannot_be_read_nothing_may(schema: bytes) -> None:
 def test_subschemas_are_looked_at_so_often_only(
     schema: object, value: object, path: Path, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stringrules, "STEPS_MAX", steps)
+    monkeypatch.setattr(schema_strings, "STEPS_MAX", steps)
     assert allows(schema, value, path)
-    monkeypatch.setattr(stringrules, "STEPS_MAX", steps - 2)
+    monkeypatch.setattr(schema_strings, "STEPS_MAX", steps - 2)
     assert not allows(schema, value, path)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from isthmus.core.base.effects import Cause, End
 from isthmus.core.base.errors import OUTCOME_UNKNOWN, OVERLOADED, UPSTREAM_UNAVAILABLE, LocalProtocolError
 from isthmus.core.base.limits import Limits
-from isthmus.core.jsonrpc import message as jsonrpc
+from isthmus.core.jsonrpc import envelope
 from isthmus.core.wire.http.legacy_sse_client import (
     ENDPOINT_MAX_BYTES,
     TRANSITIONS,
@@ -358,16 +358,16 @@ def test_what_nobody_waits_for_is_told_to_people(message: bytes, cause: Cause) -
 
 @given(id_raw=st.integers().map(lambda n: b"%d" % n) | st.text(max_size=9).map(lambda text: json.dumps(text).encode()))
 def test_the_answer_has_the_requests_id(id_raw: bytes) -> None:
-    [answer] = session(endpoint()).receive_untaken(jsonrpc.encode_request(id_raw, "ping", None), LOST)
+    [answer] = session(endpoint()).receive_untaken(envelope.encode_request(id_raw, "ping", None), LOST)
     assert isinstance(answer, Arrived)
-    frame = jsonrpc.decode(answer.message)
+    frame = envelope.decode(answer.message)
     assert frame.id_raw == id_raw and frame.error is not None
 
 
 STALE = Cause(End.BROKEN, "the connection ended before a response", stale=True)
 
 
-@pytest.mark.parametrize("message", [NOTICE, ANSWER, jsonrpc.encode_request(b"7", "tools/list", None)])
+@pytest.mark.parametrize("message", [NOTICE, ANSWER, envelope.encode_request(b"7", "tools/list", None)])
 def test_what_met_a_connection_found_closed_is_sent_again_once(message: bytes) -> None:
     """If it may be: a tool call, and `initialize` in a session that is there, are not."""
     made = session(endpoint())
@@ -375,6 +375,6 @@ def test_what_met_a_connection_found_closed_is_sent_again_once(message: bytes) -
     (said,) = made.receive_untaken(message, STALE, is_repeated=True)
     assert isinstance(said, Arrived | Unheard)
     for method in ("tools/call", "initialize"):
-        (said,) = made.receive_untaken(jsonrpc.encode_request(b"7", method, None), STALE)
+        (said,) = made.receive_untaken(envelope.encode_request(b"7", method, None), STALE)
         assert isinstance(said, Arrived)
     assert made.receive_untaken(REQUEST, msgspec.structs.replace(STALE, unsent=True)) == [Again()]

@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import pytest
 from isthmus.core.base.effects import Post
-from isthmus.core.wire.http import request as http_request
+from isthmus.core.wire.http import request
 from isthmus.core.wire.http.request import RequestForms, request_for
 from isthmus.core.wire.http1.events import REASONS
 from isthmus.core.wire.http1.fields import NotPlain
@@ -94,7 +94,7 @@ def test_others_are_not(method: str) -> None:
 def test_heads_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same head for the same session, revision and mirrored values from the second time on, until there are too
     many of them."""
-    monkeypatch.setattr(http_request, "FORMS_MAX", 3)
+    monkeypatch.setattr(request, "FORMS_MAX", 3)
     own = [HOST]
     forms = RequestForms(own)
     posts = [Post("s", b"{}"), Post("s", b"{}", "S"), Post("s", b"{}", "S", "2025-11-25")]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from isthmus.core.base.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RemoteProtocolError
-from isthmus.core.jsonrpc import message as jsonrpc
-from isthmus.core.jsonrpc import splice as rewrite
-from isthmus.core.jsonrpc.message import Frame
+from isthmus.core.jsonrpc import envelope as jsonrpc
+from isthmus.core.jsonrpc import splice
+from isthmus.core.jsonrpc.envelope import Frame
 
 STRING_IDS = [b'""', b'"a"', b'"\\u0061"', b'"a\\"b\\\\"', b'"\\ud83d\\ude00"', '"😀"'.encode(), b'"\\ud800"', b'"1"']
 STRING_IDS += [b'"null"', b'"' + b"x" * 5000 + b'"']
@@ -355,7 +355,7 @@ def test_what_was_decoded_can_be_read_again_on_a_deeper_stack(opening: bytes, cl
         if frames:
             read_again(message, frames - 1)
         else:
-            rewrite.members(message)
+            splice.members(message)
 
     refusals: list[tuple[int, str]] = []
     for levels in [10, 200, *range(300, 1000, 7), 100_000]:

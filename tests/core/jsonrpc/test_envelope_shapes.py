@@ -7,9 +7,8 @@ import sys
 
 import pytest
 from isthmus.core.base.errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RemoteProtocolError
-from isthmus.core.jsonrpc import message as jsonrpc
-from isthmus.core.jsonrpc import splice as rewrite
-from isthmus.core.jsonrpc.message import Frame
+from isthmus.core.jsonrpc import envelope, splice
+from isthmus.core.jsonrpc.envelope import Frame
 
 KINDS = {
     b'"text"': "a string",
@@ -27,7 +26,7 @@ KINDS = {
 
 def refused(message: bytes) -> RemoteProtocolError:
     with pytest.raises(RemoteProtocolError) as caught:
-        jsonrpc.decode(message)
+        envelope.decode(message)
     return caught.value
 
 
@@ -42,15 +41,15 @@ def test_a_value_of_another_kind_is_named(raw: bytes) -> None:
         error = refused(b'{"jsonrpc":"2.0","id":1,"method":"m","params":%b}' % raw)
         assert error.message == f"got params that are {kind}, expected an object"
         assert (error.id_raw, error.shape, error.rpc_code) == (b"1", "call", INVALID_REQUEST)
-    if jsonrpc.id_key(raw) is None and raw != b"null":
+    if envelope.id_key(raw) is None and raw != b"null":
         with pytest.raises(RemoteProtocolError, match=f"^got a progressToken that is {kind}, expected") as caught:
-            jsonrpc.progress_token(b'{"_meta":{"progressToken":%b}}' % raw)
+            envelope.progress_token(b'{"_meta":{"progressToken":%b}}' % raw)
         assert caught.value.rpc_code == INVALID_PARAMS
     seen = raw.decode() if raw[:1] in b"-7" else kind
     assert (
         refused(b'{"jsonrpc":%b,"id":1,"method":"m"}' % raw).message == f'got jsonrpc {seen}, expected "jsonrpc":"2.0"'
     )
-    if jsonrpc.id_key(raw) is None and raw != b"null":
+    if envelope.id_key(raw) is None and raw != b"null":
         said = refused(b'{"jsonrpc":"2.0","id":%b,"method":"m"}' % raw).message
         assert said == f"got the id {seen}, expected a string or an integer"
 
@@ -71,7 +70,7 @@ def test_a_value_of_another_kind_is_named(raw: bytes) -> None:
 )
 def test_a_version_is_shown_as_it_is(raw: bytes, said: str) -> None:
     """As long as it is short and has but digits and signs."""
-    assert jsonrpc.described(raw) == said
+    assert envelope.described(raw) == said
 
 
 def test_what_is_missing_is_named() -> None:
@@ -87,9 +86,9 @@ def test_what_is_missing_is_named() -> None:
 
 @pytest.mark.parametrize("space", [b"", b" ", b"\t", b"\r", b"\n", b" \t\r\n" * 9])
 def test_a_batch_is_told_by_its_first_character_that_is_no_space(space: bytes) -> None:
-    assert jsonrpc.is_batch(space + b"[]")
+    assert envelope.is_batch(space + b"[]")
     for other in (b"{}", b"", b'"["', b"\x0b[]", b"\xef\xbb\xbf[]"):
-        assert not jsonrpc.is_batch(space + other)
+        assert not envelope.is_batch(space + other)
 
 
 # --- Ids and numbers ------------------------------------------------------------------------------------------------
@@ -106,40 +105,40 @@ def test_numbers_of_up_to_four_thousand_digits_are_numbers(digits: int) -> None:
         (b'"' + bare + b'"', number),
         (b"-" + b"7" * (digits - 1), -int("7" * (digits - 1)) if digits <= 4000 else None),
     ):
-        assert jsonrpc.number_of(raw) == value
-        frame = jsonrpc.decode(jsonrpc.encode_request(raw, "m", None))
+        assert envelope.number_of(raw) == value
+        frame = envelope.decode(envelope.encode_request(raw, "m", None))
         assert frame == Frame(raw, "m")
-        key = jsonrpc.id_key(raw)
+        key = envelope.id_key(raw)
         assert key is not None
-        assert key == jsonrpc.id_key(raw)
+        assert key == envelope.id_key(raw)
     if number is not None:
-        assert jsonrpc.id_key(bare) == ("n", number)
-    assert jsonrpc.id_key(bare) == jsonrpc.id_key(bare + b".00")
-    assert jsonrpc.id_key(bare) != jsonrpc.id_key(b'"' + bare + b'"')
+        assert envelope.id_key(bare) == ("n", number)
+    assert envelope.id_key(bare) == envelope.id_key(bare + b".00")
+    assert envelope.id_key(bare) != envelope.id_key(b'"' + bare + b'"')
     assert sys.get_int_max_str_digits() >= 4000
 
 
 @pytest.mark.parametrize("raw", [b'"1.0"', b'"-1"', b'"1 "', b'" 1"', b'"\xc2\xb2"', b'"+1"', b'"0x1"', b"true"])
 def test_a_text_that_is_no_number_of_ours_is_none(raw: bytes) -> None:
     """Ours have digits and nothing else."""
-    assert jsonrpc.number_of(raw) is None
+    assert envelope.number_of(raw) is None
 
 
 # --- What is built --------------------------------------------------------------------------------------------------
 
 
 def test_every_kind_of_message_is_built_member_by_member() -> None:
-    assert jsonrpc.encode_request(b"1", "m", None) == b'{"jsonrpc":"2.0","id":1,"method":"m"}'
-    assert jsonrpc.encode_request(b"1", "m", b"{}") == b'{"jsonrpc":"2.0","id":1,"method":"m","params":{}}'
-    assert jsonrpc.encode_notification("m", None) == b'{"jsonrpc":"2.0","method":"m"}'
-    assert jsonrpc.encode_notification("m", b"[]") == b'{"jsonrpc":"2.0","method":"m","params":[]}'
-    assert jsonrpc.encode_result(b'"a"', b"7") == b'{"jsonrpc":"2.0","id":"a","result":7}'
-    assert jsonrpc.begin_result(b'"a"') + b"7}" == jsonrpc.encode_result(b'"a"', b"7")
-    assert jsonrpc.encode_error_raw(None, b"{}") == b'{"jsonrpc":"2.0","id":null,"error":{}}'
+    assert envelope.encode_request(b"1", "m", None) == b'{"jsonrpc":"2.0","id":1,"method":"m"}'
+    assert envelope.encode_request(b"1", "m", b"{}") == b'{"jsonrpc":"2.0","id":1,"method":"m","params":{}}'
+    assert envelope.encode_notification("m", None) == b'{"jsonrpc":"2.0","method":"m"}'
+    assert envelope.encode_notification("m", b"[]") == b'{"jsonrpc":"2.0","method":"m","params":[]}'
+    assert envelope.encode_result(b'"a"', b"7") == b'{"jsonrpc":"2.0","id":"a","result":7}'
+    assert envelope.begin_result(b'"a"') + b"7}" == envelope.encode_result(b'"a"', b"7")
+    assert envelope.encode_error_raw(None, b"{}") == b'{"jsonrpc":"2.0","id":null,"error":{}}'
     no_data = b'{"jsonrpc":"2.0","id":0,"error":{"code":1,"message":"m"}}'
-    assert jsonrpc.encode_error(b"0", 1, "m") == no_data
-    assert jsonrpc.encode_error(b"0", 1, "m", 0) == no_data.replace(b'"m"', b'"m","data":0')
-    assert jsonrpc.error_object(1, "m") == b'{"code":1,"message":"m"}'
+    assert envelope.encode_error(b"0", 1, "m") == no_data
+    assert envelope.encode_error(b"0", 1, "m", 0) == no_data.replace(b'"m"', b'"m","data":0')
+    assert envelope.error_object(1, "m") == b'{"code":1,"message":"m"}'
 
 
 @pytest.mark.parametrize(
@@ -156,10 +155,10 @@ def test_every_kind_of_message_is_built_member_by_member() -> None:
 def test_an_error_is_wrapped_in_one_that_can_be_read(error: bytes, usable: bytes | None) -> None:
     """With its message, if that is text, and with all of it as the data."""
     if usable is None:
-        assert jsonrpc.usable_error(error) == error
+        assert envelope.usable_error(error) == error
     else:
         wrapped = b'{"code":%d,"message":%b,"data":{"dev.isthmus/original":%b}}' % (INTERNAL_ERROR, usable, error)
-        assert jsonrpc.usable_error(error) == wrapped
+        assert envelope.usable_error(error) == wrapped
 
 
 @pytest.mark.parametrize("shape", ["", "call", "reply"])
@@ -167,7 +166,7 @@ def test_a_message_that_could_not_be_read_is_answered_under_its_senders_id(shape
     """An answer has none of its sender's; and without a code of its own it is an invalid request."""
     for code in (0, -32700):
         fault = RemoteProtocolError("no", rpc_code=code, id_raw=b"7", shape=shape)  # type: ignore[arg-type]
-        assert json.loads(jsonrpc.parse_failure(fault)) == {
+        assert json.loads(envelope.parse_failure(fault)) == {
             "jsonrpc": "2.0",
             "id": None if shape == "reply" else 7,
             "error": {"code": code or INVALID_REQUEST, "message": "no"},
@@ -182,13 +181,13 @@ def test_a_message_of_any_length_reads_the_same(size: int) -> None:
     """Also where another way of reading it begins."""
     head = len(b'{"jsonrpc":"2.0","id":1,"result":""}')
     payload = b'"%b"' % (b"x" * max(0, size - head))
-    assert jsonrpc.decode(jsonrpc.encode_result(b"1", payload)) == Frame(b"1", result=payload)
-    assert jsonrpc.decode(jsonrpc.encode_error_raw(b"1", payload)) == Frame(b"1", error=payload)
+    assert envelope.decode(envelope.encode_result(b"1", payload)) == Frame(b"1", result=payload)
+    assert envelope.decode(envelope.encode_error_raw(b"1", payload)) == Frame(b"1", error=payload)
     listed = b"[%b]" % payload
-    assert jsonrpc.decode(jsonrpc.encode_request(b"1", "m", listed)) == Frame(b"1", "m", listed)
-    assert jsonrpc.decode(jsonrpc.encode_notification("m", listed)) == Frame(None, "m", listed)
+    assert envelope.decode(envelope.encode_request(b"1", "m", listed)) == Frame(b"1", "m", listed)
+    assert envelope.decode(envelope.encode_notification("m", listed)) == Frame(None, "m", listed)
     deep = b"[" * 2000 + payload + b"]" * 2000
-    assert "nested too deeply" in refused(jsonrpc.encode_result(b"1", deep)).message
+    assert "nested too deeply" in refused(envelope.encode_result(b"1", deep)).message
 
 
 def read_again(message: bytes, frames: int) -> None:
@@ -196,7 +195,7 @@ def read_again(message: bytes, frames: int) -> None:
     if frames:
         read_again(message, frames - 1)
     else:
-        rewrite.members(message)
+        splice.members(message)
 
 
 @pytest.mark.parametrize("space", [b"", b" "])
@@ -207,7 +206,7 @@ def test_however_long_it_is_what_was_decoded_can_be_read_again(space: bytes, pad
     for levels in (200, *range(300, 1000, 23), 2000):
         result = b'["%b",%b1%b]' % (b"x" * pad, b"[" * levels, b"]" * levels)
         message = b'{"jsonrpc":"2.0",%b"id":1,"result":%b}' % (space, result)
-        for read in (jsonrpc.decode, lambda text: jsonrpc.split_batch(b"[%b]" % text)):
+        for read in (envelope.decode, lambda text: envelope.split_batch(b"[%b]" % text)):
             try:
                 read(message)
             except RemoteProtocolError as error:
@@ -225,10 +224,10 @@ def test_however_long_it_is_what_was_decoded_can_be_read_again(space: bytes, pad
 def test_a_member_that_is_null_beside_another_is_absent() -> None:
     """Also a method, on an answer."""
     head = b'"jsonrpc":"2.0","id":1,"method":null'
-    assert jsonrpc.decode(b'{%b,"result":{}}' % head) == Frame(b"1", result=b"{}")
-    assert jsonrpc.decode(b'{%b,"error":{}}' % head) == Frame(b"1", error=b"{}")
-    assert jsonrpc.decode(b'{%b,"result":null,"error":{}}' % head) == Frame(b"1", error=b"{}")
-    assert jsonrpc.decode(b'{%b,"result":{},"error":null}' % head) == Frame(b"1", result=b"{}")
+    assert envelope.decode(b'{%b,"result":{}}' % head) == Frame(b"1", result=b"{}")
+    assert envelope.decode(b'{%b,"error":{}}' % head) == Frame(b"1", error=b"{}")
+    assert envelope.decode(b'{%b,"result":null,"error":{}}' % head) == Frame(b"1", error=b"{}")
+    assert envelope.decode(b'{%b,"result":{},"error":null}' % head) == Frame(b"1", result=b"{}")
 
 
 @pytest.mark.parametrize(
@@ -258,4 +257,4 @@ def test_whose_a_broken_message_is_is_told(rest: bytes, shape: str, is_answerabl
 
 def test_the_mark_of_utf8_is_that_of_the_standard() -> None:
     """RFC 3629, section 6."""
-    assert "\ufeff".encode() == jsonrpc.MARK
+    assert "\ufeff".encode() == envelope.MARK
